@@ -1,0 +1,78 @@
+# Everything a contributor does, by name. `make` alone lists the targets.
+# Needs Python 3.11 or newer and make, nothing else: the rest is installed into .venv.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CONSTRAINTS := requirements/constraints.txt
+STAMP := $(VENV)/.installed
+
+# Two workers: the slowest machine we promise to be pleasant on has two cores.
+WORKERS ?= 2
+# Extra arguments for pytest, for example: make test ARGS="-k torn_tail"
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help venv check format test test-all crash bench demo lock clean
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
+	  | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+
+venv: $(STAMP) ## Create .venv with pinned dependencies (PYTHON=python3.12 to choose one)
+
+# hatchling and editables are installed first and build isolation is switched off, so that
+# the tools which build the package are pinned like everything else.
+$(STAMP): pyproject.toml $(CONSTRAINTS)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "Headwater needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || true). Try: make venv PYTHON=python3.12" >&2; \
+	  exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) \
+	  hatchling editables
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) \
+	  --no-build-isolation -e '.[dev]'
+	@$(BIN)/python -m pip check
+	@touch $@
+
+check: $(STAMP) ## Lint, formatting, types, import contract, tidy test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m pytest -q tests/tidy $(ARGS)
+
+format: $(STAMP) ## Rewrite the code in the house format
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+test: $(STAMP) ## Run the fast tests
+	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow" $(ARGS)
+
+test-all: $(STAMP) ## Run every test, the slow ones too
+	$(BIN)/python -m pytest -q -n $(WORKERS) $(ARGS)
+
+# No time limit per test here: a full sweep is long on purpose.
+crash: $(STAMP) ## Run the crash and fault sweeps in full
+	HEADWATER_CRASH=full $(BIN)/python -m pytest -q -n $(WORKERS) -m crash --timeout 0 $(ARGS)
+
+bench: $(STAMP) ## Measure, and print ratios with the conditions
+	$(BIN)/python -m bench $(ARGS)
+
+demo: $(STAMP) ## Write a log, kill the writer, recover, show what happened
+	$(BIN)/python examples/wal_demo.py $(ARGS)
+
+lock: ## Renew the pinned versions from what pyproject.toml allows today
+	@rm -rf build/lock && $(PYTHON) -m venv build/lock
+	@build/lock/bin/python -m pip install --quiet --disable-pip-version-check hatchling editables
+	@build/lock/bin/python -m pip install --quiet --disable-pip-version-check \
+	  --no-build-isolation -e '.[dev]'
+	@{ grep '^#' $(CONSTRAINTS); build/lock/bin/python -m pip freeze --exclude headwater; } \
+	  > build/lock/constraints.txt
+	@mv build/lock/constraints.txt $(CONSTRAINTS) && rm -rf build/lock
+	@echo "Renewed $(CONSTRAINTS). Read the difference, then: make check test"
+
+clean: ## Remove the virtual environment, caches and build output
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
