@@ -20,15 +20,18 @@ help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
 	  | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
 
-venv: $(STAMP) ## Create .venv with pinned dependencies (PYTHON=python3.12 to choose one)
+venv: $(STAMP) ## Create .venv with pinned dependencies (another Python: make clean venv PYTHON=...)
 
 # hatchling and editables are installed first and build isolation is switched off, so that
 # the tools which build the package are pinned like everything else.
 $(STAMP): pyproject.toml $(CONSTRAINTS)
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-	  echo "Headwater needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || true). Try: make venv PYTHON=python3.12" >&2; \
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "Headwater needs Python 3.11 or newer; there is no '$(PYTHON)' here. Try: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; \
 	  exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Headwater needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Try: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; \
+	  exit 1; }
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) \
 	  hatchling editables
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) \
