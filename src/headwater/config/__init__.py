@@ -1,0 +1,1 @@
+"""Typed settings, read once and passed down by section."""

@@ -1,0 +1,1 @@
+"""Words every room may use: errors, clocks, durability classes, units."""

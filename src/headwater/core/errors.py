@@ -1,0 +1,124 @@
+"""One family of errors; each branch answers the question "whose move is it?".
+
+| branch | whose move | what helps |
+|---|---|---|
+| RequestError | the caller's | send something else |
+| UnavailableError | nobody's for now | try again after `retry_after_ms` |
+| StorageError | the operator's | look at `path` and `offset`, follow `advice` |
+| InvariantError | ours | report it |
+
+A message is one line: what happened, where, and what to do.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+
+class HeadwaterError(Exception):
+    """Base of every error this package raises on purpose."""
+
+    exit_code = 1
+
+
+class RequestError(HeadwaterError):
+    """The caller asked for something that cannot be done; nothing was changed."""
+
+    exit_code = 2
+
+
+class UnavailableError(HeadwaterError):
+    """Not now: the same call may work later, without anybody changing anything."""
+
+    exit_code = 3
+
+    def __init__(self, message: str, retry_after_ms: int = 1_000) -> None:
+        super().__init__(message)
+        self.retry_after_ms = retry_after_ms
+
+
+class OverloadedError(UnavailableError):
+    """A bounded queue is full. Nothing of the refused write was kept."""
+
+
+class DiskFullError(UnavailableError):
+    """There is no room. Reading, deleting and acknowledging go on; writing resumes by itself."""
+
+
+class ClosedError(UnavailableError):
+    """The log was closed or is closing."""
+
+
+class DirectoryInUseError(UnavailableError):
+    """Another process owns the data directory."""
+
+    exit_code = 4
+
+
+class StorageError(HeadwaterError):
+    """The disk or a file on it needs an operator. Carries where, and what to do."""
+
+    exit_code = 5
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        path: PurePath | str | None = None,
+        offset: int | None = None,
+        advice: str | None = None,
+    ) -> None:
+        self.what = what
+        self.path = path
+        self.offset = offset
+        self.advice = advice
+        super().__init__(self._message())
+
+    def _message(self) -> str:
+        where = "" if self.path is None else f" in {self.path}"
+        if self.offset is not None:
+            where += f" at byte {self.offset}"
+        then = "" if self.advice is None else f"; {self.advice}"
+        return f"{self.what}{where}{then}"
+
+
+class DamageError(StorageError):
+    """Bytes that were known to be on stable storage are not what was written."""
+
+
+class ForeignFileError(StorageError):
+    """A file that is not ours, or not where it belongs."""
+
+
+class NewerFormatError(StorageError):
+    """A file written by a newer version of this software."""
+
+
+class PoisonedError(StorageError):
+    """A write or sync failed earlier; this log acknowledges nothing until a restart."""
+
+
+class SyncError(StorageError):
+    """The kernel could not make bytes or names durable. Never retried: it might say yes and lie."""
+
+
+class AccessError(StorageError):
+    """The operating system refuses a path."""
+
+
+class FormatError(HeadwaterError):
+    """Bytes that cannot be read as what they should be. Raised by `format` only.
+
+    The one error hostile bytes can cause; callers turn it into a verdict with file and offset.
+    """
+
+    def __init__(self, reason: str, offset: int = 0) -> None:
+        super().__init__(f"{reason} (at {offset})")
+        self.reason = reason
+        self.offset = offset
+
+
+class InvariantError(HeadwaterError):
+    """A promise of this code was broken by this code."""
+
+    exit_code = 70

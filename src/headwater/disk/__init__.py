@@ -1,0 +1,19 @@
+"""The filesystem seam: the verbs, the POSIX disk, atomic replace. No other room opens a file."""
+
+from headwater.disk.posix import PosixDisk
+from headwater.disk.protocol import Buffer, DirectoryLock, Disk, File, OpenMode
+from headwater.disk.whole import read_whole, replace_file, sync_file, sync_names, write_all
+
+__all__ = [
+    "Buffer",
+    "DirectoryLock",
+    "Disk",
+    "File",
+    "OpenMode",
+    "PosixDisk",
+    "read_whole",
+    "replace_file",
+    "sync_file",
+    "sync_names",
+    "write_all",
+]

@@ -1,0 +1,83 @@
+"""Whole-file work on top of the verbs: write everything, read everything, replace atomically."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from headwater.core.errors import SyncError
+from headwater.disk.protocol import Buffer, Disk, File, OpenMode
+
+TEMPORARY_SUFFIX = ".tmp"
+
+
+def write_all(file: File, offset: int, buffers: Sequence[Buffer]) -> int:
+    """Write every byte, going on after short writes. Returns the number of bytes written.
+
+    A write that takes nothing and reports nothing would loop forever, so it counts as a
+    failed device.
+    """
+    total = sum(map(len, buffers))
+    done = file.write(offset, buffers)
+    while done < total:
+        rest = _after(buffers, done)
+        step = file.write(offset + done, rest)
+        if step <= 0:
+            raise OSError(errno.EIO, "the device took no bytes", str(file.path))
+        done += step
+    return total
+
+
+def _after(buffers: Sequence[Buffer], skip: int) -> list[Buffer]:
+    rest: list[Buffer] = []
+    for buffer in buffers:
+        if skip >= len(buffer):
+            skip -= len(buffer)
+            continue
+        rest.append(memoryview(buffer)[skip:])
+        skip = 0
+    return rest
+
+
+def sync_file(file: File) -> None:
+    """`sync_data`, whose failure is not an ordinary error: whatever the errno, it is the end."""
+    try:
+        file.sync_data()
+    except OSError as error:
+        raise SyncError(f"sync failed: {error.strerror}", path=file.path) from error
+
+
+def sync_names(disk: Disk, directory: PurePath) -> None:
+    """`sync_directory`, with the same rule."""
+    try:
+        disk.sync_directory(directory)
+    except OSError as error:
+        raise SyncError(f"sync failed: {error.strerror}", path=directory) from error
+
+
+def read_whole(disk: Disk, path: PurePath, limit: int) -> bytes:
+    """The bytes of a small file, at most `limit` of them."""
+    file = disk.open(path, OpenMode.READ)
+    try:
+        return file.read(0, limit)
+    finally:
+        file.close()
+
+
+def replace_file(disk: Disk, path: PurePath, contents: Buffer) -> None:
+    """Give `path` new contents such that a crash at any point leaves the old or the new whole.
+
+    The order carries the promise: bytes first, then the name, then the directory.
+    """
+    temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+    if disk.exists(temporary):
+        disk.unlink(temporary)  # left by a crash; it was never the file
+    file = disk.open(temporary, OpenMode.CREATE)
+    try:
+        write_all(file, 0, [contents])
+        sync_file(file)
+    finally:
+        file.close()
+    disk.rename(temporary, path)
+    sync_names(disk, path.parent)

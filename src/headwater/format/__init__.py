@@ -1,0 +1,1 @@
+"""Every byte layout, as pure functions over buffers. No file is opened here."""

@@ -1,0 +1,207 @@
+"""WAL frames: one record or one control change each, length first, checksum last.
+
+The layout is the seed's, byte for byte. Reading checks every length against what is really
+there before anything is sliced, so hostile bytes cost nothing and raise only `FormatError`.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+from typing import Final
+
+from headwater.core.errors import FormatError
+from headwater.format.checksum import checksum64
+from headwater.format.layout import Field, Layout
+
+FRAME: Final = Layout(
+    "WAL frame",
+    (
+        Field("frame_len", "u32", "bytes of this frame, not counting this field"),
+        Field("type", "u8", "what the frame is; see the frame types"),
+        Field("flags", "u8", "bit 0 has_tag, bit 1 has_node, bit 2 durable, bit 3 has_meta"),
+        Field("topic_id", "u64", "interned topic number; 0 where no topic is meant"),
+        Field("seq", "u64", "the record's seq; 0 in control frames"),
+        Field("ts", "u64", "commit time, milliseconds since 1970"),
+        Field("node_len", "u16", "bytes of node"),
+        Field("tag_len", "u16", "bytes of tag"),
+        Field("data_len", "u32", "bytes of data and meta together"),
+    ),
+    tail=(
+        ("node_len", "node", "who wrote it, UTF-8"),
+        ("tag_len", "tag", "what it is about, UTF-8"),
+        (
+            "data_len",
+            "data",
+            "the payload as it was sent; with has_meta: data, then meta, then u32 bytes of meta",
+        ),
+        ("8", "xxh3", "XXH3-64, seed 0, over everything from `type` up to here"),
+    ),
+)
+
+
+class FrameType(IntEnum):
+    APPEND = 1
+    TOPIC_CREATE = 2
+    TOPIC_DELETE = 3
+    ROUTER_CREATE = 4
+    ROUTER_DELETE = 5
+    DELETE = 6
+    EVICT_WATERMARK = 7
+    CHECKPOINT_MARK = 8
+    CONFIG_UPDATE = 9
+    LEASE = 10
+    HEAD_WATERMARK = 11
+    COMMIT_MARK = 12
+    IDEMPOTENCY = 13
+
+
+FRAME_TYPE_MEANING: Final[dict[FrameType, str]] = {
+    FrameType.APPEND: "a record: seq, ts, node, tag, payload",
+    FrameType.TOPIC_CREATE: "a topic with its name and settings",
+    FrameType.TOPIC_DELETE: "a topic is gone",
+    FrameType.ROUTER_CREATE: "a router is defined",
+    FrameType.ROUTER_DELETE: "a router is removed",
+    FrameType.DELETE: "records deleted for good, as the predicate that chose them",
+    FrameType.EVICT_WATERMARK: "records lost to a cap or an age: the floor that tombstones tell of",
+    FrameType.CHECKPOINT_MARK: "which seqs are absorbed into segments",
+    FrameType.CONFIG_UPDATE: "new settings of a topic",
+    FrameType.LEASE: "a queue lease event, when leases are durable",
+    FrameType.HEAD_WATERMARK: "no seq up to this ceiling is handed out again",
+    FrameType.COMMIT_MARK: "first frame of every group write; see the commit mark",
+    FrameType.IDEMPOTENCY: "a key and the seqs it stands for, in the group of those records",
+}
+
+
+class FrameFlag(IntFlag):
+    HAS_TAG = 1
+    HAS_NODE = 2
+    DURABLE = 4
+    HAS_META = 8
+
+
+_KNOWN_FLAGS: Final = sum(FrameFlag)
+_KNOWN_TYPES: Final = frozenset(map(int, FrameType))
+
+_LENGTH: Final = struct.Struct("<I")
+_AFTER_LENGTH: Final = struct.Struct("<" + FRAME.packer.format.lstrip("<")[1:])
+_CHECKSUM: Final = struct.Struct("<Q")
+
+CHECKSUM_BYTES: Final = _CHECKSUM.size
+FRAME_LEN_MIN: Final = _AFTER_LENGTH.size + CHECKSUM_BYTES
+"""42: what `frame_len` says of a frame with empty node, tag and data."""
+FRAME_BYTES_MIN: Final = _LENGTH.size + FRAME_LEN_MIN
+"""46: the smallest whole frame."""
+
+
+class UnknownFrameError(FormatError):
+    """A whole frame, checksum and all, of a type this version does not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A decoded frame. `offset` and `size` say where it lay in the buffer it came from."""
+
+    type: FrameType
+    flags: int
+    topic_id: int
+    seq: int
+    ts: int
+    node: bytes
+    tag: bytes
+    data: bytes
+    offset: int
+    size: int
+
+    def split_data(self) -> tuple[bytes, bytes | None]:
+        """The payload and, when there is one, the meta."""
+        return split_data(self.flags, self.data, self.offset)
+
+
+def encode_frame(
+    frame_type: int,
+    topic_id: int,
+    *,
+    seq: int = 0,
+    ts: int = 0,
+    flags: int = 0,
+    node: bytes = b"",
+    tag: bytes = b"",
+    data: bytes = b"",
+) -> bytes:
+    body = b"".join(
+        (
+            _AFTER_LENGTH.pack(
+                frame_type, flags, topic_id, seq, ts, len(node), len(tag), len(data)
+            ),
+            node,
+            tag,
+            data,
+        )
+    )
+    return b"".join(
+        (_LENGTH.pack(len(body) + CHECKSUM_BYTES), body, _CHECKSUM.pack(checksum64(body)))
+    )
+
+
+def join_data(data: bytes, meta: bytes | None) -> bytes:
+    """The `data` part of a frame. With meta, the frame carries HAS_META."""
+    return data if meta is None else b"".join((data, meta, _LENGTH.pack(len(meta))))
+
+
+def split_data(flags: int, data: bytes, offset: int = 0) -> tuple[bytes, bytes | None]:
+    if not flags & FrameFlag.HAS_META:
+        return data, None
+    border = len(data) - _LENGTH.size
+    if border < 0:
+        raise FormatError("meta length is missing", offset)
+    start = border - int(_LENGTH.unpack_from(data, border)[0])
+    if start < 0:
+        raise FormatError("meta is longer than the data it is part of", offset)
+    return data[:start], data[start:border]
+
+
+def frame_size(buffer: memoryview, offset: int, end: int) -> int:
+    """The whole size of the frame at `offset`, or FormatError when it cannot be one."""
+    if end - offset < FRAME_BYTES_MIN:
+        raise FormatError("no room for a frame", offset)
+    length = int(_LENGTH.unpack_from(buffer, offset)[0])
+    if length < FRAME_LEN_MIN:
+        raise FormatError(f"frame_len {length} is too small", offset)
+    if length > end - offset - _LENGTH.size:
+        raise FormatError(f"frame_len {length} runs past the end", offset)
+    return length + _LENGTH.size
+
+
+def decode_frame(buffer: memoryview, offset: int, end: int) -> Frame:
+    """Read and verify one frame: lengths, checksum, flags, type, in this order."""
+    size = frame_size(buffer, offset, end)
+    border = offset + size - CHECKSUM_BYTES
+    expected = int(_CHECKSUM.unpack_from(buffer, border)[0])
+    if checksum64(buffer[offset + _LENGTH.size : border]) != expected:
+        raise FormatError("checksum does not match", offset)
+    kind, flags, topic_id, seq, ts, node_len, tag_len, data_len = _AFTER_LENGTH.unpack_from(
+        buffer, offset + _LENGTH.size
+    )
+    if FRAME_BYTES_MIN + node_len + tag_len + data_len != size:
+        raise FormatError("node, tag and data do not add up to frame_len", offset)
+    if kind not in _KNOWN_TYPES:
+        raise UnknownFrameError(f"frame type {kind} is not known", offset)
+    if flags & ~_KNOWN_FLAGS:
+        raise UnknownFrameError(f"frame flags {flags:#04x} are not known", offset)
+    at = offset + FRAME.size
+    tag_at = at + node_len
+    data_at = tag_at + tag_len
+    return Frame(
+        FrameType(kind),
+        flags,
+        topic_id,
+        seq,
+        ts,
+        bytes(buffer[at:tag_at]),
+        bytes(buffer[tag_at:data_at]),
+        bytes(buffer[data_at:border]),
+        offset,
+        size,
+    )

@@ -1,0 +1,1 @@
+"""Group commit: tickets in, one write and at most one sync per group, acks out in order."""

@@ -1,0 +1,249 @@
+"""One group: write, answer who need not wait, sync, answer the rest. And what failing means.
+
+A write or sync that fails poisons the log (I11): the kernel may have dropped the dirty pages and
+call them clean, so a retry could succeed and lie. No room is not a failure but a state (I12):
+writes are refused, essential ones use the reserve, and the log tries again by itself.
+
+Has no thread and no loop, so tests can drive it one group at a time.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from enum import Enum
+from typing import Final
+
+from headwater.core.clock import Clock
+from headwater.core.errors import DiskFullError, HeadwaterError, PoisonedError
+from headwater.wal.counters import WalCounters
+from headwater.wal.dialect import GroupLog
+from headwater.wal.policy import SyncPolicy, Unsynced
+from headwater.wal.ticket import Listener, Ticket
+
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class LogState(Enum):
+    WRITABLE = "writable"
+    FULL = "full"
+    POISONED = "poisoned"
+
+
+class GroupCommitter:
+    def __init__(
+        self,
+        log: GroupLog,
+        policy: SyncPolicy,
+        clock: Clock,
+        listener: Listener,
+        counters: WalCounters,
+        *,
+        idle_mark_after_us: int,
+        full_retry_interval_us: int,
+    ) -> None:
+        self._log = log
+        self._policy = policy
+        self._clock = clock
+        self._listener = listener
+        self._counters = counters
+        self._idle_mark_after_us = idle_mark_after_us
+        self._full_retry_interval_us = full_retry_interval_us
+        self._state = LogState.WRITABLE
+        self._poison: PoisonedError | None = None
+        self._unsynced = Unsynced(0, 0, 0)
+        self._unwitnessed_since_us: int | None = None
+        self._retry_at_us = 0
+
+    @property
+    def state(self) -> LogState:
+        return self._state
+
+    @property
+    def poison(self) -> PoisonedError | None:
+        return self._poison
+
+    def commit(self, tickets: Sequence[Ticket]) -> None:
+        """Make one group of these tickets and answer every one of them."""
+        waiting = list(tickets)
+        try:
+            waiting = self._refuse_what_cannot_be_written(waiting)
+            if waiting:
+                self._write(waiting)
+                held = self._answer_written(waiting)
+                waiting = held
+                self._sync_if_due(len(held))
+                self._answer(held)
+        except Exception as error:  # an unknown failure leaves unknown bytes: the same poison
+            self._poison_with("writing the log", error)
+            self._answer([ticket for ticket in waiting if not ticket.resolved], self._poison)
+
+    def tick(self) -> None:
+        """What time alone makes due: the background sync, the idle mark, another try for room."""
+        now = self._clock.monotonic_us()
+        if self._state is LogState.POISONED:
+            return
+        try:
+            if self._state is LogState.FULL and now >= self._retry_at_us:
+                self._try_for_room(now)
+            if self._unsynced.submissions and self._policy.sync_due(self._unsynced, now):
+                self._sync()
+            self._witness_if_due(now)
+        except OSError as error:
+            if error.errno in NO_ROOM:
+                self._enter_full()
+            else:
+                self._poison_with("hardening the log", error)
+        except Exception as error:
+            self._poison_with("hardening the log", error)
+
+    def next_tick_us(self) -> int | None:
+        """When `tick` has something to do, if nothing else happens before."""
+        if self._state is LogState.POISONED:
+            return None
+        due: list[int | None] = [self._idle_mark_due_at()]
+        if self._state is LogState.FULL:
+            due.append(self._retry_at_us)
+        if self._unsynced.submissions:
+            due.append(self._policy.due_at_us(self._unsynced))
+        times = [at for at in due if at is not None]
+        return min(times) if times else None
+
+    def finish(self) -> None:
+        """A clean stop: everything synced and witnessed. Does nothing on a poisoned log."""
+        if self._state is not LogState.POISONED:
+            try:
+                self._log.witness(clean_stop=True)
+            except OSError as error:
+                if error.errno not in NO_ROOM:
+                    self._poison_with("closing the log", error)
+        self._log.close()
+
+    def _refuse_what_cannot_be_written(self, tickets: list[Ticket]) -> list[Ticket]:
+        if self._state is LogState.POISONED:
+            self._answer(tickets, self._poison)
+            return []
+        now = self._clock.monotonic_us()
+        full = self._state is LogState.FULL
+        if full and now >= self._retry_at_us:
+            full = not self._try_for_room(now)
+        return self._refuse_for_want_of_room(tickets) if full else tickets
+
+    def _refuse_for_want_of_room(self, tickets: list[Ticket]) -> list[Ticket]:
+        """Answer the ordinary tickets; the essential ones are left to be tried."""
+        error = DiskFullError(
+            f"no room on the disk of {self._log.name}; nothing was written. "
+            "Free space or delete records; writing resumes by itself"
+        )
+        self._answer([ticket for ticket in tickets if not ticket.essential], error)
+        return [ticket for ticket in tickets if ticket.essential]
+
+    def _write(self, tickets: list[Ticket]) -> None:
+        """Write the group. Afterwards `tickets` holds those that really were written."""
+        try:
+            written = self._log.write_group(tickets, essential=self._state is LogState.FULL)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            self._enter_full()
+            essential = self._refuse_for_want_of_room(tickets)
+            tickets[:] = self._write_essential(essential)
+            return
+        self._count(tickets, written)
+
+    def _write_essential(self, tickets: list[Ticket]) -> list[Ticket]:
+        if not tickets:
+            return []
+        try:
+            written = self._log.write_group(tickets, essential=True)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            refusal = DiskFullError(
+                f"no room on the disk of {self._log.name}, not even in the reserve; "
+                "nothing was written. Free space; writing resumes by itself"
+            )
+            self._answer(tickets, refusal)
+            return []
+        self._count(tickets, written)
+        return tickets
+
+    def _count(self, tickets: Sequence[Ticket], written: int) -> None:
+        counters = self._counters
+        counters.groups += 1
+        counters.submissions += len(tickets)
+        counters.frames += 1 + sum(ticket.frame_count for ticket in tickets)
+        counters.bytes_written += written
+        now = self._clock.monotonic_us()
+        since = self._unsynced.since_us if self._unsynced.submissions else now
+        held = sum(self._policy.holds_ack(ticket.durability) for ticket in tickets)
+        self._unsynced = Unsynced(self._unsynced.submissions + len(tickets), since, held)
+        self._unwitnessed_since_us = now
+
+    def _answer_written(self, tickets: Sequence[Ticket]) -> list[Ticket]:
+        """Answer those whose class is satisfied by the write alone; return the others."""
+        held = [ticket for ticket in tickets if self._policy.holds_ack(ticket.durability)]
+        if len(held) < len(tickets):
+            self._answer([t for t in tickets if not self._policy.holds_ack(t.durability)])
+        return held
+
+    def _sync_if_due(self, held: int) -> None:
+        now = self._clock.monotonic_us()
+        if self._unsynced.submissions and (held or self._policy.sync_due(self._unsynced, now)):
+            self._sync()
+
+    def _sync(self) -> None:
+        started = self._clock.monotonic_us()
+        self._log.sync()
+        self._counters.observe_sync(self._clock.monotonic_us() - started)
+        self._forget_unsynced()
+
+    def _forget_unsynced(self) -> None:
+        self._unsynced = Unsynced(0, 0, 0)
+
+    def _idle_mark_due_at(self) -> int | None:
+        since = self._unwitnessed_since_us
+        return None if since is None else since + self._idle_mark_after_us
+
+    def _witness_if_due(self, now: int) -> None:
+        due_at = self._idle_mark_due_at()
+        if due_at is None or now < due_at:
+            return
+        self._unwitnessed_since_us = None  # tried once: a full disk must not be asked in a loop
+        self._log.witness(clean_stop=False)
+        self._forget_unsynced()
+
+    def _enter_full(self) -> None:
+        self._state = LogState.FULL
+        self._counters.read_only = 1
+        self._retry_at_us = self._clock.monotonic_us() + self._full_retry_interval_us
+
+    def _try_for_room(self, now: int) -> bool:
+        try:
+            self._log.make_room()
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            self._retry_at_us = now + self._full_retry_interval_us
+            return False
+        self._state = LogState.WRITABLE
+        self._counters.read_only = 0
+        return True
+
+    def _poison_with(self, doing: str, error: Exception) -> None:
+        if self._poison is None:
+            self._poison = PoisonedError(
+                f"{doing} failed ({error}); no write is acknowledged any more",
+                path=self._log.name,
+                advice="check the disk, then restart: what was acknowledged is safe",
+            )
+            self._poison.__cause__ = error
+        self._state = LogState.POISONED
+        self._counters.read_only = 1
+
+    def _answer(self, tickets: Sequence[Ticket], error: HeadwaterError | None = None) -> None:
+        if not tickets:
+            return
+        for ticket in tickets:
+            ticket.resolve(error)
+        self._listener(tickets)

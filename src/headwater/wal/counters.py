@@ -1,0 +1,37 @@
+"""What a log counts about itself. Written by its own thread, read by anyone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+SYNC_LATENCY_BOUNDS_US: Final = (
+    50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 1_000_000,
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class WalCounters:
+    frames: int = 0
+    groups: int = 0
+    submissions: int = 0
+    syncs: int = 0
+    bytes_written: int = 0
+    rotations: int = 0
+    queue_depth_peak: int = 0
+    submit_full: int = 0
+    read_only: int = 0
+    """1 while the disk is full or the log is poisoned."""
+    sync_us_total: int = 0
+    sync_us_buckets: list[int] = field(
+        default_factory=lambda: [0] * (len(SYNC_LATENCY_BOUNDS_US) + 1)
+    )
+
+    def observe_sync(self, elapsed_us: int) -> None:
+        self.syncs += 1
+        self.sync_us_total += elapsed_us
+        for index, bound in enumerate(SYNC_LATENCY_BOUNDS_US):
+            if elapsed_us <= bound:
+                self.sync_us_buckets[index] += 1
+                return
+        self.sync_us_buckets[-1] += 1

@@ -1,0 +1,236 @@
+"""The topic dialect: groups of WAL frames behind commit marks, in files made ahead.
+
+Rotation order, each step durable before the next: old file synced; new file under its name;
+directory synced; CURRENT replaced; first group. A crash between any two leaves a log that
+recovery reads to the same end.
+
+Keeps I2 (a group is whole or absent), I5 (marks witness what was synced), I12 (no room is found
+out before anything is half done).
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+from pathlib import PurePath
+
+from headwater.config.wal import WalSettings
+from headwater.core.clock import Clock
+from headwater.disk import Disk, File, OpenMode, replace_file, sync_file, sync_names, write_all
+from headwater.format.checksum import checksum64
+from headwater.format.current import Current, encode_current
+from headwater.format.mark import (
+    FORMAT_VERSION,
+    MARK_BYTES,
+    CommitMark,
+    MarkKind,
+    chain_of,
+    encode_mark,
+)
+from headwater.format.names import CURRENT_NAME, parse_wal_file_name, wal_file_name
+from headwater.wal.counters import WalCounters
+from headwater.wal.position import LogPosition
+from headwater.wal.prepared import PreparedFile
+from headwater.wal.ticket import Ticket
+
+RequestPreparation = Callable[[PreparedFile], None]
+
+
+class FrameLog:
+    """One shard's files. Used by one thread at a time."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: PurePath,
+        settings: WalSettings,
+        clock: Clock,
+        position: LogPosition,
+        counters: WalCounters,
+        request_preparation: RequestPreparation | None = None,
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._settings = settings
+        self._clock = clock
+        self._counters = counters
+        self._prepared = PreparedFile(
+            disk, directory, settings.file_bytes, settings.zero_chunk_bytes
+        )
+        self._request_preparation = request_preparation
+        self._reserve = min(settings.reserve_bytes, settings.file_bytes // 16)
+        self._next_frame = position.next_frame
+        self._chain = position.chain
+        self._log_id = position.log_id
+        self._run = position.run
+        self._oldest = position.oldest
+        self._staged: tuple[File, int, PurePath] | None = None
+        self._file: File | None = None
+        self._number = 0
+        self._file_bytes = 0
+        self._offset = 0
+        self._durable_offset = 0
+        self._asked_for_next = False
+        if position.open_file is not None:
+            self._number = position.open_file.number
+            self._file_bytes = position.open_file.file_bytes
+            self._offset = self._durable_offset = position.open_file.offset
+            self._file = disk.open(self._path_of(self._number), OpenMode.UPDATE)
+        self._prepared.discard()
+
+    @property
+    def name(self) -> str:
+        return str(self._directory)
+
+    @property
+    def directory(self) -> PurePath:
+        return self._directory
+
+    @property
+    def active_number(self) -> int:
+        return self._number
+
+    @property
+    def next_frame(self) -> int:
+        return self._next_frame
+
+    def open(self) -> None:
+        """Make sure there is a file to write to, so that a bad disk shows at start."""
+        if self._file is None:
+            self._rotate(0)
+        else:
+            self._replace_current()
+
+    def write_group(self, tickets: Sequence[Ticket], *, essential: bool) -> int:
+        body = tickets[0].body if len(tickets) == 1 else b"".join([t.body for t in tickets])
+        self._make_room_for(MARK_BYTES + len(body), essential)
+        written = self._write(body, sum([t.frame_count for t in tickets]), MarkKind.GROUP)
+        if not self._asked_for_next and self._offset > self._file_bytes // 2:
+            self._ask_for_next()
+        return written
+
+    def sync(self) -> None:
+        if self._durable_offset == self._offset:
+            return
+        end = self._offset
+        sync_file(self._active())
+        self._durable_offset = end
+
+    def witness(self, *, clean_stop: bool) -> None:
+        self.sync()
+        self._make_room_for(MARK_BYTES, essential=True)
+        self._write(b"", 0, MarkKind.CLEAN_STOP if clean_stop else MarkKind.IDLE)
+        self.sync()
+        if clean_stop:
+            self._replace_current()
+
+    def make_room(self) -> None:
+        self._prepared.prepare()
+
+    def trim(self, numbers: Sequence[int]) -> int:
+        """Delete these files, oldest first; the caller knows that all of each is absorbed.
+
+        CURRENT says first from where on files must be there, so that a crash in the middle
+        leaves files that are merely too many.
+        """
+        doomed = sorted(number for number in numbers if number < self._number)
+        if not doomed:
+            return 0
+        self._oldest = min(n for n in [*self._numbers(), self._number] if n > doomed[-1])
+        self._replace_current()
+        for number in doomed:
+            self._disk.unlink(self._path_of(number))
+        sync_names(self._disk, self._directory)
+        return len(doomed)
+
+    def close(self) -> None:
+        for file in (self._file, self._staged[0] if self._staged else None):
+            if file is not None:
+                file.close()
+        self._file = self._staged = None
+        self._prepared.discard()
+
+    def _active(self) -> File:
+        assert self._file is not None, "open() comes first"
+        return self._file
+
+    def _path_of(self, number: int) -> PurePath:
+        return self._directory / wal_file_name(number)
+
+    def _numbers(self) -> list[int]:
+        found = map(parse_wal_file_name, self._disk.list_directory(self._directory))
+        return [number for number in found if number is not None]
+
+    def _write(self, body: bytes, frame_count: int, kind: MarkKind) -> int:
+        mark = encode_mark(
+            CommitMark(
+                version=FORMAT_VERSION,
+                kind=kind,
+                frame_count=frame_count,
+                body_bytes=len(body),
+                body_hash=checksum64(body),
+                run=self._run,
+                log_id=self._log_id,
+                file_frame=self._number,
+                file_bytes=self._file_bytes,
+                frame=self._next_frame,
+                offset=self._offset,
+                durable_offset=self._durable_offset,
+                chain=self._chain,
+            ),
+            self._clock.wall_ms(),
+        )
+        written = write_all(self._active(), self._offset, [mark, body] if body else [mark])
+        self._chain = chain_of(mark)
+        self._offset += written
+        self._next_frame += 1 + frame_count
+        return written
+
+    def _make_room_for(self, size: int, essential: bool) -> None:
+        """Have a file with room for `size`, or raise ENOSPC with nothing changed.
+
+        While the next file cannot be made, the end of this one is kept for essential groups.
+        """
+        left = self._file_bytes - self._offset
+        if size <= left - self._reserve or (size <= left and (essential or self._prepared.ready)):
+            return
+        if size <= left:
+            self._prepared.prepare()
+            return
+        self._rotate(size)
+
+    def _rotate(self, size: int) -> None:
+        if self._staged is None:
+            file, length = self._prepared.take(size)
+            self._staged = (file, length, self._prepared.path)
+        file, length, path = self._staged
+        if length < size:
+            raise OSError(errno.ENOSPC, "the file made ahead is too small for this group")
+        if self._file is not None:
+            self.sync()
+        target = self._path_of(self._next_frame)
+        if path != target:
+            self._disk.rename(path, target)
+            self._staged = (file, length, target)
+        sync_names(self._disk, self._directory)
+        oldest = self._oldest or self._next_frame
+        self._replace_current(Current(self._next_frame, length, 0, oldest))
+        if self._file is not None:
+            self._file.close()
+            self._counters.rotations += 1
+        self._file, self._staged = file, None
+        self._number, self._file_bytes = self._next_frame, length
+        self._offset = self._durable_offset = 0
+        self._oldest = oldest
+        self._asked_for_next = False
+
+    def _replace_current(self, current: Current | None = None) -> None:
+        if current is None:
+            oldest = self._oldest or self._number
+            current = Current(self._number, self._file_bytes, self._durable_offset, oldest)
+        replace_file(self._disk, self._directory / CURRENT_NAME, encode_current(current))
+
+    def _ask_for_next(self) -> None:
+        self._asked_for_next = True
+        if self._request_preparation is not None:
+            self._request_preparation(self._prepared)

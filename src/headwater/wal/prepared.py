@@ -1,0 +1,112 @@
+"""The next log file, made ahead: full length, zeros written and synced, before it is needed.
+
+Zeros are really written. Space that is only reserved makes the file system convert extents on
+first use, which costs journal work inside every commit (see docs/decisions).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from pathlib import PurePath
+
+from headwater.core.clock import Clock, Doorbell
+from headwater.disk import Disk, File, OpenMode, write_all
+from headwater.format.names import PREPARED_NAME
+
+
+class PreparedFile:
+    """At most one file waiting under a fixed name. Whoever takes it gives it its real name."""
+
+    def __init__(self, disk: Disk, directory: PurePath, file_bytes: int, chunk_bytes: int) -> None:
+        self._disk = disk
+        self._path = directory / PREPARED_NAME
+        self._file_bytes = file_bytes
+        self._zeros = bytes(chunk_bytes)
+        self._lock = threading.Lock()
+        self._file: File | None = None
+        self._length = 0
+
+    @property
+    def path(self) -> PurePath:
+        return self._path
+
+    @property
+    def ready(self) -> bool:
+        return self._file is not None
+
+    def prepare(self, bytes_min: int = 0) -> None:
+        """Make the file unless a long enough one is there. OSError when there is no room."""
+        with self._lock:
+            self._prepare(max(bytes_min, self._file_bytes))
+
+    def take(self, bytes_min: int) -> tuple[File, int]:
+        """The file and its length; made on the spot if nobody was ahead of us."""
+        with self._lock:
+            self._prepare(max(bytes_min, self._file_bytes))
+            file, self._file = self._file, None
+            assert file is not None
+            return file, self._length
+
+    def discard(self) -> None:
+        """Remove what is prepared. Something left by an earlier process counts too."""
+        with self._lock:
+            self._discard()
+
+    def _prepare(self, length: int) -> None:
+        if self._file is not None and self._length >= length:
+            return
+        self._discard()
+        file = self._disk.open(self._path, OpenMode.CREATE)
+        try:
+            file.allocate(length)  # a full disk says so here, before any work
+            for at in range(0, length, len(self._zeros)):
+                write_all(file, at, [self._zeros[: length - at]])
+            file.sync_data()
+        except OSError:
+            file.close()
+            with contextlib.suppress(OSError):
+                self._disk.unlink(self._path)
+            raise
+        self._file, self._length = file, length
+
+    def _discard(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        if self._disk.exists(self._path):
+            self._disk.unlink(self._path)
+
+
+class Preparer:
+    """One thread that keeps the next file of every shard ready, away from the commit path."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._doorbell = Doorbell()
+        self._wanted: list[PreparedFile] = []
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="headwater-preparer", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def request(self, prepared: PreparedFile) -> None:
+        self._wanted.append(prepared)
+        self._doorbell.ring()
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._doorbell.ring()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            self._clock.wait(self._doorbell, None)
+            if self._stopping:
+                return
+            while self._wanted:
+                # A full disk is noticed and handled by the log when it comes to rotate.
+                with contextlib.suppress(OSError):
+                    self._wanted.pop().prepare()

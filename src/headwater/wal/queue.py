@@ -1,0 +1,94 @@
+"""The bounded way into a log: many submitters, one writer."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+
+from headwater.core.clock import Clock, Doorbell
+from headwater.core.errors import ClosedError, OverloadedError
+from headwater.wal.counters import WalCounters
+from headwater.wal.ticket import Ticket
+
+
+class SubmissionQueue:
+    """First in, first out. The lock is held for a few instructions and never over a system call.
+
+    The writer sleeps on a doorbell and says how many submissions are worth waking it for, so a
+    burst of writers costs one wake-up, not one each.
+    """
+
+    def __init__(self, submissions_max: int, counters: WalCounters) -> None:
+        self._waiting: deque[Ticket] = deque()
+        self._submissions_max = submissions_max
+        self._counters = counters
+        self._lock = threading.Lock()
+        self._doorbell = Doorbell()
+        self._wake_at = 0
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def put(self, ticket: Ticket) -> None:
+        """Add a ticket, or refuse at once: nothing of a refused ticket is kept."""
+        with self._lock:
+            if self._closed:
+                raise ClosedError("the log is closed; nothing was written")
+            depth = len(self._waiting) + 1
+            if depth > self._submissions_max:
+                self._counters.submit_full += 1
+                raise OverloadedError(
+                    f"{self._submissions_max} writes are waiting for the disk; "
+                    "nothing was written, try again",
+                    retry_after_ms=50,
+                )
+            self._waiting.append(ticket)
+            if depth > self._counters.queue_depth_peak:
+                self._counters.queue_depth_peak = depth
+            wake = 0 < self._wake_at <= depth
+            if wake:
+                self._wake_at = 0
+        if wake:
+            self._doorbell.ring()
+
+    def take(self, group: list[Ticket], frames_max: int, bytes_max: int) -> None:
+        """Move waiting tickets into `group` up to the limits. A first ticket always fits."""
+        frames = sum(ticket.frame_count for ticket in group)
+        size = sum(len(ticket.body) for ticket in group)
+        with self._lock:
+            waiting = self._waiting
+            while waiting:
+                ticket = waiting[0]
+                frames += ticket.frame_count
+                size += len(ticket.body)
+                if group and (frames > frames_max or size > bytes_max):
+                    return
+                group.append(waiting.popleft())
+
+    def park(self, clock: Clock, wake_at: int, until_us: int | None) -> None:
+        """Sleep until `wake_at` tickets wait, the queue closes, or the clock says so."""
+        with self._lock:
+            if self._closed or len(self._waiting) >= wake_at:
+                return
+            self._wake_at = wake_at
+        clock.wait(self._doorbell, until_us)
+        with self._lock:
+            self._wake_at = 0
+
+    def close(self) -> None:
+        """Refuse further tickets; those already here are still served."""
+        with self._lock:
+            self._closed = True
+        self._doorbell.ring()
+
+    def drain(self) -> list[Ticket]:
+        """Everything that still waits, for a log that can serve no more."""
+        with self._lock:
+            left = list(self._waiting)
+            self._waiting.clear()
+        return left

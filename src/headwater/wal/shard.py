@@ -1,0 +1,109 @@
+"""A shard: one thread, one queue, one log. The only group-commit loop there is."""
+
+from __future__ import annotations
+
+import threading
+
+from headwater.config.wal import WalSettings
+from headwater.core.clock import Clock
+from headwater.core.errors import ClosedError, PoisonedError
+from headwater.wal.committer import GroupCommitter, LogState
+from headwater.wal.counters import WalCounters
+from headwater.wal.dialect import GroupLog
+from headwater.wal.policy import CommitWindow, SyncPolicy
+from headwater.wal.queue import SubmissionQueue
+from headwater.wal.ticket import Listener, Ticket
+
+
+class Shard:
+    def __init__(
+        self,
+        name: str,
+        log: GroupLog,
+        policy: SyncPolicy,
+        settings: WalSettings,
+        clock: Clock,
+        listener: Listener,
+        counters: WalCounters,
+    ) -> None:
+        self.counters = counters
+        self.window = CommitWindow(settings.commit_window_us_min, settings.commit_window_us_max)
+        self._settings = settings
+        self._clock = clock
+        self._policy = policy
+        self._listener = listener
+        self._queue = SubmissionQueue(settings.queue_submissions_max, counters)
+        self._committer = GroupCommitter(
+            log,
+            policy,
+            clock,
+            listener,
+            counters,
+            idle_mark_after_us=settings.idle_mark_after_us,
+            full_retry_interval_us=settings.full_retry_interval_us,
+        )
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    @property
+    def state(self) -> LogState:
+        return self._committer.state
+
+    @property
+    def poison(self) -> PoisonedError | None:
+        return self._committer.poison
+
+    @property
+    def queue_depth(self) -> int:
+        return len(self._queue)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def submit(self, ticket: Ticket) -> None:
+        """Hand over a ticket, or raise at once with nothing kept. Never blocks."""
+        poison = self._committer.poison
+        if poison is not None:
+            raise poison
+        self._queue.put(ticket)
+
+    def close(self) -> None:
+        """Serve what was accepted, write the closing mark, stop. May be called twice."""
+        self._queue.close()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._serve()
+            self._committer.finish()
+        finally:
+            # Only reached with tickets left if the loop itself broke; nobody waits for ever.
+            left = self._queue.drain()
+            for ticket in left:
+                ticket.resolve(ClosedError("the log stopped; nothing was written"))
+            if left:
+                self._listener(left)
+
+    def _serve(self) -> None:
+        settings, queue, committer = self._settings, self._queue, self._committer
+        while True:
+            group: list[Ticket] = []
+            queue.take(group, settings.group_frames_max, settings.group_bytes_max)
+            if not group:
+                if queue.closed:
+                    return
+                queue.park(self._clock, 1, committer.next_tick_us())
+                committer.tick()
+                continue
+            self._gather(group)
+            committer.commit(group)
+            self.window.observe(len(group))
+
+    def _gather(self, group: list[Ticket]) -> None:
+        """Let company arrive before a sync, when the last group says that it will."""
+        wait_us = self.window.wait_us(len(group))
+        if wait_us == 0 or not any(self._policy.holds_ack(t.durability) for t in group):
+            return
+        missing = self.window.expected - len(group)
+        self._queue.park(self._clock, missing, self._clock.monotonic_us() + wait_us)
+        self._queue.take(group, self._settings.group_frames_max, self._settings.group_bytes_max)

@@ -1,0 +1,106 @@
+"""All shards of one data directory: routing, starting, closing.
+
+A topic belongs to the shard its id hashes to, so its order is the order of one log. The number of
+shards may change between runs: recovery reads whatever is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from headwater.config.wal import WalSettings
+from headwater.core.clock import Clock
+from headwater.core.errors import PoisonedError
+from headwater.disk import Disk
+from headwater.format.checksum import checksum64
+from headwater.format.names import shard_directory_name
+from headwater.wal.committer import LogState
+from headwater.wal.counters import WalCounters
+from headwater.wal.frame_log import FrameLog
+from headwater.wal.interpreter import switch_interval
+from headwater.wal.policy import ByClass, SyncPolicy
+from headwater.wal.position import LogPosition
+from headwater.wal.prepared import Preparer
+from headwater.wal.shard import Shard
+from headwater.wal.ticket import Listener, Ticket, resolve_quietly
+
+
+def shard_of(topic_id: int, shards: int) -> int:
+    return checksum64(topic_id.to_bytes(8, "little")) % shards
+
+
+def shard_directory(wal_directory: PurePath, shard: int, shards: int) -> PurePath:
+    """Flat for a single shard, `shard-NN/` for several."""
+    return wal_directory if shards == 1 else wal_directory / shard_directory_name(shard)
+
+
+class ShardedWal:
+    def __init__(
+        self,
+        disk: Disk,
+        directories: Sequence[PurePath],
+        positions: Sequence[LogPosition],
+        settings: WalSettings,
+        clock: Clock,
+        listener: Listener = resolve_quietly,
+        policy: SyncPolicy | None = None,
+    ) -> None:
+        self._settings = settings
+        self._preparer = Preparer(clock)
+        self._closed = False
+        self.logs: list[FrameLog] = []
+        self.shards: list[Shard] = []
+        for index, (directory, position) in enumerate(zip(directories, positions, strict=True)):
+            counters = WalCounters()
+            log = FrameLog(
+                disk, directory, settings, clock, position, counters, self._preparer.request
+            )
+            self.logs.append(log)
+            self.shards.append(
+                Shard(
+                    f"headwater-wal-{index:02d}",
+                    log,
+                    policy or ByClass(settings.disk_sync_interval_us),
+                    settings,
+                    clock,
+                    listener,
+                    counters,
+                )
+            )
+
+    def start(self) -> None:
+        """Have a file open in every shard, then let the writers run."""
+        for log in self.logs:
+            log.open()
+        if self._settings.switch_interval_us is not None:
+            switch_interval.lower(self._settings.switch_interval_us)
+        self._preparer.start()
+        for shard in self.shards:
+            shard.start()
+
+    def submit(self, topic_id: int, ticket: Ticket) -> None:
+        self.shards[shard_of(topic_id, len(self.shards))].submit(ticket)
+
+    @property
+    def state(self) -> LogState:
+        """The worst of the shards."""
+        states = {shard.state for shard in self.shards}
+        for state in (LogState.POISONED, LogState.FULL):
+            if state in states:
+                return state
+        return LogState.WRITABLE
+
+    @property
+    def poison(self) -> PoisonedError | None:
+        return next((shard.poison for shard in self.shards if shard.poison is not None), None)
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._preparer.stop()  # first, so that nothing is made ahead for a log that closes
+        for shard in self.shards:
+            shard.close()
+        if self._settings.switch_interval_us is not None:
+            switch_interval.restore(self._settings.switch_interval_us)
