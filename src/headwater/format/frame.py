@@ -174,13 +174,17 @@ def frame_size(buffer: memoryview, offset: int, end: int) -> int:
     return length + _LENGTH.size
 
 
-def decode_frame(buffer: memoryview, offset: int, end: int) -> Frame:
-    """Read and verify one frame: lengths, checksum, flags, type, in this order."""
+def decode_frame(buffer: memoryview, offset: int, end: int, *, verify: bool = True) -> Frame:
+    """Read and verify one frame: lengths, checksum, flags, type, in this order.
+
+    `verify=False` leaves out the checksum, for bytes whose group hash was just checked.
+    """
     size = frame_size(buffer, offset, end)
     border = offset + size - CHECKSUM_BYTES
-    expected = int(_CHECKSUM.unpack_from(buffer, border)[0])
-    if checksum64(buffer[offset + _LENGTH.size : border]) != expected:
-        raise FormatError("checksum does not match", offset)
+    if verify:
+        expected = int(_CHECKSUM.unpack_from(buffer, border)[0])
+        if checksum64(buffer[offset + _LENGTH.size : border]) != expected:
+            raise FormatError("checksum does not match", offset)
     kind, flags, topic_id, seq, ts, node_len, tag_len, data_len = _AFTER_LENGTH.unpack_from(
         buffer, offset + _LENGTH.size
     )

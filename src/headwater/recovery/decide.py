@@ -1,0 +1,85 @@
+"""Decide: rows of (what was seen -> what is done). A test proves that every sight meets one row.
+
+Nothing here looks at a disk, and nothing is decided anywhere else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from headwater.recovery.survey import CurrentState
+from headwater.recovery.verdict import Verdict
+
+
+class Place(Enum):
+    EARLIER = "an earlier file"
+    LAST = "the last file"
+
+
+class Action(Enum):
+    KEEP = "kept"
+    CUT = "cut at the last whole group"
+    REWRITE = "written again from the files"
+    REMOVE = "removed"
+    NOTE = "noted"
+    REFUSE_DAMAGED = "refused as damaged"
+    REFUSE_FOREIGN = "refused as foreign"
+    REFUSE_NEWER = "refused as newer"
+
+    @property
+    def refuses(self) -> bool:
+        return self in (Action.REFUSE_DAMAGED, Action.REFUSE_FOREIGN, Action.REFUSE_NEWER)
+
+
+class Oddity(Enum):
+    """Things that may lie beside the log files."""
+
+    LEFTOVER = "made but never used"
+    UNTRIMMED = "older than CURRENT needs"
+    FOREIGN_NAME = "not a name this software gives"
+    OLDEST_MISSING = "the oldest file CURRENT needs is not there"
+    REPAIRS_UNREADABLE = "REPAIRS cannot be read"
+
+
+@dataclass(frozen=True, slots=True)
+class FileRow:
+    verdict: Verdict
+    places: tuple[Place, ...]
+    action: Action
+    why: str
+
+
+BOTH: Final = tuple(Place)
+
+FILE_ROWS: Final = (
+    FileRow(Verdict.CLEAN, BOTH, Action.KEEP, "whole groups to the end"),
+    FileRow(Verdict.EMPTY, (Place.LAST,), Action.KEEP, "made by a rotation, not yet written to"),
+    FileRow(Verdict.EMPTY, (Place.EARLIER,), Action.REFUSE_DAMAGED, "what it held is gone"),
+    FileRow(Verdict.TORN, (Place.LAST,), Action.CUT, "an unfinished write nobody was promised"),
+    FileRow(Verdict.TORN, (Place.EARLIER,), Action.REFUSE_DAMAGED, "it was synced before the next"),
+    FileRow(Verdict.DAMAGED, BOTH, Action.REFUSE_DAMAGED, "synced bytes are wrong or gone"),
+    FileRow(Verdict.FOREIGN, BOTH, Action.REFUSE_FOREIGN, "not written by this log"),
+    FileRow(Verdict.NEWER, BOTH, Action.REFUSE_NEWER, "written by a newer version"),
+)
+
+CURRENT_ROWS: Final = {
+    CurrentState.NAMES_LAST: (Action.KEEP, "it agrees with the files"),
+    CurrentState.NAMES_EARLIER: (Action.REWRITE, "the files go further and their chain is whole"),
+    CurrentState.ABSENT: (Action.REWRITE, "the files tell which is last"),
+    CurrentState.UNREADABLE: (Action.REWRITE, "the files tell which is last"),
+    CurrentState.NAMES_MISSING: (Action.REFUSE_DAMAGED, "a file with acknowledged writes is gone"),
+}
+
+ODDITY_ROWS: Final = {
+    Oddity.LEFTOVER: (Action.REMOVE, "an unfinished rotation or replacement"),
+    Oddity.UNTRIMMED: (Action.REMOVE, "an unfinished trim"),
+    Oddity.FOREIGN_NAME: (Action.REFUSE_FOREIGN, "nothing else may live in the log's directory"),
+    Oddity.OLDEST_MISSING: (Action.REFUSE_DAMAGED, "a file that was not trimmed is gone"),
+    Oddity.REPAIRS_UNREADABLE: (Action.NOTE, "damage it covered, if any, shows again"),
+}
+
+
+def decide_file(place: Place, verdict: Verdict) -> FileRow:
+    return next(row for row in FILE_ROWS if row.verdict is verdict and place in row.places)

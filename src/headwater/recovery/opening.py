@@ -1,0 +1,80 @@
+"""Open a data directory's log: lock, recover, replay, write. The door for everything above."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from headwater.config.wal import WalSettings
+from headwater.core.clock import Clock
+from headwater.core.errors import AccessError
+from headwater.disk import DirectoryLock, Disk, sync_names
+from headwater.format.names import WAL_DIRECTORY
+from headwater.recovery.recover import RecoveredWal, recover
+from headwater.recovery.replay import Group, replay
+from headwater.recovery.survey import access_error
+from headwater.wal.policy import SyncPolicy
+from headwater.wal.sharded import ShardedWal
+from headwater.wal.ticket import Listener, resolve_quietly
+
+
+def claim_directory(disk: Disk, directory: PurePath) -> DirectoryLock:
+    """Make the directory if its parent is there, and own it. One clear error otherwise."""
+    try:
+        if not disk.is_directory(directory):
+            if disk.exists(directory):
+                raise AccessError("not a directory", path=directory, advice="name a directory")
+            disk.make_directory(directory)
+            sync_names(disk, directory.parent)
+        return disk.lock_directory(directory)
+    except OSError as error:
+        raise access_error(directory, error) from error
+
+
+@dataclass(slots=True)
+class OpenWal:
+    """A recovered, locked log. Replay first, then `start`, then submit."""
+
+    disk: Disk
+    lock: DirectoryLock
+    recovered: RecoveredWal
+    wal: ShardedWal
+
+    def replay(self) -> Iterator[Group]:
+        return replay(self.disk, self.recovered.report.shards)
+
+    def start(self) -> None:
+        self.wal.start()
+
+    def close(self) -> None:
+        try:
+            self.wal.close()
+        finally:
+            self.lock.release()
+
+
+def open_wal(
+    disk: Disk,
+    directory: PurePath,
+    settings: WalSettings,
+    clock: Clock,
+    listener: Listener = resolve_quietly,
+    policy: SyncPolicy | None = None,
+) -> OpenWal:
+    lock = claim_directory(disk, directory)
+    try:
+        recovered = recover(disk, directory / WAL_DIRECTORY, settings)
+        wal = ShardedWal(
+            disk,
+            recovered.directories,
+            recovered.positions,
+            settings,
+            clock,
+            listener,
+            policy,
+        )
+    except BaseException:
+        lock.release()
+        raise
+    return OpenWal(disk, lock, recovered, wal)

@@ -1,0 +1,67 @@
+"""What a look at one log file can end with, and what was found on the way."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import PurePath
+
+
+class Verdict(Enum):
+    EMPTY = "empty"
+    """Nothing but zeros: made ahead, never written to."""
+    CLEAN = "clean"
+    """Whole groups, then zeros to the end, or the end that the next file vouches for."""
+    TORN = "torn"
+    """Whole groups, then an unfinished write that nobody was promised."""
+    DAMAGED = "damaged"
+    """Bytes that were known to be synced are wrong or gone."""
+    FOREIGN = "foreign"
+    """Not written by this log."""
+    NEWER = "newer"
+    """Whole, but of a format this software does not know."""
+
+
+@dataclass(slots=True)
+class FileScan:
+    """One file, read to where it makes sense."""
+
+    path: PurePath
+    number: int
+    verdict: Verdict = Verdict.CLEAN
+    end: int = 0
+    """Where the last whole group ends."""
+    length: int = 0
+    """Bytes in the file now."""
+    file_bytes: int = 0
+    """Bytes it was made with, as far as its marks tell."""
+    reason: str = ""
+    resume: int | None = None
+    """After damage: where the next believable mark stands."""
+    groups: int = 0
+    frames: int = 0
+    """Frames in whole groups, marks included."""
+    frames_lost: int | None = None
+    """After damage: frames between the last whole group and `resume`, when that can be told."""
+    skipped: int = 0
+    """Damaged stretches passed over because an operator agreed to lose them."""
+    abandoned: bool = False
+    """The rest of the file was given up; nothing may be written behind it."""
+    clean_stop: bool = False
+    """The last mark was written by a clean stop."""
+    spans: array[int] = field(default_factory=lambda: array("Q"))
+    """body start, body end and run of every group, flat."""
+
+
+@dataclass(slots=True)
+class Chain:
+    """What the next mark must fit to, carried from file to file."""
+
+    chain: int = 0
+    next_frame: int = 1
+    trusted: bool = False
+    """False at the start and after a loss: the next mark is taken as it comes."""
+    log_id: int | None = None
+    run: int = 0
+    """The largest run seen."""
