@@ -48,6 +48,7 @@ class ShardedWal:
     ) -> None:
         self._settings = settings
         self._preparer = Preparer(clock)
+        self._started = False
         self._closed = False
         self.logs: list[FrameLog] = []
         self.shards: list[Shard] = []
@@ -73,6 +74,7 @@ class ShardedWal:
         """Have a file open in every shard, then let the writers run."""
         for log in self.logs:
             log.open()
+        self._started = True
         if self._settings.switch_interval_us is not None:
             switch_interval.lower(self._settings.switch_interval_us)
         self._preparer.start()
@@ -99,6 +101,10 @@ class ShardedWal:
         if self._closed:
             return
         self._closed = True
+        if not self._started:
+            for log in self.logs:
+                log.close()
+            return
         self._preparer.stop()  # first, so that nothing is made ahead for a log that closes
         for shard in self.shards:
             shard.close()
