@@ -28,6 +28,8 @@ class Group:
     start: int
     end: int
     run: int
+    first_frame: int
+    """Number of the first of the frames in the shard."""
 
     def frames(self) -> Iterator[Frame]:
         at = self.start
@@ -53,6 +55,6 @@ def _groups_of(disk: Disk, shard: ShardSurvey) -> Iterator[Group]:
         if not spans:
             continue
         buffer = read_log_file(disk, scan.path)
-        for index in range(0, len(spans), 3):
-            start, end, run = spans[index : index + 3]
-            yield Group(scan.path, scan.number, buffer, start, end, run)
+        for index in range(0, len(spans), 4):
+            start, end, run, mark = spans[index : index + 4]
+            yield Group(scan.path, scan.number, buffer, start, end, run, mark + 1)

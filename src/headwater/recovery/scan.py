@@ -95,7 +95,7 @@ def _walk(
         scan.frames += 1 + mark.frame_count
         scan.clean_stop = bool(mark.kind & MarkKind.CLEAN_STOP)
         if mark.frame_count:
-            scan.spans.extend((mark.body_at, mark.end, mark.run))
+            scan.spans.extend((mark.body_at, mark.end, mark.run, mark.frame))
         at = mark.end
     return at, None
 

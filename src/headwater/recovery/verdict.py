@@ -51,7 +51,7 @@ class FileScan:
     clean_stop: bool = False
     """The last mark was written by a clean stop."""
     spans: array[int] = field(default_factory=lambda: array("Q"))
-    """body start, body end and run of every group, flat."""
+    """body start, body end, run and number of the mark of every group, flat."""
 
 
 @dataclass(slots=True)

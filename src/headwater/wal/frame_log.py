@@ -11,6 +11,7 @@ out before anything is half done).
 from __future__ import annotations
 
 import errno
+import itertools
 from collections.abc import Callable, Sequence
 from pathlib import PurePath
 
@@ -104,7 +105,11 @@ class FrameLog:
     def write_group(self, tickets: Sequence[Ticket], *, essential: bool) -> int:
         body = tickets[0].body if len(tickets) == 1 else b"".join([t.body for t in tickets])
         self._make_room_for(MARK_BYTES + len(body), essential)
-        written = self._write(body, sum([t.frame_count for t in tickets]), MarkKind.GROUP)
+        frame = self._next_frame  # the mark's own
+        for ticket in tickets:
+            frame += ticket.frame_count
+            ticket.last_frame = frame
+        written = self._write(body, frame - self._next_frame, MarkKind.GROUP)
         if not self._asked_for_next and self._offset > self._file_bytes // 2:
             self._ask_for_next()
         return written
@@ -127,21 +132,22 @@ class FrameLog:
     def make_room(self) -> None:
         self._prepared.prepare()
 
-    def trim(self, numbers: Sequence[int]) -> int:
-        """Delete these files, oldest first; the caller knows that all of each is absorbed.
+    def release_before(self, frame: int) -> list[PurePath]:
+        """Say durably that no frame before this one is needed; returns the files to delete.
 
-        CURRENT says first from where on files must be there, so that a crash in the middle
-        leaves files that are merely too many.
+        CURRENT first tells from where on files must be there, so a crash before the caller has
+        deleted them leaves files that are merely too many. The active file is never among them.
         """
-        doomed = sorted(number for number in numbers if number < self._number)
-        if not doomed:
-            return 0
-        self._oldest = min(n for n in [*self._numbers(), self._number] if n > doomed[-1])
-        self._replace_current()
-        for number in doomed:
-            self._disk.unlink(self._path_of(number))
-        sync_names(self._disk, self._directory)
-        return len(doomed)
+        numbers = self._numbers()
+        doomed = [
+            number
+            for number, following in itertools.pairwise(numbers)
+            if following <= frame and number < self._number
+        ]
+        if doomed:
+            self._oldest = numbers[len(doomed)]
+            self._replace_current()
+        return [self._path_of(number) for number in doomed]
 
     def close(self) -> None:
         for file in (self._file, self._staged[0] if self._staged else None):
@@ -159,7 +165,7 @@ class FrameLog:
 
     def _numbers(self) -> list[int]:
         found = map(parse_wal_file_name, self._disk.list_directory(self._directory))
-        return [number for number in found if number is not None]
+        return sorted(number for number in found if number is not None)
 
     def _write(self, body: bytes, frame_count: int, kind: MarkKind) -> int:
         mark = encode_mark(

@@ -80,6 +80,10 @@ class SubmissionQueue:
         with self._lock:
             self._wake_at = 0
 
+    def ring(self) -> None:
+        """Wake the writer though no ticket came."""
+        self._doorbell.ring()
+
     def close(self) -> None:
         """Refuse further tickets; those already here are still served."""
         with self._lock:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
 
 from headwater.config.wal import WalSettings
 from headwater.core.clock import Clock
@@ -13,6 +17,8 @@ from headwater.wal.dialect import GroupLog
 from headwater.wal.policy import CommitWindow, SyncPolicy
 from headwater.wal.queue import SubmissionQueue
 from headwater.wal.ticket import Listener, Ticket
+
+T = TypeVar("T")
 
 
 class Shard:
@@ -42,6 +48,7 @@ class Shard:
             idle_mark_after_us=settings.idle_mark_after_us,
             full_retry_interval_us=settings.full_retry_interval_us,
         )
+        self._errands: deque[Callable[[], None]] = deque()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     @property
@@ -66,6 +73,13 @@ class Shard:
             raise poison
         self._queue.put(ticket)
 
+    def call(self, work: Callable[[], T]) -> Future[T]:
+        """Run something on the log's own thread, between two groups."""
+        future: Future[T] = Future()
+        self._errands.append(lambda: _fulfil(future, work))
+        self._queue.ring()
+        return future
+
     def close(self) -> None:
         """Serve what was accepted, write the closing mark, stop. May be called twice."""
         self._queue.close()
@@ -83,10 +97,12 @@ class Shard:
                 ticket.resolve(ClosedError("the log stopped; nothing was written"))
             if left:
                 self._listener(left)
+            self._run_errands()
 
     def _serve(self) -> None:
         settings, queue, committer = self._settings, self._queue, self._committer
         while True:
+            self._run_errands()
             group: list[Ticket] = []
             queue.take(group, settings.group_frames_max, settings.group_bytes_max)
             if not group:
@@ -99,6 +115,10 @@ class Shard:
             committer.commit(group)
             self.window.observe(len(group))
 
+    def _run_errands(self) -> None:
+        while self._errands:
+            self._errands.popleft()()
+
     def _gather(self, group: list[Ticket]) -> None:
         """Let company arrive before a sync, when the last group says that it will."""
         wait_us = self.window.wait_us(len(group))
@@ -107,3 +127,10 @@ class Shard:
         missing = self.window.expected - len(group)
         self._queue.park(self._clock, missing, self._clock.monotonic_us() + wait_us)
         self._queue.take(group, self._settings.group_frames_max, self._settings.group_bytes_max)
+
+
+def _fulfil(future: Future[T], work: Callable[[], T]) -> None:
+    try:
+        future.set_result(work())
+    except Exception as error:
+        future.set_exception(error)

@@ -25,6 +25,7 @@ class Ticket:
         "error",
         "essential",
         "frame_count",
+        "last_frame",
         "resolved",
     )
 
@@ -42,6 +43,8 @@ class Ticket:
         self.durability = durability
         self.essential = essential
         self.context = context
+        self.last_frame = 0
+        """Number of its last frame in the shard, once it was written."""
         self.resolved = False
         self.error: HeadwaterError | None = None
         self._gate = threading.Lock()
