@@ -1,0 +1,132 @@
+"""`headwater wal verify`: is this log sound, and if not, where."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import Annotated, Any
+
+import typer
+
+from headwater.cli.looking import look_until_settled
+from headwater.cli.output import complain, printable, say, say_json, say_table, shown_path
+from headwater.cli.place import DirectoryArgument, JsonOption, find_log
+from headwater.cli.progress import reading
+from headwater.core.errors import NewerFormatError, RequestError, StorageError
+from headwater.disk import Disk, PosixDisk
+from headwater.recovery.decide import Action
+from headwater.recovery.mending import plan_repairs
+from headwater.recovery.report import Finding, WalReport
+from headwater.recovery.verdict import FileScan, Verdict
+
+BEING_WRITTEN = "being written"
+
+
+def verify(
+    directory: DirectoryArgument,
+    as_json: JsonOption = False,
+    deep: Annotated[
+        bool,
+        typer.Option("--deep", help="Check every frame's own checksum too, not only each group's."),
+    ] = False,
+) -> None:
+    """Read the whole log and say whether it is sound.
+
+    Changes nothing, takes no lock, and may be run while Headwater is writing. Exit code 5 when
+    Headwater would refuse to start from this log. An unfinished write at the end is no damage: the
+    next start cuts it off.
+    """
+    place = find_log(PosixDisk(), directory)
+    with reading(place.wal, "Reading the log") as disk:
+        report = look_until_settled(disk, place.wal, deep=deep)
+        report.findings += further_damage(disk, place.wal, report)
+    if as_json:
+        say_json(report_as_json(report))
+    else:
+        say_report(report, place.wal)
+    refusals = report.refusals
+    if refusals:
+        complain(f"{_count(len(refusals), 'problem')} in {place.wal}; {_advice(report, directory)}")
+        raise typer.Exit(StorageError.exit_code)
+
+
+def _advice(report: WalReport, directory: PurePath) -> str:
+    for finding in report.refusals:
+        if finding.action is Action.REFUSE_NEWER:
+            return f"{finding.as_error().advice}"
+    return f"nothing was changed, `headwater wal repair {directory}` shows what can be done"
+
+
+def further_damage(disk: Disk, wal_directory: PurePath, report: WalReport) -> list[Finding]:
+    """A look stops at the first damage in a file. What lies behind it shows as one plans to
+    read on."""
+    if not any(finding.action is Action.REFUSE_DAMAGED for finding in report.findings):
+        return []
+    known = {(finding.path, finding.offset) for finding in report.findings}
+    try:
+        plans = plan_repairs(disk, wal_directory)
+    except (NewerFormatError, RequestError):
+        return []
+    return [
+        Finding(step.path, step.skip.offset, Action.REFUSE_DAMAGED, step.skip.reason, "more damage")
+        for plan in plans
+        for step in plan.steps
+        if step.skip is not None and (step.path, step.skip.offset) not in known
+    ]
+
+
+def say_report(report: WalReport, wal_directory: PurePath) -> None:
+    rows = [
+        [
+            str(scan.path.relative_to(wal_directory)),
+            state_of(scan, report),
+            f"{scan.groups:,}",
+            f"{scan.frames:,}",
+            f"{scan.end:,}",
+            f"{scan.length:,}",
+        ]
+        for shard in report.shards
+        for scan in shard.files
+    ]
+    if rows:
+        numbers = "groups frames used bytes"
+        say_table(["file", "state", "groups", "frames", "used", "bytes"], rows, numbers)
+    for finding in report.findings:
+        say(finding_line(finding))
+    counts = (
+        (len(report.shards), "shard"),
+        (len(rows), "file"),
+        (report.groups, "group"),
+        (report.frames, "frame"),
+    )
+    state = "NOT SOUND" if report.refusals else "ok"
+    told = ", ".join(_count(number, what) for number, what in counts) if rows else "empty"
+    say(f"{state}: {shown_path(wal_directory)}: {told}")
+
+
+def finding_line(finding: Finding) -> str:
+    where = f"{finding.path}" + ("" if finding.offset is None else f" at byte {finding.offset}")
+    why = "" if finding.why == finding.what else f" ({finding.why})"
+    sign = "BAD " if finding.action.refuses else "note"
+    then = "" if finding.action is Action.NOTE else f"; at start: {finding.action.value}"
+    return printable(f"{sign} {where}: {finding.what}{why}{then}")
+
+
+def state_of(scan: FileScan, report: WalReport) -> str:
+    """A bad end that the second look did not confirm is a writer at work."""
+    verdict: str = scan.verdict.value
+    if scan.verdict in (Verdict.CLEAN, Verdict.EMPTY):
+        return verdict
+    confirmed = any(finding.path == scan.path for finding in report.findings)
+    return verdict if confirmed else BEING_WRITTEN
+
+
+def report_as_json(report: WalReport) -> dict[str, Any]:
+    found = report.as_dict()
+    scans = [scan for shard in report.shards for scan in shard.files]
+    for entry, scan in zip(found["files"], scans, strict=True):
+        entry["verdict"] = state_of(scan, report)
+    return found
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
