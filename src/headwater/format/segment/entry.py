@@ -1,0 +1,112 @@
+"""Index entries: 20 bytes for each seq, on disk and in memory alike.
+
+Entry i is about seq first_seq + i. The seed pads an entry with three bytes; here they hold a check
+value over the entry and its seq, so that a flipped bit in an index is noticed and not followed
+(I6). The check is a weighted sum modulo a prime: the weights are not divisible by it, so every
+change of a single bit changes the sum, with certainty and not only with high odds.
+"""
+
+from __future__ import annotations
+
+from enum import IntFlag
+from typing import Any, Final
+
+import numpy
+from numpy.typing import NDArray
+
+from headwater.core.errors import FormatError
+from headwater.format.layout import Field, Layout
+from headwater.format.segment.frame import SEGMENT_FRAME_BYTES_MIN
+
+INDEX_ENTRY: Final = Layout(
+    "index entry",
+    (
+        Field("offset", "u32", "where the frame begins in the .data file"),
+        Field("len", "u32", "bytes of the whole frame, length field and state byte included"),
+        Field("ts", "u64", "commit time, milliseconds since 1970"),
+        Field(
+            "flags_check",
+            "u32",
+            "low byte: index flags; upper three bytes: check over the entry and its seq",
+        ),
+    ),
+)
+
+INDEX_DTYPE: Final = INDEX_ENTRY.dtype
+ENTRY_BYTES: Final = INDEX_ENTRY.size
+"""20: entry of a seq is at (seq - first_seq) x 20."""
+
+Entries = NDArray[numpy.void]
+"""An array of INDEX_DTYPE."""
+
+
+class IndexFlag(IntFlag):
+    HAS_TAG = 1
+    HAS_NODE = 2
+    DURABLE = 4
+    HAS_META = 8
+    IN_WAL = 0x10
+    """In memory only: the record is not yet in a segment."""
+    LOST = 0x20
+    """The seq was given out but its record did not survive; reading it gives a tombstone."""
+    DELETED = 0x80
+
+
+_FLAGS_MASK: Final = numpy.uint32(0xFF)
+_CHECK_SHIFT: Final = numpy.uint32(8)
+_LOW: Final = numpy.uint64(0xFFFF_FFFF)
+_HALF: Final = numpy.uint64(32)
+
+# Odd digits of well known constants, below the prime; each product stays under 2^56 and the sum
+# of all of them under 2^59, so nothing overflows before the one division.
+_PRIME: Final = numpy.uint64(16_777_213)
+_WEIGHT_OFFSET: Final = numpy.uint64(0x9E3779)
+_WEIGHT_LEN: Final = numpy.uint64(0x6A09E7)
+_WEIGHT_TS_LOW: Final = numpy.uint64(0xBB67AF)
+_WEIGHT_TS_HIGH: Final = numpy.uint64(0x3C6EF3)
+_WEIGHT_FLAGS: Final = numpy.uint64(0xA54FF5)
+_WEIGHT_SEQ_LOW: Final = numpy.uint64(0x510E53)
+_WEIGHT_SEQ_HIGH: Final = numpy.uint64(0x9B0569)
+_START: Final = numpy.uint64(0x1F83D9)
+
+
+def decode_entries(buffer: bytes | bytearray | memoryview) -> Entries:
+    """A writable copy of the entries in these bytes; a broken stride is a FormatError."""
+    if len(buffer) % ENTRY_BYTES:
+        raise FormatError(
+            f"{len(buffer)} bytes are not a whole number of entries",
+            len(buffer) - len(buffer) % ENTRY_BYTES,
+        )
+    return numpy.frombuffer(buffer, INDEX_DTYPE).copy()
+
+
+def index_flags(entries: Entries) -> NDArray[numpy.uint8]:
+    return (entries["flags_check"] & _FLAGS_MASK).astype(numpy.uint8)
+
+
+def seal_checks(entries: Entries, first_seq: int) -> None:
+    """Write the check of every entry, in place; offset, len, ts and flags must be final."""
+    flags = entries["flags_check"] & _FLAGS_MASK
+    entries["flags_check"] = flags | _checks(entries, flags, first_seq) << _CHECK_SHIFT
+
+
+def bad_entries(entries: Entries, first_seq: int) -> NDArray[numpy.int64]:
+    """Positions of entries that are not what was written."""
+    flags = entries["flags_check"] & _FLAGS_MASK
+    wrong = entries["flags_check"] >> _CHECK_SHIFT != _checks(entries, flags, first_seq)
+    wrong |= entries["len"] < SEGMENT_FRAME_BYTES_MIN
+    return numpy.flatnonzero(wrong)
+
+
+def _checks(entries: Entries, flags: NDArray[Any], first_seq: int) -> NDArray[numpy.uint32]:
+    ts = entries["ts"]
+    seq = numpy.uint64(first_seq) + numpy.arange(len(entries), dtype=numpy.uint64)
+    total = entries["offset"] * _WEIGHT_OFFSET
+    total += entries["len"] * _WEIGHT_LEN
+    total += (ts & _LOW) * _WEIGHT_TS_LOW
+    total += (ts >> _HALF) * _WEIGHT_TS_HIGH
+    total += flags * _WEIGHT_FLAGS
+    total += (seq & _LOW) * _WEIGHT_SEQ_LOW
+    total += (seq >> _HALF) * _WEIGHT_SEQ_HIGH
+    total += _START
+    return (total % _PRIME).astype(numpy.uint32)

@@ -1,0 +1,225 @@
+"""A gapless run of WAL records as segment bytes, many at a time: the hot part of a checkpoint.
+
+The bytes from `seq` to the end of the payload are the same in both formats. A segment frame is
+therefore cut out of the WAL frame with the nine bytes before `seq` as room for its own length and
+flags, and the checksum and state written over what is already there:
+
+    WAL      len  type flags topic_id           | seq ts lengths node tag data | xxh3
+    segment             (state of the one before) len flags | the same         | xxh3 state
+
+So one join copies everything, numpy fills in the rest column by column, and the only work that
+is done record by record is slicing and hashing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+import numpy
+from numpy.typing import NDArray
+
+from headwater.core.errors import FormatError
+from headwater.format.checksum import checksum64
+from headwater.format.frame import CHECKSUM_BYTES, FRAME, FRAME_BYTES_MIN, FrameType
+from headwater.format.segment.entry import INDEX_DTYPE, Entries, IndexFlag, seal_checks
+from headwater.format.segment.frame import (
+    LENGTH_BYTES,
+    SEGMENT_FRAME,
+    SEGMENT_FRAME_BYTES_MIN,
+    STATE_BYTES,
+    FrameState,
+)
+
+Integers = NDArray[numpy.int64]
+
+SEGMENT_BYTES_MAX: Final = 2**32 - 1
+"""An entry's offset has 32 bits."""
+
+# How much of a WAL frame comes before what the two formats share, less what is put there instead.
+_SKIPPED: Final = FRAME.offset_of("seq") - SEGMENT_FRAME.offset_of("seq") - STATE_BYTES
+_SHRINKAGE: Final = FRAME_BYTES_MIN - SEGMENT_FRAME_BYTES_MIN
+_DEAD_FRAME: Final = bytes(SEGMENT_FRAME_BYTES_MIN)
+# The garbage collector counts memoryviews: more of them alive at once and it starts to run.
+_COPY_AT_ONCE: Final = 512
+_DEAD_FLAGS: Final = numpy.uint8(IndexFlag.DELETED | IndexFlag.LOST)
+
+
+@dataclass(frozen=True, slots=True)
+class WalSlice:
+    """WAL bytes and where the wanted Append frames begin in them, in seq order.
+
+    For a dead record the offset is not looked at; its frame need not be there.
+    """
+
+    buffer: bytes | bytearray | memoryview
+    offsets: Integers
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """What is known of each record before the bytes are put together."""
+
+    sizes: Integers
+    flags: NDArray[numpy.uint8]
+    ts: NDArray[numpy.uint64]
+
+
+def at_each_byte(buffer: Any, kind: str | numpy.dtype[Any]) -> NDArray[Any]:
+    """What of this kind begins at each byte of the buffer; index it with byte offsets."""
+    kind = numpy.dtype(kind)
+    return numpy.ndarray((max(len(buffer) - kind.itemsize + 1, 0),), kind, buffer, 0, (1,))
+
+
+def hash_ranges(view: memoryview, starts: Integers, ends: Integers) -> NDArray[numpy.uint64]:
+    """The checksum of every [start, end) of the view."""
+    pieces = map(view.__getitem__, map(slice, starts.tolist(), ends.tolist()))
+    return numpy.fromiter(map(checksum64, pieces), numpy.uint64, len(starts))
+
+
+def encode_run(
+    pieces: Sequence[WalSlice],
+    first_seq: int,
+    dead: NDArray[numpy.uint8] | None = None,
+    dead_ts: NDArray[numpy.uint64] | None = None,
+    *,
+    verify: bool = True,
+) -> tuple[bytearray, Entries]:
+    """The records first_seq, first_seq + 1, ... of the slices as `.data` bytes and entries.
+
+    `dead` has the index flags of each record that is dead (DELETED, with LOST or without) and 0
+    for the live ones; `dead_ts` the times of the dead ones, at the same places. Offsets count from
+    the start of the bytes returned. `verify` checks each WAL checksum first, so that damaged bytes
+    never get a new, sound one. FormatError when the run has a gap or a frame is not sound.
+    """
+    count = sum(len(piece.offsets) for piece in pieces)
+    is_dead = _dead_places(dead, dead_ts, count)
+    columns = _Columns(
+        numpy.full(count, SEGMENT_FRAME_BYTES_MIN, numpy.int64),
+        numpy.zeros(count, numpy.uint8) if dead is None else dead.astype(numpy.uint8),
+        numpy.zeros(count, numpy.uint64) if dead_ts is None else dead_ts.astype(numpy.uint64),
+    )
+    data = bytearray()
+    done = 0
+    for piece in pieces:
+        whom = slice(done, done + len(piece.offsets))
+        starts, ends = _look(piece, first_seq, whom, columns, is_dead, verify)
+        _copy(data, memoryview(piece.buffer), starts, ends, is_dead[whom])
+        done = whom.stop
+    # What was copied of each record begins with the room for the state of the one before it, so
+    # the first byte is too many and the last one is missing.
+    del data[:STATE_BYTES]
+    data += bytes(STATE_BYTES if count else 0)
+    return data, _finish(data, first_seq, columns, is_dead)
+
+
+def _dead_places(
+    dead: NDArray[numpy.uint8] | None, dead_ts: NDArray[numpy.uint64] | None, count: int
+) -> NDArray[numpy.bool_]:
+    if dead is None:
+        return numpy.zeros(count, numpy.bool_)
+    if dead_ts is None or len(dead) != count or len(dead_ts) != count:
+        raise FormatError(f"{count} records need as many dead flags and times")
+    is_dead: NDArray[numpy.bool_] = dead != 0
+    if numpy.any(dead[is_dead] & ~_DEAD_FLAGS) or not numpy.all(dead[is_dead] & IndexFlag.DELETED):
+        raise FormatError("a dead record is deleted or deleted and lost, nothing else")
+    return is_dead
+
+
+def _look(
+    piece: WalSlice,
+    first_seq: int,
+    whom: slice,
+    columns: _Columns,
+    is_dead: NDArray[numpy.bool_],
+    verify: bool,
+) -> tuple[Integers, Integers]:
+    """Check the frames of one slice, fill their columns, and say which bytes to copy of each."""
+    live = numpy.flatnonzero(~is_dead[whom])
+    view = memoryview(piece.buffer)
+    offsets = piece.offsets[live].astype(numpy.int64)
+    expected = numpy.uint64(first_seq + whom.start) + live.astype(numpy.uint64)
+    heads = _heads(view, offsets, expected)
+    sizes = heads["frame_len"].astype(numpy.int64) + LENGTH_BYTES
+    ends = offsets + sizes
+    if verify:
+        borders = ends - CHECKSUM_BYTES
+        found = hash_ranges(view, offsets + LENGTH_BYTES, borders)
+        _refuse(found != at_each_byte(view, "<u8")[borders], offsets, "checksum does not match")
+    places = live + whom.start
+    columns.sizes[places] = sizes - _SHRINKAGE
+    columns.flags[places] = heads["flags"]
+    columns.ts[places] = heads["ts"]
+    return offsets + _SKIPPED, ends
+
+
+def _copy(
+    data: bytearray,
+    view: memoryview,
+    starts: Integers,
+    ends: Integers,
+    is_dead: NDArray[numpy.bool_],
+) -> None:
+    """Append the live ranges to the data in order, and an empty frame for each dead record."""
+    ranges = map(view.__getitem__, map(slice, starts.tolist(), ends.tolist()))
+    if not is_dead.any():
+        while taken := tuple(islice(ranges, _COPY_AT_ONCE)):
+            data += b"".join(taken)
+        return
+    mixed = (_DEAD_FRAME if gone else next(ranges) for gone in is_dead.tolist())
+    while some := tuple(islice(mixed, _COPY_AT_ONCE)):
+        data += b"".join(some)
+
+
+def _heads(view: memoryview, offsets: Integers, seqs: NDArray[numpy.uint64]) -> NDArray[Any]:
+    """The fixed parts of the frames, held against each other and against what is really there."""
+    beyond = (offsets < 0) | (offsets > len(view) - FRAME_BYTES_MIN)
+    _refuse(beyond, offsets, "no room for a frame")
+    heads = at_each_byte(view, FRAME.dtype)[offsets]
+    sizes = heads["frame_len"].astype(numpy.int64) + LENGTH_BYTES
+    _refuse(sizes < FRAME_BYTES_MIN, offsets, "frame_len is too small")
+    _refuse(offsets + sizes > len(view), offsets, "frame_len runs past the end")
+    _refuse(heads["type"] != FrameType.APPEND, offsets, "not a record")
+    lengths = heads["data_len"] + heads["node_len"].astype(numpy.int64) + heads["tag_len"]
+    wrong = lengths + FRAME_BYTES_MIN != sizes
+    _refuse(wrong, offsets, "node, tag and data do not add up to frame_len")
+    _refuse(heads["seq"] != seqs, offsets, "the run has a gap: another seq is here")
+    return heads
+
+
+def _refuse(wrong: NDArray[numpy.bool_], offsets: Integers, reason: str) -> None:
+    if wrong.any():
+        raise FormatError(reason, int(offsets[int(wrong.argmax())]))
+
+
+def _finish(
+    data: bytearray, first_seq: int, columns: _Columns, is_dead: NDArray[numpy.bool_]
+) -> Entries:
+    """Write lengths, flags, checksums and states into the joined bytes; return the entries."""
+    if len(data) > SEGMENT_BYTES_MAX:
+        raise FormatError(f"a run of {len(data)} bytes does not fit into a segment")
+    entries = numpy.zeros(len(columns.sizes), INDEX_DTYPE)
+    if not len(entries):
+        return entries
+    ends = numpy.cumsum(columns.sizes)
+    starts = ends - columns.sizes
+    at_each_byte(data, "<u4")[starts] = columns.sizes - LENGTH_BYTES - STATE_BYTES
+    flags_at = starts + SEGMENT_FRAME.offset_of("flags")
+    at_each_byte(data, "<u1")[flags_at] = numpy.where(is_dead, 0, columns.flags)
+    places = numpy.flatnonzero(is_dead)
+    seqs = numpy.uint64(first_seq) + places.astype(numpy.uint64)
+    at_each_byte(data, "<u8")[starts[places] + SEGMENT_FRAME.offset_of("seq")] = seqs
+    at_each_byte(data, "<u8")[starts[places] + SEGMENT_FRAME.offset_of("ts")] = columns.ts[places]
+    borders = ends - STATE_BYTES - CHECKSUM_BYTES
+    hashes = hash_ranges(memoryview(data), starts + LENGTH_BYTES, borders)
+    at_each_byte(data, "<u8")[borders] = hashes
+    states = numpy.where(is_dead, FrameState.DELETED, FrameState.LIVE)
+    at_each_byte(data, "<u1")[ends - STATE_BYTES] = states
+    entries["offset"] = starts
+    entries["len"] = columns.sizes
+    entries["ts"] = columns.ts
+    entries["flags_check"] = columns.flags
+    seal_checks(entries, first_seq)
+    return entries
