@@ -267,5 +267,9 @@ class FaultDirectoryLock:
         self._path = path
 
     def release(self) -> None:
-        self._disk.call(Verb.RELEASE, self._path, self._inner.release)
+        # Releasing is closing a descriptor: it happens even when an error is reported.
+        self._disk.call(Verb.RELEASE, self._path, self._release, failing=lambda _: self._release())
+
+    def _release(self) -> None:
         self._disk.let_go(self._inner)
+        self._inner.release()
