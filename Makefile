@@ -14,11 +14,11 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv check format test test-all crash bench demo lock clean
+.PHONY: help venv check format docs-format test test-all crash bench demo lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
-	  | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+	  | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
 
 venv: $(STAMP) ## Create .venv with pinned dependencies (another Python: make clean venv PYTHON=...)
 
@@ -49,6 +49,12 @@ check: $(STAMP) ## Lint, formatting, types, import contract, tidy test
 format: $(STAMP) ## Rewrite the code in the house format
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
+
+docs-format: $(STAMP) ## Write docs/format.md from the layout tables
+	@mkdir -p build
+	@$(BIN)/python -c 'from headwater.format.page import render; print(render(), end="")' \
+	  > build/format.md
+	@mv build/format.md docs/format.md
 
 test: $(STAMP) ## Run the fast tests
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow" $(ARGS)

@@ -9,8 +9,10 @@ from headwater.format.control import HEAD_WATERMARK, IDEMPOTENCY
 from headwater.format.frame import Frame, FrameType
 from headwater.format.layout import Layout
 from headwater.format.mark import COMMIT_MARK
+from headwater.format.topic_frames import EVICT_WATERMARK
 
 FRAME_BODIES: Final[dict[FrameType, Layout]] = {
+    FrameType.EVICT_WATERMARK: EVICT_WATERMARK,
     FrameType.HEAD_WATERMARK: HEAD_WATERMARK,
     FrameType.COMMIT_MARK: COMMIT_MARK,
     FrameType.IDEMPOTENCY: IDEMPOTENCY,
