@@ -42,9 +42,12 @@ class FakeDisk:
         capacity_bytes: int | None = None,
         image: Image | None = None,
         label: str = "",
+        crash_kind: CrashKind | None = None,
         crash_point: int = 0,
     ) -> None:
         self.label = label
+        self.crash_kind = crash_kind
+        """For a crash state: which family of the plan it belongs to."""
         self.crash_point = crash_point
         """For a crash state: the position in the parent's trace at which the power failed."""
         self.capacity_bytes = capacity_bytes
@@ -260,6 +263,7 @@ class FakeDisk:
                 image=self.snapshot(),
                 capacity_bytes=self.capacity_bytes,
                 label=self.label,
+                crash_kind=self.crash_kind,
                 crash_point=self.crash_point,
             )
             twin._base = self._base
@@ -306,13 +310,15 @@ class FakeDisk:
             yield FakeDisk(
                 image=alive.image(alive.pending),
                 label=f"{where}: process killed",
+                crash_kind=CrashKind.KILL,
                 crash_point=point,
                 capacity_bytes=capacity,
             )
-        for _, label, survivors in cases(model, plan):
+        for kind, label, survivors in cases(model, plan):
             yield FakeDisk(
                 image=model.image(survivors),
                 label=f"{where}: {label}",
+                crash_kind=kind,
                 crash_point=point,
                 capacity_bytes=capacity,
             )

@@ -201,11 +201,13 @@ class OtherSyncedSince:
 
 @dataclass(frozen=True, slots=True)
 class NamedFileSynced:
-    """The file whose name stands in the renamed file is there, and its name is synced."""
+    """The file that the renamed file names with its first word has a synced name."""
 
     def missing(self, ledger: Ledger, event: Event) -> str | None:
-        name = (event.contents or b"").decode("utf-8", "replace").split("\n")[0].strip()
-        named = event.path.parent / name
+        words = (event.contents or b"").decode("utf-8", "replace").split()
+        if not words:
+            return "it names no file"
+        named = event.path.parent / words[0]
         lost = ledger.unsynced_name(named)
         if lost is not None:
             return f"it names {named}, and the name {lost} is not synced in its directory"

@@ -235,6 +235,8 @@ def test_a_crash_state_starts_unlocked_and_says_where_and_what() -> None:
     assert f"{after_rename}torn #1 write a[3:4] after 0 bytes, rest zeros" in labels
     assert len(set(labels)) == len(labels)
     assert {state.crash_point for state in disk.crash_states()} == {0, 1, 2, 3}
+    kinds = {state.crash_kind for state in disk.crash_states(disk.point)}
+    assert {CrashKind.KILL, CrashKind.NONE, CrashKind.TORN, CrashKind.PAIR} <= kinds
 
 
 def test_crash_points_outside_the_trace_are_refused() -> None:

@@ -180,6 +180,22 @@ def test_current_may_not_name_a_file_whose_name_can_be_lost() -> None:
     assert "wal-2.log" in str(disk.violations[0])
 
 
+@pytest.mark.parametrize(
+    "contents", [b"wal-2.log", b"wal-2.log\n", b"wal-2.log bytes=4096 oldest=x\n"]
+)
+def test_the_file_current_names_is_its_first_word(contents: bytes) -> None:
+    disk = monitor(current_after_name())
+    put(disk, WAL_2)
+    replace_file(disk, CURRENT, contents)
+    assert violated(disk) == ["name before CURRENT"]
+
+
+def test_an_empty_current_is_a_violation() -> None:
+    disk = monitor(current_after_name())
+    replace_file(disk, CURRENT, b"")
+    assert "it names no file" in str(disk.violations[0])
+
+
 def test_current_may_name_a_file_whose_name_is_synced() -> None:
     disk = monitor(current_after_name())
     put(disk, WAL_2)
