@@ -7,46 +7,123 @@
 | StorageError | the operator's | look at `path` and `offset`, follow `advice` |
 | InvariantError | ours | report it |
 
-A message is one line: what happened, where, and what to do.
+A message is one line: what happened, where, and what to do. `code` is what programs look at: it
+never changes for a kind of error, whatever the message says. `detail` has the facts in the
+message, by name, where there are any.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import PurePath
+from typing import Any
 
 
 class HeadwaterError(Exception):
     """Base of every error this package raises on purpose."""
 
     exit_code = 1
+    code = "internal"
+    detail: Mapping[str, Any] | None = None
 
 
 class RequestError(HeadwaterError):
     """The caller asked for something that cannot be done; nothing was changed."""
 
     exit_code = 2
+    code = "invalid_request"
+
+    def __init__(self, message: str, *, detail: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.detail = detail
+
+
+class InvalidRequestError(RequestError):
+    """A value that is not what it should be."""
+
+
+class BatchTooLargeError(RequestError):
+    """More records in one write than are taken at once."""
+
+    code = "batch_too_large"
+
+
+class RecordTooLargeError(RequestError):
+    """One record, or one part of it, is over its limit."""
+
+    code = "record_too_large"
+
+
+class TopicNotFoundError(RequestError):
+    """No topic has this name."""
+
+    code = "topic_not_found"
+
+
+class TopicExistsIncompatibleError(RequestError):
+    """There is such a topic, and it cannot become what was asked for."""
+
+    code = "topic_exists_incompatible"
+
+
+class TopicNotEmptyError(RequestError):
+    """The topic was to be dropped only if it had no records."""
+
+    code = "topic_not_empty"
+
+
+class TopicFullError(RequestError):
+    """The topic is at its cap and refuses instead of evicting. No seq was taken."""
+
+    code = "topic_full"
+
+
+class HeadConflictError(RequestError):
+    """Somebody else wrote first: the head is not where the caller expected it."""
+
+    code = "head_conflict"
+
+
+class NotAQueueError(RequestError):
+    """A queue verb was used on a log topic."""
+
+    code = "not_a_queue"
 
 
 class UnavailableError(HeadwaterError):
     """Not now: the same call may work later, without anybody changing anything."""
 
     exit_code = 3
+    code = "not_ready"
 
-    def __init__(self, message: str, retry_after_ms: int = 1_000) -> None:
+    def __init__(
+        self,
+        message: str,
+        retry_after_ms: int = 1_000,
+        *,
+        detail: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__(message)
         self.retry_after_ms = retry_after_ms
+        self.detail = detail
 
 
 class OverloadedError(UnavailableError):
     """A bounded queue is full. Nothing of the refused write was kept."""
 
+    code = "throttled"
+
 
 class DiskFullError(UnavailableError):
     """There is no room. Reading, deleting and acknowledging go on; writing resumes by itself."""
 
+    code = "disk_full"
+
 
 class ClosedError(UnavailableError):
     """The log was closed or is closing."""
+
+    code = "shutting_down"
 
 
 class DirectoryInUseError(UnavailableError):
@@ -59,6 +136,7 @@ class StorageError(HeadwaterError):
     """The disk or a file on it needs an operator. Carries where, and what to do."""
 
     exit_code = 5
+    code = "storage_failed"
 
     def __init__(
         self,

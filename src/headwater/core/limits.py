@@ -1,0 +1,46 @@
+"""How large and how many: every limit of the contract, by name and with its unit.
+
+Limits on what a caller sends are checked before anything is changed. Values that are clamped and
+not refused say so in their name.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from headwater.core.units import KIB, MIB
+
+NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}")
+"""A topic's name, whole. Names are case-sensitive and never become paths (I16)."""
+ROUTER_NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}")
+
+INTEGER_MAX: Final = 2**53 - 1
+"""The largest integer every JSON reader keeps exact."""
+
+RECORD_BYTES_MAX: Final = 1 * MIB
+"""Data and meta of one record together."""
+TAG_BYTES_MAX: Final = 256
+NODE_BYTES_MAX: Final = 128
+META_BYTES_MAX: Final = 16 * KIB
+META_KEYS_MAX: Final = 64
+BATCH_RECORDS_MAX: Final = 10_000
+IDEMPOTENCY_KEY_BYTES_MAX: Final = 256
+
+READ_RECORDS_DEFAULT: Final = 256
+READ_RECORDS_CLAMP: Final = 1_000
+READ_BYTES_DEFAULT: Final = 1 * MIB
+READ_BYTES_CLAMP: Final = 8 * MIB
+READ_WAIT_MS_CLAMP: Final = 30_000
+READ_SLOTS_MAX: Final = 65_536
+"""Slots one read looks at before it answers with what it has; the cursor moves on."""
+
+PAGE_SIZE_DEFAULT: Final = 100
+PAGE_SIZE_MAX: Final = 1_000
+
+PRIORITY_CLAMP: Final = (-1_000, 1_000)
+LEASE_MS_CLAMP: Final = (100, 86_400_000)
+CLAIM_JITTER_MS_CLAMP: Final = (0, 5_000)
+
+TOPICS_MAX: Final = 100_000
+ROUTERS_MAX: Final = 10_000

@@ -1,0 +1,386 @@
+"""The live index of a topic: for each seq where its record is, how long, how old, and whether dead.
+
+The memory is the `.idx` layout itself, 20 bytes a seq in one growable buffer; the place of a seq
+is found by arithmetic. Appending writes packed bytes, everything about many records goes through
+numpy. A bytearray serves well: it grows by an eighth, and what is cut off its front costs nothing
+until half of it is gone. It cannot grow while somebody looks at it, so `entries` and `take` give
+copies and the view used inside is let go before each change.
+
+Sums of live records are kept for each full block of 4096 seqs, so that forgetting a prefix of
+millions costs about as much as forgetting ten.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy
+from numpy.typing import NDArray
+
+from headwater.core.errors import InvariantError
+from headwater.format.segment import (
+    ENTRY_BYTES,
+    INDEX_DTYPE,
+    INDEX_ENTRY,
+    SEGMENT_FRAME_BYTES_MIN,
+    Entries,
+    IndexFlag,
+)
+
+Seqs = NDArray[numpy.int64]
+
+DEAD: Final = int(IndexFlag.DELETED)
+LOST: Final = int(IndexFlag.LOST)
+IN_WAL: Final = int(IndexFlag.IN_WAL)
+OVERHEAD: Final = SEGMENT_FRAME_BYTES_MIN
+"""Bytes of an entry's `len` that are not payload."""
+
+BLOCK_BITS: Final = 12
+BLOCK_SLOTS: Final = 1 << BLOCK_BITS
+_BLOCK_MASK: Final = BLOCK_SLOTS - 1
+
+_PACK: Final = struct.Struct("<IIQI")
+_FLAGS_AT: Final = INDEX_ENTRY.offset_of("flags_check")
+_LEN_AT: Final = INDEX_ENTRY.offset_of("len")
+_TS_AT: Final = INDEX_ENTRY.offset_of("ts")
+_LEN: Final = struct.Struct("<I")
+_TS: Final = struct.Struct("<Q")
+_FLAGS_MASK: Final = numpy.uint32(0xFF)
+_SCALAR_STEPS: Final = 8
+"""Slots looked at one by one before numpy is asked; it is slow to start."""
+_SLACK_BYTES_MIN: Final = 4096
+"""Free room that is not worth a copy."""
+
+
+class Live(NamedTuple):
+    """How many live records, and their payload bytes."""
+
+    records: int
+    bytes: int
+
+
+class SeqIndex:
+    """Slots for the seqs from `base_seq` up to, not including, `next_seq`."""
+
+    __slots__ = (
+        "_block_bytes",
+        "_block_counts",
+        "_buffer",
+        "_view",
+        "base_seq",
+        "live_bytes",
+        "live_count",
+        "lost_count",
+        "next_seq",
+    )
+
+    def __init__(self, base_seq: int = 1) -> None:
+        self.base_seq = base_seq
+        self.next_seq = base_seq
+        self.live_count = 0
+        self.live_bytes = 0
+        self.lost_count = 0
+        self._buffer = bytearray()
+        self._view: Any = None
+        # One sum for each block that is full, beginning with the block of base_seq.
+        self._block_counts: list[int] | None = None
+        self._block_bytes: list[int] | None = None
+
+    def __len__(self) -> int:
+        return self.next_seq - self.base_seq
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the index really occupies, slack included."""
+        sums = 0 if self._block_counts is None else 2 * sys.getsizeof(self._block_counts)
+        return sys.getsizeof(self._buffer) + sums
+
+    # -- growing
+
+    def append_one(self, length: int, ts: int, flags: int) -> None:
+        """One live record at `next_seq`."""
+        self._view = None
+        entry = _PACK.pack(0, length, ts, flags)
+        try:
+            self._buffer += entry
+        except BufferError:
+            self._extend(entry)
+        self.live_count += 1
+        self.live_bytes += length - OVERHEAD
+        self.next_seq = seq = self.next_seq + 1
+        if not seq & _BLOCK_MASK:
+            self._close_blocks()
+
+    def append_many(self, lengths: Sequence[int], ts: int, flags: Sequence[int]) -> None:
+        """Live records of one moment, beginning at `next_seq`."""
+        entries = numpy.zeros(len(lengths), INDEX_DTYPE)
+        entries["len"] = lengths
+        entries["ts"] = ts
+        entries["flags_check"] = flags
+        self.append_entries(entries)
+
+    def append_dead(self, count: int, ts: int, *, lost: bool = False) -> None:
+        """Slots for seqs that have no record: deleted, or given out and lost."""
+        entries = numpy.zeros(count, INDEX_DTYPE)
+        entries["len"] = OVERHEAD
+        entries["ts"] = ts
+        entries["flags_check"] = DEAD | LOST if lost else DEAD
+        self.append_entries(entries)
+
+    def append_entries(self, entries: Entries) -> None:
+        """Entries as they are in an `.idx`, checked before; their check values are not kept."""
+        count = len(entries)
+        if not count:
+            return
+        kept = entries.copy()
+        kept["flags_check"] &= _FLAGS_MASK
+        self._extend(kept.view(numpy.uint8).data)
+        live = _sum_live(kept)
+        self.live_count += live.records
+        self.live_bytes += live.bytes
+        if live.records < count:
+            self.lost_count += int(numpy.count_nonzero(kept["flags_check"] & LOST))
+        before = self.next_seq
+        self.next_seq += count
+        if self.next_seq >> BLOCK_BITS > before >> BLOCK_BITS:
+            self._close_blocks()
+
+    def _extend(self, packed: bytes | memoryview) -> None:
+        self._view = None
+        try:
+            self._buffer += packed
+        except BufferError:
+            # Somebody still looks at the old bytes; let them, and go on with a copy.
+            self._buffer = bytearray(self._buffer)
+            self._buffer += packed
+
+    def _close_blocks(self) -> None:
+        """Sum up every block that became full."""
+        if self._block_counts is None or self._block_bytes is None:
+            self._block_counts, self._block_bytes = [], []
+        block = (self.base_seq >> BLOCK_BITS) + len(self._block_counts)
+        while (block + 1) << BLOCK_BITS <= self.next_seq:
+            first = max(block << BLOCK_BITS, self.base_seq)
+            live = _sum_live(self._slots(first, (block + 1) << BLOCK_BITS))
+            self._block_counts.append(live.records)
+            self._block_bytes.append(live.bytes)
+            block += 1
+
+    # -- looking
+
+    def _slots(self, first_seq: int, end_seq: int) -> Any:
+        """A view of the entries of [first_seq, end_seq). Let it go before the index changes."""
+        view = self._view
+        if view is None:
+            self._view = view = numpy.frombuffer(self._buffer, INDEX_DTYPE)
+        return view[first_seq - self.base_seq : end_seq - self.base_seq]
+
+    def entries(self, first_seq: int, last_seq: int) -> Entries:
+        """A copy of the entries of these seqs, both ends included."""
+        return self._copy(self._slots(first_seq, last_seq + 1))
+
+    def take(self, seqs: Seqs) -> Entries:
+        """A copy of the entries of these seqs, which must be in the index."""
+        return self._copy(self._slots(self.base_seq, self.next_seq)[seqs - self.base_seq])
+
+    @staticmethod
+    def _copy(entries: Any) -> Entries:
+        copied: Entries = entries.copy()
+        return copied
+
+    def flags(self, first_seq: int, end_seq: int) -> NDArray[numpy.uint32]:
+        """A copy of the flags of [first_seq, end_seq)."""
+        found: NDArray[numpy.uint32] = self._slots(first_seq, end_seq)["flags_check"] & _FLAGS_MASK
+        return found
+
+    def lengths(self, first_seq: int, end_seq: int) -> NDArray[numpy.int64]:
+        found: NDArray[numpy.int64] = self._slots(first_seq, end_seq)["len"].astype(numpy.int64)
+        return found
+
+    def flags_at(self, seq: int) -> int:
+        return self._buffer[(seq - self.base_seq) * ENTRY_BYTES + _FLAGS_AT]
+
+    def payload_at(self, seq: int) -> int:
+        at = (seq - self.base_seq) * ENTRY_BYTES + _LEN_AT
+        return int(_LEN.unpack_from(self._buffer, at)[0]) - OVERHEAD
+
+    def ts_at(self, seq: int) -> int:
+        return int(_TS.unpack_from(self._buffer, (seq - self.base_seq) * ENTRY_BYTES + _TS_AT)[0])
+
+    def is_live(self, seq: int) -> bool:
+        return self.base_seq <= seq < self.next_seq and not self.flags_at(seq) & DEAD
+
+    def first_live(self, from_seq: int) -> int:
+        """The first live seq at or after `from_seq`; `next_seq` when there is none."""
+        start = max(from_seq, self.base_seq)
+        for seq in range(start, min(start + _SCALAR_STEPS, self.next_seq)):
+            if not self.flags_at(seq) & DEAD:
+                return seq
+        start += _SCALAR_STEPS
+        while start < self.next_seq:
+            end = min((start | _BLOCK_MASK) + 1, self.next_seq)
+            if self._may_live(start):
+                live = numpy.flatnonzero(self._slots(start, end)["flags_check"] & DEAD == 0)
+                if len(live):
+                    return start + int(live[0])
+            start = end
+        return self.next_seq
+
+    def last_live(self, before_seq: int) -> int:
+        """The last live seq below `before_seq`; `base_seq` - 1 when there is none."""
+        end = before_seq
+        for seq in range(end - 1, max(end - 1 - _SCALAR_STEPS, self.base_seq - 1), -1):
+            if not self.flags_at(seq) & DEAD:
+                return seq
+        end -= _SCALAR_STEPS
+        while end > self.base_seq:
+            start = max(end - 1 & ~_BLOCK_MASK, self.base_seq)
+            if self._may_live(start):
+                live = numpy.flatnonzero(self._slots(start, end)["flags_check"] & DEAD == 0)
+                if len(live):
+                    return start + int(live[-1])
+            end = start
+        return self.base_seq - 1
+
+    def _may_live(self, seq: int) -> bool:
+        """False when the sums already say that nothing in the block of this seq is alive."""
+        block = (seq >> BLOCK_BITS) - (self.base_seq >> BLOCK_BITS)
+        counts = self._block_counts
+        return counts is None or block >= len(counts) or counts[block] > 0
+
+    def live_between(self, first_seq: int, end_seq: int) -> Live:
+        """Live records in [first_seq, end_seq), by whole blocks where there are any."""
+        if first_seq <= self.base_seq and end_seq >= self.next_seq:
+            return Live(self.live_count, self.live_bytes)
+        counts, sums = self._block_counts, self._block_bytes
+        front = self.base_seq >> BLOCK_BITS
+        low = -(-first_seq >> BLOCK_BITS) if first_seq > self.base_seq else front
+        high = min(end_seq >> BLOCK_BITS, front + len(counts or ()))
+        if counts is None or sums is None or high <= low:
+            return _sum_live(self._slots(first_seq, end_seq))
+        before = _sum_live(self._slots(first_seq, max(low << BLOCK_BITS, first_seq)))
+        after = _sum_live(self._slots(high << BLOCK_BITS, end_seq))
+        return Live(
+            before.records + sum(counts[low - front : high - front]) + after.records,
+            before.bytes + sum(sums[low - front : high - front]) + after.bytes,
+        )
+
+    def seq_at_or_after_ts(self, ts: int) -> int:
+        """The first seq whose time is `ts` or later, for times that do not go back."""
+        low, high = self.base_seq, self.next_seq
+        while low < high:
+            middle = (low + high) // 2
+            if self.ts_at(middle) < ts:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    # -- changing
+
+    def set_offsets(self, first_seq: int, offsets: NDArray[Any]) -> None:
+        """The records are in a segment now, at these places; slots dropped meanwhile are skipped."""
+        skipped = max(self.base_seq - first_seq, 0)
+        if skipped >= len(offsets):
+            return
+        slots = self._slots(first_seq + skipped, first_seq + len(offsets))
+        slots["offset"] = offsets[skipped:]
+        slots["flags_check"] &= ~numpy.uint32(IN_WAL)
+
+    def mark_deleted(self, seqs: Seqs, *, lost: bool = False) -> Seqs:
+        """Mark these records dead; gives those that were alive until now, which is what counts."""
+        inside = seqs[(seqs >= self.base_seq) & (seqs < self.next_seq)]
+        slots = self._slots(self.base_seq, self.next_seq)
+        at = inside - self.base_seq
+        flags = slots["flags_check"][at]
+        alive = flags & DEAD == 0
+        newly: Seqs = inside[alive]
+        at = at[alive]
+        if not len(newly):
+            return newly
+        payloads = slots["len"][at].astype(numpy.int64) - OVERHEAD
+        slots["flags_check"][at] = flags[alive] | numpy.uint32(DEAD | LOST if lost else DEAD)
+        self.live_count -= len(newly)
+        self.live_bytes -= int(payloads.sum())
+        if lost:
+            self.lost_count += len(newly)
+        self._subtract(newly, payloads)
+        return newly
+
+    def _subtract(self, seqs: Seqs, payloads: NDArray[numpy.int64]) -> None:
+        """Take records out of the sums of their blocks."""
+        counts, sums = self._block_counts, self._block_bytes
+        if counts is None or sums is None:
+            return
+        blocks = (seqs >> BLOCK_BITS) - (self.base_seq >> BLOCK_BITS)
+        closed = blocks < len(counts)
+        which, where = numpy.unique(blocks[closed], return_inverse=True)
+        gone = numpy.bincount(where, minlength=len(which)).tolist()
+        freed = numpy.zeros(len(which), numpy.int64)
+        numpy.add.at(freed, where, payloads[closed])
+        for block, count, payload in zip(which.tolist(), gone, freed.tolist(), strict=True):
+            counts[block] -= count
+            sums[block] -= payload
+
+    def last_lost(self, end_seq: int) -> int:
+        """The last lost seq below `end_seq`, 0 when there is none."""
+        if not self.lost_count:
+            return 0
+        lost = numpy.flatnonzero(self._slots(self.base_seq, end_seq)["flags_check"] & LOST)
+        return self.base_seq + int(lost[-1]) if len(lost) else 0
+
+    def drop_before(self, seq: int) -> Live:
+        """Forget every slot below `seq`; tells what of it was alive."""
+        if not self.base_seq < seq <= self.next_seq:
+            if seq > self.next_seq:
+                raise InvariantError(f"slots up to {seq} of {self.next_seq} cannot be dropped")
+            return Live(0, 0)
+        if seq == self.base_seq + 1:
+            dead = self.flags_at(self.base_seq) & DEAD
+            live = Live(0, 0) if dead else Live(1, self.payload_at(self.base_seq))
+        else:
+            live = self.live_between(self.base_seq, seq)
+        if self.lost_count:
+            dropped = self._slots(self.base_seq, seq)["flags_check"]
+            self.lost_count -= int(numpy.count_nonzero(dropped & LOST))
+            del dropped
+        self.live_count -= live.records
+        self.live_bytes -= live.bytes
+        self._drop_blocks(seq)
+        self._view = None
+        self._cut_front((seq - self.base_seq) * ENTRY_BYTES)
+        self.base_seq = seq
+        return live
+
+    def _drop_blocks(self, seq: int) -> None:
+        counts, sums = self._block_counts, self._block_bytes
+        if not counts or not sums:
+            return
+        whole = min((seq >> BLOCK_BITS) - (self.base_seq >> BLOCK_BITS), len(counts))
+        if seq & _BLOCK_MASK and whole < len(counts):
+            start = max(seq & ~_BLOCK_MASK, self.base_seq)
+            part = _sum_live(self._slots(start, seq))
+            counts[whole] -= part.records
+            sums[whole] -= part.bytes
+        if whole:
+            del counts[:whole], sums[:whole]
+
+    def _cut_front(self, size: int) -> None:
+        try:
+            del self._buffer[:size]
+        except BufferError:
+            self._buffer = self._buffer[size:]
+        # The room in front is given back once it is more than a sixth of what remains.
+        used = len(self._buffer)
+        if self._buffer.__alloc__() - used > max(used // 6, _SLACK_BYTES_MIN):
+            self._buffer = bytearray(self._buffer)
+
+
+def _sum_live(slots: Any) -> Live:
+    alive = slots["flags_check"] & DEAD == 0
+    count = int(numpy.count_nonzero(alive))
+    lengths = slots["len"] if count == len(slots) else slots["len"][alive]
+    return Live(count, int(lengths.sum(dtype=numpy.int64)) - OVERHEAD * count)
