@@ -236,7 +236,7 @@ def test_a_crash_state_starts_unlocked_and_says_where_and_what() -> None:
     assert len(set(labels)) == len(labels)
     assert {state.crash_point for state in disk.crash_states()} == {0, 1, 2, 3}
     kinds = {state.crash_kind for state in disk.crash_states(disk.point)}
-    assert {CrashKind.KILL, CrashKind.NONE, CrashKind.TORN, CrashKind.PAIR} <= kinds
+    assert {CrashKind.KILL, CrashKind.NONE, CrashKind.TORN, CrashKind.SINGLE_DROP} <= kinds
 
 
 def test_crash_points_outside_the_trace_are_refused() -> None:
