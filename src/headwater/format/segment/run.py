@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from headwater.core.errors import FormatError
 from headwater.format.checksum import checksum64
 from headwater.format.frame import CHECKSUM_BYTES, FRAME, FRAME_BYTES_MIN, FrameType
+from headwater.format.layout import Layout
 from headwater.format.segment.entry import INDEX_DTYPE, Entries, IndexFlag, seal_checks
 from headwater.format.segment.frame import (
     LENGTH_BYTES,
@@ -71,6 +72,12 @@ def at_each_byte(buffer: Any, kind: str | numpy.dtype[Any]) -> NDArray[Any]:
     """What of this kind begins at each byte of the buffer; index it with byte offsets."""
     kind = numpy.dtype(kind)
     return numpy.ndarray((max(len(buffer) - kind.itemsize + 1, 0),), kind, buffer, 0, (1,))
+
+
+def heads_at(buffer: Any, layout: Layout, offsets: Integers) -> NDArray[Any]:
+    """The fixed parts that begin at these offsets."""
+    # Gathered as plain bytes and named afterwards: numpy copies a record field by field.
+    return at_each_byte(buffer, f"V{layout.size}")[offsets].view(layout.dtype)
 
 
 def hash_ranges(view: memoryview, starts: Integers, ends: Integers) -> NDArray[numpy.uint64]:
@@ -177,7 +184,7 @@ def _heads(view: memoryview, offsets: Integers, seqs: NDArray[numpy.uint64]) -> 
     """The fixed parts of the frames, held against each other and against what is really there."""
     beyond = (offsets < 0) | (offsets > len(view) - FRAME_BYTES_MIN)
     _refuse(beyond, offsets, "no room for a frame")
-    heads = at_each_byte(view, FRAME.dtype)[offsets]
+    heads = heads_at(view, FRAME, offsets)
     sizes = heads["frame_len"].astype(numpy.int64) + LENGTH_BYTES
     _refuse(sizes < FRAME_BYTES_MIN, offsets, "frame_len is too small")
     _refuse(offsets + sizes > len(view), offsets, "frame_len runs past the end")

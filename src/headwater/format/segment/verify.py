@@ -28,7 +28,7 @@ from headwater.format.segment.frame import (
     FrameState,
     decode_segment_frame,
 )
-from headwater.format.segment.run import Integers, at_each_byte, hash_ranges
+from headwater.format.segment.run import Integers, at_each_byte, hash_ranges, heads_at
 
 _RECORD_FLAGS: Final = numpy.uint8(sum(FrameFlag))
 
@@ -60,7 +60,7 @@ def _headers_match(
 ) -> NDArray[numpy.bool_]:
     sizes = entries["len"].astype(numpy.int64)
     flags = index_flags(entries)
-    heads = at_each_byte(view, SEGMENT_FRAME.dtype)[starts]
+    heads = heads_at(view, SEGMENT_FRAME, starts)
     lengths = heads["data_len"] + heads["node_len"].astype(numpy.int64) + heads["tag_len"]
     states = numpy.where(flags & IndexFlag.DELETED, FrameState.DELETED, FrameState.LIVE)
     match: NDArray[numpy.bool_] = heads["frame_len"] == sizes - LENGTH_BYTES - STATE_BYTES
