@@ -30,9 +30,9 @@ def repair(
 ) -> None:
     """Show how a log that Headwater refuses could be read again, and what that would lose.
 
-    A repair loses only what is already lost. Damaged stretches are passed over (REPAIRS remembers
-    where), their files are copied to quarantine first, files that are not ours are moved there. No
-    byte of a log file is changed. With --apply the data directory must not be in use.
+    Groups with damage in them are passed over whole (REPAIRS remembers where), their files are
+    copied to quarantine first, files that are not ours are moved there. No byte of a log file is
+    changed. With --apply the data directory must not be in use.
     """
     place = find_log(PosixDisk(), directory)
     with reading(place.wal, "Reading the log") as disk:
@@ -94,7 +94,7 @@ def _say_plans(plans: list[RepairPlan]) -> None:
         lost = [step.frames_lost for step in steps]
         known = sum(count for count in lost if count is not None)
         more = " or more" if None in lost else ""
-        say(f"Lost already, whatever is done: {known:,} frame(s){more}.")
+        say(f"Gives up {known:,} frame(s){more}: a group with damage in it is passed over whole.")
 
 
 def _step_line(step: RepairStep) -> str:

@@ -32,7 +32,7 @@ def test_without_apply_the_plan_is_shown_and_nothing_is_changed(run: Run, damage
     outcome = run("wal", "repair", damaged)
     assert outcome.code == 0
     assert "1. wal-0000000000000001.log: pass over: " in outcome.out
-    assert "Lost already, whatever is done: 2 frame(s)." in outcome.out
+    assert "Gives up 2 frame(s): a group with damage in it is passed over whole." in outcome.out
     assert f"headwater wal repair {damaged} --apply" in outcome.out
     (plan,) = run("wal", "repair", damaged, "--json").json()["plans"]
     (step,) = plan["steps"]
