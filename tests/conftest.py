@@ -1,0 +1,39 @@
+"""Hooks that need the whole run: the crash matrix is gathered from all workers and printed.
+
+They stand here because a conftest deeper down is not loaded by the process that prints.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.crash import matrix
+
+_gathered: Counter[str] = Counter()
+_KEY = "crash_matrix"
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker hands its counts to the controller; without workers they are here already."""
+    workeroutput = getattr(session.config, "workeroutput", None)
+    if workeroutput is None:
+        _gathered.update(matrix.cases_tried)
+    else:
+        workeroutput[_KEY] = dict(matrix.cases_tried)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """One worker of pytest-xdist is done."""
+    _gathered.update(getattr(node, "workeroutput", {}).get(_KEY, {}))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if _gathered:
+        form = "full" if matrix.FULL else "short"
+        terminalreporter.section(f"crash matrix, {form} form")
+        for line in matrix.table(_gathered):
+            terminalreporter.write_line(line)
