@@ -15,11 +15,12 @@ from enum import Enum
 from typing import Final
 
 from headwater.core.clock import Clock
+from headwater.core.durability import Durability
 from headwater.core.errors import DiskFullError, HeadwaterError, PoisonedError
 from headwater.wal.counters import WalCounters
 from headwater.wal.dialect import GroupLog
 from headwater.wal.policy import SyncPolicy, Unsynced
-from headwater.wal.ticket import Listener, Ticket
+from headwater.wal.ticket import Listener, Ticket, resolve_all
 
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -44,6 +45,9 @@ class GroupCommitter:
     ) -> None:
         self._log = log
         self._policy = policy
+        # A tuple finds its few members by identity; asking the policy, or a hash of the class,
+        # costs more than the rest of the work on a ticket.
+        self._holding = tuple(each for each in Durability if policy.holds_ack(each))
         self._clock = clock
         self._listener = listener
         self._counters = counters
@@ -63,20 +67,31 @@ class GroupCommitter:
     def poison(self) -> PoisonedError | None:
         return self._poison
 
-    def commit(self, tickets: Sequence[Ticket]) -> None:
-        """Make one group of these tickets and answer every one of them."""
+    def held(self, tickets: Sequence[Ticket]) -> list[Ticket]:
+        """Those whose acks wait for a sync."""
+        holding = self._holding
+        return [ticket for ticket in tickets if ticket.durability in holding]
+
+    def commit(self, tickets: Sequence[Ticket]) -> int:
+        """Make one group of these tickets and answer every one of them.
+
+        Returns how many acks waited for the sync.
+        """
         waiting = list(tickets)
         try:
-            waiting = self._refuse_what_cannot_be_written(waiting)
+            if self._state is not LogState.WRITABLE:
+                waiting = self._refuse_what_cannot_be_written(waiting)
             if waiting:
                 self._write(waiting)
                 held = self._answer_written(waiting)
                 waiting = held
-                self._sync_if_due(len(held))
+                self._sync_if_due(held)
                 self._answer(held)
+                return len(held)
         except Exception as error:  # an unknown failure leaves unknown bytes: the same poison
             self._poison_with("writing the log", error)
             self._answer([ticket for ticket in waiting if not ticket.resolved], self._poison)
+        return 0
 
     def tick(self) -> None:
         """What time alone makes due: the background sync, the idle mark, another try for room."""
@@ -172,24 +187,29 @@ class GroupCommitter:
         counters = self._counters
         counters.groups += 1
         counters.submissions += len(tickets)
-        counters.frames += 1 + sum(ticket.frame_count for ticket in tickets)
+        counters.frames += 1 + sum([ticket.frame_count for ticket in tickets])
         counters.bytes_written += written
         now = self._clock.monotonic_us()
-        since = self._unsynced.since_us if self._unsynced.submissions else now
-        held = sum(self._policy.holds_ack(ticket.durability) for ticket in tickets)
-        self._unsynced = Unsynced(self._unsynced.submissions + len(tickets), since, held)
+        unsynced = self._unsynced
+        if not unsynced.submissions:
+            unsynced.since_us = now
+        unsynced.submissions += len(tickets)
         self._unwitnessed_since_us = now
 
     def _answer_written(self, tickets: Sequence[Ticket]) -> list[Ticket]:
         """Answer those whose class is satisfied by the write alone; return the others."""
-        held = [ticket for ticket in tickets if self._policy.holds_ack(ticket.durability)]
+        held = self.held(tickets)
+        self._unsynced.held_acks = len(held)
         if len(held) < len(tickets):
-            self._answer([t for t in tickets if not self._policy.holds_ack(t.durability)])
+            holding = self._holding
+            self._answer([ticket for ticket in tickets if ticket.durability not in holding])
         return held
 
-    def _sync_if_due(self, held: int) -> None:
-        now = self._clock.monotonic_us()
-        if self._unsynced.submissions and (held or self._policy.sync_due(self._unsynced, now)):
+    def _sync_if_due(self, held: Sequence[Ticket]) -> None:
+        unsynced = self._unsynced
+        if unsynced.submissions and (
+            held or self._policy.sync_due(unsynced, self._clock.monotonic_us())
+        ):
             self._sync()
 
     def _sync(self) -> None:
@@ -199,7 +219,8 @@ class GroupCommitter:
         self._forget_unsynced()
 
     def _forget_unsynced(self) -> None:
-        self._unsynced = Unsynced(0, 0, 0)
+        unsynced = self._unsynced
+        unsynced.submissions = unsynced.since_us = unsynced.held_acks = 0
 
     def _idle_mark_due_at(self) -> int | None:
         since = self._unwitnessed_since_us
@@ -242,8 +263,6 @@ class GroupCommitter:
         self._counters.read_only = 1
 
     def _answer(self, tickets: Sequence[Ticket], error: HeadwaterError | None = None) -> None:
-        if not tickets:
-            return
-        for ticket in tickets:
-            ticket.resolve(error)
-        self._listener(tickets)
+        if tickets:
+            resolve_all(tickets, error)
+            self._listener(tickets)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -30,8 +31,4 @@ class WalCounters:
     def observe_sync(self, elapsed_us: int) -> None:
         self.syncs += 1
         self.sync_us_total += elapsed_us
-        for index, bound in enumerate(SYNC_LATENCY_BOUNDS_US):
-            if elapsed_us <= bound:
-                self.sync_us_buckets[index] += 1
-                return
-        self.sync_us_buckets[-1] += 1
+        self.sync_us_buckets[bisect_left(SYNC_LATENCY_BOUNDS_US, elapsed_us)] += 1

@@ -23,10 +23,9 @@ from headwater.format.current import Current, encode_current
 from headwater.format.mark import (
     FORMAT_VERSION,
     MARK_BYTES,
-    CommitMark,
     MarkKind,
     chain_of,
-    encode_mark,
+    pack_mark,
 )
 from headwater.format.names import CURRENT_NAME, parse_wal_file_name, wal_file_name
 from headwater.wal.counters import WalCounters
@@ -168,23 +167,21 @@ class FrameLog:
         return sorted(number for number in found if number is not None)
 
     def _write(self, body: bytes, frame_count: int, kind: MarkKind) -> int:
-        mark = encode_mark(
-            CommitMark(
-                version=FORMAT_VERSION,
-                kind=kind,
-                frame_count=frame_count,
-                body_bytes=len(body),
-                body_hash=checksum64(body),
-                run=self._run,
-                log_id=self._log_id,
-                file_frame=self._number,
-                file_bytes=self._file_bytes,
-                frame=self._next_frame,
-                offset=self._offset,
-                durable_offset=self._durable_offset,
-                chain=self._chain,
-            ),
+        mark = pack_mark(
             self._clock.wall_ms(),
+            FORMAT_VERSION,
+            kind,
+            frame_count,
+            len(body),
+            checksum64(body),
+            self._run,
+            self._log_id,
+            self._number,
+            self._file_bytes,
+            self._next_frame,
+            self._offset,
+            self._durable_offset,
+            self._chain,
         )
         written = write_all(self._active(), self._offset, [mark, body] if body else [mark])
         self._chain = chain_of(mark)

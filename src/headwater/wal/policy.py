@@ -12,9 +12,9 @@ from typing import Protocol
 from headwater.core.durability import Durability
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Unsynced:
-    """What was written since the last sync."""
+    """What was written since the last sync. The committer's own; policies only look."""
 
     submissions: int
     since_us: int
@@ -25,7 +25,7 @@ class Unsynced:
 
 class SyncPolicy(Protocol):
     def holds_ack(self, durability: Durability) -> bool:
-        """True when an ack of this class waits for the sync."""
+        """True when an ack of this class waits for the sync. Asked once for each class."""
 
     def sync_due(self, unsynced: Unsynced, now_us: int) -> bool: ...
 

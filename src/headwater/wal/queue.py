@@ -25,6 +25,8 @@ class SubmissionQueue:
         self._lock = threading.Lock()
         self._doorbell = Doorbell()
         self._wake_at = 0
+        self._frames = 0
+        self._bytes = 0
         self._closed = False
 
     def __len__(self) -> int:
@@ -48,6 +50,8 @@ class SubmissionQueue:
                     retry_after_ms=50,
                 )
             self._waiting.append(ticket)
+            self._frames += ticket.frame_count
+            self._bytes += len(ticket.body)
             if depth > self._counters.queue_depth_peak:
                 self._counters.queue_depth_peak = depth
             wake = 0 < self._wake_at <= depth
@@ -58,10 +62,17 @@ class SubmissionQueue:
 
     def take(self, group: list[Ticket], frames_max: int, bytes_max: int) -> None:
         """Move waiting tickets into `group` up to the limits. A first ticket always fits."""
-        frames = sum(ticket.frame_count for ticket in group)
-        size = sum(len(ticket.body) for ticket in group)
+        waiting = self._waiting
+        if not waiting:
+            return  # a ticket that comes now finds the writer on its way to `park`
+        frames = sum([ticket.frame_count for ticket in group])
+        size = sum([len(ticket.body) for ticket in group])
         with self._lock:
-            waiting = self._waiting
+            if frames + self._frames <= frames_max and size + self._bytes <= bytes_max:
+                group.extend(waiting)
+                waiting.clear()
+                self._frames = self._bytes = 0
+                return
             while waiting:
                 ticket = waiting[0]
                 frames += ticket.frame_count
@@ -69,6 +80,8 @@ class SubmissionQueue:
                 if group and (frames > frames_max or size > bytes_max):
                     return
                 group.append(waiting.popleft())
+                self._frames -= ticket.frame_count
+                self._bytes -= len(ticket.body)
 
     def park(self, clock: Clock, wake_at: int, until_us: int | None) -> None:
         """Sleep until `wake_at` tickets wait, the queue closes, or the clock says so."""
@@ -95,4 +108,5 @@ class SubmissionQueue:
         with self._lock:
             left = list(self._waiting)
             self._waiting.clear()
+            self._frames = self._bytes = 0
         return left

@@ -36,7 +36,6 @@ class Shard:
         self.window = CommitWindow(settings.commit_window_us_min, settings.commit_window_us_max)
         self._settings = settings
         self._clock = clock
-        self._policy = policy
         self._listener = listener
         self._queue = SubmissionQueue(settings.queue_submissions_max, counters)
         self._committer = GroupCommitter(
@@ -101,19 +100,39 @@ class Shard:
 
     def _serve(self) -> None:
         settings, queue, committer = self._settings, self._queue, self._committer
+        rested = False
         while True:
             self._run_errands()
+            closed = queue.closed  # asked before taking: nothing is put behind a closed door
             group: list[Ticket] = []
             queue.take(group, settings.group_frames_max, settings.group_bytes_max)
             if not group:
-                if queue.closed:
+                if closed:
                     return
-                queue.park(self._clock, 1, committer.next_tick_us())
-                committer.tick()
+                if rested:
+                    self.window.observe(1)  # nobody came back: the next is not made to wait
+                rested = self._rest()
                 continue
-            self._gather(group)
-            committer.commit(group)
-            self.window.observe(len(group))
+            if not rested:
+                self._gather(group)
+            rested = False
+            held = committer.commit(group)
+            if held:
+                self.window.observe(held)
+
+    def _rest(self) -> bool:
+        """Sleep until there is work. True when the sleep also was the wait for company.
+
+        Writers who were just answered come back together. Sleeping until all of them are here
+        costs one wake-up; waking for the first would take the interpreter from the others.
+        """
+        expected, until_us = self.window.expected, self._committer.next_tick_us()
+        if expected > 1:
+            company_us = self._clock.monotonic_us() + self.window.wait_us(0)
+            until_us = company_us if until_us is None else min(company_us, until_us)
+        self._queue.park(self._clock, expected, until_us)
+        self._committer.tick()
+        return expected > 1
 
     def _run_errands(self) -> None:
         while self._errands:
@@ -121,10 +140,13 @@ class Shard:
 
     def _gather(self, group: list[Ticket]) -> None:
         """Let company arrive before a sync, when the last group says that it will."""
-        wait_us = self.window.wait_us(len(group))
-        if wait_us == 0 or not any(self._policy.holds_ack(t.durability) for t in group):
+        if len(group) >= self.window.expected:
             return
-        missing = self.window.expected - len(group)
+        held = len(self._committer.held(group))
+        wait_us = self.window.wait_us(held)
+        if wait_us == 0 or held == 0:
+            return
+        missing = self.window.expected - held
         self._queue.park(self._clock, missing, self._clock.monotonic_us() + wait_us)
         self._queue.take(group, self._settings.group_frames_max, self._settings.group_bytes_max)
 

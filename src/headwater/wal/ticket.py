@@ -9,6 +9,8 @@ from typing import Any
 from headwater.core.durability import Durability
 from headwater.core.errors import HeadwaterError, InvariantError
 
+_making_a_gate = threading.Lock()
+
 
 class Ticket:
     """Frames that go into the log together: all of them in one group, or none.
@@ -47,25 +49,54 @@ class Ticket:
         """Number of its last frame in the shard, once it was written."""
         self.resolved = False
         self.error: HeadwaterError | None = None
-        self._gate = threading.Lock()
-        self._gate.acquire()
+        self._gate: threading.Lock | None = None
 
     def resolve(self, error: HeadwaterError | None = None) -> None:
         """Answer the ticket. A second answer is a bug in the log, not in the submitter."""
         if self.resolved:
             raise InvariantError("a commit ticket was resolved twice")
         self.error = error
-        self.resolved = True
-        self._gate.release()
+        self.resolved = True  # before looking for a gate: see `wait`
+        gate = self._gate
+        if gate is not None:
+            gate.release()
 
     def wait(self, timeout_s: float = -1) -> bool:
-        """Block until answered. True when acked; raises what went wrong; False on time-out."""
-        if not self._gate.acquire(timeout=timeout_s):
-            return False
-        self._gate.release()  # so that any number of waiters get through
+        """Block until answered. True when acked; raises what went wrong; False on time-out.
+
+        Only a ticket that somebody blocks on has a gate. No answer is missed: we make the gate
+        and then look at `resolved`, `resolve` sets `resolved` and then looks for the gate.
+        """
+        if not self.resolved:
+            gate = self._make_gate()
+            if not self.resolved:
+                if not gate.acquire(timeout=timeout_s):
+                    return False
+                gate.release()  # so that any number of waiters get through
         if self.error is not None:
             raise self.error
         return True
+
+    def _make_gate(self) -> threading.Lock:
+        with _making_a_gate:
+            gate = self._gate
+            if gate is None:
+                gate = threading.Lock()
+                gate.acquire()
+                self._gate = gate
+            return gate
+
+
+def resolve_all(tickets: Sequence[Ticket], error: HeadwaterError | None = None) -> None:
+    """Answer many alike, as `resolve` does, without a call for each."""
+    for ticket in tickets:
+        if ticket.resolved:
+            raise InvariantError("a commit ticket was resolved twice")
+        ticket.error = error
+        ticket.resolved = True
+        gate = ticket._gate
+        if gate is not None:
+            gate.release()
 
 
 Listener = Callable[[Sequence[Ticket]], None]
