@@ -164,14 +164,14 @@ class SeqIndex:
         block = (self.base_seq >> BLOCK_BITS) + len(self._block_counts)
         while (block + 1) << BLOCK_BITS <= self.next_seq:
             first = max(block << BLOCK_BITS, self.base_seq)
-            live = _sum_live(self._slots(first, (block + 1) << BLOCK_BITS))
+            live = _sum_live(self.peek(first, (block + 1) << BLOCK_BITS))
             self._block_counts.append(live.records)
             self._block_bytes.append(live.bytes)
             block += 1
 
     # -- looking
 
-    def _slots(self, first_seq: int, end_seq: int) -> Any:
+    def peek(self, first_seq: int, end_seq: int) -> Any:
         """A view of the entries of [first_seq, end_seq). Let it go before the index changes."""
         view = self._view
         if view is None:
@@ -180,11 +180,11 @@ class SeqIndex:
 
     def entries(self, first_seq: int, last_seq: int) -> Entries:
         """A copy of the entries of these seqs, both ends included."""
-        return self._copy(self._slots(first_seq, last_seq + 1))
+        return self._copy(self.peek(first_seq, last_seq + 1))
 
     def take(self, seqs: Seqs) -> Entries:
         """A copy of the entries of these seqs, which must be in the index."""
-        return self._copy(self._slots(self.base_seq, self.next_seq)[seqs - self.base_seq])
+        return self._copy(self.peek(self.base_seq, self.next_seq)[seqs - self.base_seq])
 
     @staticmethod
     def _copy(entries: Any) -> Entries:
@@ -193,11 +193,11 @@ class SeqIndex:
 
     def flags(self, first_seq: int, end_seq: int) -> NDArray[numpy.uint32]:
         """A copy of the flags of [first_seq, end_seq)."""
-        found: NDArray[numpy.uint32] = self._slots(first_seq, end_seq)["flags_check"] & _FLAGS_MASK
+        found: NDArray[numpy.uint32] = self.peek(first_seq, end_seq)["flags_check"] & _FLAGS_MASK
         return found
 
     def lengths(self, first_seq: int, end_seq: int) -> NDArray[numpy.int64]:
-        found: NDArray[numpy.int64] = self._slots(first_seq, end_seq)["len"].astype(numpy.int64)
+        found: NDArray[numpy.int64] = self.peek(first_seq, end_seq)["len"].astype(numpy.int64)
         return found
 
     def flags_at(self, seq: int) -> int:
@@ -223,7 +223,7 @@ class SeqIndex:
         while start < self.next_seq:
             end = min((start | _BLOCK_MASK) + 1, self.next_seq)
             if self._may_live(start):
-                live = numpy.flatnonzero(self._slots(start, end)["flags_check"] & DEAD == 0)
+                live = numpy.flatnonzero(self.peek(start, end)["flags_check"] & DEAD == 0)
                 if len(live):
                     return start + int(live[0])
             start = end
@@ -239,7 +239,7 @@ class SeqIndex:
         while end > self.base_seq:
             start = max(end - 1 & ~_BLOCK_MASK, self.base_seq)
             if self._may_live(start):
-                live = numpy.flatnonzero(self._slots(start, end)["flags_check"] & DEAD == 0)
+                live = numpy.flatnonzero(self.peek(start, end)["flags_check"] & DEAD == 0)
                 if len(live):
                     return start + int(live[-1])
             end = start
@@ -260,9 +260,9 @@ class SeqIndex:
         low = -(-first_seq >> BLOCK_BITS) if first_seq > self.base_seq else front
         high = min(end_seq >> BLOCK_BITS, front + len(counts or ()))
         if counts is None or sums is None or high <= low:
-            return _sum_live(self._slots(first_seq, end_seq))
-        before = _sum_live(self._slots(first_seq, max(low << BLOCK_BITS, first_seq)))
-        after = _sum_live(self._slots(high << BLOCK_BITS, end_seq))
+            return _sum_live(self.peek(first_seq, end_seq))
+        before = _sum_live(self.peek(first_seq, max(low << BLOCK_BITS, first_seq)))
+        after = _sum_live(self.peek(high << BLOCK_BITS, end_seq))
         return Live(
             before.records + sum(counts[low - front : high - front]) + after.records,
             before.bytes + sum(sums[low - front : high - front]) + after.bytes,
@@ -282,18 +282,18 @@ class SeqIndex:
     # -- changing
 
     def set_offsets(self, first_seq: int, offsets: NDArray[Any]) -> None:
-        """The records are in a segment now, at these places; slots dropped meanwhile are skipped."""
+        """The records are in a segment now, at these places. Slots dropped since are skipped."""
         skipped = max(self.base_seq - first_seq, 0)
         if skipped >= len(offsets):
             return
-        slots = self._slots(first_seq + skipped, first_seq + len(offsets))
+        slots = self.peek(first_seq + skipped, first_seq + len(offsets))
         slots["offset"] = offsets[skipped:]
         slots["flags_check"] &= ~numpy.uint32(IN_WAL)
 
     def mark_deleted(self, seqs: Seqs, *, lost: bool = False) -> Seqs:
         """Mark these records dead; gives those that were alive until now, which is what counts."""
         inside = seqs[(seqs >= self.base_seq) & (seqs < self.next_seq)]
-        slots = self._slots(self.base_seq, self.next_seq)
+        slots = self.peek(self.base_seq, self.next_seq)
         at = inside - self.base_seq
         flags = slots["flags_check"][at]
         alive = flags & DEAD == 0
@@ -329,7 +329,7 @@ class SeqIndex:
         """The last lost seq below `end_seq`, 0 when there is none."""
         if not self.lost_count:
             return 0
-        lost = numpy.flatnonzero(self._slots(self.base_seq, end_seq)["flags_check"] & LOST)
+        lost = numpy.flatnonzero(self.peek(self.base_seq, end_seq)["flags_check"] & LOST)
         return self.base_seq + int(lost[-1]) if len(lost) else 0
 
     def drop_before(self, seq: int) -> Live:
@@ -344,25 +344,24 @@ class SeqIndex:
         else:
             live = self.live_between(self.base_seq, seq)
         if self.lost_count:
-            dropped = self._slots(self.base_seq, seq)["flags_check"]
+            dropped = self.peek(self.base_seq, seq)["flags_check"]
             self.lost_count -= int(numpy.count_nonzero(dropped & LOST))
             del dropped
         self.live_count -= live.records
         self.live_bytes -= live.bytes
-        self._drop_blocks(seq)
+        self._drop_blocks(seq, live)
         self._view = None
         self._cut_front((seq - self.base_seq) * ENTRY_BYTES)
         self.base_seq = seq
         return live
 
-    def _drop_blocks(self, seq: int) -> None:
+    def _drop_blocks(self, seq: int, dropped: Live) -> None:
         counts, sums = self._block_counts, self._block_bytes
         if not counts or not sums:
             return
         whole = min((seq >> BLOCK_BITS) - (self.base_seq >> BLOCK_BITS), len(counts))
         if seq & _BLOCK_MASK and whole < len(counts):
-            start = max(seq & ~_BLOCK_MASK, self.base_seq)
-            part = _sum_live(self._slots(start, seq))
+            part = dropped if not whole else _sum_live(self.peek(seq & ~_BLOCK_MASK, seq))
             counts[whole] -= part.records
             sums[whole] -= part.bytes
         if whole:

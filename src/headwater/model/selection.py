@@ -1,0 +1,168 @@
+"""What a reader with a cursor gets: one pass over the slots behind it.
+
+The cursor is the last seq the reader has seen. A pass skips what is deleted, stops before what was
+lost, and never looks at more than a fixed number of slots; the cursor moves on in any case, so a
+reader that follows it sees every live record once and every loss as a tombstone (I9).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy
+from numpy.typing import NDArray
+
+from headwater.core.limits import READ_RECORDS_CLAMP, READ_SLOTS_MAX
+from headwater.model.index import DEAD, LOST, OVERHEAD, SeqIndex, Seqs
+from headwater.model.loss import RECREATED, Eviction, Loss, Tombstone
+
+if TYPE_CHECKING:
+    from headwater.model.topic import TopicLog
+
+_NOTHING: Final[Seqs] = numpy.empty(0, numpy.int64)
+_OVERHEADS: Final = numpy.arange(1, READ_RECORDS_CLAMP + 1, dtype=numpy.int64) * OVERHEAD
+
+
+class Selection(NamedTuple):
+    seqs: Seqs
+    """Live records to read, ascending."""
+    next_from_seq: int
+    """The cursor after this answer."""
+    caught_up: bool
+    tombstone: Tombstone | None
+    records_scanned: int
+    eviction: Eviction | None = None
+    """What expired on the way: floors to write down."""
+
+
+def tombstone_for(log: TopicLog, from_seq: int) -> Tombstone | None:
+    """What a reader at this cursor has lost, apart from losses in the middle of the log."""
+    earliest = log.earliest_seq
+    if from_seq > log.head_seq:
+        gone = earliest - 1
+        return Tombstone(1, gone, RECREATED, gone, earliest, log.visible_seq)
+    if from_seq + 1 < log.evict_floor:
+        return Tombstone(
+            from_seq + 1,
+            earliest - 1,
+            log.losses_above(from_seq + 1).word,
+            log.evict_floor - from_seq - 1,
+            earliest,
+            log.visible_seq,
+        )
+    return None
+
+
+def select(
+    log: TopicLog,
+    from_seq: int,
+    limit: int,
+    bytes_max: int,
+    now_ms: int | None = None,
+    slots_max: int = READ_SLOTS_MAX,
+) -> Selection:
+    """The next records after `from_seq`: at most `limit`, and at most `bytes_max` but at least one.
+
+    With `now_ms`, what is too old by now is evicted first, so that expiry is seen at once.
+    """
+    eviction = None
+    if now_ms is not None and log.settings.ttl_ms:
+        eviction = log.evict(now_ms)
+    tombstone = tombstone_for(log, from_seq)
+    earliest = log.earliest_seq
+    start = earliest if tombstone is not None else max(from_seq + 1, earliest)
+    end = log.visible_seq + 1
+    if start >= end:
+        cursor = max(start - 1, from_seq) if tombstone is None else start - 1
+        return Selection(_NOTHING, cursor, True, tombstone, 0, eviction)
+    index = log.index
+    stop = min(start + slots_max, end)
+    if index.lost_count:
+        lost = _first_lost_run(index, start, stop)
+        if lost is not None:
+            first, after = lost
+            if tombstone is None and index.first_live(start) >= first:
+                tombstone = _lost_in_the_middle(log, first, after)
+                start = after
+                stop = min(start + slots_max, end)
+                lost = _first_lost_run(index, start, stop)
+            if lost is not None:
+                stop = min(stop, lost[0])
+    seqs, cursor = _pick(index, start, stop, limit, bytes_max)
+    return Selection(seqs, cursor, cursor >= end - 1, tombstone, cursor + 1 - start, eviction)
+
+
+def _lost_in_the_middle(log: TopicLog, first: int, after: int) -> Tombstone:
+    word = Loss.LOST_TAIL.word
+    return Tombstone(first, after - 1, word, after - first, log.earliest_seq, log.visible_seq)
+
+
+def _first_lost_run(index: SeqIndex, start: int, stop: int) -> tuple[int, int] | None:
+    """The first lost seq in [start, stop) and the first behind its run that is not lost."""
+    lost = index.flags(start, stop) & LOST != 0
+    if not lost.any():
+        return None
+    first = start + int(lost.argmax())
+    at, step = first, 256
+    while at < index.next_seq:
+        kept = index.flags(at, min(at + step, index.next_seq)) & LOST == 0
+        if kept.any():
+            return first, at + int(kept.argmax())
+        at, step = at + len(kept), step * 4
+    return first, index.next_seq
+
+
+def _pick(index: SeqIndex, start: int, stop: int, limit: int, bytes_max: int) -> tuple[Seqs, int]:
+    """Live seqs of [start, stop) within the limits, and the last seq that was looked at."""
+    dense = index.live_count == len(index)
+    found: list[Seqs] = []
+    at, wanted, room = start, limit, bytes_max
+    while at < stop:
+        # Slots are looked at in growing steps: mostly the first one is enough.
+        end = min(at + (wanted if dense else max(wanted, at - start) * 2), stop)
+        seqs, payloads = _alive(index, at, end, wanted, dense=dense)
+        if len(seqs):
+            fits = len(seqs)
+            if payloads[-1] > room:
+                fits = int(payloads.searchsorted(room, "right"))
+                if not fits and not found:
+                    fits = 1
+            found.append(seqs[:fits])
+            if fits < len(seqs):
+                return _joined(found), int(seqs[fits]) - 1
+            if fits == wanted:
+                return _joined(found), int(seqs[-1])
+            wanted -= fits
+            room -= int(payloads[-1])
+        at = end
+    return _joined(found), stop - 1
+
+
+def _alive(
+    index: SeqIndex, start: int, end: int, wanted: int, *, dense: bool
+) -> tuple[Seqs, NDArray[numpy.int64]]:
+    """The first live seqs of [start, end), and their payload bytes summed up."""
+    slots = index.peek(start, end)
+    lengths = slots["len"]
+    if dense:
+        seqs = numpy.arange(start, end, dtype=numpy.int64)
+    else:
+        places = numpy.flatnonzero(slots["flags_check"] & DEAD == 0)[:wanted]
+        lengths = lengths[places]
+        seqs = places + start
+    payloads = lengths.cumsum(dtype=numpy.int64)
+    payloads -= _overheads(len(payloads))
+    return seqs, payloads
+
+
+def _overheads(count: int) -> NDArray[numpy.int64]:
+    """1, 2, 3, ... times what an entry's length has beside the payload."""
+    if count <= len(_OVERHEADS):
+        return _OVERHEADS[:count]
+    return numpy.arange(1, count + 1, dtype=numpy.int64) * OVERHEAD
+
+
+def _joined(found: list[Seqs]) -> Seqs:
+    if len(found) == 1:
+        return found[0]
+    return numpy.concatenate(found) if found else _NOTHING

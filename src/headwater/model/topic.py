@@ -1,0 +1,391 @@
+"""One topic's records as rules: what is assigned, visible, evicted, deleted, and who is told.
+
+    evict_floor <= earliest_seq <= visible_seq + 1 <= head_seq + 1          (I10)
+
+- A seq is handed out in one place and becomes visible in the same order (I3).
+- Eviction takes a prefix and moves both floors; deletion moves `earliest_seq` only, so that a
+  deleted gap reads silently and a lost one never does (I8, I9).
+- Dead slots at the front are popped at once: the index begins with the earliest live record, so
+  looking for the next victim or the first record to read starts at the answer.
+- A slot that was lost in a crash is passed by `earliest_seq` only together with `evict_floor`.
+
+No clock, no files: times come in as milliseconds, floors go out to be written down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy
+
+from headwater.config.topic import Discard, TopicSettings
+from headwater.core.errors import (
+    HeadConflictError,
+    InvalidRequestError,
+    InvariantError,
+    TopicFullError,
+)
+from headwater.core.limits import READ_BYTES_DEFAULT, READ_RECORDS_DEFAULT, READ_SLOTS_MAX
+from headwater.format.segment import INDEX_DTYPE, Entries
+from headwater.model.index import DEAD, OVERHEAD, SeqIndex, Seqs
+from headwater.model.loss import EVERY_LOSS, Eviction, Loss, LossFloors, Tombstone
+from headwater.model.match import TagMatcher
+from headwater.model.selection import Selection, select, tombstone_for
+from headwater.model.tags import TagIndex
+from headwater.model.victims import first_kept_by_age, first_kept_by_cap
+
+TagsInOrder = Sequence[bytes | None]
+"""One for each record; None or empty for a record without a tag."""
+
+_CAP: Final = int(Loss.CAP)
+_TTL: Final = int(Loss.TTL)
+_NO_SEQS: Seqs = numpy.empty(0, numpy.int64)
+_NO_ENTRIES: Entries = numpy.empty(0, INDEX_DTYPE)
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """What a delete took. `upto_seq` belongs into the log, so that replaying takes no more."""
+
+    records: int
+    bytes: int
+    first_seq: int
+    """The earliest seq before."""
+    earliest_seq: int
+    evict_floor: int
+    upto_seq: int
+    seqs: Seqs
+    """Records chosen by a match, ascending. Those chosen by before_seq alone are a prefix."""
+    entries: Entries
+    """Their index entries, for flagging them in segments."""
+
+
+class TopicLog:
+    __slots__ = (
+        "_inflight_bytes",
+        "_losses",
+        "delete_below",
+        "epoch",
+        "evict_floor",
+        "head_seq",
+        "index",
+        "last_read_ts",
+        "last_write_ts",
+        "settings",
+        "tags",
+        "visible_seq",
+    )
+
+    def __init__(self, settings: TopicSettings, epoch: int = 1, base_seq: int = 1) -> None:
+        """An empty topic whose next seq is `base_seq`."""
+        self.settings = settings
+        self.epoch = epoch
+        self.head_seq = base_seq - 1
+        """The last seq handed out."""
+        self.visible_seq = base_seq - 1
+        """The last seq readers may see; the head of every answer."""
+        self.evict_floor = 1
+        """The first seq that was not lost."""
+        self.delete_below = 0
+        """The largest before_seq that was applied."""
+        self.last_write_ts = 0
+        self.last_read_ts = 0
+        self.index = SeqIndex(base_seq)
+        self.tags: TagIndex | None = None
+        self._losses: LossFloors | None = None
+        self._inflight_bytes = 0
+
+    @property
+    def earliest_seq(self) -> int:
+        """The first live seq; visible_seq + 1 when there is none."""
+        return self.index.base_seq
+
+    @property
+    def count(self) -> int:
+        return self.index.live_count
+
+    @property
+    def bytes(self) -> int:
+        """Payload bytes of the live records."""
+        return self.index.live_bytes
+
+    @property
+    def inflight(self) -> int:
+        """Seqs handed out and not yet visible."""
+        return self.head_seq - self.visible_seq
+
+    @property
+    def losses(self) -> Loss:
+        """Every reason for which this topic ever lost a record."""
+        return Loss.NONE if self._losses is None else self._losses.above(0)
+
+    def losses_above(self, seq: int) -> Loss:
+        return Loss.NONE if self._losses is None else self._losses.above(seq)
+
+    # -- writing
+
+    def assign(
+        self, records: int, payload_bytes: int = 0, expect_head_seq: int | None = None
+    ) -> int:
+        """Hand out seqs for a write; gives the first. A refusal takes none.
+
+        What is in flight counts as if it were there already. For a topic that refuses when full,
+        evict first: what expired makes room.
+        """
+        if expect_head_seq is not None and expect_head_seq != self.head_seq:
+            raise HeadConflictError(
+                f"head_seq is {self.head_seq}, not {expect_head_seq}",
+                detail={"head_seq": self.head_seq, "expect_head_seq": expect_head_seq},
+            )
+        if self.settings.discard is Discard.REJECT:
+            self._refuse_when_full(records, payload_bytes)
+        first_seq = self.head_seq + 1
+        self.head_seq += records
+        self._inflight_bytes += payload_bytes
+        return first_seq
+
+    def _refuse_when_full(self, records: int, payload_bytes: int) -> None:
+        settings = self.settings
+        count = self.count + self.inflight + records
+        if settings.cap_records and count > settings.cap_records:
+            raise TopicFullError(
+                f"the topic holds {count - records} of {settings.cap_records} records",
+                detail={"cap_records": settings.cap_records, "count": count - records},
+            )
+        size = self.bytes + self._inflight_bytes + payload_bytes
+        if settings.cap_bytes and size > settings.cap_bytes:
+            raise TopicFullError(
+                f"the topic holds {size - payload_bytes} of {settings.cap_bytes} bytes",
+                detail={"cap_bytes": settings.cap_bytes, "bytes": size - payload_bytes},
+            )
+
+    def unassign(self, first_seq: int, payload_bytes: int = 0) -> None:
+        """Take back the newest assignment, whose write was refused before it was queued."""
+        if not self.visible_seq < first_seq <= self.head_seq:
+            raise InvariantError(f"seq {first_seq} is not in flight")
+        self.head_seq = first_seq - 1
+        self._inflight_bytes = max(self._inflight_bytes - payload_bytes, 0)
+
+    def publish(
+        self,
+        first_seq: int,
+        lengths: Sequence[int],
+        ts: int,
+        flags: Sequence[int],
+        tags: TagsInOrder | None = None,
+    ) -> None:
+        """Make records visible, in the order in which their seqs were handed out.
+
+        `lengths` are the whole sizes of their segment frames, `flags` their index flags. At
+        recovery the seqs were handed out by an earlier life; the head follows.
+        """
+        if first_seq != self.visible_seq + 1:
+            raise InvariantError(f"seq {first_seq} cannot be seen after {self.visible_seq}")
+        index = self.index
+        before = index.live_bytes
+        if len(lengths) == 1:
+            index.append_one(lengths[0], ts, flags[0])
+        else:
+            index.append_many(lengths, ts, flags)
+        if tags is not None:
+            self._note_tags(first_seq, tags)
+        self.visible_seq += len(lengths)
+        self.last_write_ts = ts
+        if self.visible_seq > self.head_seq:
+            self.head_seq = self.visible_seq
+        if self._inflight_bytes:
+            self._inflight_bytes = max(self._inflight_bytes + before - index.live_bytes, 0)
+
+    def _note_tags(self, first_seq: int, tags: TagsInOrder) -> None:
+        known = self.tags
+        if known is None:
+            if not any(tags):
+                return
+            self.tags = known = TagIndex()
+        for seq, tag in enumerate(tags, first_seq):
+            if tag:
+                known.add(tag, seq)
+
+    # -- losing
+
+    def evict(self, now_ms: int) -> Eviction | None:
+        """Let go of what is too old, then of what is over the caps. None when nothing went."""
+        settings = self.settings
+        index = self.index
+        old_floor, count, size = index.base_seq, index.live_count, index.live_bytes
+        reason = 0
+        if settings.ttl_ms and count:
+            kept = first_kept_by_age(index, now_ms - settings.ttl_ms)
+            if kept > old_floor:
+                self._evict_below(kept, _TTL)
+                reason = _TTL
+        if settings.discard is Discard.OLD:
+            over = index.live_count - settings.cap_records if settings.cap_records else 0
+            over_bytes = index.live_bytes - settings.cap_bytes if settings.cap_bytes else 0
+            if over > 0 or over_bytes > 0:
+                self._evict_below(first_kept_by_cap(index, over, over_bytes), _CAP)
+                reason |= _CAP
+        if not reason:
+            return None
+        return Eviction(
+            old_floor,
+            self.evict_floor,
+            index.base_seq,
+            EVERY_LOSS[reason],
+            count - index.live_count,
+            size - index.live_bytes,
+        )
+
+    def _evict_below(self, seq: int, reason: int) -> None:
+        """Records below `seq` are lost; what is dead already was not lost by this."""
+        self._lose(self.index.last_live(seq) + 1, reason)
+        self._pop_to(seq)
+
+    def _lose(self, floor: int, reason: int) -> None:
+        if self._losses is None:
+            self._losses = LossFloors()
+        self._losses.raise_to(reason, floor)
+        self.evict_floor = max(self.evict_floor, floor)
+
+    def _pop_to(self, seq: int) -> None:
+        """Drop the slots below `seq` and the dead ones behind, so that a live one is in front."""
+        index = self.index
+        target = index.first_live(seq)
+        if index.lost_count:
+            lost = index.last_lost(target)
+            if lost >= self.evict_floor:
+                self._lose(lost + 1, Loss.LOST_TAIL)
+        index.drop_before(target)
+        if self.tags is not None:
+            self.tags.prune_below(target)
+
+    # -- deleting
+
+    def delete(
+        self,
+        before_seq: int | None = None,
+        matcher: TagMatcher | None = None,
+        upto_seq: int | None = None,
+    ) -> Deletion:
+        """Delete for good what is visible now, or was when `upto_seq` was the head.
+
+        With before_seq alone a floor moves and a prefix is forgotten, whatever its length. With a
+        match the tag index gives the records; the log is not looked at.
+        """
+        if before_seq is None and matcher is None:
+            raise InvalidRequestError("delete needs before_seq, match or both")
+        upto = self.visible_seq if upto_seq is None else min(upto_seq, self.visible_seq)
+        end = upto + 1 if before_seq is None else min(before_seq, upto + 1)
+        index = self.index
+        first, count, size = index.base_seq, index.live_count, index.live_bytes
+        seqs, entries = _NO_SEQS, _NO_ENTRIES
+        if matcher is None:
+            self.delete_below = max(self.delete_below, end)
+            if end > first:
+                self._pop_to(end)
+        elif self.tags is not None:
+            seqs = self.tags.find(matcher, end)
+            self.tags.forget(matcher, end)
+            seqs, entries = self._mark(seqs)
+        return Deletion(
+            count - index.live_count,
+            size - index.live_bytes,
+            first,
+            index.base_seq,
+            self.evict_floor,
+            upto,
+            seqs,
+            entries,
+        )
+
+    def delete_seqs(self, seqs: Seqs) -> tuple[Seqs, Entries]:
+        """Delete these records, whose tags nobody looked up; gives those that were alive."""
+        return self._mark(seqs)
+
+    def _mark(self, seqs: Seqs) -> tuple[Seqs, Entries]:
+        if not len(seqs):
+            return _NO_SEQS, _NO_ENTRIES
+        index = self.index
+        newly = index.mark_deleted(seqs)
+        if not len(newly):
+            return _NO_SEQS, _NO_ENTRIES
+        entries = index.take(newly)
+        if index.flags_at(index.base_seq) & DEAD:
+            self._pop_to(index.base_seq)
+        return newly, entries
+
+    # -- reading
+
+    def tombstone_for(self, from_seq: int) -> Tombstone | None:
+        """What a reader at this cursor has lost, apart from losses in the middle of the log."""
+        return tombstone_for(self, from_seq)
+
+    def select(
+        self,
+        from_seq: int,
+        limit: int = READ_RECORDS_DEFAULT,
+        bytes_max: int = READ_BYTES_DEFAULT,
+        now_ms: int | None = None,
+        slots_max: int = READ_SLOTS_MAX,
+    ) -> Selection:
+        """The next records after `from_seq`; see `headwater.model.selection`."""
+        return select(self, from_seq, limit, bytes_max, now_ms, slots_max)
+
+    # -- coming back after a restart
+
+    def load_entries(self, entries: Entries) -> None:
+        """The entries of the next segment, in order of seq."""
+        if len(entries):
+            self.index.append_entries(entries)
+            self.last_write_ts = int(entries["ts"][-1])
+            self._loaded()
+
+    def load_gap(self, end_seq: int, ts: int, *, lost: bool) -> None:
+        """The seqs up to `end_seq`, not included, have no records: deleted, or lost in a crash."""
+        if end_seq > self.index.next_seq:
+            self.index.append_dead(end_seq - self.index.next_seq, ts, lost=lost)
+            self._loaded()
+
+    def _loaded(self) -> None:
+        self.visible_seq = self.index.next_seq - 1
+        self.head_seq = max(self.head_seq, self.visible_seq)
+        self._pop_to(self.index.base_seq)
+
+    def mark_lost(self, seqs: Seqs) -> int:
+        """Records that turned out to be unreadable; gives how many were alive."""
+        newly = self.index.mark_deleted(seqs, lost=True)
+        self._pop_to(self.index.base_seq)
+        return len(newly)
+
+    def restore_floors(
+        self, evict_floor: int, earliest_seq: int, reason: Loss = Loss.NONE, delete_below: int = 0
+    ) -> None:
+        """Floors that were written down earlier. They never go back, nor beyond the head."""
+        end = self.visible_seq + 1
+        if evict_floor > self.evict_floor:
+            self._lose(min(evict_floor, end), reason)
+        self.delete_below = max(self.delete_below, min(delete_below, end))
+        self._pop_to(min(max(earliest_seq, self.evict_floor, self.delete_below), end))
+
+    # -- promises
+
+    def check(self) -> None:
+        """Raise when a promise of this class does not hold. For tests; looks at every slot."""
+        index = self.index
+        slots = index.entries(index.base_seq, index.next_seq - 1)
+        alive = slots["flags_check"] & DEAD == 0
+        payloads = slots["len"].astype(numpy.int64) - OVERHEAD
+        promises = {
+            "I10": self.evict_floor <= self.earliest_seq <= self.visible_seq + 1,
+            "the head is not behind": self.visible_seq <= self.head_seq,
+            "slots end at the horizon": index.next_seq == self.visible_seq + 1,
+            "a live record is in front": not len(slots) or bool(alive[0]),
+            "count": self.count == int(alive.sum()),
+            "bytes": self.bytes == int(payloads[alive].sum()),
+            "deleted is gone": self.delete_below <= self.earliest_seq,
+        }
+        broken = [promise for promise, kept in promises.items() if not kept]
+        if broken:
+            raise InvariantError(f"topic: {', '.join(broken)}")
