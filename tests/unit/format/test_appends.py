@@ -1,0 +1,50 @@
+"""A batch encoded at once gives the bytes that its records give one by one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwater.format.appends import encode_appends
+from headwater.format.frame import FrameFlag, FrameType, encode_frame
+
+U64 = st.integers(0, 2**64 - 1)
+RECORDS = st.lists(
+    st.tuples(
+        st.integers(0, 15), st.binary(max_size=9), st.binary(max_size=9), st.binary(max_size=300)
+    ),
+    max_size=20,
+)
+
+
+@given(U64, st.integers(0, 2**63), U64, st.sampled_from([0, FrameFlag.DURABLE]), RECORDS)
+def test_a_batch_has_the_same_bytes_as_its_records_one_by_one(
+    topic_id: int,
+    first_seq: int,
+    ts: int,
+    flags_base: int,
+    records: list[tuple[int, bytes, bytes, bytes]],
+) -> None:
+    flags = [record[0] for record in records]
+    nodes = [record[1] for record in records]
+    tags = [record[2] for record in records]
+    datas = [record[3] for record in records]
+    assert encode_appends(topic_id, first_seq, ts, flags_base, flags, nodes, tags, datas) == [
+        encode_frame(
+            FrameType.APPEND,
+            topic_id,
+            seq=seq,
+            ts=ts,
+            flags=flags_base | own,
+            node=node,
+            tag=tag,
+            data=data,
+        )
+        for seq, (own, node, tag, data) in enumerate(records, first_seq)
+    ]
+
+
+def test_columns_of_different_length_are_refused_not_cut() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        encode_appends(1, 1, 0, 0, [0, 0], [b""], [b"", b""], [b"a", b"b"])
