@@ -33,6 +33,15 @@ def test_planting_makes_the_pending_name_and_bytes_of_the_file_durable() -> None
     assert all(state.files() == {A: b"planted"} for state in disk.crash_states(disk.point))
 
 
+def test_planting_a_file_again_ends_its_pending_unlink() -> None:
+    disk = FakeDisk([ROOT])
+    disk.write_file(A, b"first")
+    disk.settle()
+    disk.unlink(A)
+    disk.write_file(A, b"planted")
+    assert all(state.files() == {A: b"planted"} for state in disk.crash_states(disk.point))
+
+
 def test_damage_and_truncation_survive_a_crash_and_reach_open_files() -> None:
     disk = FakeDisk([ROOT])
     disk.write_file(A, b"0123456789")
@@ -115,6 +124,14 @@ def test_space_comes_back_when_the_last_name_and_the_last_handle_are_gone() -> N
     disk.unlink(A)
     assert disk.free_bytes(ROOT) == 0
     file.close()
+    assert disk.free_bytes(ROOT) == 10
+
+
+def test_space_of_a_replaced_file_comes_back() -> None:
+    disk = FakeDisk([ROOT], capacity_bytes=10)
+    disk.write_file(A, b"123456")
+    disk.open(ROOT / "b", OpenMode.CREATE).close()
+    disk.rename(ROOT / "b", A)
     assert disk.free_bytes(ROOT) == 10
 
 

@@ -170,6 +170,18 @@ def test_syncing_either_side_of_a_rename_between_directories_makes_its_target_du
     assert outcomes(disk.crash_states(disk.point), ROOT / "d" / "a") == {b"x"}
 
 
+def test_a_name_made_durable_by_the_other_side_of_a_rename_is_not_undone_by_earlier_effects() -> (
+    None
+):
+    disk = disk_with(a=b"x")
+    disk.plant_directory(ROOT / "d")
+    disk.settle()
+    disk.open(ROOT / "d" / "a", OpenMode.CREATE)
+    disk.rename(A, ROOT / "d" / "a")
+    disk.sync_directory(ROOT)
+    assert outcomes(disk.crash_states(disk.point), ROOT / "d" / "a") == {b"x"}
+
+
 def test_truncate_and_allocate_may_be_lost_too() -> None:
     disk = disk_with(a=b"0123", b=b"0123")
     disk.open(A, OpenMode.UPDATE).truncate(1)

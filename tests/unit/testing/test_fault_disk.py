@@ -13,6 +13,7 @@ from headwater.core.errors import HeadwaterError
 from headwater.disk import OpenMode, PosixDisk, replace_file, write_all
 from headwater.testing import (
     ALL_VERBS,
+    CHANGING_VERBS,
     FAILING_VERBS,
     CrashPoint,
     FakeDisk,
@@ -158,6 +159,15 @@ def test_a_failing_write_can_leave_some_of_its_bytes() -> None:
     assert fake.files()[A] == b"ab"
 
 
+def test_of_two_faults_on_one_call_the_error_wins() -> None:
+    fake = fake_with(a=b"")
+    faults = [Fault(Verb.WRITE, None, short_bytes=2), Fault(Verb.WRITE, errno.EIO)]
+    file = FaultDisk(fake, faults).open(A, OpenMode.UPDATE)
+    with pytest.raises(OSError, match="Input/output"):
+        file.write(0, [b"abc"])
+    assert fake.files()[A] == b""
+
+
 def test_a_slow_sync_blocks_its_thread_and_nobody_else() -> None:
     entered, go = threading.Event(), threading.Event()
 
@@ -228,6 +238,17 @@ def test_a_crash_point_ends_the_process_before_or_after_the_call(when: When) -> 
     ][: 1 if when is When.BEFORE else 2]
     assert disk.crashed is not None
     assert disk.crashed.verb is Verb.WRITE
+
+
+@pytest.mark.parametrize("verb", sorted(CHANGING_VERBS, key=str))
+def test_a_crash_after_a_call_comes_out_of_that_very_call(verb: Verb) -> None:
+    fake = fake_with(a=b"old")
+    fake.plant_directory(ROOT / "empty")
+    fake.settle()
+    disk = FaultDisk(fake, crash=CrashPoint(0, When.AFTER, verbs=frozenset({verb})))
+    with pytest.raises(SimulatedCrash, match=verb.value):
+        VERB_CALLS[verb](disk)
+    assert fake.point == 1
 
 
 @pytest.mark.parametrize("verb", Verb)

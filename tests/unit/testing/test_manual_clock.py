@@ -108,6 +108,30 @@ def test_a_ring_together_with_the_deadline_ends_one_wait_and_not_the_next() -> N
         assert doorbell.hear(0) is False
 
 
+class DoorbellAtTheDeadline(Doorbell):
+    """Time runs out between hearing the ring and telling the clock so."""
+
+    __slots__ = ("clock",)
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__()
+        self.clock = clock
+
+    def hear(self, timeout_us: int | None) -> bool:
+        rung = super().hear(timeout_us)
+        if timeout_us is None:
+            self.clock.advance(10)
+        return rung
+
+
+def test_a_deadline_reached_just_after_a_ring_was_heard_leaves_no_second_ring() -> None:
+    clock = ManualClock()
+    doorbell = DoorbellAtTheDeadline(clock)
+    doorbell.ring()
+    assert clock.wait(doorbell, 10) is True
+    assert doorbell.hear(0) is False
+
+
 def test_advance_to_next_deadline_wakes_the_earliest_waiter_only() -> None:
     clock = ManualClock()
     early = wait_in_thread(clock, Doorbell(), 300)

@@ -81,6 +81,15 @@ def test_an_ack_before_a_new_name_is_synced_is_a_violation(
     assert len(disk.violations) == 1
 
 
+def test_an_ack_before_a_rename_is_synced_is_a_violation() -> None:
+    disk = monitor(names_before("ack"))
+    put(disk, ROOT / "a")
+    disk.sync_directory(ROOT)
+    disk.rename(ROOT / "a", ROOT / "b")
+    disk.note("ack")
+    assert violated(disk) == ["names before ack"]
+
+
 def test_an_ack_is_judged_by_the_files_it_is_about() -> None:
     disk = monitor(names_before("ack"), bytes_before("ack"))
     put(disk, WAL_1)
