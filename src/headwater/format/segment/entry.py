@@ -49,8 +49,13 @@ class IndexFlag(IntFlag):
     """In memory only: the record is not yet in a segment."""
     LOST = 0x20
     """The seq was given out but its record did not survive; reading it gives a tombstone."""
+    DAMAGED = 0x40
+    """In memory only: neither the entry nor the frame could be read; it is never served."""
     DELETED = 0x80
 
+
+MEMORY_FLAGS: Final = int(IndexFlag.IN_WAL | IndexFlag.DAMAGED)
+"""Never written to a file."""
 
 _FLAGS_MASK: Final = numpy.uint32(0xFF)
 _CHECK_SHIFT: Final = numpy.uint32(8)

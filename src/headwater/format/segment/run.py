@@ -25,11 +25,19 @@ from headwater.core.errors import FormatError
 from headwater.format.checksum import checksum64
 from headwater.format.frame import CHECKSUM_BYTES, FRAME, FRAME_BYTES_MIN, FrameType
 from headwater.format.layout import Layout
-from headwater.format.segment.entry import INDEX_DTYPE, Entries, IndexFlag, seal_checks
+from headwater.format.segment.entry import (
+    INDEX_DTYPE,
+    MEMORY_FLAGS,
+    Entries,
+    IndexFlag,
+    index_flags,
+    seal_checks,
+)
 from headwater.format.segment.frame import (
     LENGTH_BYTES,
     SEGMENT_FRAME,
     SEGMENT_FRAME_BYTES_MIN,
+    SEGMENT_FRAME_LEN_MIN,
     STATE_BYTES,
     FrameState,
 )
@@ -215,10 +223,7 @@ def _finish(
     at_each_byte(data, "<u4")[starts] = columns.sizes - LENGTH_BYTES - STATE_BYTES
     flags_at = starts + SEGMENT_FRAME.offset_of("flags")
     at_each_byte(data, "<u1")[flags_at] = numpy.where(is_dead, 0, columns.flags)
-    places = numpy.flatnonzero(is_dead)
-    seqs = numpy.uint64(first_seq) + places.astype(numpy.uint64)
-    at_each_byte(data, "<u8")[starts[places] + SEGMENT_FRAME.offset_of("seq")] = seqs
-    at_each_byte(data, "<u8")[starts[places] + SEGMENT_FRAME.offset_of("ts")] = columns.ts[places]
+    _name_dead(data, starts, first_seq, columns.ts, is_dead)
     borders = ends - STATE_BYTES - CHECKSUM_BYTES
     hashes = hash_ranges(memoryview(data), starts + LENGTH_BYTES, borders)
     at_each_byte(data, "<u8")[borders] = hashes
@@ -230,3 +235,52 @@ def _finish(
     entries["flags_check"] = columns.flags
     seal_checks(entries, first_seq)
     return entries
+
+
+def _name_dead(
+    data: bytearray,
+    starts: Integers,
+    first_seq: int,
+    ts: NDArray[numpy.uint64],
+    is_dead: NDArray[numpy.bool_],
+) -> None:
+    """Write seq and ts into the empty frames of dead records."""
+    places = numpy.flatnonzero(is_dead)
+    seqs = numpy.uint64(first_seq) + places.astype(numpy.uint64)
+    at_each_byte(data, "<u8")[starts[places] + SEGMENT_FRAME.offset_of("seq")] = seqs
+    at_each_byte(data, "<u8")[starts[places] + SEGMENT_FRAME.offset_of("ts")] = ts[places]
+
+
+def compact_run(
+    buffer: bytes | bytearray | memoryview, entries: Entries, first_seq: int, base: int = 0
+) -> tuple[bytearray, Entries]:
+    """The same records with the bytes of the dead ones gone: each becomes an empty frame.
+
+    Live frames are copied as they are, sound or not, so that nothing is lost or made to look
+    sound on the way. `base` is the offset in the file of the first byte of `buffer`.
+    """
+    view = memoryview(buffer)
+    is_dead: NDArray[numpy.bool_] = (index_flags(entries) & IndexFlag.DELETED) != 0
+    live = numpy.flatnonzero(~is_dead)
+    offsets = entries["offset"][live].astype(numpy.int64) - base
+    stops = offsets + entries["len"][live]
+    _refuse((offsets < 0) | (stops > len(view)), offsets, "the frame is not in these bytes")
+    data = bytearray()
+    _copy(data, view, offsets, stops, is_dead)
+    compacted = entries.copy()
+    compacted["len"] = numpy.where(is_dead, SEGMENT_FRAME_BYTES_MIN, entries["len"])
+    sizes = compacted["len"].astype(numpy.int64)
+    ends = numpy.cumsum(sizes)
+    starts = ends - sizes
+    compacted["offset"] = starts
+    kept = numpy.where(is_dead, int(IndexFlag.DELETED | IndexFlag.LOST), 0xFF & ~MEMORY_FLAGS)
+    compacted["flags_check"] &= kept.astype(numpy.uint32)
+    seal_checks(compacted, first_seq)
+    _name_dead(data, starts, first_seq, entries["ts"], is_dead)
+    gone_starts, gone_ends = starts[is_dead], ends[is_dead]
+    at_each_byte(data, "<u4")[gone_starts] = SEGMENT_FRAME_LEN_MIN
+    borders = gone_ends - STATE_BYTES - CHECKSUM_BYTES
+    hashes = hash_ranges(memoryview(data), gone_starts + LENGTH_BYTES, borders)
+    at_each_byte(data, "<u8")[borders] = hashes
+    at_each_byte(data, "<u1")[gone_ends - STATE_BYTES] = FrameState.DELETED
+    return data, compacted

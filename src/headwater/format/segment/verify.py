@@ -6,6 +6,7 @@ against what is really there before anything is sliced.
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Final
 
 import numpy
@@ -33,6 +34,37 @@ from headwater.format.segment.run import Integers, at_each_byte, hash_ranges, he
 _RECORD_FLAGS: Final = numpy.uint8(sum(FrameFlag))
 
 
+class FrameFault(IntEnum):
+    """Why a frame is not what its entry says."""
+
+    NONE = 0
+    OUTSIDE = 1
+    LENGTH = 2
+    SEQ = 3
+    TS = 4
+    FLAGS = 5
+    STATE = 6
+    CHECKSUM = 7
+    DELETED = 8
+    """Deleted in the data, live in the index: a delete that was not finished or just happened."""
+    NOT_DELETED = 9
+    """Live in the data, deleted in the index: a delete that is not finished."""
+
+
+FAULT_MEANING: Final[dict[FrameFault, str]] = {
+    FrameFault.NONE: "sound",
+    FrameFault.OUTSIDE: "the frame is not in the file",
+    FrameFault.LENGTH: "the lengths in the frame do not add up to its entry",
+    FrameFault.SEQ: "the frame has another seq",
+    FrameFault.TS: "the frame has another time than its entry",
+    FrameFault.FLAGS: "the frame has other flags than its entry",
+    FrameFault.STATE: "the state byte is neither live nor deleted",
+    FrameFault.CHECKSUM: "checksum does not match",
+    FrameFault.DELETED: "deleted in the data, live in the index",
+    FrameFault.NOT_DELETED: "live in the data, deleted in the index",
+}
+
+
 def verify_frames(
     buffer: bytes | bytearray | memoryview, entries: Entries, first_seq: int, base: int = 0
 ) -> NDArray[numpy.int64]:
@@ -40,51 +72,70 @@ def verify_frames(
 
     `base` is the offset in the file of the first byte of `buffer`.
     """
+    return numpy.flatnonzero(frame_faults(buffer, entries, first_seq, base))
+
+
+def frame_faults(
+    buffer: bytes | bytearray | memoryview, entries: Entries, first_seq: int, base: int = 0
+) -> NDArray[numpy.uint8]:
+    """The `FrameFault` of each entry's frame."""
     view = memoryview(buffer)
+    faults = numpy.zeros(len(entries), numpy.uint8)
     offsets = entries["offset"].astype(numpy.int64) - base
     sizes = entries["len"].astype(numpy.int64)
-    good = (offsets >= 0) & (sizes >= SEGMENT_FRAME_BYTES_MIN) & (offsets + sizes <= len(view))
-    places = numpy.flatnonzero(good)
+    inside = (offsets >= 0) & (sizes >= SEGMENT_FRAME_BYTES_MIN) & (offsets + sizes <= len(view))
+    faults[~inside] = FrameFault.OUTSIDE
+    places = numpy.flatnonzero(inside)
     seqs = numpy.uint64(first_seq) + places.astype(numpy.uint64)
-    places = places[_headers_match(view, entries[places], offsets[places], seqs)]
-    starts = offsets[places]
-    borders = starts + sizes[places] - STATE_BYTES - CHECKSUM_BYTES
+    faults[places] = _header_faults(view, entries[places], offsets[places], seqs)
+    hashed = places[(faults[places] == FrameFault.NONE) | (faults[places] >= FrameFault.DELETED)]
+    starts = offsets[hashed]
+    borders = starts + sizes[hashed] - STATE_BYTES - CHECKSUM_BYTES
     hashes = hash_ranges(view, starts + LENGTH_BYTES, borders)
-    good[:] = False
-    good[places[hashes == at_each_byte(view, "<u8")[borders]]] = True
-    return numpy.flatnonzero(~good)
+    faults[hashed[hashes != at_each_byte(view, "<u8")[borders]]] = FrameFault.CHECKSUM
+    return faults
 
 
-def _headers_match(
+def _header_faults(
     view: memoryview, entries: Entries, starts: Integers, seqs: NDArray[numpy.uint64]
-) -> NDArray[numpy.bool_]:
+) -> NDArray[numpy.uint8]:
+    """The first fault of each, in the order of the enum; later lines win, so they go backwards."""
     sizes = entries["len"].astype(numpy.int64)
     flags = index_flags(entries)
     heads = heads_at(view, SEGMENT_FRAME, starts)
     lengths = heads["data_len"] + heads["node_len"].astype(numpy.int64) + heads["tag_len"]
-    states = numpy.where(flags & IndexFlag.DELETED, FrameState.DELETED, FrameState.LIVE)
-    match: NDArray[numpy.bool_] = heads["frame_len"] == sizes - LENGTH_BYTES - STATE_BYTES
-    match &= lengths + SEGMENT_FRAME_BYTES_MIN == sizes
-    match &= heads["seq"] == seqs
-    match &= heads["ts"] == entries["ts"]
-    match &= heads["flags"] == flags & _RECORD_FLAGS
-    match &= at_each_byte(view, "<u1")[starts + sizes - STATE_BYTES] == states
-    return match
+    states = at_each_byte(view, "<u1")[starts + sizes - STATE_BYTES]
+    is_dead = (flags & IndexFlag.DELETED) != 0
+    wrong_length = heads["frame_len"] != sizes - LENGTH_BYTES - STATE_BYTES
+    wrong_length |= lengths + SEGMENT_FRAME_BYTES_MIN != sizes
+    faults = numpy.zeros(len(entries), numpy.uint8)
+    faults[is_dead & (states == FrameState.LIVE)] = FrameFault.NOT_DELETED
+    faults[~is_dead & (states == FrameState.DELETED)] = FrameFault.DELETED
+    faults[(states != FrameState.LIVE) & (states != FrameState.DELETED)] = FrameFault.STATE
+    faults[heads["flags"] != flags & _RECORD_FLAGS] = FrameFault.FLAGS
+    faults[heads["ts"] != entries["ts"]] = FrameFault.TS
+    faults[heads["seq"] != seqs] = FrameFault.SEQ
+    faults[wrong_length] = FrameFault.LENGTH
+    return faults
 
 
 def rebuild_entries(
-    buffer: bytes | bytearray | memoryview, first_seq: int, start: int = 0
+    buffer: bytes | bytearray | memoryview,
+    first_seq: int,
+    start: int = 0,
+    count: int | None = None,
 ) -> tuple[Entries, FormatError | None]:
-    """Entries for the frames from byte `start` on, and why the walk ended before the last byte.
+    """Entries for the frames from byte `start` on, and why the walk ended early if it did.
 
-    `first_seq` is the seq of the frame at `start`. A dead record's entry says DELETED; that it was
-    lost and not deleted is known to the old index alone.
+    `first_seq` is the seq of the frame at `start`; without a `count` the walk goes to the last
+    byte. A dead record's entry says DELETED; that it was lost and not deleted is known to the old
+    index alone.
     """
     view = memoryview(buffer)
     rows: list[tuple[int, int, int, int]] = []
     ended: FormatError | None = None
     at = start
-    while at < len(view):
+    while at < len(view) if count is None else len(rows) < count:
         try:
             record = decode_segment_frame(view, at, len(view))
             if record.seq != first_seq + len(rows):
