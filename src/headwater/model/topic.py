@@ -41,6 +41,7 @@ TagsInOrder = Sequence[bytes | None]
 
 _CAP: Final = int(Loss.CAP)
 _TTL: Final = int(Loss.TTL)
+_LOST_TAIL: Final = int(Loss.LOST_TAIL)
 _NO_SEQS: Seqs = numpy.empty(0, numpy.int64)
 _NO_ENTRIES: Entries = numpy.empty(0, INDEX_DTYPE)
 
@@ -255,8 +256,8 @@ class TopicLog:
         target = index.first_live(seq)
         if index.lost_count:
             lost = index.last_lost(target)
-            if lost >= self.evict_floor:
-                self._lose(lost + 1, Loss.LOST_TAIL)
+            if lost:
+                self._lose(lost + 1, _LOST_TAIL)
         index.drop_before(target)
         if self.tags is not None:
             self.tags.prune_below(target)
