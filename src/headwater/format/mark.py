@@ -10,9 +10,8 @@ every witness is an unfinished write (I5).
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, fields
 from enum import IntFlag
-from typing import Final
+from typing import Final, NamedTuple
 
 from headwater.core.errors import FormatError
 from headwater.format.checksum import checksum64
@@ -63,8 +62,7 @@ class MarkKind(IntFlag):
     CLEAN_STOP = 2
 
 
-@dataclass(frozen=True, slots=True)
-class CommitMark:
+class CommitMark(NamedTuple):
     """Field order is the layout's; a test holds the two together."""
 
     version: int
@@ -81,9 +79,6 @@ class CommitMark:
     durable_offset: int
     chain: int
 
-    def values(self) -> tuple[int, ...]:
-        return tuple(getattr(self, field.name) for field in fields(self))
-
     @property
     def body_at(self) -> int:
         return self.offset + MARK_BYTES
@@ -95,7 +90,7 @@ class CommitMark:
 
 
 def encode_mark(mark: CommitMark, ts: int) -> bytes:
-    return pack_mark(ts, *mark.values())
+    return pack_mark(ts, *mark)
 
 
 def pack_mark(ts: int, *values: int) -> bytes:
