@@ -38,6 +38,7 @@ class SegmentFile(Enum):
     NEW_IDX = "idx.new"
     TEMPORARY_IDX = "idx.tmp"
     TEMPORARY_DATA = "data.tmp"
+    TEMPORARY_COLD = "cold.tmp"
 
 
 _FILES: Final = {kind.value: kind for kind in SegmentFile}

@@ -1,0 +1,65 @@
+"""Reading with the checksums looked at: what is damaged is told and left out, the rest is served.
+
+A bad sealed frame is reported, never served and never silently dropped (I6).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePath
+
+import numpy
+from numpy.typing import NDArray
+
+from headwater.format.segment import (
+    FAULT_MEANING,
+    Entries,
+    FrameFault,
+    IndexFlag,
+    frame_faults,
+    index_flags,
+)
+from headwater.store.segment import SegmentSlice
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Damage at one place: enough for an operator to look at it."""
+
+    path: PurePath
+    offset: int
+    seq: int
+    reason: str
+    mended: bool = False
+    """True when the damage was in an index and could be read again from the data."""
+
+    def __str__(self) -> str:
+        done = " (mended)" if self.mended else ""
+        return f"seq {self.seq}: {self.reason} in {self.path} at byte {self.offset}{done}"
+
+
+def good_positions(
+    found: SegmentSlice, entries: Entries, first_seq: int
+) -> tuple[NDArray[numpy.bool_], list[Finding]]:
+    """Which of these entries may be served, and a finding for each that is damaged.
+
+    Dead records are not looked at. A live entry whose frame says deleted is left out without a
+    finding: somebody deleted the record after these entries were copied, or a crash came between
+    the two flags and the log finishes the delete (I8).
+    """
+    flags = index_flags(entries)
+    good: NDArray[numpy.bool_] = (flags & (IndexFlag.DELETED | IndexFlag.DAMAGED)) == 0
+    faults = frame_faults(found.buffer, entries, first_seq, found.base)
+    bad = numpy.flatnonzero(good & (faults != FrameFault.NONE))
+    good[bad] = False
+    findings = [
+        Finding(
+            found.path,
+            int(entries["offset"][position]),
+            first_seq + position,
+            FAULT_MEANING[FrameFault(int(faults[position]))],
+        )
+        for position in bad.tolist()
+        if faults[position] != FrameFault.DELETED
+    ]
+    return good, findings

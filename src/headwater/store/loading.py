@@ -1,0 +1,238 @@
+"""A topic's segments as they are after a start: what was interrupted is finished, what is beyond
+the last checkpoint is cut, and what should be there and is not is refused with file and offset.
+
+The checkpoint says how far the files were known to be durable. Whatever they hold beyond that is
+still in the log, so it is cut and written again (I1, I4). Less than that is damage (I5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from headwater.core.errors import DamageError, FormatError, UnavailableError
+from headwater.disk import File, OpenMode, replace_file
+from headwater.format.segment import ENTRY_BYTES, Entries, SegmentFile, bad_entries
+from headwater.store.checked import Finding
+from headwater.store.pair import (
+    cut_file,
+    end_of,
+    extend_entries,
+    file_bytes,
+    mend_entries,
+    read_all,
+    whole_entries,
+    with_file,
+)
+from headwater.store.segment import Segment, Tier
+from headwater.store.settling import COLD, HOT, TopicDirectory, is_at_rest, settle
+
+REPAIR: Final = "restore a backup"
+
+Report = Callable[[Finding], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbers:
+    """What the first and the last entry of an index tell."""
+
+    count: int
+    end: int
+    created_ms: int
+    sound: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Loader:
+    directory: TopicDirectory
+    report: Report
+    drop_cold: Callable[[int], bool] | None
+    read_only: bool
+
+    def load(
+        self, checkpointed_seq: int, active_first_seq: int, active_data_bytes: int
+    ) -> list[Segment]:
+        directory = self.directory
+        directory.look()
+        for first_seq in sorted(directory.segments):
+            if first_seq > checkpointed_seq:
+                self._remove_beyond(first_seq)
+            elif self.read_only:
+                self._refuse_unfinished(first_seq)
+            else:
+                settle(directory, first_seq, self.drop_cold)
+        found: list[Segment] = []
+        for first_seq, files in sorted(directory.segments.items()):
+            if not files or SegmentFile.DROPPED in files:
+                continue
+            if first_seq == active_first_seq and files == HOT:
+                found.append(self._active(first_seq, checkpointed_seq, active_data_bytes))
+            else:
+                found.append(self._sealed(first_seq))
+        self._check_ranges(found, checkpointed_seq, active_first_seq)
+        return found
+
+    def _remove_beyond(self, first_seq: int) -> None:
+        files = self.directory.segments[first_seq]
+        if not self.read_only:
+            self.directory.remove(first_seq, *files)
+        files.clear()
+
+    def _refuse_unfinished(self, first_seq: int) -> None:
+        files = self.directory.segments[first_seq]
+        if SegmentFile.DROPPED not in files and not is_at_rest(files):
+            raise UnavailableError(
+                f"segment {first_seq} in {self.directory.path} is being changed; try again, "
+                "or open the data once for writing if its owner has crashed"
+            )
+
+    def _check_ranges(
+        self, found: list[Segment], checkpointed_seq: int, active_first_seq: int
+    ) -> None:
+        expected = 0 < active_first_seq <= checkpointed_seq
+        if expected and not any(each.first_seq == active_first_seq for each in found):
+            path = self.directory.path_of(active_first_seq, SegmentFile.DATA)
+            raise DamageError("a file that must be there is missing", path=path, advice=REPAIR)
+        for one, next_one in pairwise(found):
+            if one.end_seq >= next_one.first_seq:
+                path = self.directory.path_of(next_one.first_seq, SegmentFile.IDX)
+                raise DamageError(
+                    f"seq {next_one.first_seq} is in two segments", path=path, offset=0
+                )
+        if found and found[-1].end_seq > checkpointed_seq:
+            path = self.directory.path_of(found[-1].first_seq, SegmentFile.IDX)
+            raise DamageError(
+                f"holds seq {found[-1].end_seq}; the last checkpoint ended at {checkpointed_seq}",
+                path=path,
+                offset=(checkpointed_seq - found[-1].first_seq + 1) * ENTRY_BYTES,
+                advice=REPAIR,
+            )
+
+    # The segment that was still appended to.
+
+    def _active(self, first_seq: int, checkpointed_seq: int, data_bytes: int) -> Segment:
+        """Cut back to the checkpoint, unless it was sealed and rewritten since."""
+        disk, directory = self.directory.disk, self.directory
+        count = checkpointed_seq - first_seq + 1
+        idx, data = (
+            directory.path_of(first_seq, kind) for kind in (SegmentFile.IDX, SegmentFile.DATA)
+        )
+        index = read_all(disk, idx)
+        if len(index) < count * ENTRY_BYTES:
+            raise DamageError(
+                "the index is shorter than at its last checkpoint",
+                path=idx,
+                offset=len(index),
+                advice=REPAIR,
+            )
+        entries = whole_entries(index, count)
+        there = file_bytes(disk, data)
+        if there < data_bytes and not _was_rewritten(index, entries, first_seq, there):
+            raise DamageError(
+                "the data is shorter than at its last checkpoint",
+                path=data,
+                offset=there,
+                advice=REPAIR,
+            )
+        if there < data_bytes:
+            return self._segment(first_seq, entries, there, sealed=True)
+        if not self.read_only:
+            if there > data_bytes:
+                cut_file(disk, data, data_bytes)
+            if len(index) > count * ENTRY_BYTES:
+                cut_file(disk, idx, count * ENTRY_BYTES)
+        return self._segment(first_seq, entries, data_bytes, sealed=False)
+
+    # All others.
+
+    def _sealed(self, first_seq: int) -> Segment:
+        directory = self.directory
+        files = directory.segments[first_seq]
+        if files == COLD:
+            numbers = self._numbers(first_seq, SegmentFile.COLD)
+            if not numbers.sound:
+                raise DamageError(
+                    "the index of a cold segment is damaged at an end",
+                    path=directory.path_of(first_seq, SegmentFile.COLD),
+                    offset=0,
+                    advice="copy the .idx from the cold tier over it",
+                )
+            return Segment(
+                first_seq, numbers.count, numbers.end, True, numbers.created_ms, Tier.COLD
+            )
+        for kind in (SegmentFile.DATA, SegmentFile.IDX):
+            if kind not in files:
+                raise DamageError(
+                    "a file that must be there is missing",
+                    path=directory.path_of(first_seq, kind),
+                    advice=REPAIR,
+                )
+        numbers = self._numbers(first_seq, SegmentFile.IDX)
+        data = directory.path_of(first_seq, SegmentFile.DATA)
+        there = file_bytes(directory.disk, data)
+        if not numbers.sound or there != numbers.end:
+            entries = self._mend(first_seq, there)
+            return self._segment(first_seq, entries, there, sealed=True)
+        return Segment(first_seq, numbers.count, there, True, numbers.created_ms)
+
+    def _numbers(self, first_seq: int, kind: SegmentFile) -> _Numbers:
+        path = self.directory.path_of(first_seq, kind)
+
+        def work(file: File) -> _Numbers:
+            size = file.size()
+            count = size // ENTRY_BYTES
+            if not count:
+                return _Numbers(0, 0, 0, sound=False)
+            first = whole_entries(file.read(0, ENTRY_BYTES))
+            last = whole_entries(file.read((count - 1) * ENTRY_BYTES, ENTRY_BYTES))
+            bad = len(bad_entries(first, first_seq)) + len(bad_entries(last, first_seq + count - 1))
+            sound = not bad and size == count * ENTRY_BYTES
+            return _Numbers(count, end_of(last), int(first["ts"][0]), sound)
+
+        return with_file(self.directory.disk, path, OpenMode.READ, work)
+
+    def _mend(self, first_seq: int, there: int) -> Entries:
+        """An index that does not end where its data ends, read again from the data."""
+        directory = self.directory
+        idx = directory.path_of(first_seq, SegmentFile.IDX)
+        path = directory.path_of(first_seq, SegmentFile.DATA)
+        data = with_file(directory.disk, path, OpenMode.READ, lambda file: file.view())
+        entries = whole_entries(read_all(directory.disk, idx))
+        entries, findings = mend_entries(entries, first_seq, data, idx)
+        if end_of(entries) > there:
+            raise DamageError(
+                "the data ends before its index does", path=path, offset=there, advice=REPAIR
+            )
+        try:
+            entries, more = extend_entries(entries, first_seq, data, idx)
+        except FormatError as error:
+            raise DamageError(
+                f"neither the index nor the data tells what is here: {error.reason}",
+                path=path,
+                offset=error.offset,
+                advice=REPAIR,
+            ) from error
+        findings += more
+        for finding in findings:
+            self.report(finding)
+        if not self.read_only and all(finding.mended for finding in findings):
+            replace_file(directory.disk, idx, entries.tobytes())
+        return entries
+
+    def _segment(self, first_seq: int, entries: Entries, data_bytes: int, sealed: bool) -> Segment:
+        created_ms = int(entries["ts"][0])
+        return Segment(first_seq, len(entries), data_bytes, sealed, created_ms)
+
+
+def _was_rewritten(index: bytes, entries: Entries, first_seq: int, there: int) -> bool:
+    """True for a sealed segment that was made smaller after the checkpoint that knew it as active.
+
+    Its index is whole and ends exactly where the data ends, which no cut file's does.
+    """
+    return (
+        len(index) == len(entries) * ENTRY_BYTES
+        and end_of(entries) == there
+        and not len(bad_entries(entries, first_seq))
+    )

@@ -1,0 +1,160 @@
+"""Segments in an S3-compatible object store, through pyarrow's file system.
+
+The only module that imports pyarrow for this. An object appears whole when its upload is complete,
+so `put` needs no temporary names; the index is uploaded last and stands for the whole segment.
+
+A store is named by a URL: `s3://bucket/prefix?region=eu-west-1`. Credentials come from the usual
+places (environment, profile, instance) or from the URL; `endpoint_override` names a server that
+is not Amazon's.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import PurePath
+from typing import Any
+
+from headwater.core.errors import (
+    DamageError,
+    HeadwaterError,
+    RequestError,
+    StorageError,
+    UnavailableError,
+)
+from headwater.disk import Buffer, Disk
+from headwater.format.segment import (
+    SegmentPart,
+    parse_segment_name,
+    segment_file_name,
+    topic_directory_name,
+)
+from headwater.store.stores import ColdTier, LocalColdTier
+
+URL_START = "s3://"
+RETRY_AFTER_MS = 5_000
+
+
+class ObjectColdTier:
+    """A bucket and a prefix with the layout of the data directory: topics/<id>/seg-*."""
+
+    def __init__(self, url: str) -> None:
+        if not url.startswith(URL_START):
+            raise RequestError(f"a cold store is a directory or a URL with {URL_START}, not {url}")
+        try:
+            file_systems: Any = importlib.import_module("pyarrow.fs")
+        except ImportError as error:
+            raise RequestError(
+                "object stores need the extra s3; install it with: pip install 'headwater[s3]'"
+            ) from error
+        try:
+            self._files, root = file_systems.FileSystem.from_uri(url)
+        except (OSError, ValueError) as error:
+            raise RequestError(f"this is no address of an object store: {error}") from error
+        self._root = str(root).rstrip("/")
+        self._not_found = file_systems.FileType.NotFound
+
+    def topic(self, topic_id: int) -> ObjectSegmentStore:
+        prefix = f"{self._root}/topics/{topic_directory_name(topic_id)}"
+        return ObjectSegmentStore(self._files, prefix, self._not_found)
+
+
+class ObjectSegmentStore:
+    """The segments of one topic under one prefix."""
+
+    def __init__(self, files: Any, prefix: str, not_found: Any) -> None:
+        self._files = files
+        self._prefix = prefix
+        self._not_found = not_found
+
+    def put(self, first_seq: int, data: Buffer, idx: Buffer) -> None:
+        self._delete(first_seq, SegmentPart.IDX)
+        for part, contents in ((SegmentPart.DATA, data), (SegmentPart.IDX, idx)):
+            path = self._path_of(first_seq, part)
+            with _store_work(path):
+                # Closing completes the upload. An error before it leaves no object at all.
+                stream = self._files.open_output_stream(path)
+                stream.write(contents)
+                stream.close()
+
+    def read_range(self, first_seq: int, part: SegmentPart, offset: int, length: int) -> bytes:
+        path = self._path_of(first_seq, part)
+        with _store_work(path), self._files.open_input_file(path) as file:
+            found = bytes(file.read_at(length, offset))
+        if len(found) < length:
+            raise DamageError("the object ends too early", path=path, offset=offset + len(found))
+        return found
+
+    def delete(self, first_seq: int) -> None:
+        self._delete(first_seq, SegmentPart.IDX)
+        self._delete(first_seq, SegmentPart.DATA)
+
+    def list(self) -> Sequence[int]:
+        selector_class = importlib.import_module("pyarrow.fs").FileSelector
+        with _store_work(self._prefix):
+            found = self._files.get_file_info(selector_class(self._prefix, allow_not_found=True))
+        parsed = {
+            each
+            for each in (parse_segment_name(info.base_name) for info in found)
+            if each is not None
+        }
+        return sorted(
+            first_seq
+            for first_seq, part in parsed
+            if part is SegmentPart.IDX and (first_seq, SegmentPart.DATA) in parsed
+        )
+
+    def exists(self, first_seq: int, part: SegmentPart) -> bool:
+        return self._look(first_seq, part) is not None
+
+    def len(self, first_seq: int, part: SegmentPart) -> int:
+        size = self._look(first_seq, part)
+        if size is None:
+            raise DamageError(
+                "an object that must be there is missing", path=self._path_of(first_seq, part)
+            )
+        return size
+
+    def _path_of(self, first_seq: int, part: SegmentPart) -> str:
+        return f"{self._prefix}/{segment_file_name(first_seq, part)}"
+
+    def _look(self, first_seq: int, part: SegmentPart) -> int | None:
+        path = self._path_of(first_seq, part)
+        with _store_work(path):
+            info = self._files.get_file_info(path)
+        return None if info.type == self._not_found else int(info.size)
+
+    def _delete(self, first_seq: int, part: SegmentPart) -> None:
+        path = self._path_of(first_seq, part)
+        if self._look(first_seq, part) is not None:
+            with _store_work(path):
+                self._files.delete_file(path)
+
+
+def open_cold_tier(disk: Disk, place: str) -> ColdTier:
+    """The cold tier a setting names: a directory, or the URL of an object store."""
+    if place.startswith(URL_START):
+        return ObjectColdTier(place)
+    if "://" in place:
+        raise RequestError(f"a cold store is a directory or a URL with {URL_START}, not {place}")
+    return LocalColdTier(disk, PurePath(place))
+
+
+@contextmanager
+def _store_work(path: str) -> Iterator[None]:
+    """What the store's errors mean: a missing object is damage, anything else may pass."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DamageError("an object that must be there is missing", path=path) from error
+    except PermissionError as error:
+        raise StorageError(
+            f"the object store refuses: {error}", path=path, advice="check the credentials"
+        ) from error
+    except HeadwaterError:
+        raise
+    except OSError as error:
+        raise UnavailableError(
+            f"the object store did not answer for {path}: {error}", RETRY_AFTER_MS
+        ) from error

@@ -1,0 +1,144 @@
+"""The two files of a hot segment: reading facts of them, appending, mending an index.
+
+Data is always durable before the index that points at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import PurePath
+from typing import TypeVar
+
+import numpy
+from numpy.typing import NDArray
+
+from headwater.core.errors import DamageError, FormatError
+from headwater.disk import Buffer, Disk, File, OpenMode, sync_file, write_all
+from headwater.format.segment import (
+    ENTRY_BYTES,
+    INDEX_DTYPE,
+    SEGMENT_FRAME_BYTES_MIN,
+    Entries,
+    IndexFlag,
+    bad_entries,
+    rebuild_entries,
+)
+from headwater.store.checked import Finding
+
+Answer = TypeVar("Answer")
+
+
+def with_file(disk: Disk, path: PurePath, mode: OpenMode, work: Callable[[File], Answer]) -> Answer:
+    """Open, work, close."""
+    file = disk.open(path, mode)
+    try:
+        return work(file)
+    finally:
+        file.close()
+
+
+def file_bytes(disk: Disk, path: PurePath) -> int:
+    return with_file(disk, path, OpenMode.READ, lambda file: file.size())
+
+
+def read_all(disk: Disk, path: PurePath) -> bytes:
+    return with_file(disk, path, OpenMode.READ, lambda file: file.read(0, file.size()))
+
+
+def read_range(disk: Disk, path: PurePath, offset: int, length: int) -> bytes:
+    return with_file(disk, path, OpenMode.READ, lambda file: file.read(offset, length))
+
+
+def append_bytes(disk: Disk, path: PurePath, length: int, data: Buffer) -> None:
+    """Write at `length`, the end of what counts, and sync. What a failed try left there goes."""
+
+    def work(file: File) -> None:
+        there = file.size()
+        if there < length:
+            raise DamageError(
+                f"{length - there} bytes are missing at the end", path=path, offset=there
+            )
+        if there > length:
+            file.truncate(length)
+        write_all(file, length, [data])
+        sync_file(file)
+
+    with_file(disk, path, OpenMode.UPDATE, work)
+
+
+def create_file(disk: Disk, path: PurePath, data: Buffer) -> None:
+    """Write a new file and sync its bytes; what an earlier try left under the name goes."""
+    if disk.exists(path):
+        disk.unlink(path)
+
+    def work(file: File) -> None:
+        write_all(file, 0, [data])
+        sync_file(file)
+
+    with_file(disk, path, OpenMode.CREATE, work)
+
+
+def cut_file(disk: Disk, path: PurePath, length: int) -> None:
+    """Shorten a file to `length` and sync it."""
+
+    def work(file: File) -> None:
+        file.truncate(length)
+        sync_file(file)
+
+    with_file(disk, path, OpenMode.UPDATE, work)
+
+
+def whole_entries(buffer: bytes, count: int | None = None) -> Entries:
+    """A writable copy of the entries in a buffer, without a broken one at its end."""
+    there = len(buffer) // ENTRY_BYTES
+    return numpy.frombuffer(buffer, INDEX_DTYPE, there if count is None else count).copy()
+
+
+def end_of(entries: Entries) -> int:
+    """Where the data of these entries ends."""
+    return int(entries["offset"][-1]) + int(entries["len"][-1]) if len(entries) else 0
+
+
+def mend_entries(
+    entries: Entries, first_seq: int, data: memoryview, path: PurePath
+) -> tuple[Entries, list[Finding]]:
+    """Entries with the bad ones read again from the data; a finding for each that was bad.
+
+    What cannot be read again is marked DAMAGED, which is never served.
+    """
+    findings: list[Finding] = []
+    for run in _stretches(bad_entries(entries, first_seq)):
+        low, high = int(run[0]), int(run[-1]) + 1
+        start = end_of(entries[:low])
+        found, _ = rebuild_entries(data, first_seq + low, start, high - low)
+        entries[low : low + len(found)] = found
+        lost = entries[low + len(found) : high]
+        lost["offset"], lost["len"] = end_of(entries[: low + len(found)]), SEGMENT_FRAME_BYTES_MIN
+        lost["ts"], lost["flags_check"] = 0, IndexFlag.DAMAGED
+        for place in range(low, high):
+            mended = place < low + len(found)
+            reason = "the index entry is damaged" + ("" if mended else ", and so is the frame")
+            findings.append(Finding(path, place * ENTRY_BYTES, first_seq + place, reason, mended))
+    return entries, findings
+
+
+def extend_entries(
+    entries: Entries, first_seq: int, data: memoryview, path: PurePath
+) -> tuple[Entries, list[Finding]]:
+    """Entries for the frames behind the last entry; FormatError when they are not sound."""
+    start = end_of(entries)
+    found, ended = rebuild_entries(data, first_seq + len(entries), start)
+    if ended is not None:
+        raise FormatError(ended.reason, ended.offset)
+    findings = [
+        Finding(path, place * ENTRY_BYTES, first_seq + place, "the index entry is missing", True)
+        for place in range(len(entries), len(entries) + len(found))
+    ]
+    return numpy.concatenate((entries, found)), findings
+
+
+def _stretches(positions: NDArray[numpy.int64]) -> list[NDArray[numpy.int64]]:
+    """The positions in groups of neighbours."""
+    if not len(positions):
+        return []
+    return numpy.split(positions, numpy.flatnonzero(numpy.diff(positions) > 1) + 1)

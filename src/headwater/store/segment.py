@@ -1,0 +1,60 @@
+"""A segment as the rest of the program knows it, and the questions its numbers answer."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import PurePath
+
+from headwater.core.errors import UnavailableError
+
+
+class Tier(Enum):
+    HOT = "hot"
+    COLD = "cold"
+
+
+class SegmentChangedError(UnavailableError):
+    """The files were rewritten or removed since this segment was looked up; look it up again."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, retry_after_ms=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One gapless range of seqs in one pair of files."""
+
+    first_seq: int
+    count: int
+    data_bytes: int
+    sealed: bool
+    created_ms: int
+    """When its first record was written, by the wall clock."""
+    tier: Tier = Tier.HOT
+
+    @property
+    def end_seq(self) -> int:
+        """The last seq in it."""
+        return self.first_seq + self.count - 1
+
+    @property
+    def is_cold(self) -> bool:
+        return self.tier is Tier.COLD
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSlice:
+    """Some bytes of a `.data` file: the frame of an entry begins at its offset minus `base`."""
+
+    buffer: memoryview
+    base: int
+    path: PurePath
+
+
+def find_segment(segments: Sequence[Segment], seq: int) -> Segment | None:
+    """The segment that holds `seq`, by binary search over the first seqs."""
+    at = bisect_right(segments, seq, key=lambda segment: segment.first_seq) - 1
+    return segments[at] if at >= 0 and seq <= segments[at].end_seq else None

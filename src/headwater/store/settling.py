@@ -1,0 +1,109 @@
+"""What a crash can leave of a segment's files, and how each case is finished: a table.
+
+Every change that touches two files passes through a name of its own, and the name tells how far
+it came. `settle` brings a set of files to rest:
+
+| files that are there | what it was | what is done |
+|---|---|---|
+| `.dropped` | a drop that had begun | remove the rest, `.dropped` last |
+| `.data.new`, with or without `.idx.new` | a rewrite before its swap | remove the new ones |
+| `.idx.new` alone | a rewrite in the middle of its swap | give the index its name |
+| `.idx` and `.cold` | a cold segment rewritten into the hot tier | remove `.cold` |
+| `.cold` and `.data` | a relocation that had flipped the pointer | remove `.data` |
+| `*.tmp` | a replacement before its rename | remove it |
+
+At rest a segment is `.data` and `.idx` (hot) or `.cold` (cold). Names made durable in between keep
+the cases apart: see `rewriting`, `tier` and `dropping`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+from headwater.disk import Disk, sync_names
+from headwater.format.segment import SegmentFile, parse_segment_file, segment_file_name
+
+Files = set[SegmentFile]
+
+_NEW = frozenset({SegmentFile.NEW_DATA, SegmentFile.NEW_IDX})
+_TEMPORARY = frozenset(
+    {SegmentFile.TEMPORARY_DATA, SegmentFile.TEMPORARY_IDX, SegmentFile.TEMPORARY_COLD}
+)
+HOT = frozenset({SegmentFile.DATA, SegmentFile.IDX})
+COLD = frozenset({SegmentFile.COLD})
+
+
+@dataclass(slots=True)
+class TopicDirectory:
+    """The names of segment files in one directory. Names of other kinds are not touched."""
+
+    disk: Disk
+    path: PurePath
+    segments: dict[int, Files] = field(default_factory=dict)
+    """First seq -> which of its files are there."""
+
+    def look(self) -> None:
+        self.segments.clear()
+        if not self.disk.is_directory(self.path):
+            return
+        for name in self.disk.list_directory(self.path):
+            parsed = parse_segment_file(name)
+            if parsed is not None:
+                self.segments.setdefault(parsed[0], set()).add(parsed[1])
+
+    def path_of(self, first_seq: int, kind: SegmentFile) -> PurePath:
+        return self.path / segment_file_name(first_seq, kind)
+
+    def remove(self, first_seq: int, *kinds: SegmentFile) -> None:
+        """Unlink those of the files that are there, and make that durable."""
+        files = self.segments[first_seq]
+        present = [kind for kind in kinds if kind in files]
+        for kind in present:
+            self.disk.unlink(self.path_of(first_seq, kind))
+            files.discard(kind)
+        if present:
+            sync_names(self.disk, self.path)
+
+    def rename(self, first_seq: int, source: SegmentFile, target: SegmentFile) -> None:
+        files = self.segments[first_seq]
+        self.disk.rename(self.path_of(first_seq, source), self.path_of(first_seq, target))
+        sync_names(self.disk, self.path)
+        files.discard(source)
+        files.add(target)
+
+
+def is_at_rest(files: Files) -> bool:
+    """True when nothing was interrupted, be the files complete or not."""
+    in_between = _NEW | _TEMPORARY | {SegmentFile.DROPPED}
+    return not files & in_between and not (
+        SegmentFile.COLD in files and files & {SegmentFile.IDX, SegmentFile.DATA}
+    )
+
+
+def settle(
+    directory: TopicDirectory, first_seq: int, drop_cold: Callable[[int], bool] | None = None
+) -> None:
+    """Finish what was interrupted, so that a second crash in here is no worse than the first.
+
+    `drop_cold` removes the cold copy of a segment that is being dropped; while it answers False
+    the drop stays unfinished and is tried again next time.
+    """
+    files = directory.segments[first_seq]
+    directory.remove(first_seq, *(_TEMPORARY & files))
+    if SegmentFile.DROPPED in files:
+        rest = files - {SegmentFile.DROPPED}
+        directory.remove(first_seq, *rest)
+        if drop_cold is None or drop_cold(first_seq):
+            directory.remove(first_seq, SegmentFile.DROPPED)
+        return
+    if SegmentFile.NEW_DATA in files:
+        # The index goes first: alone it would look like a swap that had begun.
+        directory.remove(first_seq, SegmentFile.NEW_IDX)
+        directory.remove(first_seq, SegmentFile.NEW_DATA)
+    elif SegmentFile.NEW_IDX in files:
+        directory.rename(first_seq, SegmentFile.NEW_IDX, SegmentFile.IDX)
+    if SegmentFile.COLD in files:
+        surplus = SegmentFile.COLD if SegmentFile.IDX in files else SegmentFile.DATA
+        directory.remove(first_seq, surplus)

@@ -1,0 +1,103 @@
+"""Moving a sealed segment from the hot directory to the cold store, whole at every moment (I7).
+
+1. `copy_to_cold`: copy both parts, durable, and read them back. Repeating it is harmless.
+2. `drop_hot`: rename the hot `.idx` to `.cold`, made durable. This is the pointer, flipped by one
+   name; a crash before it leaves the segment hot, after it cold. Then the hot `.data` goes.
+
+The index stays in the hot directory under its new name: a start needs nothing from the cold store,
+and deletes in a cold segment are flags in a local file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from headwater.core.errors import InvariantError, StorageError
+from headwater.disk import sync_names
+from headwater.format.checksum import checksum64
+from headwater.format.segment import SegmentFile, SegmentPart
+from headwater.store.failures import file_work
+from headwater.store.pair import read_all
+from headwater.store.segment import Segment, Tier
+from headwater.store.settling import TopicDirectory
+from headwater.store.stores import SegmentStore
+
+
+@dataclass(frozen=True, slots=True)
+class TopicTier:
+    hot: TopicDirectory
+    cold: SegmentStore | None
+
+    def resolve(self, first_seq: int) -> Tier | None:
+        """Where the frames of a segment are; the hot copy is preferred when both are there."""
+        if self.hot.disk.exists(self.hot.path_of(first_seq, SegmentFile.DATA)):
+            return Tier.HOT
+        if self.hot.disk.exists(self.hot.path_of(first_seq, SegmentFile.COLD)):
+            return Tier.COLD
+        if self.cold is not None and self.cold.exists(first_seq, SegmentPart.IDX):
+            return Tier.COLD
+        return None
+
+    def copy_to_cold(self, segment: Segment) -> None:
+        """The cold store has a whole, durable and verified copy on return."""
+        cold = self._cold_store(segment)
+        if not segment.sealed:
+            raise InvariantError(f"segment {segment.first_seq} is still appended to")
+        with file_work(self.hot.path):
+            data = self._hot_bytes(segment, SegmentFile.DATA)
+            idx = self._hot_bytes(segment, SegmentFile.IDX)
+        if not self._is_copied(cold, segment, data, idx):
+            cold.put(segment.first_seq, data, idx)
+            if not self._is_copied(cold, segment, data, idx):
+                raise StorageError(
+                    f"the cold copy of segment {segment.first_seq} reads back differently",
+                    path=self.hot.path,
+                    advice="check the cold store; the hot copy was kept",
+                )
+
+    def drop_hot(self, segment: Segment) -> Segment:
+        """Point to the cold copy, durably, and remove the hot frames."""
+        self._cold_store(segment)
+        disk, hot = self.hot.disk, self.hot
+        idx, cold, data = (
+            hot.path_of(segment.first_seq, kind)
+            for kind in (SegmentFile.IDX, SegmentFile.COLD, SegmentFile.DATA)
+        )
+        with file_work(hot.path):
+            if disk.exists(idx):
+                disk.rename(idx, cold)
+                sync_names(disk, hot.path)
+            if disk.exists(data):
+                disk.unlink(data)
+                sync_names(disk, hot.path)
+        return replace(segment, tier=Tier.COLD)
+
+    def orphans(self) -> list[int]:
+        """Cold copies that no pointer leads to: left by a crash or by a rewrite into hot."""
+        if self.cold is None:
+            return []
+        return [
+            first_seq
+            for first_seq in self.cold.list()
+            if not self.hot.disk.exists(self.hot.path_of(first_seq, SegmentFile.COLD))
+        ]
+
+    def _cold_store(self, segment: Segment) -> SegmentStore:
+        if self.cold is None:
+            raise InvariantError(f"segment {segment.first_seq}: there is no cold tier to move to")
+        return self.cold
+
+    def _hot_bytes(self, segment: Segment, kind: SegmentFile) -> bytes:
+        return read_all(self.hot.disk, self.hot.path_of(segment.first_seq, kind))
+
+    @staticmethod
+    def _is_copied(cold: SegmentStore, segment: Segment, data: bytes, idx: bytes) -> bool:
+        for part, wanted in ((SegmentPart.IDX, idx), (SegmentPart.DATA, data)):
+            if not cold.exists(segment.first_seq, part):
+                return False
+            if cold.len(segment.first_seq, part) != len(wanted):
+                return False
+            found = cold.read_range(segment.first_seq, part, 0, len(wanted))
+            if checksum64(found) != checksum64(wanted):
+                return False
+        return True

@@ -1,0 +1,301 @@
+"""The segment files of one topic, behind one door.
+
+It keeps no list of segments: whoever owns the topic does, and hands in the segment meant. So
+nothing here is shared between threads but the maps, and a call for one topic never waits for
+another. Writing calls come from one thread at a time; reading ones from anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import PurePath
+
+import numpy
+from numpy.typing import NDArray
+
+from headwater.config.store import SegmentSettings
+from headwater.core.errors import HeadwaterError, InvariantError, StorageError
+from headwater.disk import Buffer, Disk, OpenMode, replace_file
+from headwater.format.segment import (
+    ENTRY_BYTES,
+    Entries,
+    IndexFlag,
+    SegmentFile,
+    SegmentPart,
+    bad_entries,
+    index_flags,
+)
+from headwater.store import appending, deleting, dropping, rewriting
+from headwater.store.checked import Finding
+from headwater.store.failures import file_work
+from headwater.store.loading import Loader
+from headwater.store.maps import SegmentMaps
+from headwater.store.pair import cut_file, mend_entries, read_range, whole_entries, with_file
+from headwater.store.segment import Segment, SegmentChangedError, SegmentSlice
+from headwater.store.settling import TopicDirectory
+from headwater.store.stores import SegmentStore
+from headwater.store.tier import TopicTier
+
+
+class TopicFiles:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: PurePath,
+        settings: SegmentSettings,
+        *,
+        maps: SegmentMaps | None = None,
+        cold: SegmentStore | None = None,
+        report: Callable[[Finding], None] | None = None,
+        read_only: bool = False,
+    ) -> None:
+        self._disk = disk
+        self._directory = TopicDirectory(disk, directory)
+        self._settings = settings
+        self._maps = maps
+        self._cold = cold
+        self._report = report
+        self._read_only = read_only
+        self._rewritten: dict[int, int] = {}
+        """First seq -> the length a rewrite gave it: tells stale segments from damaged files."""
+        self._torn: Segment | None = None
+        """The active segment while it is written to: behind its end may be what failed."""
+
+    @property
+    def directory(self) -> PurePath:
+        return self._directory.path
+
+    @property
+    def tier(self) -> TopicTier:
+        return TopicTier(self._directory, self._cold)
+
+    # After a start.
+
+    def load(
+        self, checkpointed_seq: int, active_first_seq: int = 0, active_data_bytes: int = 0
+    ) -> list[Segment]:
+        """The segments, oldest first, exactly up to the checkpoint.
+
+        `active_first_seq` is 0 when the checkpoint knew of no segment that was still appended to.
+        Files that are missing or too short are a DamageError with file and offset.
+        """
+        loader = Loader(self._directory, self._tell, self._drop_cold, self._read_only)
+        with file_work(self.directory):
+            return loader.load(checkpointed_seq, active_first_seq, active_data_bytes)
+
+    def index(self, segment: Segment) -> Entries:
+        """The entries of a segment; bad ones read again from the data, told and written back.
+
+        An entry whose frame is not sound either comes back with the flag DAMAGED.
+        """
+        kind = SegmentFile.COLD if segment.is_cold else SegmentFile.IDX
+        path = self._directory.path_of(segment.first_seq, kind)
+        with file_work(path):
+            found = read_range(self._disk, path, 0, segment.count * ENTRY_BYTES)
+        if len(found) < segment.count * ENTRY_BYTES:
+            raise StorageError("the index ends too early", path=path, offset=len(found))
+        entries = whole_entries(found)
+        if len(bad_entries(entries, segment.first_seq)):
+            entries = self._mend(segment, entries, path)
+        return entries
+
+    # Writing.
+
+    def append_run(
+        self,
+        active: Segment | None,
+        first_seq: int,
+        data: Buffer,
+        entries: Entries,
+        now_ms: int,
+    ) -> list[Segment]:
+        """Write a run behind the active segment, in new ones as they fill up.
+
+        Returns the segments changed or made, in order; all of it is durable on return, names too.
+        `entries` is changed in place: each offset is then the one in its segment's file. After an
+        error nothing counts, and the same call may be made again.
+        """
+        with file_work(self.directory):
+            if active is None:
+                appending.make_directories(self._disk, self.directory)
+            if self._torn is not None and self._torn != active:
+                self._cut_torn(self._torn)
+            if active is not None:
+                self._torn = active
+            changed = appending.append_run(
+                self._disk,
+                self.directory,
+                self._settings,
+                active,
+                first_seq,
+                data,
+                entries,
+                now_ms,
+            )
+        self._torn = None
+        return changed
+
+    def seal_if_due(self, segment: Segment, now_ms: int) -> Segment:
+        """The segment, sealed if its age or size says so. That is a matter of memory alone."""
+        if segment.sealed:
+            return segment
+        if self._torn is not None:
+            with file_work(self.directory):
+                self._cut_torn(self._torn)
+        full = appending.is_full(segment, self._settings)
+        due = full or appending.is_old(segment, self._settings, now_ms)
+        return replace(segment, sealed=True) if due else segment
+
+    def flag_deleted(self, segment: Segment, entries: Entries, seqs: NDArray[numpy.int64]) -> None:
+        """Make deletes durable in the files. `entries` are those of seqs[0] up to seqs[-1].
+
+        `seqs` ascend; records between them are not touched. Frames of a cold segment stay as they
+        are until it is rewritten: its index is local and says that they are deleted.
+        """
+        if not len(seqs):
+            return
+        deleting.check_seqs(segment, entries, seqs)
+        with file_work(self.directory):
+            if not segment.is_cold:
+                path = self._directory.path_of(segment.first_seq, SegmentFile.DATA)
+                deleting.flag_frames(self._disk, path, entries, seqs - seqs[0])
+            kind = SegmentFile.COLD if segment.is_cold else SegmentFile.IDX
+            path = self._directory.path_of(segment.first_seq, kind)
+            deleting.flag_entries(self._disk, path, segment, entries, seqs)
+
+    def rewrite(self, segment: Segment, entries: Entries) -> tuple[Segment, Entries]:
+        """Let the bytes of dead records go. `entries` are all of the segment's.
+
+        Returns the segment and its entries as they are now; a cold segment comes back hot. Readers
+        of the old segment go on reading the old bytes or get a SegmentChangedError; `forget` the
+        old segment when nobody looks it up any more.
+        """
+        whole = self.read(segment, segment.first_seq, segment.end_seq, entries)
+        data, compacted = rewriting.compact(segment, entries, whole)
+        with file_work(self.directory):
+            rewriting.prepare(self._directory, segment, data, compacted.tobytes())
+            self._rewritten[segment.first_seq] = len(data)
+            changed = rewriting.swap(self._directory, segment, len(data))
+        if segment.is_cold:
+            self._drop_cold(segment.first_seq)
+        return changed, compacted
+
+    def drop(self, *segments: Segment) -> None:
+        """Remove segments from both tiers, durably. Repeating it after a crash is harmless."""
+        if segments:
+            cold = self._cold if any(segment.is_cold for segment in segments) else None
+            dropping.drop_segments(self._directory, segments, cold)
+            for segment in segments:
+                self._rewritten.pop(segment.first_seq, None)
+                self.forget(segment)
+
+    def copy_to_cold(self, segment: Segment) -> None:
+        """First half of a relocation; see `tier`."""
+        self.tier.copy_to_cold(segment)
+
+    def drop_hot(self, segment: Segment) -> Segment:
+        """Second half of a relocation; see `tier`."""
+        moved = self.tier.drop_hot(segment)
+        self.forget(segment)
+        return moved
+
+    # Reading.
+
+    def read(
+        self, segment: Segment, first_seq: int, last_seq: int, entries: Entries
+    ) -> SegmentSlice:
+        """The bytes of these records. `entries` are those of first_seq up to last_seq.
+
+        Nothing is checked: `checked.good_positions` says which of the records may be served.
+        """
+        if len(entries) != last_seq - first_seq + 1:
+            raise InvariantError(f"{len(entries)} entries for seqs {first_seq} to {last_seq}")
+        readable = entries[(index_flags(entries) & IndexFlag.DAMAGED) == 0]
+        begin = int(readable["offset"].min(initial=2**32 - 1)) if len(readable) else 0
+        ends = readable["offset"].astype(numpy.int64) + readable["len"]
+        end = min(int(ends.max(initial=begin)), segment.data_bytes)
+        path = self._directory.path_of(segment.first_seq, SegmentFile.DATA)
+        if segment.is_cold:
+            return SegmentSlice(self._read_cold(segment, begin, end), begin, path)
+        with file_work(path):
+            try:
+                if segment.sealed:
+                    return SegmentSlice(self._map(segment, path)[begin:end], begin, path)
+                found = read_range(self._disk, path, begin, end - begin)
+                return SegmentSlice(memoryview(found), begin, path)
+            except FileNotFoundError as error:
+                if self._cold is not None and self.tier.resolve(segment.first_seq):
+                    return SegmentSlice(self._read_cold(segment, begin, end), begin, path)
+                raise SegmentChangedError(f"{path} is no longer there") from error
+
+    def _map(self, segment: Segment, path: PurePath) -> memoryview:
+        key = (path, segment.data_bytes)
+        if self._maps is not None and (known := self._maps.find(key)) is not None:
+            return known
+        view = with_file(self._disk, path, OpenMode.READ, lambda file: file.view())
+        self._refuse_stale(segment)
+        if self._maps is not None:
+            self._maps.keep(key, view)
+        return view
+
+    def _read_cold(self, segment: Segment, begin: int, end: int) -> memoryview:
+        if self._cold is None:
+            raise StorageError(
+                f"segment {segment.first_seq} is in the cold tier, and there is none",
+                path=self.directory,
+                advice="name the cold directory or store it was moved to",
+            )
+        try:
+            found = self._cold.read_range(segment.first_seq, SegmentPart.DATA, begin, end - begin)
+        finally:
+            self._refuse_stale(segment)
+        return memoryview(found)
+
+    def _cut_torn(self, segment: Segment) -> None:
+        """Remove what a failed append left, before the segment can be taken for a sealed one."""
+        for kind, length in (
+            (SegmentFile.DATA, segment.data_bytes),
+            (SegmentFile.IDX, segment.count * ENTRY_BYTES),
+        ):
+            cut_file(self._disk, self._directory.path_of(segment.first_seq, kind), length)
+        self._torn = None
+
+    def _refuse_stale(self, segment: Segment) -> None:
+        if self._rewritten.get(segment.first_seq, segment.data_bytes) != segment.data_bytes:
+            raise SegmentChangedError(f"segment {segment.first_seq} was rewritten")
+
+    def _mend(self, segment: Segment, entries: Entries, path: PurePath) -> Entries:
+        if segment.is_cold:
+            data = self._read_cold(segment, 0, segment.data_bytes)
+        else:
+            data_path = self._directory.path_of(segment.first_seq, SegmentFile.DATA)
+            with file_work(data_path):
+                data = memoryview(read_range(self._disk, data_path, 0, segment.data_bytes))
+        entries, findings = mend_entries(entries, segment.first_seq, data, path)
+        for finding in findings:
+            self._tell(finding)
+        if not self._read_only and all(finding.mended for finding in findings):
+            with file_work(path):
+                replace_file(self._disk, path, entries.tobytes())
+        return entries
+
+    def _drop_cold(self, first_seq: int) -> bool:
+        """Remove a cold copy that nothing points to. False when the store did not answer."""
+        if self._cold is None:
+            return True
+        try:
+            self._cold.delete(first_seq)
+        except HeadwaterError:
+            return False
+        return True
+
+    def forget(self, segment: Segment) -> None:
+        """Let the map of a segment go; slices of it that somebody holds stay readable."""
+        if self._maps is not None:
+            path = self._directory.path_of(segment.first_seq, SegmentFile.DATA)
+            self._maps.forget((path, segment.data_bytes))
+
+    def _tell(self, finding: Finding) -> None:
+        if self._report is not None:
+            self._report(finding)
