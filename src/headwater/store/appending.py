@@ -47,26 +47,27 @@ def append_run(
     data: Buffer,
     entries: Entries,
     now_ms: int,
+    made: list[int],
 ) -> list[Segment]:
-    """See `TopicFiles.append_run`."""
+    """See `TopicFiles.append_run`. Segments that are begun are noted in `made`, ahead of it."""
     changed: list[Segment] = []
     if active is not None and (active.sealed or active.end_seq + 1 != first_seq):
         if not active.sealed:
             changed.append(replace(active, sealed=True))
         active = None
     view = memoryview(data)
-    created = False
     done = 0
     while done < len(entries):
         segment = active or Segment(first_seq + done, 0, 0, False, now_ms)
+        if segment.count == 0:
+            made.append(segment.first_seq)
         stop = done + _room(segment, entries[done:], settings)
         grown = _write(disk, directory, segment, view, entries[done:stop])
-        created |= segment.count == 0
         sealed = is_full(grown, settings)
         changed.append(replace(grown, sealed=sealed))
         active = None
         done = stop
-    if created:
+    if made:
         sync_names(disk, directory)
     return changed
 

@@ -61,6 +61,8 @@ class TopicFiles:
         """First seq -> the length a rewrite gave it: tells stale segments from damaged files."""
         self._torn: Segment | None = None
         """The active segment while it is written to: behind its end may be what failed."""
+        self._begun: list[int] = []
+        """First seqs of segments that a failed append began."""
 
     @property
     def directory(self) -> PurePath:
@@ -119,10 +121,8 @@ class TopicFiles:
         with file_work(self.directory):
             if active is None:
                 appending.make_directories(self._disk, self.directory)
-            if self._torn is not None and self._torn != active:
-                self._cut_torn(self._torn)
-            if active is not None:
-                self._torn = active
+            self._clean_up()
+            self._torn = active
             changed = appending.append_run(
                 self._disk,
                 self.directory,
@@ -132,17 +132,18 @@ class TopicFiles:
                 data,
                 entries,
                 now_ms,
+                self._begun,
             )
         self._torn = None
+        self._begun.clear()
         return changed
 
     def seal_if_due(self, segment: Segment, now_ms: int) -> Segment:
         """The segment, sealed if its age or size says so. That is a matter of memory alone."""
         if segment.sealed:
             return segment
-        if self._torn is not None:
-            with file_work(self.directory):
-                self._cut_torn(self._torn)
+        with file_work(self.directory):
+            self._clean_up()
         full = appending.is_full(segment, self._settings)
         due = full or appending.is_old(segment, self._settings, now_ms)
         return replace(segment, sealed=True) if due else segment
@@ -252,14 +253,22 @@ class TopicFiles:
             self._refuse_stale(segment)
         return memoryview(found)
 
-    def _cut_torn(self, segment: Segment) -> None:
-        """Remove what a failed append left, before the segment can be taken for a sealed one."""
-        for kind, length in (
-            (SegmentFile.DATA, segment.data_bytes),
-            (SegmentFile.IDX, segment.count * ENTRY_BYTES),
-        ):
-            cut_file(self._disk, self._directory.path_of(segment.first_seq, kind), length)
-        self._torn = None
+    def _clean_up(self) -> None:
+        """Remove what a failed append left, before it can be taken for something that counts."""
+        if self._torn is not None:
+            for kind, length in (
+                (SegmentFile.DATA, self._torn.data_bytes),
+                (SegmentFile.IDX, self._torn.count * ENTRY_BYTES),
+            ):
+                path = self._directory.path_of(self._torn.first_seq, kind)
+                cut_file(self._disk, path, length)
+            self._torn = None
+        while self._begun:
+            for kind in (SegmentFile.IDX, SegmentFile.DATA):
+                path = self._directory.path_of(self._begun[-1], kind)
+                if self._disk.exists(path):
+                    self._disk.unlink(path)
+            self._begun.pop()
 
     def _refuse_stale(self, segment: Segment) -> None:
         if self._rewritten.get(segment.first_seq, segment.data_bytes) != segment.data_bytes:
