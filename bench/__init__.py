@@ -1,0 +1,1 @@
+"""Benchmarks: `python -m bench [names...]`. Nothing here is asserted; figures carry conditions."""

@@ -1,0 +1,66 @@
+"""The runner: chooses benchmarks, runs them, prints tables and keeps the results."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from bench.conditions import describe_machine
+from bench.registry import BENCHMARKS, Run, load_all
+from bench.report import Result, as_json, keep, markdown, table
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", help="which benchmarks; all when none is named")
+    parser.add_argument("--quick", action="store_true", help="a moment each: shows that they run")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results here too")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write tables for a page")
+    parser.add_argument("--list", action="store_true", help="name the benchmarks and stop")
+    parser.add_argument(
+        "--directory",
+        type=Path,
+        default=REPOSITORY / "build" / "bench",
+        help="where the files are written: the disk that is measured",
+    )
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str]) -> int:
+    chosen = parse(arguments)
+    load_all()
+    if chosen.list:
+        for benchmark in BENCHMARKS.values():
+            print(f"{benchmark.name:16}{benchmark.question}")
+        return 0
+    unknown = [name for name in chosen.names if name not in BENCHMARKS]
+    if unknown:
+        print(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
+        return 2
+    chosen.directory.mkdir(parents=True, exist_ok=True)
+    machine = describe_machine(chosen.directory)
+    results: list[Result] = []
+    for name in chosen.names or BENCHMARKS:
+        scratch = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=chosen.directory))
+        try:
+            rows = BENCHMARKS[name].measure(Run(scratch, quick=chosen.quick))
+        finally:
+            shutil.rmtree(scratch)
+        results.append(Result(BENCHMARKS[name], rows, machine, quick=chosen.quick))
+        print(table(results[-1]), flush=True)
+    if not chosen.quick:
+        print(f"kept in {keep(results, REPOSITORY / 'bench' / 'results')}")
+    if chosen.json is not None:
+        chosen.json.write_text(as_json(results), encoding="utf-8")
+    if chosen.markdown is not None:
+        chosen.markdown.write_text("\n".join(map(markdown, results)), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,59 @@
+"""What a figure depends on besides the code: machine, kernel, file system, Python, libraries."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+
+def describe_machine(directory: Path) -> dict[str, str]:
+    return {
+        "processor": _processor(),
+        "cores": str(len(os.sched_getaffinity(0))),
+        "kernel": f"{platform.system()} {platform.release()}",
+        "file system": _file_system(directory),
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "libraries": ", ".join(_libraries("xxhash", "numpy", "uvloop")),
+        "commit": _commit(),
+        "load before": f"{os.getloadavg()[0]:.2f}",
+    }
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def _file_system(directory: Path) -> str:
+    """Type and device of the mount that holds the directory: the longest prefix wins."""
+    found = ("", "unknown")
+    resolved = directory.resolve()
+    for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines():
+        device, point, kind = line.split()[:3]
+        if resolved.is_relative_to(point) and len(point) > len(found[0]):
+            found = (point, f"{kind} on {device}")
+    return found[1]
+
+
+def _libraries(*names: str) -> list[str]:
+    found = []
+    for name in names:
+        try:
+            found.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            found.append(f"no {name}")
+    return found
+
+
+def _commit() -> str:
+    here = Path(__file__).resolve().parent
+    described = subprocess.run(
+        ["git", "describe", "--always", "--dirty"],
+        cwd=here, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return described.stdout.strip() or "unknown"
