@@ -9,6 +9,7 @@ import re
 from typing import Final
 
 WAL_DIRECTORY: Final = "wal"
+TOPICS_DIRECTORY: Final = "topics"
 QUARANTINE_DIRECTORY: Final = "quarantine"
 CURRENT_NAME: Final = "CURRENT"
 REPAIRS_NAME: Final = "REPAIRS"

@@ -46,12 +46,6 @@ class KeyMeta(msgspec.Struct, frozen=True, array_like=True):
     created: bool
 
 
-class SegmentMeta(msgspec.Struct, frozen=True, array_like=True):
-    first_seq: int
-    count: int
-    data_bytes: int
-
-
 class TopicMeta(msgspec.Struct, frozen=True, array_like=True):
     topic_id: int
     name: str
@@ -70,8 +64,6 @@ class TopicMeta(msgspec.Struct, frozen=True, array_like=True):
     checkpointed_seq: int
     active_first_seq: int
     active_data_bytes: int
-    cold: tuple[SegmentMeta, ...] = ()
-    """Segments whose hot copy may be gone."""
     keys: tuple[KeyMeta, ...] = ()
 
 

@@ -290,6 +290,15 @@ class SeqIndex:
         slots["offset"] = offsets[skipped:]
         slots["flags_check"] &= ~numpy.uint32(IN_WAL)
 
+    def set_places(self, first_seq: int, entries: Entries) -> None:
+        """A segment was rewritten: new offsets for all of its records, shorter dead frames."""
+        self.set_offsets(first_seq, entries["offset"])
+        skipped = max(self.base_seq - first_seq, 0)
+        if skipped < len(entries):
+            slots = self.peek(first_seq + skipped, first_seq + len(entries))
+            dead = slots["flags_check"] & DEAD != 0
+            slots["len"][dead] = entries["len"][skipped:][dead]
+
     def mark_deleted(self, seqs: Seqs, *, lost: bool = False) -> Seqs:
         """Mark these records dead; gives those that were alive until now, which is what counts."""
         inside = seqs[(seqs >= self.base_seq) & (seqs < self.next_seq)]

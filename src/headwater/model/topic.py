@@ -209,6 +209,12 @@ class TopicLog:
             if tag:
                 known.add(tag, seq)
 
+    def note_tag(self, tag: bytes, seq: int) -> None:
+        """The tag of a record that came back from the log; seqs ascend."""
+        if self.tags is None:
+            self.tags = TagIndex()
+        self.tags.add(tag, seq)
+
     # -- losing
 
     def evict(self, now_ms: int) -> Eviction | None:

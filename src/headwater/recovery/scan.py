@@ -62,6 +62,8 @@ def scan_file(buffer: memoryview, scan: FileScan, chain: Chain, around: Surround
         skip_to = around.skips.get(at)
         if skip_to is None or (skip_to == at and not chain.trusted):
             break
+        if skip_to != END_OF_FILE and not at <= skip_to <= len(buffer):
+            break  # agreed to for another file: going back would never end
         scan.skipped += 1
         chain.trusted = False
         if skip_to == END_OF_FILE:
@@ -91,6 +93,7 @@ def _walk(
         chain.log_id = mark.log_id
         chain.run = max(chain.run, mark.run)
         scan.file_bytes = mark.file_bytes
+        scan.witnessed = mark.durable_offset
         scan.groups += 1
         scan.frames += 1 + mark.frame_count
         scan.clean_stop = bool(mark.kind & MarkKind.CLEAN_STOP)

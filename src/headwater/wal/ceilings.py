@@ -38,6 +38,11 @@ class SeqCeilings:
         ceiling.asked = last_seq + ahead
         return ceiling.asked
 
+    def ceiling_of(self, topic_id: int) -> int:
+        """The highest ceiling that is on stable storage; 0 when there is none."""
+        ceiling = self._ceilings.get(topic_id)
+        return 0 if ceiling is None else ceiling.durable
+
     def is_durable(self, topic_id: int, last_seq: int) -> bool:
         """True when `last_seq` may be acked without waiting for a sync."""
         ceiling = self._ceilings.get(topic_id)

@@ -1,0 +1,32 @@
+"""Settings of the embedded engine. Sections belong to the rooms that read them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headwater.config.store import SegmentSettings
+from headwater.config.wal import WalSettings, default_shards
+from headwater.core.units import MIB
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    wal: WalSettings = field(default_factory=lambda: WalSettings(shards=default_shards()))
+    segments: SegmentSettings = field(default_factory=SegmentSettings)
+    cold_url: str | None = None
+    """A directory, or s3://bucket/prefix; None keeps every segment hot."""
+    checkpoint_interval_ms: int = 1_000
+    """How often the keeper looks for something to do."""
+    checkpoint_tail_bytes: int = 4 * MIB
+    """A topic with this much that is only in the log is checkpointed at the next look."""
+    tail_bytes_max: int = 512 * MIB
+    """Records that are only in the log and in memory; beyond this, writes are refused."""
+    cache_bytes: int = 64 * MIB
+    """Newest payloads kept in memory after they are in segments."""
+    snapshot_wal_bytes: int = 64 * MIB
+    snapshot_interval_ms: int = 60_000
+    sweep_interval_ms: int = 1_000
+    """How often topics with an age limit are looked at when nobody reads them."""
+    topics_max: int = 100_000
+    verify_reads: bool = True
+    reader_threads: int = 4

@@ -1,0 +1,1 @@
+"""Joins the rooms below: append, read, publish, checkpoint, recover. Promises live here."""

@@ -1,0 +1,228 @@
+"""The write path: admit, take seqs, encode once, submit; later publish in order and answer.
+
+Nothing is awaited here and nothing is done per record that can be done per batch. What fails
+before the log took it leaves nothing behind; what the log refuses later gives its seqs back.
+
+Keeps I2, I3, I13, I15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headwater.config.topic import Discard
+from headwater.core import limits
+from headwater.core.durability import Durability
+from headwater.core.errors import (
+    HeadwaterError,
+    InvalidRequestError,
+    OverloadedError,
+)
+from headwater.engine.core import EngineCore
+from headwater.engine.input import EncodedRecords
+from headwater.engine.pending import Appended, Write
+from headwater.engine.tail import TailChunk
+from headwater.engine.topic import Topic
+from headwater.engine.topics import Topics
+from headwater.format.appends import encode_appends
+from headwater.format.control import IdempotencyEntry, encode_head_watermark, encode_idempotency
+from headwater.format.frame import FRAME_BYTES_MIN, FrameFlag
+from headwater.format.segment import SEGMENT_FRAME_BYTES_MIN
+from headwater.wal.ticket import Ticket
+
+_SEGMENT_SHIFT = SEGMENT_FRAME_BYTES_MIN - FRAME_BYTES_MIN
+"""A record's frame in a segment is this much longer (it is negative) than in the log."""
+
+
+class Appender:
+    def __init__(self, core: EngineCore, topics: Topics) -> None:
+        self._core = core
+        self._topics = topics
+
+    def append(
+        self,
+        name: str,
+        records: EncodedRecords,
+        *,
+        idempotency_key: str | None = None,
+        expect_head_seq: int | None = None,
+        create: bool | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> Write:
+        """Start a write. The answer comes through `Write.on_done`, or is there already."""
+        core = self._core
+        self._admit()
+        key = None if idempotency_key is None else _checked_key(idempotency_key)
+        topic = self._topics.for_write(name, create=create, settings=settings)
+        now = core.clock.wall_ms()
+        if key is not None:
+            repeat = self._repeat(topic, key, now)
+            if repeat is not None:
+                return repeat
+        size = records.payload_bytes
+        if topic.log.settings.discard is Discard.REJECT:
+            self._topics.evict(topic)  # what expired makes room
+        first_seq = topic.log.assign(len(records), size, expect_head_seq)
+        write = Write(topic, first_seq, max(now, topic.last_ts))
+        write.created = topic.creation is not None and topic.in_flight == 0
+        try:
+            self._send(write, records, key)
+        except BaseException:
+            topic.log.unassign(first_seq, size)
+            self._topics.forget_if_never_made(topic)
+            raise
+        topic.last_ts = write.ts
+        return write
+
+    def _admit(self) -> None:
+        core = self._core
+        if core.tail_bytes > core.settings.tail_bytes_max:
+            core.wake_keeper()
+            raise OverloadedError(
+                "checkpointing is behind; nothing was written, try again", retry_after_ms=200
+            )
+
+    def _repeat(self, topic: Topic, key: bytes, now: int) -> Write | None:
+        """The answer to a key that was seen before: at once, or with the write under way."""
+        known = topic.keys.lookup(key, now)
+        if known is None:
+            return None
+        if isinstance(known.pending, Write):
+            follower = Write(topic, known.first_seq, now)
+            known.pending.follow(follower)
+            return follower
+        repeat = Write(topic, known.first_seq, now)
+        repeat.result = Appended(
+            known.first_seq, known.last_seq, topic.log.visible_seq, known.created, deduped=True
+        )
+        return repeat
+
+    def _send(self, write: Write, records: EncodedRecords, key: bytes | None) -> None:
+        core, topic = self._core, write.topic
+        durability = topic.log.settings.durability
+        durable = FrameFlag.DURABLE if durability.waits_for_sync else 0
+        frames = encode_appends(
+            topic.topic_id,
+            write.first_seq,
+            write.ts,
+            durable,
+            records.flags,
+            records.nodes,
+            records.tags,
+            records.datas,
+        )
+        # Until one write is safe, each carries the creation: any of them may be the first.
+        control = [] if topic.creation is None else [topic.creation]
+        write.tags = records.tags
+        write.flags = records.flags
+        write.lengths = [len(frame) + _SEGMENT_SHIFT for frame in frames]
+        write.offsets = _offsets(frames)
+        write.buffer = frames[0] if len(frames) == 1 else b"".join(frames)
+        last_seq = write.first_seq + len(frames) - 1
+        if durability is Durability.DISK:
+            control.extend(self._reserve(write, last_seq))
+        if key is not None:
+            control.append(self._remember(write, key, last_seq))
+        if not durability.is_logged:
+            if topic.creation is None and topic.in_flight == 0:
+                self._under_way(write)
+                self.published(write)
+                return
+            body, count = b"".join(control), len(control)
+        else:
+            body = b"".join([*control, write.buffer]) if control else write.buffer
+            count = len(control) + len(frames)
+        waits = topic.creation is not None or (
+            durability is Durability.DISK and not core.ceilings.is_durable(topic.topic_id, last_seq)
+        )
+        ticket = Ticket(body, count, Durability.FSYNC if waits else durability, context=write)
+        core.submit(topic.topic_id, ticket)
+        self._under_way(write)
+
+    def _under_way(self, write: Write) -> None:
+        write.topic.in_flight += 1
+        if write.key is not None:
+            write.topic.keys.begin(
+                write.key,
+                write.first_seq,
+                write.last_seq,
+                created=write.created,
+                expires_ts=write.expires_ts,
+                waiting=write,
+            )
+
+    def _reserve(self, write: Write, last_seq: int) -> list[bytes]:
+        """A durable ceiling over the seqs of a class whose acks do not wait (I3)."""
+        topic_id = write.topic.topic_id
+        ceiling = self._core.ceilings.reserve(topic_id, write.first_seq, last_seq)
+        if ceiling is None:
+            return []
+        write.ceiling = ceiling
+        return [encode_head_watermark(topic_id, ceiling, write.ts)]
+
+    def _remember(self, write: Write, key: bytes, last_seq: int) -> bytes:
+        settings = write.topic.log.settings
+        write.key = key
+        write.expires_ts = write.ts + settings.idempotency_window_ms
+        entry = IdempotencyEntry(key, write.first_seq, last_seq, write.expires_ts, write.created)
+        return encode_idempotency(write.topic.topic_id, entry, write.ts)
+
+    def published(self, write: Write) -> None:
+        """The write is safe, by its class: make it visible and answer."""
+        core, topic = self._core, write.topic
+        topic.in_flight -= 1
+        topic.creation = None
+        core.changed = True
+        if topic.dropped:
+            write.succeed(self._answer(write))
+            return
+        if write.first_seq > topic.log.visible_seq + 1:
+            # An earlier write failed after its seqs were taken: nobody was told of them.
+            self._topics.fill_dead(topic, write.first_seq - 1, write.ts)
+        topic.log.publish(write.first_seq, write.lengths, write.ts, write.flags, write.tags)
+        self._topics.keep_in_tail(topic, TailChunk(write.first_seq, write.buffer, write.offsets))
+        if write.ceiling:
+            core.ceilings.confirm(topic.topic_id, write.ceiling)
+        if write.key is not None:
+            topic.keys.settle(write.key)
+        self._topics.evict(topic)
+        core.counters.appends += 1
+        core.counters.records_appended += len(write.offsets)
+        write.succeed(self._answer(write))
+        topic.wake()
+
+    def failed(self, write: Write, error: HeadwaterError) -> None:
+        """The log did not take it: give the seqs back if nobody took later ones."""
+        topic = write.topic
+        topic.in_flight -= 1
+        if write.key is not None:
+            topic.keys.abandon(write.key)
+        if topic.in_flight == 0 and topic.log.inflight:
+            topic.log.unassign(topic.log.visible_seq + 1)
+        self._topics.forget_if_never_made(topic)
+        write.fail(error)
+
+    def _answer(self, write: Write) -> Appended:
+        head = max(write.topic.log.visible_seq, write.last_seq)
+        return Appended(write.first_seq, write.last_seq, head, write.created, deduped=False)
+
+
+def _offsets(frames: Sequence[bytes]) -> Sequence[int]:
+    if len(frames) == 1:
+        return (0,)
+    offsets = [0]
+    at = 0
+    for frame in frames[:-1]:
+        at += len(frame)
+        offsets.append(at)
+    return offsets
+
+
+def _checked_key(key: str) -> bytes:
+    encoded = key.encode("utf-8", "surrogatepass")
+    if not 1 <= len(encoded) <= limits.IDEMPOTENCY_KEY_BYTES_MAX:
+        raise InvalidRequestError(
+            f"an idempotency key has 1 to {limits.IDEMPOTENCY_KEY_BYTES_MAX} bytes"
+        )
+    return encoded

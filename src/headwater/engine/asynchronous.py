@@ -1,0 +1,200 @@
+"""The awaitable face: the same database for programs with an event loop.
+
+Everything that touches domain state runs on the loop; files are read in a small pool, so a slow
+disk delays the reader who asked and nobody else (I14).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, TypeVar
+
+from headwater.core.errors import ClosedError
+from headwater.core.records import Record
+from headwater.engine.blocking import Records
+from headwater.engine.engine import Engine
+from headwater.engine.pending import Appended, Pending
+from headwater.engine.reading import Diff
+from headwater.engine.steps import (
+    Answered,
+    AsOwner,
+    InFiles,
+    Step,
+    Steps,
+    Woken,
+    append_steps,
+    create_steps,
+    delete_steps,
+    diff_request,
+    diff_steps,
+    drop_steps,
+    state_steps,
+    topics_steps,
+)
+from headwater.engine.topics import Deleted, TopicState
+from headwater.engine.watching import watch_requests
+from headwater.model.loss import Tombstone
+
+T = TypeVar("T")
+
+
+class AsyncDatabase:
+    """A data directory, open in this process, on one event loop. Made by `headwater.open_async`."""
+
+    def __init__(
+        self, engine: Engine, loop: asyncio.AbstractEventLoop, readers: ThreadPoolExecutor
+    ) -> None:
+        self._engine = engine
+        self._loop = loop
+        self._readers = readers
+
+    @property
+    def engine(self) -> Engine:
+        """For tools that look deeper: counters, recovery report, log state."""
+        return self._engine
+
+    async def create(self, topic: str, **settings: Any) -> TopicState:
+        """Make a topic, or change the settings of one that is there."""
+        return await self._drive(create_steps(self._engine, topic, settings))
+
+    async def append(
+        self,
+        topic: str,
+        records: Records,
+        *,
+        node: str | None = None,
+        idempotency_key: str | None = None,
+        expect_head_seq: int | None = None,
+        create: bool | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> Appended:
+        """Write one record or a list of them: all or nothing."""
+        return await self._drive(
+            append_steps(
+                self._engine,
+                topic,
+                records,
+                node=node,
+                idempotency_key=idempotency_key,
+                expect_head_seq=expect_head_seq,
+                create=create,
+                settings=settings,
+            )
+        )
+
+    async def diff(self, topic: str, from_seq: int = 0, **options: Any) -> Diff:
+        """What came after `from_seq`. Options: limit, max_batch_bytes, wait_ms, node, match."""
+        return await self._drive(diff_steps(self._engine, topic, diff_request(from_seq, **options)))
+
+    async def watch(
+        self,
+        topic: str,
+        from_seq: int = 0,
+        *,
+        tail: bool = False,
+        idle_ms: int | None = None,
+        node: str | Iterable[str] | None = None,
+        match: object | None = None,
+    ) -> AsyncIterator[Record | Tombstone]:
+        """Records as they come; a Tombstone stands where records were lost."""
+        watching = watch_requests(from_seq, idle_ms=idle_ms, node=node, match=match)
+        cursor = (await self.state(topic)).head_seq if tail else from_seq
+        while True:
+            request = watching.request(cursor)
+            diff = await self._drive(diff_steps(self._engine, topic, request))
+            cursor = diff.next_from_seq
+            if diff.tombstone is not None:
+                yield diff.tombstone
+            for record in diff.records:
+                yield record
+            if watching.is_over(diff):
+                return
+
+    async def delete(
+        self, topic: str, *, before_seq: int | None = None, match: object | None = None
+    ) -> Deleted:
+        """Delete records for good: below a seq, by tag, or those that are both."""
+        return await self._drive(delete_steps(self._engine, topic, before_seq, match))
+
+    async def state(self, topic: str) -> TopicState:
+        return await self._drive(state_steps(self._engine, topic))
+
+    async def topics(self, prefix: str = "") -> list[TopicState]:
+        """All topics, by name."""
+        return await self._drive(topics_steps(self._engine, prefix))
+
+    async def drop(self, topic: str, *, if_empty: bool = False) -> bool:
+        """Drop a topic and everything in it. False when there was none."""
+        return await self._drive(drop_steps(self._engine, topic, if_empty=if_empty))
+
+    async def checkpoint(self) -> None:
+        """Move everything into segments and take a snapshot now. Happens by itself, too."""
+        await self._loop.run_in_executor(None, self._engine.checkpoint)
+
+    async def close(self) -> None:
+        """Close cleanly. May be called twice."""
+        await self._loop.run_in_executor(None, self._engine.close)
+        self._readers.shutdown(wait=False)
+
+    async def __aenter__(self) -> AsyncDatabase:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def _drive(self, steps: Steps[T]) -> T:
+        """Run an operation, awaiting where it waits."""
+        result: Any = None
+        try:
+            while True:
+                step = steps.send(result)
+                result = step.work() if isinstance(step, AsOwner) else await self._do(step)
+        except StopIteration as done:
+            value: T = done.value
+            return value
+
+    async def _do(self, step: Step) -> Any:
+        if self._engine.core.closing:
+            raise ClosedError("the database is closed")
+        if isinstance(step, InFiles):
+            return await self._loop.run_in_executor(self._readers, step.work)
+        if isinstance(step, Answered):
+            return await self._await_answer(step)
+        assert isinstance(step, Woken)
+        return await self._await_wake(step)
+
+    async def _await_answer(self, step: Answered) -> Any:
+        pending = step.start()
+        if not pending.done:
+            future: asyncio.Future[None] = self._loop.create_future()
+
+            def settle(_pending: Pending[Any]) -> None:
+                if not future.done():
+                    future.set_result(None)
+
+            pending.on_done = settle
+            await future
+        return pending.answer()
+
+    async def _await_wake(self, step: Woken) -> None:
+        if step.ready():
+            return
+        woken = asyncio.Event()
+        step.topic.waiters.add(woken.set)
+        timeout = None
+        if step.until_us is not None:
+            timeout = (step.until_us - self._engine.core.clock.monotonic_us()) / 1_000_000
+        try:
+            await asyncio.wait_for(woken.wait(), timeout)
+        except TimeoutError:
+            return
+        finally:
+            step.topic.waiters.discard(woken.set)

@@ -1,0 +1,199 @@
+"""The blocking face: a database for scripts, notebooks and threads.
+
+Safe to use from any number of threads. A call returns when its promise holds: a write when its
+durability class is satisfied, a delete when no reader can see the records any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+from headwater.core.clock import Doorbell
+from headwater.core.errors import ClosedError
+from headwater.core.records import Record
+from headwater.engine.engine import Engine
+from headwater.engine.pending import Appended, Gate, Pending
+from headwater.engine.reading import Diff
+from headwater.engine.steps import (
+    Answered,
+    AsOwner,
+    InFiles,
+    Step,
+    Steps,
+    Woken,
+    append_steps,
+    create_steps,
+    delete_steps,
+    diff_request,
+    diff_steps,
+    drop_steps,
+    state_steps,
+    topics_steps,
+)
+from headwater.engine.topics import Deleted, TopicState
+from headwater.engine.watching import watch_requests
+from headwater.model.loss import Tombstone
+
+T = TypeVar("T")
+Records = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+
+
+class Database:
+    """A data directory, open in this process. Made by `headwater.open`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @property
+    def engine(self) -> Engine:
+        """For tools that look deeper: counters, recovery report, log state."""
+        return self._engine
+
+    def create(self, topic: str, **settings: Any) -> TopicState:
+        """Make a topic, or change the settings of one that is there."""
+        return self._drive(create_steps(self._engine, topic, settings))
+
+    def append(
+        self,
+        topic: str,
+        records: Records,
+        *,
+        node: str | None = None,
+        idempotency_key: str | None = None,
+        expect_head_seq: int | None = None,
+        create: bool | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> Appended:
+        """Write one record or a list of them: all or nothing. A record is a mapping with `data`
+        and, as wanted, `tag`, `node` and `meta`."""
+        return self._drive(
+            append_steps(
+                self._engine,
+                topic,
+                records,
+                node=node,
+                idempotency_key=idempotency_key,
+                expect_head_seq=expect_head_seq,
+                create=create,
+                settings=settings,
+            )
+        )
+
+    def diff(self, topic: str, from_seq: int = 0, **options: Any) -> Diff:
+        """What came after `from_seq`. Options: limit, max_batch_bytes, wait_ms, node, match."""
+        return self._drive(diff_steps(self._engine, topic, diff_request(from_seq, **options)))
+
+    def watch(
+        self,
+        topic: str,
+        from_seq: int = 0,
+        *,
+        tail: bool = False,
+        idle_ms: int | None = None,
+        node: str | Iterable[str] | None = None,
+        match: object | None = None,
+    ) -> Iterator[Record | Tombstone]:
+        """Records as they come, for ever; a Tombstone stands where records were lost.
+
+        `tail` begins at the end. `idle_ms` ends the watch when nothing came for so long.
+        """
+        watching = watch_requests(from_seq, idle_ms=idle_ms, node=node, match=match)
+        cursor = self.state(topic).head_seq if tail else from_seq
+        while True:
+            request = watching.request(cursor)
+            diff = self._drive(diff_steps(self._engine, topic, request))
+            cursor = diff.next_from_seq
+            if diff.tombstone is not None:
+                yield diff.tombstone
+            yield from diff.records
+            if watching.is_over(diff):
+                return
+
+    def delete(
+        self, topic: str, *, before_seq: int | None = None, match: object | None = None
+    ) -> Deleted:
+        """Delete records for good: below a seq, by tag (`"x"`, `"x*"`), or those that are both."""
+        return self._drive(delete_steps(self._engine, topic, before_seq, match))
+
+    def state(self, topic: str) -> TopicState:
+        return self._drive(state_steps(self._engine, topic))
+
+    def topics(self, prefix: str = "") -> list[TopicState]:
+        """All topics, by name."""
+        return self._drive(topics_steps(self._engine, prefix))
+
+    def drop(self, topic: str, *, if_empty: bool = False) -> bool:
+        """Drop a topic and everything in it. False when there was none."""
+        return self._drive(drop_steps(self._engine, topic, if_empty=if_empty))
+
+    def checkpoint(self) -> None:
+        """Move everything into segments and take a snapshot now. Happens by itself, too."""
+        self._engine.checkpoint()
+
+    def close(self) -> None:
+        """Close cleanly. May be called twice."""
+        self._engine.close()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _drive(self, steps: Steps[T]) -> T:
+        """Run an operation on the caller's thread."""
+        result: Any = None
+        try:
+            while True:
+                result = self._do(steps.send(result))
+        except StopIteration as done:
+            value: T = done.value
+            return value
+
+    def _do(self, step: Step) -> Any:
+        if self._engine.core.closing:
+            raise ClosedError("the database is closed")
+        owner = self._engine.core.owner
+        if isinstance(step, AsOwner):
+            return owner.call(step.work)
+        if isinstance(step, InFiles):
+            return step.work()
+        if isinstance(step, Answered):
+            return self._await_answer(step)
+        return self._await_wake(step)
+
+    def _await_answer(self, step: Answered) -> Any:
+        gate = Gate()
+
+        def start() -> Pending[Any]:
+            pending = step.start()
+            if pending.done:
+                gate.open()
+            else:
+                pending.on_done = gate.open
+            return pending
+
+        pending = self._engine.core.owner.call(start)
+        gate.wait()
+        return pending.answer()
+
+    def _await_wake(self, step: Woken) -> None:
+        engine = self._engine
+        doorbell = Doorbell()
+
+        def register() -> bool:
+            if step.ready():
+                return False
+            step.topic.waiters.add(doorbell.ring)
+            return True
+
+        if engine.core.owner.call(register):
+            engine.core.clock.wait(doorbell, step.until_us)
+            engine.core.owner.call(lambda: step.topic.waiters.discard(doorbell.ring))

@@ -1,0 +1,229 @@
+"""Checkpoints: from the log into segments, so that log files can go.
+
+The order is the promise (I1, I7): record bytes, then index entries, both synced; then a
+CheckpointMark in the log, synced; only then is anything in memory told, and only a snapshot that
+covers the frames of a log file lets that file go.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+import numpy
+from numpy.typing import NDArray
+
+from headwater.core.durability import Durability
+from headwater.core.units import MIB
+from headwater.engine.core import EngineCore
+from headwater.engine.tail import TailChunk
+from headwater.engine.topic import Topic
+from headwater.format.segment import Entries, IndexFlag, WalSlice, encode_run, index_flags
+from headwater.format.topic_frames import CheckpointEntry, encode_checkpoint_mark
+from headwater.store.segment import Segment
+from headwater.wal.sharded import shard_of
+from headwater.wal.ticket import Ticket
+
+RUN_BYTES_MAX: Final = 16 * MIB
+"""How much is turned into segment bytes at once: bounds memory and time under the lock."""
+
+_DEAD: Final = int(IndexFlag.DELETED | IndexFlag.LOST)
+
+
+@dataclass(slots=True)
+class TopicJob:
+    """What one topic has to put into segments, frozen at the cut."""
+
+    topic: Topic
+    first_seq: int
+    last_seq: int
+    chunks: list[TailChunk]
+    entries: Entries | None
+    """Copies of the index entries of these seqs: which are dead, and their times."""
+    active: Segment | None
+    flags: list[tuple[Segment, Entries, NDArray[numpy.int64]]]
+    """Deleted records in segments whose files do not know it yet."""
+    evict_floor: int
+    earliest_seq: int
+    written: list[Segment] = field(default_factory=list)
+    runs: list[tuple[int, Entries]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Cut:
+    jobs: list[TopicJob]
+    covered: list[int]
+    """Per shard, the last frame that has taken effect at the cut."""
+    is_full: bool
+
+
+class Checkpointer:
+    def __init__(self, core: EngineCore) -> None:
+        self._core = core
+
+    def run(self, *, full: bool) -> Cut:
+        """One checkpoint, on the keeper's thread. A full one absorbs everything published."""
+        core = self._core
+        cut = core.owner.call(lambda: self._cut(full=full))
+        if not cut.jobs:
+            return cut
+        now = core.clock.wall_ms()
+        for job in cut.jobs:
+            self._write(job, now)
+        self._mark(cut.jobs)
+        core.owner.call(lambda: self._finish(cut))
+        return cut
+
+    def _cut(self, *, full: bool) -> Cut:
+        core = self._core
+        least = 1 if full else core.settings.checkpoint_tail_bytes
+        jobs = []
+        for topic in list(core.dirty.values()):
+            if topic.dropped:
+                core.dirty.pop(topic.topic_id, None)
+            elif full or topic.tail_bytes >= least:
+                jobs.append(self._job(topic))
+        return Cut(jobs, [shard.published_frame for shard in core.shards], full)
+
+    def _job(self, topic: Topic) -> TopicJob:
+        log = topic.log
+        first, last = topic.checkpointed_seq + 1, log.visible_seq
+        flags = self._unflagged(topic)
+        chunks: list[TailChunk] = []
+        entries = None
+        if topic.tail_bytes and topic.tail.first_seq is not None:
+            # What was evicted before it reached a segment never goes there.
+            first = max(first, topic.tail.first_seq, log.earliest_seq)
+            if first <= last:
+                chunks = list(topic.tail.chunks(first, last))
+                entries = log.index.entries(first, last)
+        return TopicJob(
+            topic,
+            first,
+            last,
+            chunks,
+            entries,
+            topic.active_segment,
+            flags,
+            log.evict_floor,
+            log.earliest_seq,
+        )
+
+    def _unflagged(self, topic: Topic) -> list[tuple[Segment, Entries, NDArray[numpy.int64]]]:
+        """Deleted seqs that lie in segments, by segment; those in the tail are written dead."""
+        if not topic.unflagged:
+            return []
+        seqs = numpy.unique(numpy.concatenate(topic.unflagged))
+        topic.unflagged.clear()
+        found = []
+        for segment in topic.segments:
+            low, high = numpy.searchsorted(seqs, (segment.first_seq, segment.end_seq + 1))
+            here = seqs[low:high]
+            here = here[here >= topic.log.index.base_seq]
+            if len(here):
+                entries = topic.log.index.entries(int(here[0]), int(here[-1]))
+                found.append((segment, entries, here))
+        return found
+
+    def _write(self, job: TopicJob, now: int) -> None:
+        files = job.topic.files
+        for segment, entries, seqs in job.flags:
+            files.flag_deleted(segment, entries, seqs)
+        active = job.active
+        for first_seq, chunks in _runs(job):
+            count = sum(len(slice_.offsets) for slice_ in chunks)
+            at = first_seq - job.first_seq
+            assert job.entries is not None
+            entries_then = job.entries[at : at + count]
+            dead = (index_flags(entries_then) & _DEAD).astype(numpy.uint8)
+            if dead.any():
+                data, entries = encode_run(chunks, first_seq, dead, entries_then["ts"])
+            else:
+                data, entries = encode_run(chunks, first_seq)
+            written = files.append_run(active, first_seq, data, entries, now)
+            active = written[-1] if not written[-1].sealed else None
+            _merge(job.written, written)
+            job.runs.append((first_seq, entries))
+
+    def _mark(self, jobs: Iterable[TopicJob]) -> None:
+        core = self._core
+        assert core.wal is not None
+        by_shard: dict[int, list[CheckpointEntry]] = defaultdict(list)
+        for job in jobs:
+            topic = job.topic
+            active = _active_after(job)
+            by_shard[shard_of(topic.topic_id, len(core.shards))].append(
+                CheckpointEntry(
+                    topic.topic_id,
+                    job.last_seq,
+                    job.evict_floor,
+                    job.earliest_seq,
+                    0 if active is None else active.first_seq,
+                    0 if active is None else active.data_bytes,
+                )
+            )
+        tickets = []
+        for shard, entries in by_shard.items():
+            frame = encode_checkpoint_mark(entries, core.clock.wall_ms())
+            ticket = Ticket(frame, 1, Durability.FSYNC, essential=True)
+            core.owner.call(partial(core.submit_to, shard, ticket))
+            tickets.append(ticket)
+        for ticket in tickets:
+            ticket.wait()
+
+    def _finish(self, cut: Cut) -> None:
+        for job in cut.jobs:
+            if not job.topic.dropped:
+                self._absorbed(job)
+        self._core.counters.checkpoints += 1
+
+    def _absorbed(self, job: TopicJob) -> None:
+        core, topic = self._core, job.topic
+        for first_seq, entries in job.runs:
+            topic.log.index.set_offsets(first_seq, entries["offset"])
+        _merge(topic.segments, job.written)
+        topic.checkpointed_seq = max(topic.checkpointed_seq, job.last_seq)
+        topic.durable_earliest = job.earliest_seq
+        core.reclaim[topic.topic_id] = topic
+        for chunk in job.chunks:
+            if topic.tail.first_seq is not None and chunk.first_seq >= topic.tail.first_seq:
+                topic.tail_bytes -= len(chunk.buffer)
+                core.tail_bytes -= len(chunk.buffer)
+                core.cache.keep(topic.tail, chunk)
+        if topic.tail_bytes == 0 and not topic.unflagged:
+            core.dirty.pop(topic.topic_id, None)
+        topic.meta = None
+
+
+def _runs(job: TopicJob) -> Iterable[tuple[int, list[WalSlice]]]:
+    """The chunks in portions of bounded size, each with its first seq."""
+    portion: list[WalSlice] = []
+    first_seq, size = job.first_seq, 0
+    for chunk in job.chunks:
+        offsets = numpy.asarray(chunk.offsets, dtype=numpy.int64)
+        if chunk.first_seq < job.first_seq:
+            offsets = offsets[job.first_seq - chunk.first_seq :]
+        portion.append(WalSlice(chunk.buffer, offsets))
+        size += len(chunk.buffer)
+        if size >= RUN_BYTES_MAX:
+            yield first_seq, portion
+            portion, first_seq, size = [], chunk.last_seq + 1, 0
+    if portion:
+        yield first_seq, portion
+
+
+def _merge(segments: list[Segment], changed: Sequence[Segment]) -> None:
+    """Put changed segments in their places: the same first seq is the same segment."""
+    for segment in changed:
+        if segments and segments[-1].first_seq == segment.first_seq:
+            segments[-1] = segment
+        else:
+            segments.append(segment)
+
+
+def _active_after(job: TopicJob) -> Segment | None:
+    last = job.written[-1] if job.written else job.active
+    return None if last is None or last.sealed else last

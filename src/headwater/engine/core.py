@@ -1,0 +1,133 @@
+"""What all parts of the engine share. Plain data; the owner is the only one who touches it."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+from headwater.config.engine import EngineSettings
+from headwater.core.clock import Clock
+from headwater.core.errors import ClosedError
+from headwater.disk import Disk
+from headwater.engine.owner import Owner
+from headwater.engine.registry import Registry
+from headwater.engine.tail import TailCache
+from headwater.engine.topic import Topic
+from headwater.format.names import TOPICS_DIRECTORY
+from headwater.format.segment import topic_directory_name
+from headwater.model.retention_clock import RetentionClock
+from headwater.store.checked import Finding
+from headwater.store.maps import SegmentMaps
+from headwater.store.stores import ColdTier, SegmentStore
+from headwater.store.topic_files import TopicFiles
+from headwater.wal.ceilings import SeqCeilings
+from headwater.wal.sharded import ShardedWal, shard_of
+from headwater.wal.ticket import Ticket
+
+FINDINGS_MAX = 1_000
+"""Damaged frames that are remembered with their place; further ones are only counted."""
+
+
+@dataclass(slots=True)
+class EngineCounters:
+    appends: int = 0
+    records_appended: int = 0
+    reads: int = 0
+    records_read: int = 0
+    tombstones: int = 0
+    records_evicted: int = 0
+    records_deleted: int = 0
+    checkpoints: int = 0
+    snapshots: int = 0
+    bad_frames: int = 0
+    """Damaged frames met in segments; never served."""
+
+
+@dataclass(slots=True)
+class ShardProgress:
+    """How far one shard's tickets are answered, in order."""
+
+    pending: deque[Ticket] = field(default_factory=deque)
+    published_frame: int = 0
+    """Every frame up to this number has taken effect."""
+
+    def settle(self) -> None:
+        while self.pending and self.pending[0].resolved:
+            self.published_frame = max(self.published_frame, self.pending.popleft().last_frame)
+
+
+@dataclass(slots=True)
+class EngineCore:
+    disk: Disk
+    directory: PurePath
+    settings: EngineSettings
+    clock: Clock
+    owner: Owner
+    retention: RetentionClock
+    ceilings: SeqCeilings
+    cache: TailCache
+    cold: ColdTier | None
+    maps: SegmentMaps = field(default_factory=SegmentMaps)
+    wal: ShardedWal | None = None
+    registry: Registry = field(default_factory=Registry)
+    shards: list[ShardProgress] = field(default_factory=list)
+    counters: EngineCounters = field(default_factory=EngineCounters)
+    tail_bytes: int = 0
+    """Frames of all topics that are in the log but not yet in segments."""
+    dirty: dict[int, Topic] = field(default_factory=dict)
+    """Topics with records or deletes that are in the log but not in segments, by id."""
+    moved: dict[int, Topic] = field(default_factory=dict)
+    """Topics whose floors changed since they were last written to the log, by id."""
+    reclaim: dict[int, Topic] = field(default_factory=dict)
+    """Topics whose segments may have space to give back, by id."""
+    expiring: dict[int, Topic] = field(default_factory=dict)
+    """Topics with an age limit or remembered keys, by id."""
+    dropped: list[Topic] = field(default_factory=list)
+    """Topics that are gone from the log and whose files can go."""
+    changed: bool = False
+    """Anything happened since the last snapshot."""
+    snapshot_number: int = 0
+    retired: dict[str, int] = field(default_factory=dict)
+    """Log directories of an earlier layout -> their last frame, until they are removed."""
+    load_lock: threading.Lock = field(default_factory=threading.Lock)
+    findings: list[Finding] = field(default_factory=list)
+    closing: bool = False
+    wake_keeper: Callable[[], None] = lambda: None
+
+    def retention_ms(self) -> int:
+        """The time by which records expire."""
+        return self.retention.now_ms(self.clock.wall_ms(), self.clock.monotonic_us())
+
+    def files_of(self, topic_id: int) -> TopicFiles:
+        directory = self.directory / TOPICS_DIRECTORY / topic_directory_name(topic_id)
+        return TopicFiles(
+            self.disk,
+            directory,
+            self.settings.segments,
+            maps=self.maps,
+            cold=self.cold_store_of(topic_id),
+            report=self.note,
+        )
+
+    def cold_store_of(self, topic_id: int) -> SegmentStore | None:
+        return None if self.cold is None else self.cold.topic(topic_id)
+
+    def note(self, finding: Finding) -> None:
+        """Damage that was met in segment files: counted, and the first ones remembered."""
+        self.counters.bad_frames += 1
+        if len(self.findings) < FINDINGS_MAX:
+            self.findings.append(finding)
+
+    def submit(self, topic_id: int, ticket: Ticket) -> None:
+        """Hand a ticket to the topic's shard, remembering its place in the order."""
+        self.submit_to(shard_of(topic_id, len(self.shards)), ticket)
+
+    def submit_to(self, shard: int, ticket: Ticket) -> None:
+        assert self.wal is not None, "the log is not open yet"
+        if self.closing and not ticket.essential:
+            raise ClosedError("closing; nothing was written")
+        self.wal.shards[shard].submit(ticket)
+        self.shards[shard].pending.append(ticket)

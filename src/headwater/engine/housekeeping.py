@@ -1,0 +1,93 @@
+"""One round of the keeper: what is due, in the order that keeps every promise."""
+
+from __future__ import annotations
+
+from headwater.core.errors import HeadwaterError
+from headwater.engine.checkpoint import Checkpointer
+from headwater.engine.core import EngineCore
+from headwater.engine.reclaim import Reclaimer
+from headwater.engine.snapshots import Snapshotter
+from headwater.engine.topics import Topics
+from headwater.wal.committer import LogState
+
+
+class Housekeeping:
+    def __init__(
+        self,
+        core: EngineCore,
+        topics: Topics,
+        checkpointer: Checkpointer,
+        snapshotter: Snapshotter,
+    ) -> None:
+        self._core = core
+        self._topics = topics
+        self._checkpointer = checkpointer
+        self._snapshotter = snapshotter
+        self._reclaimer = Reclaimer(core, topics)
+        self._rotations_seen = 0
+        self._snapshot_at_us = core.clock.monotonic_us()
+        self._bytes_at_snapshot = 0
+
+    def round(self) -> None:
+        """Whatever is due now. Called by the keeper; a failure is tried again next time."""
+        core = self._core
+        assert core.wal is not None
+        if core.wal.state is LogState.POISONED:
+            return
+        core.owner.call(self._sweep)
+        if self._snapshot_due():
+            self.absorb_everything()
+        else:
+            self._checkpointer.run(full=False)
+        self._reclaimer.run()
+
+    def absorb_everything(self) -> None:
+        core = self._core
+        cut = self._checkpointer.run(full=True)
+        if core.changed or cut.jobs:
+            self._snapshotter.write(cut.covered)
+        self._snapshot_at_us = core.clock.monotonic_us()
+        self._bytes_at_snapshot = self._wal_bytes()
+        self._rotations_seen = self._rotations()
+
+    def begin(self) -> None:
+        """What an earlier life left half done in the topics' directory."""
+        self._reclaimer.finish_drops()
+
+    def finish(self) -> None:
+        """The last round before closing; a poisoned or full log has all it needs already."""
+        core = self._core
+        assert core.wal is not None
+        if core.wal.state is LogState.WRITABLE:
+            try:
+                self.absorb_everything()
+            except (OSError, HeadwaterError):
+                return  # the log has everything; the next start replays it
+
+    def _sweep(self) -> None:
+        core = self._core
+        now = core.clock.wall_ms()
+        for topic in list(core.expiring.values()):
+            if topic.loaded and not topic.dropped:
+                self._topics.evict(topic)
+                topic.keys.expire(now)
+        self._topics.persist_floors()
+
+    def _snapshot_due(self) -> bool:
+        core = self._core
+        if not core.changed:
+            return False
+        elapsed_us = core.clock.monotonic_us() - self._snapshot_at_us
+        return (
+            self._rotations() != self._rotations_seen
+            or self._wal_bytes() - self._bytes_at_snapshot >= core.settings.snapshot_wal_bytes
+            or elapsed_us >= core.settings.snapshot_interval_ms * 1_000
+        )
+
+    def _rotations(self) -> int:
+        assert self._core.wal is not None
+        return sum(shard.counters.rotations for shard in self._core.wal.shards)
+
+    def _wal_bytes(self) -> int:
+        assert self._core.wal is not None
+        return sum(shard.counters.bytes_written for shard in self._core.wal.shards)

@@ -1,0 +1,115 @@
+"""Records as callers give them, checked and turned into bytes once, before anyone owns anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from headwater.core import limits
+from headwater.core.errors import BatchTooLargeError, InvalidRequestError, RecordTooLargeError
+from headwater.format.frame import FrameFlag, join_data
+
+_FIELDS: Final = frozenset({"data", "tag", "node", "meta"})
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(slots=True)
+class EncodedRecords:
+    """One list per field, so that a batch is handled as a batch."""
+
+    nodes: list[bytes]
+    tags: list[bytes]
+    datas: list[bytes]
+    flags: list[int]
+
+    def __len__(self) -> int:
+        return len(self.datas)
+
+    @property
+    def payload_bytes(self) -> int:
+        return sum(map(len, self.nodes)) + sum(map(len, self.tags)) + sum(map(len, self.datas))
+
+
+def encode_records(records: Sequence[Mapping[str, Any]], node: str | None = None) -> EncodedRecords:
+    """Check and encode a batch. One bad record refuses all of them; the message says which."""
+    if not 1 <= len(records) <= limits.BATCH_RECORDS_MAX:
+        raise BatchTooLargeError(
+            f"a write takes 1 to {limits.BATCH_RECORDS_MAX} records, not {len(records)}"
+        )
+    batch_node = _text(node, "node", limits.NODE_BYTES_MAX, "the write") if node else b""
+    encoded = EncodedRecords([], [], [], [])
+    for position, record in enumerate(records):
+        _encode_one(encoded, record, batch_node, position)
+    return encoded
+
+
+def _encode_one(
+    encoded: EncodedRecords, record: Mapping[str, Any], batch_node: bytes, position: int
+) -> None:
+    where = f"record {position}"
+    if "data" not in record:
+        raise InvalidRequestError(f"{where} must be a mapping with a field 'data'")
+    if not _FIELDS.issuperset(record):
+        unknown = sorted(set(record) - _FIELDS)
+        raise InvalidRequestError(f"{where} has unknown fields: {', '.join(map(str, unknown))}")
+    flags = 0
+    tag = node = b""
+    if record.get("tag") is not None:
+        tag = _text(record["tag"], "tag", limits.TAG_BYTES_MAX, where)
+        flags |= FrameFlag.HAS_TAG
+    if record.get("node") is not None:
+        node = _text(record["node"], "node", limits.NODE_BYTES_MAX, where)
+        flags |= FrameFlag.HAS_NODE
+    elif batch_node:
+        node = batch_node
+        flags |= FrameFlag.HAS_NODE
+    data = _json(record["data"], "data", where)
+    if record.get("meta") is not None:
+        meta = _meta(record["meta"], where)
+        data = join_data(data, meta)
+        flags |= FrameFlag.HAS_META
+    if len(data) > limits.RECORD_BYTES_MAX:
+        raise RecordTooLargeError(
+            f"{where} has {len(data)} bytes; at most {limits.RECORD_BYTES_MAX} are taken"
+        )
+    encoded.nodes.append(node)
+    encoded.tags.append(tag)
+    encoded.datas.append(data)
+    encoded.flags.append(flags)
+
+
+def _json(value: Any, field: str, where: str) -> bytes:
+    if isinstance(value, msgspec.Raw):
+        return bytes(value)
+    try:
+        return _encode(value)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise InvalidRequestError(f"{where}: {field} cannot be written as JSON: {error}") from error
+
+
+def _meta(value: Any, where: str) -> bytes:
+    if not isinstance(value, Mapping) or len(value) > limits.META_KEYS_MAX:
+        raise InvalidRequestError(
+            f"{where}: meta must be a mapping of at most {limits.META_KEYS_MAX} keys"
+        )
+    meta = _json(dict(value), "meta", where)
+    if len(meta) > limits.META_BYTES_MAX:
+        raise RecordTooLargeError(
+            f"{where}: meta has {len(meta)} bytes; at most {limits.META_BYTES_MAX} are taken"
+        )
+    return meta
+
+
+def _text(value: Any, field: str, bytes_max: int, where: str) -> bytes:
+    if not isinstance(value, str):
+        raise InvalidRequestError(f"{where}: {field} must be text")
+    try:
+        encoded = value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidRequestError(f"{where}: {field} is not valid Unicode") from error
+    if len(encoded) > bytes_max:
+        raise InvalidRequestError(f"{where}: {field} has over {bytes_max} bytes")
+    return encoded

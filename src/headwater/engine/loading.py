@@ -1,0 +1,144 @@
+"""Reading a topic back from its files, when somebody first needs it.
+
+A topic that nobody touches after a restart costs its line in the snapshot and nothing else, so a
+hundred thousand idle topics start as fast as ten. Loading is file work and may run anywhere;
+`install` is for the owner.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy
+
+from headwater.config.topic import stored_settings
+from headwater.engine.core import EngineCore
+from headwater.engine.topic import Stored, Topic
+from headwater.format.frame import FrameFlag
+from headwater.format.segment import IndexFlag, decode_segment_frame, index_flags
+from headwater.format.snapshot import TopicMeta
+from headwater.model.loss import Loss
+from headwater.model.tags import TagIndex
+from headwater.model.topic import TopicLog
+from headwater.store.segment import Segment
+
+_TAGGED = int(FrameFlag.HAS_TAG)
+_DEAD = int(IndexFlag.DELETED)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    log: TopicLog
+    segments: list[Segment]
+    has_tags: bool
+
+
+def topic_from_meta(core: EngineCore, meta: TopicMeta) -> Topic:
+    """A topic as its snapshot tells."""
+    settings = stored_settings(meta.settings)
+    log = TopicLog(settings, meta.epoch, meta.head_seq + 1)
+    log.last_write_ts = meta.last_ts
+    topic = Topic(meta.topic_id, meta.name, log, core.files_of(meta.topic_id))
+    topic.checkpointed_seq = meta.checkpointed_seq
+    topic.stored = Stored(
+        meta.head_seq,
+        meta.active_first_seq,
+        meta.active_data_bytes,
+        meta.evict_floor,
+        meta.earliest_seq,
+        meta.delete_below,
+        meta.eviction_reason,
+    )
+    topic.last_ts = meta.last_ts
+    topic.durable_earliest = meta.earliest_seq
+    topic.loaded = False
+    topic.meta = meta
+    if meta.ceiling:
+        core.ceilings.restore(meta.topic_id, meta.ceiling)
+    for key in meta.keys:
+        topic.keys.remember(
+            key.key, key.first_seq, key.last_seq, created=key.created, expires_ts=key.expires_ts
+        )
+    return topic
+
+
+def load_topic(topic: Topic) -> Loaded:
+    """Read the index files. What is below the earliest live seq is not even looked at."""
+    stored, files = topic.stored, topic.files
+    settings, epoch = topic.log.settings, topic.log.epoch
+    if not settings.durability.is_logged:
+        # Its records were promised to nobody; whoever still holds a cursor is told.
+        log = TopicLog(settings, epoch, stored.head_seq + 1)
+        log.restore_floors(stored.head_seq + 1, stored.head_seq + 1, Loss.LOST_TAIL)
+        return Loaded(log, [], has_tags=False)
+    segments = files.load(topic.checkpointed_seq, stored.active_first_seq, stored.active_data_bytes)
+    earliest = max(stored.earliest_seq, stored.evict_floor, stored.delete_below)
+    live = [segment for segment in segments if segment.end_seq >= earliest]
+    log = TopicLog(settings, epoch, live[0].first_seq if live else topic.checkpointed_seq + 1)
+    has_tags = False
+    for segment in live:
+        entries = files.index(segment)
+        log.load_gap(segment.first_seq, int(entries["ts"][0]), lost=False)
+        log.load_entries(entries)
+        has_tags = has_tags or bool((index_flags(entries) & _TAGGED).any())
+    log.load_gap(topic.checkpointed_seq + 1, topic.last_ts, lost=False)
+    log.restore_floors(
+        stored.evict_floor, stored.earliest_seq, Loss(stored.losses), stored.delete_below
+    )
+    return Loaded(log, segments, has_tags)
+
+
+def load_once(core: EngineCore, topic: Topic) -> Loaded:
+    """Load a topic that several may ask for at once. Files are settled by the first only: a
+    second time would cut what was appended since."""
+    with core.load_lock:
+        loaded: Loaded = topic.loading or load_topic(topic)
+        topic.loading = loaded
+        return loaded
+
+
+def install(topic: Topic, loaded: Loaded) -> None:
+    """As the owner: the topic is whole again."""
+    if topic.loaded:
+        return
+    loaded.log.last_read_ts = topic.log.last_read_ts
+    topic.log = loaded.log
+    topic.segments = loaded.segments
+    topic.last_ts = max(topic.last_ts, loaded.log.last_write_ts)
+    topic.tags_complete = not loaded.has_tags
+    topic.loading = None
+    topic.loaded = True
+
+
+def load_tags(topic: Topic) -> list[tuple[bytes, int]]:
+    """The tags of live records in segments, in order of seq. Reads those records only."""
+    found: list[tuple[bytes, int]] = []
+    if topic.tags_complete:
+        return found
+    base = topic.log.index.base_seq
+    for segment in topic.segments:
+        first = max(segment.first_seq, base)
+        last = min(segment.end_seq, topic.checkpointed_seq)
+        if first > last:
+            continue
+        entries = topic.log.index.entries(first, last)
+        flags = index_flags(entries)
+        tagged = numpy.flatnonzero((flags & _TAGGED != 0) & (flags & _DEAD == 0))
+        if not len(tagged):
+            continue
+        piece = topic.files.read(segment, first, last, entries)
+        end = len(piece.buffer)
+        for position in tagged.tolist():
+            at = int(entries["offset"][position]) - piece.base
+            record = decode_segment_frame(piece.buffer, at, end)
+            found.append((record.tag, first + position))
+    return found
+
+
+def install_tags(topic: Topic, found: list[tuple[bytes, int]]) -> None:
+    if topic.tags_complete:
+        return
+    if topic.log.tags is None:
+        topic.log.tags = TagIndex()
+    topic.log.tags.add_older(found)
+    topic.tags_complete = True

@@ -1,0 +1,77 @@
+"""`headwater.open` and `headwater.open_async`: the doors of the embedded library."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from os import PathLike, fspath
+from pathlib import PurePath
+
+from headwater.config.engine import EngineSettings
+from headwater.core.clock import Clock, SystemClock
+from headwater.disk import Disk, PosixDisk
+from headwater.engine.asynchronous import AsyncDatabase
+from headwater.engine.blocking import Database
+from headwater.engine.engine import Engine
+from headwater.engine.owner import BatonOwner, LoopOwner
+
+Progress = Callable[[float], None]
+
+
+def open_database(
+    directory: str | PathLike[str],
+    *,
+    settings: EngineSettings | None = None,
+    progress: Progress | None = None,
+    disk: Disk | None = None,
+    clock: Clock | None = None,
+) -> Database:
+    """Open a data directory, making it if its parent is there. Recovers first if need be.
+
+    `progress` is called with 0 to 1 while recovering. `disk` and `clock` are for tests.
+    """
+    engine = Engine(
+        disk or PosixDisk(),
+        PurePath(fspath(directory)),
+        settings or EngineSettings(),
+        clock or SystemClock(),
+        BatonOwner(),
+        progress or _silent,
+    )
+    return Database(engine)
+
+
+async def open_database_async(
+    directory: str | PathLike[str],
+    *,
+    settings: EngineSettings | None = None,
+    progress: Progress | None = None,
+    disk: Disk | None = None,
+    clock: Clock | None = None,
+) -> AsyncDatabase:
+    """The awaitable twin of `open`: for one event loop, whose thread owns the database."""
+    loop = asyncio.get_running_loop()
+    chosen = settings or EngineSettings()
+    readers = ThreadPoolExecutor(chosen.reader_threads, thread_name_prefix="headwater-reader")
+
+    def start() -> Engine:
+        return Engine(
+            disk or PosixDisk(),
+            PurePath(fspath(directory)),
+            chosen,
+            clock or SystemClock(),
+            LoopOwner(loop),
+            progress or _silent,
+        )
+
+    try:
+        engine = await loop.run_in_executor(readers, start)
+    except BaseException:
+        readers.shutdown(wait=False)
+        raise
+    return AsyncDatabase(engine, loop, readers)
+
+
+def _silent(_: float) -> None:
+    """Nobody watches the progress."""

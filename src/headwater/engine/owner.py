@@ -1,0 +1,61 @@
+"""Who may touch domain state. One owner at a time, instead of locks all over.
+
+With an event loop the owner is the loop's thread. Without one it is whoever holds the baton: a
+caller's thread during a call, a log's thread while it publishes. Either way the engine's own code
+never locks anything, and nothing slow is ever done as the owner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Owner(Protocol):
+    def post(self, work: Callable[[], None]) -> None:
+        """Have the owner run this soon. Never blocks on the work itself being possible."""
+
+    def call(self, work: Callable[[], T]) -> T:
+        """Run this as the owner and return its result. Not to be called by the owner."""
+
+
+class BatonOwner:
+    """For programs without an event loop."""
+
+    def __init__(self) -> None:
+        self._baton = threading.RLock()
+
+    def post(self, work: Callable[[], None]) -> None:
+        with self._baton:
+            work()
+
+    def call(self, work: Callable[[], T]) -> T:
+        with self._baton:
+            return work()
+
+
+class LoopOwner:
+    """For programs with an event loop: everything happens on its thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def post(self, work: Callable[[], None]) -> None:
+        self._loop.call_soon_threadsafe(work)
+
+    def call(self, work: Callable[[], T]) -> T:
+        future: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(work())
+            except BaseException as error:
+                future.set_exception(error)
+
+        self._loop.call_soon_threadsafe(run)
+        return future.result()

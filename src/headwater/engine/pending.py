@@ -1,0 +1,163 @@
+"""Something on its way to the log: what was asked, and later what became of it.
+
+Answered exactly once, by the owner, after its class is satisfied (I15). Whoever wants the answer
+sets `on_done`: an HTTP connection writes its response, a coroutine's future is set, a thread's
+gate is opened. There is no task per request.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from headwater.core.errors import HeadwaterError
+
+if TYPE_CHECKING:
+    from headwater.engine.topic import Topic
+
+R = TypeVar("R")
+
+
+class Pending(Generic[R]):
+    __slots__ = ("error", "on_done", "result")
+
+    def __init__(self) -> None:
+        self.result: R | None = None
+        self.error: HeadwaterError | None = None
+        self.on_done: Callable[[Pending[R]], None] | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.result is not None or self.error is not None
+
+    def succeed(self, result: R) -> None:
+        self.result = result
+        if self.on_done is not None:
+            self.on_done(self)
+
+    def fail(self, error: HeadwaterError) -> None:
+        self.error = error
+        if self.on_done is not None:
+            self.on_done(self)
+
+    def answer(self) -> R:
+        if self.error is not None:
+            raise self.error
+        assert self.result is not None, "asked before it was answered"
+        return self.result
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The answer to a write."""
+
+    first_seq: int
+    last_seq: int
+    head_seq: int
+    created: bool
+    deduped: bool
+
+    @property
+    def count(self) -> int:
+        return self.last_seq - self.first_seq + 1
+
+    @property
+    def seqs(self) -> range:
+        return range(self.first_seq, self.last_seq + 1)
+
+
+class Write(Pending[Appended]):
+    """One append of one or more records."""
+
+    __slots__ = (
+        "_followers",
+        "buffer",
+        "ceiling",
+        "created",
+        "expires_ts",
+        "first_seq",
+        "flags",
+        "key",
+        "lengths",
+        "offsets",
+        "tags",
+        "topic",
+        "ts",
+    )
+
+    def __init__(self, topic: Topic, first_seq: int, ts: int) -> None:
+        super().__init__()
+        self.topic = topic
+        self.first_seq = first_seq
+        self.ts = ts
+        self.buffer = b""
+        self.offsets: Sequence[int] = ()
+        self.lengths: Sequence[int] = ()
+        """Size each record will have in a segment."""
+        self.flags: Sequence[int] = ()
+        self.tags: Sequence[bytes] = ()
+        self.created = False
+        self.ceiling = 0
+        """Seq ceiling that becomes durable with this write; 0 when it carries none."""
+        self.key: bytes | None = None
+        self.expires_ts = 0
+        self._followers: list[Write] | None = None
+
+    @property
+    def last_seq(self) -> int:
+        return self.first_seq + len(self.offsets) - 1
+
+    def follow(self, follower: Write) -> None:
+        """A repeat of this write waits for it and gets the same answer, marked as a repeat."""
+        if self._followers is None:
+            self._followers = []
+        self._followers.append(follower)
+
+    def succeed(self, result: Appended) -> None:
+        super().succeed(result)
+        for follower in self._followers or ():
+            follower.succeed(replace(result, deduped=True))
+
+    def fail(self, error: HeadwaterError) -> None:
+        super().fail(error)
+        for follower in self._followers or ():
+            follower.fail(error)
+
+
+class Change(Pending[Any]):
+    """A control change. Takes effect when the log has it, in the log's order."""
+
+    __slots__ = ("_give_up", "_take_effect")
+
+    def __init__(
+        self, take_effect: Callable[[], Any], give_up: Callable[[], None] | None = None
+    ) -> None:
+        super().__init__()
+        self._take_effect = take_effect
+        self._give_up = give_up
+
+    def carry_out(self) -> None:
+        self.succeed(self._take_effect())
+
+    def refuse(self, error: HeadwaterError) -> None:
+        if self._give_up is not None:
+            self._give_up()
+        self.fail(error)
+
+
+class Gate:
+    """How a thread waits for an answer: one lock, released by it."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def open(self, _pending: object = None) -> None:
+        self._lock.release()
+
+    def wait(self) -> None:
+        self._lock.acquire()

@@ -1,0 +1,239 @@
+"""The read path: decide as the owner what to read, then read it anywhere.
+
+A plan holds everything the bytes need: chunks of the tail, which are immutable, and stretches of
+segments with a copy of their index entries. So fetching needs no owner, a slow disk delays only
+the reader who asked (I14), and a record deleted in between is a race the reader may lose.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy
+from numpy.typing import NDArray
+
+from headwater.core.errors import RequestError
+from headwater.core.records import Record
+from headwater.engine.core import EngineCore
+from headwater.engine.tail import TailChunk
+from headwater.engine.topic import Topic
+from headwater.engine.topics import Topics
+from headwater.format.frame import FRAME, FrameFlag, split_data
+from headwater.format.segment import SEGMENT_FRAME, Entries
+from headwater.model.loss import Tombstone
+from headwater.model.match import TagMatcher
+from headwater.model.selection import Selection
+from headwater.store.checked import Finding, good_positions
+from headwater.store.segment import Segment
+
+_HAS_TAG: Final = int(FrameFlag.HAS_TAG)
+_HAS_NODE: Final = int(FrameFlag.HAS_NODE)
+_HAS_META: Final = int(FrameFlag.HAS_META)
+
+# The same fields stand in both frames, at other places: flags, (topic,) seq, ts, lengths.
+_TAIL_FIELDS: Final = struct.Struct("<B8xQQHHI")
+_TAIL_AT: Final = FRAME.offset_of("flags")
+_TAIL_BODY: Final = FRAME.size
+_SEGMENT_FIELDS: Final = struct.Struct("<BQQHHI")
+_SEGMENT_AT: Final = SEGMENT_FRAME.offset_of("flags")
+_SEGMENT_BODY: Final = SEGMENT_FRAME.size
+
+
+@dataclass(frozen=True, slots=True)
+class TailPiece:
+    chunk: TailChunk
+    seqs: NDArray[numpy.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentPiece:
+    segment: Segment
+    seqs: NDArray[numpy.int64]
+    entries: Entries
+    """Copies of the index entries from the first to the last of `seqs`."""
+
+
+@dataclass(slots=True)
+class ReadPlan:
+    topic: Topic
+    selection: Selection
+    head_seq: int
+    earliest_seq: int
+    pieces: list[TailPiece | SegmentPiece] = field(default_factory=list)
+
+    @property
+    def needs_files(self) -> bool:
+        return any(isinstance(piece, SegmentPiece) for piece in self.pieces)
+
+    @property
+    def is_current(self) -> bool:
+        """As the owner: the segments it reads from are still the ones the topic has."""
+        now = {id(segment) for segment in self.topic.segments}
+        return all(id(p.segment) in now for p in self.pieces if isinstance(p, SegmentPiece))
+
+    @property
+    def cold_segments(self) -> int:
+        return sum(1 for p in self.pieces if isinstance(p, SegmentPiece) and p.segment.is_cold)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFilter:
+    """What a reader leaves out. Left-out records still move its cursor."""
+
+    nodes: frozenset[bytes] = frozenset()
+    matcher: TagMatcher | None = None
+
+    @property
+    def keeps_all(self) -> bool:
+        return not self.nodes and self.matcher is None
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """What a read gives. `caught_up` is the only sign of the end; the cursor is the only ack."""
+
+    records: list[Record]
+    next_from_seq: int
+    head_seq: int
+    earliest_seq: int
+    caught_up: bool
+    tombstone: Tombstone | None
+    records_scanned: int = 0
+    cold_segments_read: int = 0
+
+    @property
+    def lag(self) -> int:
+        return max(self.head_seq - self.next_from_seq, 0)
+
+
+class Reader:
+    def __init__(self, core: EngineCore, topics: Topics) -> None:
+        self._core = core
+        self._topics = topics
+
+    def plan(self, topic: Topic, from_seq: int, limit: int, bytes_max: int) -> ReadPlan:
+        """As the owner: which records, and where their bytes are."""
+        core = self._core
+        if from_seq < 0:
+            raise RequestError("from_seq must be 0 or more")
+        selection = topic.log.select(from_seq, limit, bytes_max, core.retention_ms())
+        topic.log.last_read_ts = core.clock.wall_ms()
+        if selection.eviction is not None:
+            self._topics.evicted(topic, selection.eviction)
+        core.counters.reads += 1
+        if selection.tombstone is not None:
+            core.counters.tombstones += 1
+        plan = ReadPlan(topic, selection, topic.log.visible_seq, topic.log.earliest_seq)
+        if len(selection.seqs):
+            self._locate(plan, selection.seqs)
+        return plan
+
+    def _locate(self, plan: ReadPlan, seqs: NDArray[numpy.int64]) -> None:
+        topic = plan.topic
+        tail_first = topic.tail.first_seq
+        split = len(seqs) if tail_first is None else int(numpy.searchsorted(seqs, tail_first))
+        if split:
+            self._locate_in_segments(plan, seqs[:split])
+        if split < len(seqs):
+            rest = seqs[split:]
+            for chunk in topic.tail.chunks(int(rest[0]), int(rest[-1])):
+                low, high = numpy.searchsorted(rest, (chunk.first_seq, chunk.last_seq + 1))
+                if low < high:
+                    plan.pieces.append(TailPiece(chunk, rest[low:high]))
+
+    def _locate_in_segments(self, plan: ReadPlan, seqs: NDArray[numpy.int64]) -> None:
+        topic = plan.topic
+        at = topic.segment_position(int(seqs[0]))
+        while len(seqs):
+            segment = topic.segments[at]
+            until = int(numpy.searchsorted(seqs, segment.end_seq + 1))
+            if until:
+                here = seqs[:until]
+                entries = topic.log.index.entries(int(here[0]), int(here[-1]))
+                plan.pieces.append(SegmentPiece(segment, here, entries))
+                seqs = seqs[until:]
+            at += 1
+
+    def fetch(self, plan: ReadPlan, keep: ReadFilter) -> tuple[list[Record], list[Finding]]:
+        """Anywhere: the records of a plan that the filter keeps, and what was found damaged."""
+        records: list[Record] = []
+        findings: list[Finding] = []
+        for piece in plan.pieces:
+            if isinstance(piece, TailPiece):
+                self._from_tail(piece, keep, records)
+            else:
+                findings.extend(self._from_segment(plan.topic, piece, keep, records))
+        return records, findings
+
+    def _from_tail(self, piece: TailPiece, keep: ReadFilter, records: list[Record]) -> None:
+        chunk = piece.chunk
+        first = chunk.first_seq
+        offsets: Sequence[int]
+        if isinstance(chunk.offsets, numpy.ndarray):
+            offsets = chunk.offsets[piece.seqs - first].tolist()
+        elif len(piece.seqs) == len(chunk.offsets):
+            offsets = chunk.offsets
+        else:
+            offsets = [chunk.offsets[seq - first] for seq in piece.seqs.tolist()]
+        _decode(chunk.buffer, offsets, _TAIL_FIELDS, _TAIL_AT, _TAIL_BODY, keep, records)
+
+    def _from_segment(
+        self, topic: Topic, piece: SegmentPiece, keep: ReadFilter, records: list[Record]
+    ) -> list[Finding]:
+        seqs = piece.seqs
+        first = int(seqs[0])
+        found = topic.files.read(piece.segment, first, int(seqs[-1]), piece.entries)
+        positions = seqs - first
+        findings: list[Finding] = []
+        if self._core.settings.verify_reads:
+            good, findings = good_positions(found, piece.entries, first)
+            positions = positions[good[positions]]
+        offsets = (piece.entries["offset"][positions].astype(numpy.int64) - found.base).tolist()
+        _decode(found.buffer, offsets, _SEGMENT_FIELDS, _SEGMENT_AT, _SEGMENT_BODY, keep, records)
+        return findings
+
+
+def _decode(
+    buffer: bytes | memoryview,
+    offsets: Sequence[int],
+    fields: struct.Struct,
+    fields_at: int,
+    body_at: int,
+    keep: ReadFilter,
+    records: list[Record],
+) -> None:
+    """Frames at these offsets, checked before, as records."""
+    unpack = fields.unpack_from
+    keeps_all = keep.keeps_all
+    for offset in offsets:
+        flags, seq, ts, node_len, tag_len, data_len = unpack(buffer, offset + fields_at)
+        at = offset + body_at
+        tag_at = at + node_len
+        data_at = tag_at + tag_len
+        node = bytes(buffer[at:tag_at]) if flags & _HAS_NODE else None
+        tag = bytes(buffer[tag_at:data_at]) if flags & _HAS_TAG else None
+        if not keeps_all and not _kept(keep, node, tag):
+            continue
+        data = bytes(buffer[data_at : data_at + data_len])
+        meta = None
+        if flags & _HAS_META:
+            data, meta = split_data(flags, data, offset)
+        records.append(
+            Record(
+                seq,
+                ts,
+                None if node is None else node.decode("utf-8", "replace"),
+                None if tag is None else tag.decode("utf-8", "replace"),
+                data,
+                meta,
+            )
+        )
+
+
+def _kept(keep: ReadFilter, node: bytes | None, tag: bytes | None) -> bool:
+    if node is not None and node in keep.nodes:
+        return False
+    return keep.matcher is None or (tag is not None and keep.matcher.matches(tag))

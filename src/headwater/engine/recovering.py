@@ -1,0 +1,316 @@
+"""From files to topics: the latest snapshot, the index files, then the log.
+
+Two passes over the log: first what topics there are and how far each was checkpointed, then the
+records and deletes that segments do not have yet. A frame that was already absorbed changes
+nothing, so recovering twice gives the same state as once (I4).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+import numpy
+
+from headwater.config.topic import stored_settings
+from headwater.core.durability import Durability
+from headwater.core.errors import DamageError, FormatError, NewerFormatError
+from headwater.disk import Disk, OpenMode
+from headwater.engine.core import EngineCore
+from headwater.engine.loading import (
+    install,
+    install_tags,
+    load_tags,
+    load_topic,
+    topic_from_meta,
+)
+from headwater.engine.replaying import RecordRows, replay_rows
+from headwater.engine.tail import TailChunk
+from headwater.engine.topic import Topic
+from headwater.engine.topics import Topics
+from headwater.format.control import decode_head_watermark, decode_idempotency
+from headwater.format.frame import Frame, FrameType, UnknownFrameError
+from headwater.format.names import WAL_DIRECTORY
+from headwater.format.snapshot import (
+    META_DIRECTORY,
+    Snapshot,
+    decode_snapshot,
+    parse_snapshot_name,
+    snapshot_name,
+)
+from headwater.format.topic_frames import (
+    RecordsDeleted,
+    SettingsChanged,
+    TopicCreated,
+    decode_body,
+    decode_checkpoint_mark,
+    decode_evict_watermark,
+)
+from headwater.model.loss import Loss
+from headwater.model.match import TagMatcher
+from headwater.model.topic import TopicLog
+from headwater.recovery.opening import OpenWal
+
+Progress = Callable[[float], None]
+
+
+@dataclass(slots=True)
+class RecoveryNotes:
+    """What the operator should know about how the topics came back."""
+
+    snapshot_number: int = 0
+    snapshots_unreadable: list[str] = field(default_factory=list)
+    topics: int = 0
+    topics_loaded: int = 0
+    frames_replayed: int = 0
+    frames_absorbed: int = 0
+    seqs_lost: int = 0
+    """Seqs of the disk class that were reserved before a crash and have no record."""
+
+
+class TopicRecovery:
+    def __init__(self, core: EngineCore, topics: Topics, opened: OpenWal) -> None:
+        self._core = core
+        self._topics = topics
+        self._opened = opened
+        self._touched: dict[int, Topic] = {}
+        self._covered: dict[PurePath, int] = {}
+        self.notes = RecoveryNotes()
+
+    def run(self, progress: Progress) -> None:
+        self._from_snapshot()
+        progress(0.1)
+        for found in self._rows(records=False):
+            if isinstance(found, RecordRows):
+                self._touch(found.topic_id)
+            else:
+                self._note_topic(found)
+        progress(0.4)
+        for topic in self._touched.values():
+            install(topic, load_topic(topic))
+            self.notes.topics_loaded += 1
+        progress(0.6)
+        for found in self._rows(records=True):
+            if isinstance(found, RecordRows):
+                self._append(found)
+            else:
+                self._apply(found)
+        progress(0.9)
+        self._close_gaps()
+        self.notes.topics = len(self._core.registry)
+        progress(1.0)
+
+    def _from_snapshot(self) -> None:
+        core = self._core
+        snapshot = load_snapshot(core.disk, core.directory, self.notes)
+        root = core.directory / WAL_DIRECTORY
+        if snapshot is not None:
+            core.snapshot_number = self.notes.snapshot_number = snapshot.number
+            core.registry.next_topic_id = snapshot.next_topic_id
+            core.registry.epochs.update(snapshot.epochs)
+            for meta in snapshot.topics:
+                core.registry.add(topic_from_meta(core, meta))
+            self._covered = {
+                root / shard.directory if shard.directory else root: shard.covered_frame
+                for shard in snapshot.shards
+            }
+        self._check_reach()
+
+    def retired(self) -> dict[str, int]:
+        """Log directories nobody writes to any more -> the last frame in each."""
+        root = self._core.directory / WAL_DIRECTORY
+        return {
+            "" if shard.directory == root else shard.directory.name: shard.chain.next_frame - 1
+            for shard in self._opened.recovered.retired
+        }
+
+    def _check_reach(self) -> None:
+        """The log must begin no later than where the snapshot ends."""
+        for shard in self._opened.recovered.report.shards:
+            covered = self._covered.get(shard.directory, 0)
+            if shard.files and shard.files[0].number > covered + 1:
+                raise DamageError(
+                    f"the log begins at frame {shard.files[0].number}, but the newest readable "
+                    f"snapshot ends at frame {covered}",
+                    path=shard.directory,
+                    advice="restore the missing snapshot or a backup",
+                )
+
+    def _rows(self, *, records: bool) -> Iterator[Frame | RecordRows]:
+        return replay_rows(self._opened.replay(), self._covered, records=records)
+
+    def _touch(self, topic_id: int) -> None:
+        topic = self._core.registry.by_id(topic_id)
+        if topic is not None:
+            self._touched[topic_id] = topic
+
+    def _note_topic(self, frame: Frame) -> None:
+        """First pass: which topics there are, and how far their segments reach."""
+        registry = self._core.registry
+        if frame.type is FrameType.CHECKPOINT_MARK:
+            for entry in decode_checkpoint_mark(frame):
+                topic = registry.by_id(entry.topic_id)
+                if topic is not None and entry.checkpointed_seq >= topic.checkpointed_seq:
+                    topic.checkpointed_seq = entry.checkpointed_seq
+                    topic.stored.move_to(entry)
+                    self._touched[topic.topic_id] = topic
+            return
+        if frame.type is FrameType.TOPIC_CREATE:
+            self._created(frame)
+        topic = registry.by_id(frame.topic_id)
+        if topic is None:
+            return
+        if frame.type is FrameType.TOPIC_DELETE:
+            self._forget(topic)
+        elif frame.type is FrameType.CONFIG_UPDATE:
+            topic.log.settings = stored_settings(decode_body(frame, SettingsChanged).settings)
+            topic.meta = None
+            self._touched[topic.topic_id] = topic
+        else:
+            self._touched[topic.topic_id] = topic
+
+    def _created(self, frame: Frame) -> None:
+        registry = self._core.registry
+        if registry.by_id(frame.topic_id) is not None:
+            return
+        body = decode_body(frame, TopicCreated)
+        if frame.topic_id < registry.next_topic_id and registry.epoch_of(body.name) >= body.epoch:
+            return  # dropped since, and the snapshot knows it
+        older = registry.find(body.name)
+        if older is not None:
+            self._forget(older)
+        log = TopicLog(stored_settings(body.settings), body.epoch)
+        topic = Topic(frame.topic_id, body.name, log, self._core.files_of(frame.topic_id))
+        topic.loaded = False
+        registry.add(topic)
+        self._touched[topic.topic_id] = topic
+
+    def _forget(self, topic: Topic) -> None:
+        self._core.registry.remove(topic)
+        self._touched.pop(topic.topic_id, None)
+        topic.dropped = True
+        self._core.dropped.append(topic)
+
+    def _apply(self, frame: Frame) -> None:
+        """Second pass: records and deletes that the segments do not have."""
+        topic = self._touched.get(frame.topic_id)
+        apply = _APPLY.get(frame.type)
+        if topic is None or apply is None:
+            self.notes.frames_absorbed += 1
+            return
+        self.notes.frames_replayed += 1
+        try:
+            apply(self, topic, frame)
+        except UnknownFrameError as error:
+            raise NewerFormatError(error.reason, path=self._core.directory) from error
+
+    def _append(self, rows: RecordRows) -> None:
+        topic = self._touched.get(rows.topic_id)
+        if topic is None:
+            self.notes.frames_absorbed += len(rows.seqs)
+            return
+        known = int(numpy.searchsorted(rows.seqs, topic.log.visible_seq, "right"))
+        self.notes.frames_absorbed += known
+        self.notes.frames_replayed += len(rows.seqs) - known
+        rows = rows.since(known)  # the rest is in segments already
+        borders = (numpy.flatnonzero(numpy.diff(rows.seqs) != 1) + 1).tolist()
+        for start, end in itertools.pairwise([0, *borders, len(rows.seqs)]):
+            if start < end:
+                self._append_run(topic, rows.part(start, end))
+
+    def _append_run(self, topic: Topic, rows: RecordRows) -> None:
+        first_seq = int(rows.seqs[0])
+        if first_seq > topic.log.visible_seq + 1:
+            self._topics.fill_dead(topic, first_seq - 1, int(rows.ts[0]))
+        topic.log.load_entries(rows.entries())
+        for tag, seq in rows.tags():
+            topic.log.note_tag(tag, seq)
+        topic.last_ts = max(topic.last_ts, int(rows.ts[-1]))
+        buffer, offsets = rows.copy()
+        self._topics.keep_in_tail(topic, TailChunk(first_seq, buffer, offsets))
+
+    def _delete(self, topic: Topic, frame: Frame) -> None:
+        body = decode_body(frame, RecordsDeleted)
+        matcher = None if body.match is None else TagMatcher(body.match.encode(), body.prefix)
+        if matcher is not None:
+            install_tags(topic, load_tags(topic))
+        self._topics.apply_deletion(topic, body.before_seq, matcher, body.upto_seq)
+
+    def _floors(self, topic: Topic, frame: Frame) -> None:
+        evict_floor, earliest_seq, reason = decode_evict_watermark(frame)
+        topic.log.restore_floors(evict_floor, earliest_seq, Loss(reason))
+
+    def _ceiling(self, topic: Topic, frame: Frame) -> None:
+        ceiling = decode_head_watermark(frame)
+        self._core.ceilings.restore(topic.topic_id, ceiling)
+
+    def _key(self, topic: Topic, frame: Frame) -> None:
+        entry = decode_idempotency(frame)
+        if entry.last_seq <= topic.log.visible_seq:
+            topic.keys.remember(
+                entry.key,
+                entry.first_seq,
+                entry.last_seq,
+                created=entry.created,
+                expires_ts=entry.expires_ts,
+            )
+
+    def _close_gaps(self) -> None:
+        """After a crash, the disk class goes on above every seq it may have acked (I3)."""
+        core = self._core
+        clean = all(
+            shard.last is None or shard.last.clean_stop
+            for shard in self._opened.recovered.report.shards
+        )
+        for topic in core.registry:
+            ceiling = core.ceilings.ceiling_of(topic.topic_id)
+            log = topic.log
+            if (
+                not clean
+                and log.settings.durability is Durability.DISK
+                and ceiling > log.visible_seq
+            ):
+                if not topic.loaded:
+                    install(topic, load_topic(topic))
+                self.notes.seqs_lost += ceiling - log.visible_seq
+                self._topics.fill_dead(topic, ceiling, topic.last_ts, lost=True)
+            if topic.loaded:
+                self._topics.evict(topic)
+
+
+_APPLY: dict[FrameType, Callable[[TopicRecovery, Topic, Frame], None]] = {
+    FrameType.DELETE: TopicRecovery._delete,
+    FrameType.EVICT_WATERMARK: TopicRecovery._floors,
+    FrameType.HEAD_WATERMARK: TopicRecovery._ceiling,
+    FrameType.IDEMPOTENCY: TopicRecovery._key,
+}
+
+
+def load_snapshot(disk: Disk, directory: PurePath, notes: RecoveryNotes) -> Snapshot | None:
+    """The newest snapshot that can be read; None when there is none at all."""
+    meta = directory / META_DIRECTORY
+    if not disk.is_directory(meta):
+        return None
+    numbers = [parse_snapshot_name(name) for name in disk.list_directory(meta)]
+    for number in sorted((n for n in numbers if n is not None), reverse=True):
+        path = meta / snapshot_name(number)
+        file = disk.open(path, OpenMode.READ)
+        try:
+            return decode_snapshot(file.read(0, file.size()))
+        except UnknownFrameError as error:
+            raise NewerFormatError(
+                error.reason, path=path, advice="use the version of Headwater that wrote it"
+            ) from error
+        except FormatError as error:
+            notes.snapshots_unreadable.append(f"{path}: {error.reason}")
+        finally:
+            file.close()
+    if notes.snapshots_unreadable:
+        raise DamageError(
+            f"no snapshot can be read ({notes.snapshots_unreadable[0]})",
+            path=meta,
+            advice="restore a backup",
+        )
+    return None

@@ -1,0 +1,182 @@
+"""The log as tables: many frames at a time, so that replaying costs little per record.
+
+Rows keep the order in which they were written. Control frames are handed out one by one; the
+records between two of them are handed out topic by topic, each with its bytes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any, Final
+
+import numpy
+from numpy.typing import NDArray
+
+from headwater.core.errors import DamageError, FormatError
+from headwater.format.frame import (
+    FRAME,
+    FRAME_BYTES_MIN,
+    Frame,
+    FrameFlag,
+    FrameType,
+    decode_frame,
+)
+from headwater.format.segment import INDEX_DTYPE, SEGMENT_FRAME_BYTES_MIN, Entries, IndexFlag
+from headwater.format.table import FrameTable, read_table
+from headwater.recovery.replay import Group
+
+ROWS_MAX: Final = 16_384
+"""Frames that are looked at together."""
+_APPEND: Final = int(FrameType.APPEND)
+_SHRINKAGE: Final = FRAME_BYTES_MIN - SEGMENT_FRAME_BYTES_MIN
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRows:
+    """Records of one topic, in seq order, as they lie in one log file."""
+
+    topic_id: int
+    buffer: memoryview
+    offsets: NDArray[numpy.int64]
+    sizes: NDArray[numpy.int64]
+    seqs: NDArray[numpy.int64]
+    ts: NDArray[numpy.uint64]
+    flags: NDArray[numpy.uint8]
+    node_len: NDArray[numpy.int64]
+    tag_len: NDArray[numpy.int64]
+
+    def since(self, row: int) -> RecordRows:
+        """Without the first `row` records."""
+        return self.part(row, len(self.seqs))
+
+    def part(self, start: int, end: int) -> RecordRows:
+        columns = [
+            getattr(self, name)[start:end]
+            for name in ("offsets", "sizes", "seqs", "ts", "flags", "node_len", "tag_len")
+        ]
+        return RecordRows(self.topic_id, self.buffer, *columns)
+
+    def entries(self) -> Entries:
+        """Index entries for records that are only in the log."""
+        entries = numpy.zeros(len(self.seqs), INDEX_DTYPE)
+        entries["len"] = self.sizes - _SHRINKAGE
+        entries["ts"] = self.ts
+        flags = self.flags & ~numpy.uint8(FrameFlag.DURABLE)
+        entries["flags_check"] = flags | numpy.uint8(IndexFlag.IN_WAL)
+        return entries
+
+    def copy(self) -> tuple[bytes, NDArray[numpy.int64]]:
+        """The frames' bytes one behind the other, and where each begins."""
+        starts, ends = self.offsets.tolist(), (self.offsets + self.sizes).tolist()
+        buffer = self.buffer
+        joined = b"".join([buffer[a:b] for a, b in zip(starts, ends, strict=True)])
+        offsets = numpy.zeros(len(self.sizes), numpy.int64)
+        numpy.cumsum(self.sizes[:-1], out=offsets[1:])
+        return joined, offsets
+
+    def tags(self) -> Iterator[tuple[bytes, int]]:
+        """The tag and seq of each record that has one."""
+        for row in numpy.flatnonzero(self.tag_len).tolist():
+            at = int(self.offsets[row]) + FRAME.size + int(self.node_len[row])
+            yield bytes(self.buffer[at : at + int(self.tag_len[row])]), int(self.seqs[row])
+
+
+def replay_rows(
+    groups: Iterator[Group], covered: Mapping[PurePath, int], *, records: bool
+) -> Iterator[Frame | RecordRows]:
+    """Everything a snapshot does not cover. Without `records`, of those only which topics."""
+    for table, buffer, path in _tables(groups, covered):
+        yield from _split(table, buffer, path, records=records)
+
+
+def _tables(
+    groups: Iterator[Group], covered: Mapping[PurePath, int]
+) -> Iterator[tuple[FrameTable, memoryview, PurePath]]:
+    """Groups of one file and run together, without the frames that are covered."""
+    for (path, _run), together in itertools.groupby(groups, lambda g: (g.path, g.run)):
+        least = covered.get(path.parent, 0)
+        while some := list(itertools.islice(together, ROWS_MAX)):
+            buffer = some[0].buffer
+            try:
+                table = read_table(buffer, [(group.start, group.end) for group in some])
+            except FormatError as error:
+                raise DamageError(
+                    f"changed while it was being read: {error.reason}",
+                    path=path,
+                    offset=error.offset,
+                ) from error
+            numbers = _numbers(table, some)
+            if numbers[0] <= least:
+                table = _rows(table, numbers > least)
+            if len(table):
+                yield table, buffer, path
+
+
+def _numbers(table: FrameTable, groups: list[Group]) -> NDArray[numpy.int64]:
+    """The number of each frame in its shard."""
+    counts = numpy.diff(table.first_rows)
+    firsts = numpy.array([group.first_frame for group in groups], numpy.int64)
+    return numpy.repeat(firsts - table.first_rows[:-1], counts) + numpy.arange(len(table))
+
+
+def _rows(table: FrameTable, chosen: Any) -> FrameTable:
+    names = [name for name in FrameTable.__slots__ if name != "first_rows"]
+    columns = {name: getattr(table, name)[chosen] for name in names}
+    return FrameTable(**columns, first_rows=numpy.array([0], numpy.int64))
+
+
+def _split(
+    table: FrameTable, buffer: memoryview, path: PurePath, *, records: bool
+) -> Iterator[Frame | RecordRows]:
+    controls = numpy.flatnonzero(table.type != _APPEND).tolist()
+    at = 0
+    for row in [*controls, len(table)]:
+        if row > at:
+            yield from _by_topic(table, buffer, at, row, records=records)
+        if row < len(table):
+            yield _control(table, buffer, path, row)
+        at = row + 1
+
+
+def _control(table: FrameTable, buffer: memoryview, path: PurePath, row: int) -> Frame:
+    start = int(table.offset[row])
+    try:
+        return decode_frame(buffer, start, start + int(table.size[row]), verify=False)
+    except FormatError as error:
+        raise DamageError(
+            f"changed while it was being read: {error.reason}", path=path, offset=start
+        ) from error
+
+
+def _by_topic(
+    table: FrameTable, buffer: memoryview, start: int, end: int, *, records: bool
+) -> Iterator[RecordRows]:
+    topics = table.topic_id[start:end]
+    if (topics == topics[0]).all():
+        yield _record_rows(table, buffer, numpy.arange(start, end), int(topics[0]))
+        return
+    order = numpy.argsort(topics, kind="stable")
+    ordered = topics[order]
+    borders = numpy.flatnonzero(numpy.diff(ordered)) + 1
+    for rows in numpy.split(order, borders):
+        chosen = rows if records else rows[:1]
+        yield _record_rows(table, buffer, chosen + start, int(topics[rows[0]]))
+
+
+def _record_rows(
+    table: FrameTable, buffer: memoryview, rows: NDArray[numpy.int64], topic_id: int
+) -> RecordRows:
+    return RecordRows(
+        topic_id,
+        buffer,
+        table.offset[rows],
+        table.size[rows],
+        table.seq[rows].astype(numpy.int64),
+        table.ts[rows],
+        table.flags[rows],
+        table.node_len[rows],
+        table.tag_len[rows],
+    )

@@ -1,0 +1,252 @@
+"""What callers can do, written once for threads and for event loops.
+
+Each operation is a generator of steps: something to do as the owner, something to read from files,
+something to wait for. A face drives it in its own way: a thread blocks, a coroutine awaits. So
+there is one place for the logic, and none for two versions of it to drift apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from headwater.core import limits
+from headwater.core.errors import InvalidRequestError
+from headwater.core.records import Record
+from headwater.engine.engine import Engine
+from headwater.engine.input import encode_records
+from headwater.engine.loading import install, install_tags, load_once, load_tags
+from headwater.engine.pending import Appended, Pending
+from headwater.engine.reading import Diff, ReadFilter, ReadPlan
+from headwater.engine.topic import Topic
+from headwater.engine.topics import Deleted, TopicState
+from headwater.model.loss import Tombstone
+from headwater.model.match import TagMatcher, parse_match
+from headwater.store.checked import Finding
+from headwater.store.segment import SegmentChangedError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class AsOwner:
+    work: Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class InFiles:
+    """Work that may wait for a disk."""
+
+    work: Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """Start something as the owner, then wait for its answer."""
+
+    start: Callable[[], Pending[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Woken:
+    """Wait until the topic has something new, or the time is up. `ready` is asked as the owner,
+    before waiting: true means there is no need to."""
+
+    topic: Topic
+    until_us: int | None
+    ready: Callable[[], bool]
+
+
+Step = AsOwner | InFiles | Answered | Woken
+Steps = Generator[Step, Any, T]
+
+EMPTY_ROUNDS_MAX = 16
+"""A read whose filter keeps nothing looks this many times further before it answers."""
+
+
+def topic_steps(engine: Engine, name: str) -> Steps[Topic]:
+    """The topic, with its index in memory."""
+    topic: Topic = yield AsOwner(lambda: engine.topic(name))
+    yield from loaded_steps(engine, topic)
+    return topic
+
+
+def loaded_steps(engine: Engine, topic: Topic) -> Steps[None]:
+    if not topic.loaded:
+        loaded = yield InFiles(lambda: load_once(engine.core, topic))
+        yield AsOwner(lambda: install(topic, loaded))
+
+
+def create_steps(engine: Engine, name: str, settings: Mapping[str, Any]) -> Steps[TopicState]:
+    existing: Topic | None = yield AsOwner(lambda: engine.find(name))
+    if existing is not None:
+        yield from loaded_steps(engine, existing)
+    state, _created = yield Answered(lambda: engine.create(name, settings))
+    found: TopicState = state
+    return found
+
+
+def append_steps(
+    engine: Engine,
+    name: str,
+    records: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    *,
+    node: str | None,
+    idempotency_key: str | None,
+    expect_head_seq: int | None,
+    create: bool | None,
+    settings: Mapping[str, Any] | None,
+) -> Steps[Appended]:
+    encoded = encode_records([records] if isinstance(records, Mapping) else records, node)
+    topic: Topic | None = yield AsOwner(lambda: engine.find(name))
+    if topic is not None and not topic.loaded:
+        yield from loaded_steps(engine, topic)
+    appended: Appended = yield Answered(
+        lambda: engine.append(
+            name,
+            encoded,
+            idempotency_key=idempotency_key,
+            expect_head_seq=expect_head_seq,
+            create=create,
+            settings=settings,
+        )
+    )
+    return appended
+
+
+def delete_steps(
+    engine: Engine, name: str, before_seq: int | None, match: object | None
+) -> Steps[Deleted]:
+    matcher = None if match is None else parse_match(match)
+    if before_seq is None and matcher is None:
+        raise InvalidRequestError("delete needs before_seq, match or both")
+    if before_seq is not None and before_seq < 0:
+        raise InvalidRequestError("before_seq must be a whole number, 0 or more")
+    topic = yield from topic_steps(engine, name)
+    if matcher is not None and not topic.tags_complete:
+        tags = yield InFiles(lambda: load_tags(topic))
+        yield AsOwner(lambda: install_tags(topic, tags))
+    deleted: Deleted = yield Answered(lambda: engine.delete(topic, before_seq, matcher))
+    return deleted
+
+
+def drop_steps(engine: Engine, name: str, *, if_empty: bool) -> Steps[bool]:
+    topic: Topic | None = yield AsOwner(lambda: engine.find(name))
+    if topic is None:
+        return False
+    yield Answered(lambda: engine.drop(topic, if_empty=if_empty))
+    return True
+
+
+def state_steps(engine: Engine, name: str) -> Steps[TopicState]:
+    state: TopicState = yield AsOwner(lambda: engine.state(engine.topic(name)))
+    return state
+
+
+def topics_steps(engine: Engine, prefix: str) -> Steps[list[TopicState]]:
+    states: list[TopicState] = yield AsOwner(
+        lambda: [engine.state(topic) for topic in engine.topics.list(prefix, None)]
+    )
+    return states
+
+
+@dataclass(frozen=True, slots=True)
+class DiffRequest:
+    """A read, checked and clamped."""
+
+    from_seq: int
+    limit: int
+    bytes_max: int
+    wait_us: int
+    nodes: frozenset[bytes]
+    matcher: TagMatcher | None
+
+
+def diff_request(
+    from_seq: int = 0,
+    limit: int = limits.READ_RECORDS_DEFAULT,
+    max_batch_bytes: int = limits.READ_BYTES_DEFAULT,
+    wait_ms: int = 0,
+    node: str | Iterable[str] | None = None,
+    match: object | None = None,
+) -> DiffRequest:
+    if from_seq < 0:
+        raise InvalidRequestError("from_seq must be a whole number, 0 or more")
+    names = [node] if isinstance(node, str) else list(node or ())
+    return DiffRequest(
+        from_seq,
+        min(max(limit, 1), limits.READ_RECORDS_CLAMP),
+        min(max(max_batch_bytes, 1), limits.READ_BYTES_CLAMP),
+        min(max(wait_ms, 0), limits.READ_WAIT_MS_CLAMP) * 1_000,
+        frozenset(name.encode() for name in names),
+        None if match is None else parse_match(match),
+    )
+
+
+def diff_steps(engine: Engine, name: str, request: DiffRequest) -> Steps[Diff]:
+    topic = yield from topic_steps(engine, name)
+    diff = yield from read_steps(engine, topic, request)
+    if request.wait_us and diff.caught_up and not diff.records and diff.tombstone is None:
+        until = engine.core.clock.monotonic_us() + request.wait_us
+        cursor = diff.next_from_seq
+        yield Woken(topic, until, lambda: topic.log.visible_seq > cursor or topic.dropped)
+        diff = yield from read_steps(engine, topic, request)
+    return diff
+
+
+def read_steps(engine: Engine, topic: Topic, request: DiffRequest) -> Steps[Diff]:
+    """One answer: further rounds only while a filter keeps nothing and there is more to see."""
+    use_nodes = request.nodes if topic.log.settings.dedupe_node else frozenset()
+    keep = ReadFilter(use_nodes, request.matcher)
+    cursor, scanned, cold = request.from_seq, 0, 0
+    tombstone: Tombstone | None = None
+    records: list[Record] = []
+    rounds = 0
+    while True:
+        rounds += 1
+        plan: ReadPlan = yield AsOwner(
+            partial(engine.plan, topic, cursor, request.limit, request.bytes_max)
+        )
+        found: tuple[list[Record], list[Finding]] | None
+        if plan.needs_files:
+            found = yield InFiles(partial(_fetch, engine, plan, keep))
+        else:
+            found = engine.reader.fetch(plan, keep)
+        if found is None and rounds < EMPTY_ROUNDS_MAX:
+            continue  # the segment went away between deciding and reading
+        if found is None:
+            raise SegmentChangedError(f"{topic.name!r} is being rewritten; try again")
+        records, findings = found
+        if findings:
+            stale = yield AsOwner(partial(engine.note_damage, plan, findings))
+            if stale and rounds < EMPTY_ROUNDS_MAX:
+                continue  # the segment was rewritten between deciding and reading
+        cursor = plan.selection.next_from_seq
+        scanned += plan.selection.records_scanned
+        cold += plan.cold_segments
+        tombstone = tombstone or plan.selection.tombstone
+        found_something = bool(records) or tombstone is not None
+        if found_something or plan.selection.caught_up or rounds >= EMPTY_ROUNDS_MAX:
+            break
+    engine.core.counters.records_read += len(records)
+    return Diff(
+        records,
+        cursor,
+        plan.head_seq,
+        plan.earliest_seq,
+        plan.selection.caught_up,
+        tombstone,
+        scanned,
+        cold,
+    )
+
+
+def _fetch(
+    engine: Engine, plan: ReadPlan, keep: ReadFilter
+) -> tuple[list[Record], list[Finding]] | None:
+    try:
+        return engine.reader.fetch(plan, keep)
+    except SegmentChangedError:
+        return None

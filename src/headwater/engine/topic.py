@@ -1,0 +1,103 @@
+"""One topic as the engine holds it: the rules (`TopicLog`), its newest frames, its files."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy
+from numpy.typing import NDArray
+
+from headwater.engine.tail import Tail
+from headwater.format.snapshot import TopicMeta
+from headwater.format.topic_frames import CheckpointEntry
+from headwater.model.idempotency import IdempotencyWindow
+from headwater.model.topic import TopicLog
+from headwater.store.segment import Segment
+from headwater.store.topic_files import TopicFiles
+
+Wakeup = Callable[[], None]
+
+
+@dataclass(slots=True)
+class Stored:
+    """How far the files of a topic are good, and the floors that were written down."""
+
+    head_seq: int = 0
+    active_first_seq: int = 0
+    active_data_bytes: int = 0
+    evict_floor: int = 1
+    earliest_seq: int = 1
+    delete_below: int = 0
+    losses: int = 0
+
+    def move_to(self, entry: CheckpointEntry) -> None:
+        """A checkpoint that is newer than what was known."""
+        self.head_seq = max(self.head_seq, entry.checkpointed_seq)
+        self.active_first_seq = entry.active_first_seq
+        self.active_data_bytes = entry.active_data_bytes
+        self.evict_floor = max(self.evict_floor, entry.evict_floor)
+        self.earliest_seq = max(self.earliest_seq, entry.earliest_seq)
+
+
+@dataclass(slots=True, eq=False)
+class Topic:
+    topic_id: int
+    name: str
+    log: TopicLog
+    files: TopicFiles
+    keys: IdempotencyWindow = field(default_factory=IdempotencyWindow)
+    tail: Tail = field(default_factory=Tail)
+    segments: list[Segment] = field(default_factory=list)
+    """In seq order; the last one may still be open for appending."""
+    checkpointed_seq: int = 0
+    """Everything up to here is in segments, and the log knows it."""
+    tail_bytes: int = 0
+    """Frames that are in the log but not yet in segments."""
+    last_ts: int = 0
+    in_flight: int = 0
+    """Submissions that are not yet answered."""
+    unflagged: list[NDArray[numpy.int64]] = field(default_factory=list)
+    """Seqs deleted in memory whose files do not know it yet."""
+    durable_earliest: int = 1
+    """The earliest live seq, as far as the disk knows: below it, segments may go."""
+    stored: Stored = field(default_factory=Stored)
+    """What the disk was last known to hold; used to read it back."""
+    tags_complete: bool = True
+    """False until the tags of records in segments were read."""
+    loaded: bool = True
+    """False until the index files were read; the numbers are known all the same."""
+    loading: Any = None
+    """What was read from the files, until it is installed."""
+    dropped: bool = False
+    creation: bytes | None = None
+    """The frame that makes the topic, until it is known to be safe in the log."""
+    meta: TopicMeta | None = None
+    """What the last snapshot said, as long as nothing changed since."""
+    waiters: set[Wakeup] = field(default_factory=set)
+
+    @property
+    def has_holes(self) -> bool:
+        """Some records between the live ones are dead."""
+        return self.log.count < len(self.log.index)
+
+    @property
+    def active_segment(self) -> Segment | None:
+        """The segment that is still appended to, if there is one."""
+        if self.segments and not self.segments[-1].sealed:
+            return self.segments[-1]
+        return None
+
+    def segment_position(self, seq: int) -> int:
+        """Position of the segment that holds `seq`, or of the next one behind it."""
+        at = bisect_right(self.segments, seq, key=lambda segment: segment.first_seq) - 1
+        return at if at >= 0 and self.segments[at].end_seq >= seq else at + 1
+
+    def wake(self) -> None:
+        """Tell everyone who waits that there is something new. A wake-up is used once."""
+        if self.waiters:
+            waiters, self.waiters = self.waiters, set()
+            for wakeup in waiters:
+                wakeup()

@@ -1,0 +1,338 @@
+"""Making, changing, emptying and dropping topics; floors; what a topic looks like from outside.
+
+A control change is a frame in the topic's own shard and takes effect when the log has it, in the
+log's order. That order is the only truth, for records and for metadata (I3, I8, I10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from headwater.config.topic import TopicSettings, changed, check_topic_name, topic_settings
+from headwater.core.durability import Durability
+from headwater.core.errors import OverloadedError, TopicNotEmptyError, TopicNotFoundError
+from headwater.engine.core import EngineCore
+from headwater.engine.pending import Change
+from headwater.engine.tail import TailChunk
+from headwater.engine.topic import Topic
+from headwater.format.frame import FrameType, encode_frame
+from headwater.format.topic_frames import (
+    RecordsDeleted,
+    SettingsChanged,
+    TopicCreated,
+    encode_body,
+    encode_evict_watermark,
+)
+from headwater.model.loss import Eviction
+from headwater.model.match import TagMatcher
+from headwater.model.topic import Deletion, TopicLog
+from headwater.wal.ticket import Ticket
+
+_ESSENTIAL: Final = True
+
+
+class TopicState(msgspec.Struct, frozen=True):
+    """A topic from outside."""
+
+    topic: str
+    type: str
+    head_seq: int
+    earliest_seq: int
+    next_seq: int
+    count: int
+    bytes: int
+    evict_floor: int
+    epoch: int
+    last_write_ts: int | None
+    last_read_ts: int | None
+    config: dict[str, Any]
+
+
+class Deleted(msgspec.Struct, frozen=True):
+    """The answer to a delete."""
+
+    deleted: int
+    earliest_seq: int
+    head_seq: int
+    count: int
+    bytes: int
+
+
+class Topics:
+    def __init__(self, core: EngineCore) -> None:
+        self._core = core
+
+    def create(self, name: str, settings: Mapping[str, Any]) -> Change:
+        """Make a topic, or change the settings of one that is there. Result: (state, created)."""
+        existing = self._core.registry.find(name)
+        if existing is not None:
+            return self._configure(existing, settings)
+        topic = self._make(name, topic_settings(settings, topic=name))
+        assert topic.creation is not None
+
+        def take_effect() -> tuple[TopicState, bool]:
+            topic.in_flight -= 1
+            topic.creation = None
+            self._core.changed = True
+            return self.state(topic), True
+
+        def give_up() -> None:
+            topic.in_flight -= 1
+            self.forget_if_never_made(topic)
+
+        change = Change(take_effect, give_up)
+        try:
+            self._submit(topic, topic.creation, change, essential=False)
+        except BaseException:
+            self.forget_if_never_made(topic)
+            raise
+        topic.in_flight += 1
+        return change
+
+    def for_write(
+        self, name: str, *, create: bool | None, settings: Mapping[str, Any] | None
+    ) -> Topic:
+        """The topic to write to, made on the fly when that is allowed."""
+        topic = self._core.registry.find(name)
+        if topic is not None:
+            return topic
+        wanted = topic_settings(settings or {}, topic=name)
+        if not (wanted.auto_create if create is None else create):
+            check_topic_name(name)
+            raise TopicNotFoundError(f"there is no topic {name!r}, and it may not be made here")
+        return self._make(name, wanted)
+
+    def _make(self, name: str, settings: TopicSettings) -> Topic:
+        check_topic_name(name)
+        core = self._core
+        if len(core.registry) >= core.settings.topics_max:
+            raise OverloadedError(
+                f"there are {core.settings.topics_max} topics already; "
+                "drop some or raise topics_max"
+            )
+        epoch = core.registry.epoch_of(name) + 1
+        topic_id = core.registry.take_id()
+        topic = Topic(topic_id, name, TopicLog(settings, epoch), core.files_of(topic_id))
+        body = TopicCreated(name, epoch, settings.to_stored())
+        topic.creation = encode_body(FrameType.TOPIC_CREATE, topic_id, core.clock.wall_ms(), body)
+        core.registry.add(topic)
+        self._note_expiry(topic)
+        return topic
+
+    def _note_expiry(self, topic: Topic) -> None:
+        if topic.log.settings.ttl_ms:
+            self._core.expiring[topic.topic_id] = topic
+        else:
+            self._core.expiring.pop(topic.topic_id, None)
+
+    def forget_if_never_made(self, topic: Topic) -> None:
+        """Take back a topic whose creation reached nobody and no log."""
+        if topic.creation is not None and topic.in_flight == 0:
+            self._core.registry.remove(topic)
+            self._core.registry.epochs.pop(topic.name, None)
+            if topic.log.epoch > 1:
+                self._core.registry.epochs[topic.name] = topic.log.epoch - 1
+            topic.dropped = True
+
+    def _configure(self, topic: Topic, settings: Mapping[str, Any]) -> Change:
+        wanted = topic_settings(settings, topic.log.settings, topic=topic.name)
+        is_changed = bool(changed(topic.log.settings, wanted))
+        body = SettingsChanged(wanted.to_stored())
+        now = self._core.clock.wall_ms()
+        frames = [encode_body(FrameType.CONFIG_UPDATE, topic.topic_id, now, body)]
+        if topic.log.evict_floor > 1:
+            # A wider cap must not bring back what an earlier one lost.
+            frames.append(self._watermark(topic))
+
+        def take_effect() -> tuple[TopicState, bool]:
+            topic.log.settings = wanted
+            self._note_expiry(topic)
+            self.touched(topic)
+            self.evict(topic)
+            return self.state(topic), False
+
+        change = Change(take_effect)
+        if not is_changed:
+            change.result = (self.state(topic), False)
+            return change
+        self._submit(topic, b"".join(frames), change, frame_count=len(frames))
+        return change
+
+    def delete(self, topic: Topic, before_seq: int | None, matcher: TagMatcher | None) -> Change:
+        """Delete records for good: all below a seq, all that match, or those that are both."""
+        upto_seq = topic.log.head_seq
+        body = RecordsDeleted(
+            upto_seq,
+            before_seq,
+            None if matcher is None else matcher.text.decode(),
+            matcher is not None and matcher.prefix,
+        )
+        frame = encode_body(FrameType.DELETE, topic.topic_id, self._core.clock.wall_ms(), body)
+
+        def take_effect() -> Deleted:
+            deletion = self.apply_deletion(topic, before_seq, matcher, upto_seq)
+            log = topic.log
+            return Deleted(
+                deletion.records, log.earliest_seq, log.visible_seq, log.count, log.bytes
+            )
+
+        change = Change(take_effect)
+        if topic.log.settings.durability.is_logged:
+            self._submit(topic, frame, change)
+        else:
+            change.carry_out()
+        return change
+
+    def apply_deletion(
+        self, topic: Topic, before_seq: int | None, matcher: TagMatcher | None, upto_seq: int
+    ) -> Deletion:
+        deletion = topic.log.delete(before_seq=before_seq, matcher=matcher, upto_seq=upto_seq)
+        if len(deletion.seqs):
+            topic.unflagged.append(deletion.seqs)
+            self._core.dirty[topic.topic_id] = topic
+        self.shed(topic)
+        self.touched(topic)
+        self._core.counters.records_deleted += deletion.records
+        return deletion
+
+    def drop(self, topic: Topic, *, if_empty: bool = False) -> Change:
+        """Drop a topic and everything in it. The name is free at once; the id is never reused."""
+        count = self.state(topic).count
+        if if_empty and (count or topic.log.inflight):
+            raise TopicNotEmptyError(f"{topic.name!r} holds {count} record(s)")
+        core = self._core
+        frame = encode_body(FrameType.TOPIC_DELETE, topic.topic_id, core.clock.wall_ms(), None)
+        core.registry.remove(topic)
+
+        def take_effect() -> bool:
+            self.discard(topic)
+            core.dropped.append(topic)
+            core.wake_keeper()
+            topic.wake()
+            return True
+
+        def give_up() -> None:
+            topic.dropped = False
+            if core.registry.find(topic.name) is None:
+                core.registry.add(topic)
+
+        change = Change(take_effect, give_up)
+        try:
+            self._submit(topic, frame, change)
+        except BaseException:
+            give_up()
+            raise
+        return change
+
+    def discard(self, topic: Topic) -> None:
+        """The topic is gone: give back what it held in memory."""
+        topic.dropped = True
+        for by_id in (self._core.dirty, self._core.moved, self._core.expiring, self._core.reclaim):
+            by_id.pop(topic.topic_id, None)
+        self._core.tail_bytes -= topic.tail_bytes
+        topic.tail_bytes = 0
+        topic.tail.clear()
+        self._core.ceilings.forget(topic.topic_id)
+        self._core.changed = True
+
+    def evict(self, topic: Topic) -> None:
+        """Move the floors as caps and age ask."""
+        eviction = topic.log.evict(self._core.retention_ms())
+        if eviction is not None:
+            self.evicted(topic, eviction)
+
+    def evicted(self, topic: Topic, eviction: Eviction) -> None:
+        """Records are gone: remember to write the floors down, free the memory."""
+        self._core.moved[topic.topic_id] = topic
+        self._core.reclaim[topic.topic_id] = topic
+        self._core.counters.records_evicted += eviction.records
+        self.shed(topic)
+        self.touched(topic)
+
+    def shed(self, topic: Topic) -> None:
+        """Drop frames from memory that no reader can ask for any more."""
+        log, tail = topic.log, topic.tail
+        while len(tail) and tail.first_chunk.last_seq < log.earliest_seq:
+            chunk = tail.drop_first()
+            if topic.log.settings.durability.is_logged and chunk.first_seq > topic.checkpointed_seq:
+                topic.tail_bytes -= len(chunk.buffer)
+                self._core.tail_bytes -= len(chunk.buffer)
+
+    def touched(self, topic: Topic) -> None:
+        topic.meta = None
+        self._core.changed = True
+
+    def fill_dead(self, topic: Topic, upto_seq: int, ts: int, *, lost: bool = False) -> None:
+        """Give seqs that will never have a record their slots, so that positions stay dense."""
+        first = topic.log.visible_seq + 1
+        seqs = range(first, upto_seq + 1)
+        frames = [encode_frame(FrameType.APPEND, topic.topic_id, seq=s, ts=ts) for s in seqs]
+        size = len(frames[0])
+        buffer = b"".join(frames)
+        topic.log.load_gap(upto_seq + 1, ts, lost=lost)
+        self.keep_in_tail(topic, TailChunk(first, buffer, range(0, size * len(frames), size)))
+
+    def keep_in_tail(self, topic: Topic, chunk: TailChunk) -> None:
+        """Hold frames until a checkpoint has them, and for readers near the head."""
+        topic.tail.append(chunk)
+        topic.meta = None
+        if topic.log.settings.durability.is_logged:
+            topic.tail_bytes += len(chunk.buffer)
+            self._core.tail_bytes += len(chunk.buffer)
+            self._core.dirty[topic.topic_id] = topic
+
+    def persist_floors(self) -> None:
+        """Write floors that moved to the log; they are folded into the next checkpoint too."""
+        moved, self._core.moved = self._core.moved, {}
+        for topic in moved.values():
+            if not topic.dropped and topic.log.settings.durability.is_logged:
+                change = Change(lambda: True)
+                self._submit(topic, self._watermark(topic), change, durability=Durability.MEMORY)
+
+    def _watermark(self, topic: Topic) -> bytes:
+        log = topic.log
+        return encode_evict_watermark(
+            topic.topic_id,
+            self._core.clock.wall_ms(),
+            log.evict_floor,
+            log.earliest_seq,
+            int(log.losses),
+        )
+
+    def state(self, topic: Topic) -> TopicState:
+        log = topic.log
+        known = topic.meta if not topic.loaded else None
+        return TopicState(
+            topic=topic.name,
+            type=log.settings.type.value,
+            head_seq=log.visible_seq,
+            earliest_seq=log.earliest_seq if known is None else known.earliest_seq,
+            next_seq=log.head_seq + 1,
+            count=log.count if known is None else known.count,
+            bytes=log.bytes if known is None else known.bytes,
+            evict_floor=log.evict_floor,
+            epoch=log.epoch,
+            last_write_ts=log.last_write_ts or None,
+            last_read_ts=log.last_read_ts or None,
+            config=log.settings.to_wire(),
+        )
+
+    def list(self, prefix: str, after: str | None) -> Iterator[Topic]:
+        registry = self._core.registry
+        return (registry.get(name) for name in registry.names(prefix, after))
+
+    def _submit(
+        self,
+        topic: Topic,
+        body: bytes,
+        change: Change,
+        *,
+        frame_count: int = 1,
+        durability: Durability = Durability.FSYNC,
+        essential: bool = _ESSENTIAL,
+    ) -> None:
+        ticket = Ticket(body, frame_count, durability, essential=essential, context=change)
+        self._core.submit(topic.topic_id, ticket)
