@@ -6,6 +6,7 @@ an `Oracle` what was submitted and what was acked, at which point of the disk's 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -21,6 +22,7 @@ from headwater.format.frame import Frame, FrameFlag, FrameType, encode_frame
 from headwater.recovery.opening import claim_directory
 from headwater.recovery.recover import recover
 from headwater.recovery.replay import replay
+from headwater.recovery.survey import access_error
 from headwater.testing import FakeDisk, Item, ManualClock, Oracle
 from headwater.wal.committer import GroupCommitter
 from headwater.wal.counters import WalCounters
@@ -51,8 +53,9 @@ def small(**changes: Any) -> WalSettings:
 
 
 def make_now(prepared: PreparedFile) -> None:
-    """Stands in for the preparer's thread."""
-    prepared.prepare()
+    """Stands in for the preparer's thread, which leaves a full disk to the log too."""
+    with contextlib.suppress(OSError):
+        prepared.prepare()
 
 
 def item_of(frame: Frame) -> Item:
@@ -98,6 +101,9 @@ class Session:
                     self.recovered.directories, self.recovered.positions, self.counters, strict=True
                 )
             ]
+        except OSError as error:
+            self.lock.release()
+            raise access_error(directory, error) from error
         except BaseException:
             self.lock.release()
             raise
@@ -119,8 +125,11 @@ class Session:
         return 0 if self._fake is None else self._fake.point
 
     def open(self) -> Session:
-        for log in self.logs:
-            log.open()
+        try:
+            for log in self.logs:
+                log.open()
+        except OSError as error:
+            raise access_error(DATA, error) from error
         return self
 
     def ticket(
@@ -185,9 +194,12 @@ class Session:
 
     def trim(self, frame: int, shard: int = 0) -> int:
         """What the keeper will do: release, then delete. Returns how many files went."""
-        paths = self.logs[shard].release_before(frame)
-        for path in paths:
-            self.disk.unlink(path)
+        try:
+            paths = self.logs[shard].release_before(frame)
+            for path in paths:
+                self.disk.unlink(path)
+        except OSError as error:
+            raise access_error(DATA, error) from error
         return len(paths)
 
     def close(self) -> None:

@@ -8,8 +8,11 @@ where the dead one stopped, on the same disk, and then pulls the plug.
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
+from headwater.core.errors import HeadwaterError
 from headwater.testing import (
     CHANGING_VERBS,
     DROPS,
@@ -18,8 +21,10 @@ from headwater.testing import (
     CrashPlan,
     CrashPoint,
     FakeDisk,
+    Fault,
     FaultDisk,
     SimulatedCrash,
+    Verb,
 )
 from headwater.testing.oracle import Crash
 from tests.crash.matrix import FULL, slice_of, tried
@@ -80,16 +85,16 @@ def run_until(script: str, nth: int) -> Run:
     raise AssertionError(f"{script} has fewer than {nth} changing calls")
 
 
-def changing_calls(script: str) -> int:
+def calls_of(script: str, verbs: Verb | frozenset[Verb] = CHANGING_VERBS) -> int:
     fake = new_disk()
     disk = FaultDisk(fake)
     SCRIPTS[script](Run(disk, fake))
-    return len(disk.calls_of(CHANGING_VERBS))
+    return len(disk.calls_of(verbs))
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_what_a_dead_process_left_is_hardened_before_it_is_built_on(script: str) -> None:
-    for nth in range(changing_calls(script)):
+    for nth in range(calls_of(script)):
         run = run_until(script, nth)
         label = f"{script} killed before changing call {nth}"
         disk = run.fake.clone()
@@ -110,7 +115,7 @@ def test_every_death_of_the_second_process_leaves_what_the_first_was_promised(
     script: str,
 ) -> None:
     """Killed at each call; the reopening killed at each call; then the power goes."""
-    for nth in slice_of(range(changing_calls(script)), 6):
+    for nth in slice_of(range(calls_of(script)), 6):
         run = run_until(script, nth)
         twin = run.fake.clone()
         before = twin.point
@@ -120,3 +125,30 @@ def test_every_death_of_the_second_process_leaves_what_the_first_was_promised(
             if state.crash_point >= before:
                 check_state(run, state, thorough=False)
                 tried("killed, then power lost while reopening")
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_pages_that_a_failed_sync_dropped_are_written_again_by_recovery(script: str) -> None:
+    """The kernel calls the pages clean: they can be read, and no later sync writes them.
+
+    The log is poisoned, the process restarted as the message advises, and its recovery must not
+    take what it reads for what is on the platter.
+    """
+    for nth in range(calls_of(script, Verb.SYNC_DATA)):
+        fake = new_disk()
+        fault = Fault(Verb.SYNC_DATA, nth=nth, clean_after_error=True)
+        run = Run(FaultDisk(fake, [fault]), fake)
+        with contextlib.suppress(HeadwaterError):
+            SCRIPTS[script](run)
+        label = f"{script}: sync {nth} failed and dropped its pages"
+        assert fault.struck == 1, label
+        disk = fake.clone()
+        second = Session(disk, run.settings, fake=disk).open()
+        run.check(second, crash=Crash.KILL, at=None, label=label)
+        second.append(1)
+        second.append(2)
+        expected = by_stream([*second.items, *second.acked_items()])
+        for state in disk.crash_states(disk.point, PREFIXES):
+            found = Session(state, run.settings).abandon()
+            assert by_stream(found.items) == expected, f"{label}; then {state.label}"
+            tried("a failed sync dropped its pages, restarted, power lost")

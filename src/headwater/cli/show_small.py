@@ -14,7 +14,7 @@ from headwater.format.repairs import decode_repairs
 Problem = tuple[str, int]
 """What is wrong, and at which byte."""
 
-_CURRENT_PARTS = ("active", "active_bytes", "durable_offset", "oldest", "xxh3")
+_CURRENT_PARTS = ("active", "active_bytes", "durable_offset", "oldest", "log_id", "xxh3")
 
 
 def show_current(contents: bytes, summary: dict[str, Any], *, as_json: bool) -> Problem | None:

@@ -173,14 +173,15 @@ unless its sender could read the log's files.
 
 
 def _small_files() -> str:
-    current = encode_current(Current(70_001, 67_108_864, 4_096, 1)).decode().strip()
+    example = Current(70_001, 67_108_864, 4_096, 1, 0x2F1D_8C40_77AB_93E6)
+    current = encode_current(example).decode().strip()
     repairs = encode_repairs(
         Repairs((Skip(file=1, offset=4_645, resume=5_003, reason="checksum does not match"),))
     ).decode()
     return f"""
 **{CURRENT_NAME}** is one line, replaced as a whole: the active file, the length it was made with,
-how much of it was known synced, the oldest file that must still be there, and XXH3-64 of the line
-up to the space before it.
+how much of it was known synced, the oldest file that must still be there, the log's id as in its
+marks, and XXH3-64 of the line up to the space before it.
 
 ```
 {current}

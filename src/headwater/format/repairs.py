@@ -42,6 +42,10 @@ def decode_repairs(contents: bytes) -> Repairs:
     if not mark or checksum != f"{checksum64(body):016x}\n".encode():
         raise FormatError("REPAIRS: checksum does not match")
     try:
-        return msgspec.json.decode(body, type=Repairs)
-    except msgspec.MsgspecError as error:
+        repairs = msgspec.json.decode(body, type=Repairs)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise FormatError(f"REPAIRS: {error}") from error
+    for skip in repairs.skips:
+        if skip.file < 1 or skip.offset < 0 or (skip.resume < skip.offset and skip.resume != -1):
+            raise FormatError(f"REPAIRS: {skip} goes nowhere")
+    return repairs

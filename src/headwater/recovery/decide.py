@@ -69,6 +69,7 @@ CURRENT_ROWS: Final = {
     CurrentState.NAMES_EARLIER: (Action.REWRITE, "the files go further and their chain is whole"),
     CurrentState.ABSENT: (Action.REWRITE, "the files tell which is last"),
     CurrentState.UNREADABLE: (Action.REWRITE, "the files tell which is last"),
+    CurrentState.OF_ANOTHER_LOG: (Action.REFUSE_FOREIGN, "it would have the wrong files deleted"),
     CurrentState.NAMES_MISSING: (Action.REFUSE_DAMAGED, "a file with acknowledged writes is gone"),
 }
 

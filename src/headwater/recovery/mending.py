@@ -91,10 +91,10 @@ def _plan_shard(disk: Disk, directory: PurePath) -> RepairPlan:
     for finding in report_on([survey]).refusals:
         if finding.action is Action.REFUSE_NEWER:
             raise finding.as_error()
-    steps = [
-        RepairStep(StepKind.QUARANTINE, path, "not a file of this log")
-        for path in [*survey.foreign, *_foreign_files(survey)]
-    ]
+    strangers = [*survey.foreign, *_foreign_files(survey)]
+    if survey.current_state is CurrentState.OF_ANOTHER_LOG:
+        strangers.append(directory / CURRENT_NAME)
+    steps = [RepairStep(StepKind.QUARANTINE, path, "not a file of this log") for path in strangers]
     if survey.current_state is CurrentState.NAMES_MISSING or survey.oldest_missing:
         what = "what the missing file held is lost"
         steps.append(RepairStep(StepKind.POINT_CURRENT, directory / CURRENT_NAME, what))
@@ -154,5 +154,8 @@ def _point_current(disk: Disk, plan: RepairPlan) -> None:
     last = survey.files[-1]
     if last.length == 0:
         raise InvariantError(f"{last.path} is empty and cannot be the active file")
-    current = Current(last.number, last.length, 0, survey.files[0].number)
+    log_id = survey.chain.log_id
+    if log_id is None:
+        raise InvariantError(f"{plan.directory} has a CURRENT and no log id")
+    current = Current(last.number, last.length, 0, survey.files[0].number, log_id)
     replace_file(disk, path, encode_current(current))

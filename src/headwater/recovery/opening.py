@@ -26,6 +26,8 @@ def claim_directory(disk: Disk, directory: PurePath) -> DirectoryLock:
             if disk.exists(directory):
                 raise AccessError("not a directory", path=directory, advice="name a directory")
             disk.make_directory(directory)
+        if not disk.is_directory(directory / WAL_DIRECTORY):
+            # Nothing was ever written here: the name may be as new as the directory.
             sync_names(disk, directory.parent)
         return disk.lock_directory(directory)
     except OSError as error:
@@ -37,6 +39,7 @@ class OpenWal:
     """A recovered, locked log. Replay first, then `start`, then submit."""
 
     disk: Disk
+    directory: PurePath
     lock: DirectoryLock
     recovered: RecoveredWal
     wal: ShardedWal
@@ -45,7 +48,10 @@ class OpenWal:
         return replay(self.disk, self.recovered.report.shards)
 
     def start(self) -> None:
-        self.wal.start()
+        try:
+            self.wal.start()
+        except OSError as error:
+            raise access_error(self.directory, error) from error
 
     def close(self) -> None:
         try:
@@ -74,7 +80,10 @@ def open_wal(
             listener,
             policy,
         )
+    except OSError as error:
+        lock.release()
+        raise access_error(directory, error) from error
     except BaseException:
         lock.release()
         raise
-    return OpenWal(disk, lock, recovered, wal)
+    return OpenWal(disk, directory, lock, recovered, wal)

@@ -85,7 +85,8 @@ def _make_directories(disk: Disk, directories: list[PurePath]) -> None:
     for directory in dict.fromkeys(directories):
         if not disk.is_directory(directory):
             disk.make_directory(directory)
-            sync_names(disk, directory.parent)
+        # Also when it was there: who made it may have been killed before this line.
+        sync_names(disk, directory.parent)
 
 
 def _mend(disk: Disk, shard: ShardSurvey) -> None:
@@ -95,13 +96,25 @@ def _mend(disk: Disk, shard: ShardSurvey) -> None:
     if last is not None:
         if last.verdict is Verdict.TORN:
             cut_torn_tail(disk, last)
-        file = disk.open(last.path, OpenMode.UPDATE)
-        try:
-            # What a killed process left in the page cache is about to be believed: harden it.
-            sync_file(file)
-        finally:
-            file.close()
+        _harden(disk, last)
     sync_names(disk, shard.directory)
+
+
+def _harden(disk: Disk, scan: FileScan) -> None:
+    """What an earlier process left in the page cache is about to be believed: make it durable.
+
+    A sync alone would not do. After one that failed, the kernel may hold pages that it calls
+    clean and never wrote, and the next sync succeeds without them. So what no mark has witnessed
+    is written once more.
+    """
+    file = disk.open(scan.path, OpenMode.UPDATE)
+    try:
+        unwitnessed = file.read(scan.witnessed, scan.end - scan.witnessed)
+        if unwitnessed:
+            write_all(file, scan.witnessed, [unwitnessed])
+        sync_file(file)
+    finally:
+        file.close()
 
 
 def cut_torn_tail(disk: Disk, scan: FileScan) -> None:

@@ -157,4 +157,5 @@ _SAYS = {
     CurrentState.NAMES_LAST: "names the last file",
     CurrentState.NAMES_EARLIER: "names an earlier file",
     CurrentState.NAMES_MISSING: "names a file that is not there",
+    CurrentState.OF_ANOTHER_LOG: "belongs to another log",
 }

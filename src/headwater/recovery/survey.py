@@ -16,7 +16,7 @@ from headwater.core.errors import AccessError, FormatError
 from headwater.disk import Disk, OpenMode, read_whole
 from headwater.disk.whole import TEMPORARY_SUFFIX
 from headwater.format.current import CURRENT_BYTES_MAX, Current, decode_current
-from headwater.format.mark import MARK_BYTES, decode_mark
+from headwater.format.mark import MARK_BYTES, CommitMark, decode_mark
 from headwater.format.names import (
     CURRENT_NAME,
     PREPARED_NAME,
@@ -47,6 +47,7 @@ class CurrentState(Enum):
     NAMES_LAST = "names the last file"
     NAMES_EARLIER = "names an earlier file"
     NAMES_MISSING = "names a file that is not there"
+    OF_ANOTHER_LOG = "belongs to another log"
 
 
 @dataclass(slots=True)
@@ -94,7 +95,8 @@ def survey_shard(
     """Look at one shard. `repairs` stands in for the REPAIRS file, to try out a plan."""
     survey = ShardSurvey(directory)
     numbers = _sort_names(disk, survey)
-    _read_current(disk, survey)
+    first_marks = {n: _first_mark(disk, survey, n) for n in numbers}
+    _read_current(disk, survey, {mark.log_id for mark in first_marks.values() if mark is not None})
     if repairs is None:
         _read_repairs(disk, survey)
     else:
@@ -110,7 +112,9 @@ def survey_shard(
     survey.current_state = _compare_current(survey, numbers)
     for index, number in enumerate(numbers):
         following = numbers[index + 1] if index + 1 < len(numbers) else None
-        survey.files.append(_look_at(disk, survey, number, following, deep))
+        mark = None if following is None else first_marks[following]
+        next_chain = None if mark is None else mark.chain
+        survey.files.append(_look_at(disk, survey, number, following, next_chain, deep))
     return survey
 
 
@@ -155,14 +159,21 @@ def _sort_names(disk: Disk, survey: ShardSurvey) -> list[int]:
     return sorted(numbers)
 
 
-def _read_current(disk: Disk, survey: ShardSurvey) -> None:
+def _read_current(disk: Disk, survey: ShardSurvey, log_ids: set[int]) -> None:
+    """`log_ids` are those that the files begin with: one of them must be CURRENT's."""
     path = survey.directory / CURRENT_NAME
     if not disk.exists(path):
         return
     try:
-        survey.current = decode_current(_read_small(disk, path, CURRENT_BYTES_MAX))
+        current = decode_current(_read_small(disk, path, CURRENT_BYTES_MAX))
     except FormatError:
         survey.current_state = CurrentState.UNREADABLE
+        return
+    if log_ids and current.log_id not in log_ids:
+        survey.current_state = CurrentState.OF_ANOTHER_LOG
+        return
+    survey.current = current
+    survey.chain.log_id = current.log_id
 
 
 def _read_repairs(disk: Disk, survey: ShardSurvey) -> None:
@@ -206,14 +217,19 @@ def _compare_current(survey: ShardSurvey, numbers: list[int]) -> CurrentState:
 
 
 def _look_at(
-    disk: Disk, survey: ShardSurvey, number: int, following: int | None, deep: bool
+    disk: Disk,
+    survey: ShardSurvey,
+    number: int,
+    following: int | None,
+    next_chain: int | None,
+    deep: bool,
 ) -> FileScan:
     scan = FileScan(survey.directory / wal_file_name(number), number)
     current = survey.current
     named = current is not None and current.active == number
     around = Surroundings(
         next_number=following,
-        next_chain=None if following is None else _first_chain(disk, survey, following),
+        next_chain=next_chain,
         witnessed=current.durable_offset if named and current is not None else 0,
         made_bytes=current.active_bytes if named and current is not None else None,
         skips=survey.repairs.of_file(number),
@@ -226,7 +242,8 @@ def _look_at(
     return scan
 
 
-def _first_chain(disk: Disk, survey: ShardSurvey, number: int) -> int | None:
+def _first_mark(disk: Disk, survey: ShardSurvey, number: int) -> CommitMark | None:
+    """The mark a file begins with, when it can be read."""
     path = survey.directory / wal_file_name(number)
     try:
         file = disk.open(path, OpenMode.READ)
@@ -234,7 +251,7 @@ def _first_chain(disk: Disk, survey: ShardSurvey, number: int) -> int | None:
             head = file.read(0, MARK_BYTES)
         finally:
             file.close()
-        return decode_mark(memoryview(head), 0, len(head)).chain
+        return decode_mark(memoryview(head), 0, len(head))
     except FormatError:
         return None
     except OSError as error:

@@ -32,6 +32,8 @@ class FileScan:
     verdict: Verdict = Verdict.CLEAN
     end: int = 0
     """Where the last whole group ends."""
+    witnessed: int = 0
+    """How much of the file the last whole group's mark knew to be synced."""
     length: int = 0
     """Bytes in the file now."""
     file_bytes: int = 0

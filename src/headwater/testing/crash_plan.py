@@ -155,9 +155,12 @@ def _torn(effect: Effect, old: bytes, plan: CrashPlan) -> Iterator[tuple[str, Ef
     """`old` is what the file held from the start of the write on, before the write."""
     data = effect.operation.data
     noise = random.Random(plan.seed * 1_000_003 + effect.index).randbytes(len(data))
+    # A write that changes nothing can leave nothing else behind either: a sector is the old one
+    # or the new one, and these are the same.
+    rests = (Rest.ABSENT,) if old == data else plan.rests
     old_is_zeros_from = len(old.rstrip(b"\0")) if len(old) >= len(data) else len(data)
     for cut in tear_points(effect.operation.offset, len(data), plan.tear_every_byte_max):
-        for rest in plan.rests:
+        for rest in rests:
             if rest is Rest.ABSENT:
                 torn = data[:cut]
             elif rest is Rest.ZEROS:

@@ -9,20 +9,16 @@ Has no thread and no loop, so tests can drive it one group at a time.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Sequence
 from enum import Enum
-from typing import Final
 
 from headwater.core.clock import Clock
 from headwater.core.durability import Durability
 from headwater.core.errors import DiskFullError, HeadwaterError, PoisonedError
 from headwater.wal.counters import WalCounters
-from headwater.wal.dialect import GroupLog
+from headwater.wal.dialect import NO_ROOM, GroupLog
 from headwater.wal.policy import SyncPolicy, Unsynced
 from headwater.wal.ticket import Listener, Ticket, resolve_all
-
-NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class LogState(Enum):
@@ -126,13 +122,21 @@ class GroupCommitter:
 
     def finish(self) -> None:
         """A clean stop: everything synced and witnessed. Does nothing on a poisoned log."""
-        if self._state is not LogState.POISONED:
-            try:
-                self._log.witness(clean_stop=True)
-            except OSError as error:
-                if error.errno not in NO_ROOM:
-                    self._poison_with("closing the log", error)
-        self._log.close()
+        try:
+            if self._state is not LogState.POISONED:
+                self._witness_stop()
+            self._log.close()
+        except Exception as error:
+            self._poison_with("closing the log", error)
+
+    def _witness_stop(self) -> None:
+        try:
+            self._log.witness(clean_stop=True)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                self._poison_with("closing the log", error)
+        except Exception as error:
+            self._poison_with("closing the log", error)
 
     def _refuse_what_cannot_be_written(self, tickets: list[Ticket]) -> list[Ticket]:
         if self._state is LogState.POISONED:

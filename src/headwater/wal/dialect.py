@@ -3,10 +3,14 @@ bring one; the loop is written once."""
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from headwater.wal.ticket import Ticket
+
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""What a full disk says."""
 
 
 class GroupLog(Protocol):

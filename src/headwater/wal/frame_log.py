@@ -10,7 +10,6 @@ out before anything is half done).
 
 from __future__ import annotations
 
-import errno
 import itertools
 from collections.abc import Callable, Sequence
 from pathlib import PurePath
@@ -29,6 +28,7 @@ from headwater.format.mark import (
 )
 from headwater.format.names import CURRENT_NAME, parse_wal_file_name, wal_file_name
 from headwater.wal.counters import WalCounters
+from headwater.wal.dialect import NO_ROOM
 from headwater.wal.position import LogPosition
 from headwater.wal.prepared import PreparedFile
 from headwater.wal.ticket import Ticket
@@ -95,11 +95,18 @@ class FrameLog:
         return self._next_frame
 
     def open(self) -> None:
-        """Make sure there is a file to write to, so that a bad disk shows at start."""
-        if self._file is None:
-            self._rotate(0)
-        else:
-            self._replace_current()
+        """Make sure there is a file to write to, so that a bad disk shows at start.
+
+        A full one does not keep anybody from reading and deleting: the first write finds out.
+        """
+        try:
+            if self._file is None:
+                self._rotate(0)
+            else:
+                self._replace_current()
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
 
     def write_group(self, tickets: Sequence[Ticket], *, essential: bool) -> int:
         body = tickets[0].body if len(tickets) == 1 else b"".join([t.body for t in tickets])
@@ -203,12 +210,12 @@ class FrameLog:
         self._rotate(size)
 
     def _rotate(self, size: int) -> None:
+        if self._staged is not None and self._staged[1] < size:
+            self._discard_staged()
         if self._staged is None:
             file, length = self._prepared.take(size)
             self._staged = (file, length, self._prepared.path)
         file, length, path = self._staged
-        if length < size:
-            raise OSError(errno.ENOSPC, "the file made ahead is too small for this group")
         if self._file is not None:
             self.sync()
         target = self._path_of(self._next_frame)
@@ -217,20 +224,31 @@ class FrameLog:
             self._staged = (file, length, target)
         sync_names(self._disk, self._directory)
         oldest = self._oldest or self._next_frame
-        self._replace_current(Current(self._next_frame, length, 0, oldest))
-        if self._file is not None:
-            self._file.close()
-            self._counters.rotations += 1
-        self._file, self._staged = file, None
+        self._replace_current(Current(self._next_frame, length, 0, oldest, self._log_id))
+        # From here on CURRENT names the new file: nothing more may go into the old one.
+        old, self._file, self._staged = self._file, file, None
         self._number, self._file_bytes = self._next_frame, length
         self._offset = self._durable_offset = 0
         self._oldest = oldest
         self._asked_for_next = False
+        if old is not None:
+            self._counters.rotations += 1
+            old.close()
+
+    def _discard_staged(self) -> None:
+        """A rotation failed half way, and now a longer file is needed than was staged then."""
+        assert self._staged is not None
+        file, _, path = self._staged
+        self._staged = None
+        file.close()
+        self._disk.unlink(path)
 
     def _replace_current(self, current: Current | None = None) -> None:
         if current is None:
             oldest = self._oldest or self._number
-            current = Current(self._number, self._file_bytes, self._durable_offset, oldest)
+            current = Current(
+                self._number, self._file_bytes, self._durable_offset, oldest, self._log_id
+            )
         replace_file(self._disk, self._directory / CURRENT_NAME, encode_current(current))
 
     def _ask_for_next(self) -> None:

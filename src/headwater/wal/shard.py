@@ -91,6 +91,7 @@ class Shard:
             self._committer.finish()
         finally:
             # Only reached with tickets left if the loop itself broke; nobody waits for ever.
+            self._queue.close()
             left = self._queue.drain()
             for ticket in left:
                 ticket.resolve(ClosedError("the log stopped; nothing was written"))
