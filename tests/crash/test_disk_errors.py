@@ -11,7 +11,7 @@ import errno
 
 import pytest
 
-from headwater.core.errors import HeadwaterError
+from headwater.core.errors import DiskFullError, HeadwaterError, PoisonedError
 from headwater.testing import (
     FAILING_VERBS,
     PREFIXES,
@@ -23,7 +23,7 @@ from headwater.testing import (
 from headwater.wal.committer import LogState
 from tests.crash.matrix import slice_of, tried
 from tests.crash.recovery_check import check_state
-from tests.crash.session import new_disk
+from tests.crash.session import DISK, MEMORY, Session, new_disk, small
 from tests.crash.workloads import SCRIPTS, Run
 
 pytestmark = pytest.mark.crash
@@ -91,3 +91,120 @@ def test_a_full_disk_refuses_and_loses_nothing(script: str, always: bool, number
         check_aftermath(run, label)
         how = "for good" if always else "once"
         tried(f"errors: {errno.errorcode[number]} at every call, {how}")
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_an_error_while_closing_a_file_loses_nothing(script: str) -> None:
+    """Linux closes the file and reports the error; a network disk does report one here."""
+    for number in (errno.EIO, errno.ENOSPC):
+        for nth in range(calls_of(script, frozenset({Verb.CLOSE}))):
+            run, _ = run_with(script, Fault(Verb.CLOSE, number, nth=nth))
+            check_aftermath(run, f"{script}: {errno.errorcode[number]} at close {nth}")
+            tried("errors: while closing a file")
+
+
+@pytest.mark.parametrize("size", [1, 7, 100, 600])
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_short_writes_everywhere_change_nothing(script: str, size: int) -> None:
+    fault = Fault(Verb.WRITE, None, always=True, short_bytes=size)
+    run, _ = run_with(script, fault)
+    assert fault.struck > 10
+    assert states(run) == {LogState.WRITABLE}
+    assert all(t.error is None for session in run.sessions for t in session.tickets)
+    check_aftermath(run, f"{script}: writes of {size} bytes at most")
+    tried("errors: short writes everywhere")
+
+
+@pytest.mark.parametrize("script", ["append", "rotation"])
+def test_a_write_that_stops_half_way_is_refused_whole(script: str) -> None:
+    """A short write, and then no room, no device, or an interruption for the rest."""
+    for number in (errno.ENOSPC, errno.EIO, errno.EINTR):
+        for nth in slice_of(range(calls_of(script, frozenset({Verb.WRITE}))), 2):
+            for size in (1, 133, 150):
+                short = Fault(Verb.WRITE, None, nth=nth, short_bytes=size)
+                rest = Fault(Verb.WRITE, number, nth=nth + 1)
+                run, _ = run_with(script, short, rest)
+                label = f"{script}: write {nth} stopped after {size}, {errno.errorcode[number]}"
+                check_aftermath(run, label)
+                tried("errors: a write that stops half way")
+
+
+@pytest.mark.parametrize("verb", [Verb.WRITE, Verb.SYNC_DATA, Verb.SYNC_DIRECTORY])
+def test_an_interrupted_call_is_a_failure_and_never_taken_for_success(verb: Verb) -> None:
+    for script in ("append", "rotation"):
+        for nth in range(calls_of(script, frozenset({verb}))):
+            run, _ = run_with(script, Fault(verb, errno.EINTR, nth=nth))
+            check_aftermath(run, f"{script}: {verb.value} {nth} interrupted")
+            tried("errors: interrupted calls")
+
+
+def test_a_sync_that_fails_once_and_then_succeeds_leaves_the_log_poisoned() -> None:
+    """I11: the second yes may be a lie, so nothing is acked after the first no."""
+    fake = new_disk()
+    disk = FaultDisk(fake)
+    run = Run(disk, fake)
+    session = run.session().open()
+    session.append(1)
+    disk.add(Fault(Verb.SYNC_DATA, clean_after_error=True))
+    failed = session.append(1)
+    later = [session.append(1), session.append(2, 1, DISK), session.append(3, 1, MEMORY)]
+    assert all(isinstance(t.error, PoisonedError) for t in (failed, *later))
+    session.pass_time(5_000_000)
+    session.close()
+    assert states(run) == {LogState.POISONED}
+    session.check_each_answered_once()
+    check_aftermath(run, "a sync that failed once")
+
+
+def test_a_full_disk_keeps_room_for_essential_writes_and_resumes_by_itself() -> None:
+    """I12: deletes and acks go on in the reserve, the rest is refused, and space is noticed."""
+    fake = new_disk()
+    disk = FaultDisk(fake)
+    run = Run(disk, fake, small(file_bytes=4096, reserve_bytes=256))
+    session = run.session(ahead=False).open()
+    full = disk.add(Fault(Verb.CREATE, errno.ENOSPC, path="prepared.next", always=True))
+    while session.append(1).error is None:
+        assert len(session.tickets) < 100
+    assert states(run) == {LogState.FULL}
+    assert isinstance(session.tickets[-1].error, DiskFullError)
+    session.heads[1] -= 1  # a refused seq was never used
+    essential = session.ticket(2, essential=True)
+    ordinary = session.ticket(3)
+    session.commit(ordinary, essential)
+    assert essential.error is None
+    assert isinstance(ordinary.error, DiskFullError)
+    session.pass_time(1_000_000)
+    assert states(run) == {LogState.FULL}
+    full.enabled = False
+    session.pass_time(999_999)
+    assert states(run) == {LogState.FULL}
+    session.pass_time(1)
+    assert states(run) == {LogState.WRITABLE}
+    assert session.append(1).error is None
+    session.close()
+    session.check_each_answered_once()
+    check_aftermath(run, "full, then free again")
+
+
+@pytest.mark.parametrize("overwriting_needs_room", [False, True])
+def test_a_log_on_a_full_disk_opens_and_is_read_and_resumes(overwriting_needs_room: bool) -> None:
+    fake = new_disk()
+    first = Session(fake, fake=fake).open()
+    first.append(1)
+    first.abandon()
+    fake.capacity_bytes = 0
+    full = Fault(Verb.WRITE, errno.ENOSPC, always=True)
+    disk = FaultDisk(fake, [full] if overwriting_needs_room else [])
+    run = Run(disk, fake)
+    session = run.session()
+    assert session.items == first.items + first.acked_items()
+    session.open()
+    while session.append(1).error is None:
+        assert len(session.tickets) < 100
+    assert states(run) == {LogState.FULL}
+    session.heads[1] -= 1
+    fake.capacity_bytes = None
+    disk.clear()
+    session.pass_time(1_000_000)
+    assert session.append(1).error is None
+    session.check_each_answered_once()

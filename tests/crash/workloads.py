@@ -92,7 +92,8 @@ def trimming(run: Run) -> None:
         session.append(1)
     keep_from = session.logs[0].active_number
     kept = [ticket for ticket in session.tickets if ticket.last_frame >= keep_from]
-    run.trimmed.append((run.fake.point, {"1": kept[0].context[2][0].seq} if kept else {}))
+    first_kept = kept[0].context[2][0].seq if kept else session.heads[1] + 1
+    run.trimmed.append((run.fake.point, {"1": first_kept}))
     run.files_trimmed += session.trim(keep_from)
     session.append(1)
     session.append(1)

@@ -27,6 +27,7 @@ from headwater.recovery.survey import (
     survey_shard,
 )
 from headwater.recovery.verdict import FileScan, Verdict
+from headwater.wal.dialect import NO_ROOM
 from headwater.wal.position import LogPosition, OpenFile
 from headwater.wal.sharded import shard_directory
 
@@ -110,8 +111,12 @@ def _harden(disk: Disk, scan: FileScan) -> None:
     file = disk.open(scan.path, OpenMode.UPDATE)
     try:
         unwitnessed = file.read(scan.witnessed, scan.end - scan.witnessed)
-        if unwitnessed:
-            write_all(file, scan.witnessed, [unwitnessed])
+        try:
+            if unwitnessed:
+                write_all(file, scan.witnessed, [unwitnessed])
+        except OSError as error:
+            if error.errno not in NO_ROOM:  # where overwriting needs room, reading must go on
+                raise
         sync_file(file)
     finally:
         file.close()
