@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench.conditions import describe_machine
+from bench.conditions import describe_machine, load
 from bench.registry import BENCHMARKS, Run, load_all
 from bench.report import Result, as_json, keep, markdown, table
 
@@ -46,12 +46,14 @@ def main(arguments: list[str]) -> int:
     machine = describe_machine(chosen.directory)
     results: list[Result] = []
     for name in chosen.names or BENCHMARKS:
+        load_before = load()
         scratch = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=chosen.directory))
         try:
             rows = BENCHMARKS[name].measure(Run(scratch, quick=chosen.quick))
         finally:
             shutil.rmtree(scratch)
-        results.append(Result(BENCHMARKS[name], rows, machine, quick=chosen.quick))
+        told = machine | {"load": f"{load_before} before, {load()} after"}
+        results.append(Result(BENCHMARKS[name], rows, told, quick=chosen.quick))
         print(table(results[-1]), flush=True)
     if not chosen.quick:
         print(f"kept in {keep(results, REPOSITORY / 'bench' / 'results')}")

@@ -18,8 +18,12 @@ def describe_machine(directory: Path) -> dict[str, str]:
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "libraries": ", ".join(_libraries("xxhash", "numpy", "uvloop")),
         "commit": _commit(),
-        "load before": f"{os.getloadavg()[0]:.2f}",
     }
+
+
+def load() -> str:
+    """How busy the machine is, by others and by us: the average of the last minute."""
+    return f"{os.getloadavg()[0]:.1f}"
 
 
 def _processor() -> str:
