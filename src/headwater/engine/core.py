@@ -95,6 +95,8 @@ class EngineCore:
     load_lock: threading.Lock = field(default_factory=threading.Lock)
     findings: list[Finding] = field(default_factory=list)
     closing: bool = False
+    read_only: bool = False
+    """Somebody else may own the directory: nothing in it is changed, mended or removed."""
     wake_keeper: Callable[[], None] = lambda: None
 
     def retention_ms(self) -> int:
@@ -110,6 +112,7 @@ class EngineCore:
             maps=self.maps,
             cold=self.cold_store_of(topic_id),
             report=self.note,
+            read_only=self.read_only,
         )
 
     def cold_store_of(self, topic_id: int) -> SegmentStore | None:

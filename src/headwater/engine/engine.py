@@ -20,10 +20,11 @@ from headwater.engine.core import EngineCore, ShardProgress
 from headwater.engine.housekeeping import Housekeeping
 from headwater.engine.input import EncodedRecords
 from headwater.engine.keeper import Keeper
+from headwater.engine.loading import Loaded, load_once
 from headwater.engine.owner import Owner
 from headwater.engine.pending import Change, Write
 from headwater.engine.reading import Reader, ReadPlan
-from headwater.engine.recovering import RecoveryNotes, TopicRecovery
+from headwater.engine.recovering import RecoveryNotes, TopicRecovery, retired_logs
 from headwater.engine.snapshots import Snapshotter
 from headwater.engine.tail import TailCache
 from headwater.engine.topic import Topic
@@ -102,11 +103,11 @@ class Engine:
         if not core.disk.is_directory(topics_directory):
             core.disk.make_directory(topics_directory)
             core.disk.sync_directory(core.directory)
-        recovery = TopicRecovery(core, self.topics, opened)
+        recovery = TopicRecovery(core, self.topics, opened.recovered.report.shards)
         recovery.run(progress)
         self.notes: RecoveryNotes = recovery.notes
         self.wal_report: WalReport = opened.recovered.report
-        core.retired = recovery.retired()
+        core.retired = retired_logs(core.directory, opened.recovered.retired)
         core.shards = [
             ShardProgress(published_frame=position.next_frame - 1)
             for position in opened.recovered.positions
@@ -150,6 +151,10 @@ class Engine:
 
     def topic(self, name: str) -> Topic:
         return self.core.registry.get(name)
+
+    def load(self, topic: Topic) -> Loaded:
+        """Anywhere: the index files of a topic nobody has asked for until now."""
+        return load_once(self.core, topic)
 
     def state(self, topic: Topic) -> TopicState:
         return self.topics.state(topic)

@@ -20,6 +20,7 @@ from headwater.core.errors import DamageError, FormatError, NewerFormatError
 from headwater.disk import Disk, OpenMode
 from headwater.engine.core import EngineCore
 from headwater.engine.loading import (
+    Loaded,
     install,
     install_tags,
     load_tags,
@@ -41,6 +42,7 @@ from headwater.format.snapshot import (
     snapshot_name,
 )
 from headwater.format.topic_frames import (
+    CheckpointEntry,
     RecordsDeleted,
     SettingsChanged,
     TopicCreated,
@@ -51,7 +53,8 @@ from headwater.format.topic_frames import (
 from headwater.model.loss import Loss
 from headwater.model.match import TagMatcher
 from headwater.model.topic import TopicLog
-from headwater.recovery.opening import OpenWal
+from headwater.recovery.replay import Group, replay
+from headwater.recovery.survey import ShardSurvey
 
 Progress = Callable[[float], None]
 
@@ -71,15 +74,30 @@ class RecoveryNotes:
 
 
 class TopicRecovery:
-    def __init__(self, core: EngineCore, topics: Topics, opened: OpenWal) -> None:
+    """`shards` is what a look at the log found; `load` reads the files of one topic."""
+
+    def __init__(
+        self,
+        core: EngineCore,
+        topics: Topics,
+        shards: list[ShardSurvey],
+        load: Callable[[Topic], Loaded] = load_topic,
+    ) -> None:
         self._core = core
         self._topics = topics
-        self._opened = opened
+        self._shards = shards
+        self._load = load
         self._touched: dict[int, Topic] = {}
         self._covered: dict[PurePath, int] = {}
         self.notes = RecoveryNotes()
 
     def run(self, progress: Progress) -> None:
+        self.read(progress)
+        self._close_gaps()
+        progress(1.0)
+
+    def read(self, progress: Progress) -> None:
+        """Everything the files tell, and nothing that only their owner may conclude from it."""
         self._from_snapshot()
         progress(0.1)
         for found in self._rows(records=False):
@@ -89,7 +107,7 @@ class TopicRecovery:
                 self._note_topic(found)
         progress(0.4)
         for topic in self._touched.values():
-            install(topic, load_topic(topic))
+            install(topic, self._load(topic))
             self.notes.topics_loaded += 1
         progress(0.6)
         for found in self._rows(records=True):
@@ -97,10 +115,8 @@ class TopicRecovery:
                 self._append(found)
             else:
                 self._apply(found)
-        progress(0.9)
-        self._close_gaps()
         self.notes.topics = len(self._core.registry)
-        progress(1.0)
+        progress(0.9)
 
     def _from_snapshot(self) -> None:
         core = self._core
@@ -118,17 +134,44 @@ class TopicRecovery:
             }
         self._check_reach()
 
-    def retired(self) -> dict[str, int]:
-        """Log directories nobody writes to any more -> the last frame in each."""
-        root = self._core.directory / WAL_DIRECTORY
-        return {
-            "" if shard.directory == root else shard.directory.name: shard.chain.next_frame - 1
-            for shard in self._opened.recovered.retired
-        }
+    def follow(self, groups: Iterator[Group]) -> None:
+        """What was written to the log since: for somebody who reads it beside its owner.
+
+        Records stay in memory when the owner has put them into segments: where they are read from
+        makes no difference, and the segments that are known stay what they were.
+        """
+        for found in replay_rows(groups, {}, records=True):
+            if isinstance(found, RecordRows):
+                self._touch(found.topic_id)
+                self._whole(found.topic_id)
+                self._append(found)
+                continue
+            if found.type is FrameType.CHECKPOINT_MARK:
+                for entry in decode_checkpoint_mark(found):
+                    self._follow_mark(entry)
+                continue
+            self._note_topic(found)
+            self._whole(found.topic_id)
+            self._apply(found)
+
+    def _whole(self, topic_id: int) -> None:
+        topic = self._touched.get(topic_id)
+        if topic is not None and not topic.loaded:
+            install(topic, self._load(topic))
+
+    def _follow_mark(self, entry: CheckpointEntry) -> None:
+        topic = self._core.registry.by_id(entry.topic_id)
+        if topic is None:
+            return
+        if topic.loaded:
+            topic.log.restore_floors(entry.evict_floor, entry.earliest_seq, topic.log.losses)
+        elif entry.checkpointed_seq >= topic.checkpointed_seq:
+            topic.checkpointed_seq = entry.checkpointed_seq
+            topic.stored.move_to(entry)
 
     def _check_reach(self) -> None:
         """The log must begin no later than where the snapshot ends."""
-        for shard in self._opened.recovered.report.shards:
+        for shard in self._shards:
             covered = self._covered.get(shard.directory, 0)
             if shard.files and shard.files[0].number > covered + 1:
                 raise DamageError(
@@ -139,7 +182,8 @@ class TopicRecovery:
                 )
 
     def _rows(self, *, records: bool) -> Iterator[Frame | RecordRows]:
-        return replay_rows(self._opened.replay(), self._covered, records=records)
+        groups = replay(self._core.disk, self._shards)
+        return replay_rows(groups, self._covered, records=records)
 
     def _touch(self, topic_id: int) -> None:
         topic = self._core.registry.by_id(topic_id)
@@ -260,10 +304,7 @@ class TopicRecovery:
     def _close_gaps(self) -> None:
         """After a crash, the disk class goes on above every seq it may have acked (I3)."""
         core = self._core
-        clean = all(
-            shard.last is None or shard.last.clean_stop
-            for shard in self._opened.recovered.report.shards
-        )
+        clean = all(shard.last is None or shard.last.clean_stop for shard in self._shards)
         for topic in core.registry:
             ceiling = core.ceilings.ceiling_of(topic.topic_id)
             log = topic.log
@@ -273,7 +314,7 @@ class TopicRecovery:
                 and ceiling > log.visible_seq
             ):
                 if not topic.loaded:
-                    install(topic, load_topic(topic))
+                    install(topic, self._load(topic))
                 self.notes.seqs_lost += ceiling - log.visible_seq
                 self._topics.fill_dead(topic, ceiling, topic.last_ts, lost=True)
             if topic.loaded:
@@ -286,6 +327,15 @@ _APPLY: dict[FrameType, Callable[[TopicRecovery, Topic, Frame], None]] = {
     FrameType.HEAD_WATERMARK: TopicRecovery._ceiling,
     FrameType.IDEMPOTENCY: TopicRecovery._key,
 }
+
+
+def retired_logs(directory: PurePath, retired: list[ShardSurvey]) -> dict[str, int]:
+    """Log directories nobody writes to any more -> the last frame in each."""
+    root = directory / WAL_DIRECTORY
+    return {
+        "" if shard.directory == root else shard.directory.name: shard.chain.next_frame - 1
+        for shard in retired
+    }
 
 
 def load_snapshot(disk: Disk, directory: PurePath, notes: RecoveryNotes) -> Snapshot | None:

@@ -10,18 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from headwater.core import limits
 from headwater.core.errors import InvalidRequestError
 from headwater.core.records import Record
+from headwater.engine.core import EngineCore
 from headwater.engine.engine import Engine
 from headwater.engine.input import encode_records
-from headwater.engine.loading import install, install_tags, load_once, load_tags
+from headwater.engine.loading import Loaded, install, install_tags, load_tags
 from headwater.engine.pending import Appended, Pending
-from headwater.engine.reading import Diff, ReadFilter, ReadPlan
+from headwater.engine.reading import Diff, Reader, ReadFilter, ReadPlan
 from headwater.engine.topic import Topic
-from headwater.engine.topics import Deleted, TopicState
+from headwater.engine.topics import Deleted, Topics, TopicState
 from headwater.model.loss import Tombstone
 from headwater.model.match import TagMatcher, parse_match
 from headwater.store.checked import Finding
@@ -62,20 +63,44 @@ class Woken:
 Step = AsOwner | InFiles | Answered | Woken
 Steps = Generator[Step, Any, T]
 
+
+class ReadSide(Protocol):
+    """What reading needs: an engine has it, and so has a view of somebody else's files."""
+
+    @property
+    def core(self) -> EngineCore: ...
+
+    @property
+    def topics(self) -> Topics: ...
+
+    @property
+    def reader(self) -> Reader: ...
+
+    def topic(self, name: str) -> Topic: ...
+
+    def load(self, topic: Topic) -> Loaded: ...
+
+    def state(self, topic: Topic) -> TopicState: ...
+
+    def plan(self, topic: Topic, from_seq: int, limit: int, bytes_max: int) -> ReadPlan: ...
+
+    def note_damage(self, plan: ReadPlan, findings: Sequence[Finding]) -> bool: ...
+
+
 EMPTY_ROUNDS_MAX = 16
 """A read whose filter keeps nothing looks this many times further before it answers."""
 
 
-def topic_steps(engine: Engine, name: str) -> Steps[Topic]:
+def topic_steps(engine: ReadSide, name: str) -> Steps[Topic]:
     """The topic, with its index in memory."""
     topic: Topic = yield AsOwner(lambda: engine.topic(name))
     yield from loaded_steps(engine, topic)
     return topic
 
 
-def loaded_steps(engine: Engine, topic: Topic) -> Steps[None]:
+def loaded_steps(engine: ReadSide, topic: Topic) -> Steps[None]:
     if not topic.loaded:
-        loaded = yield InFiles(lambda: load_once(engine.core, topic))
+        loaded = yield InFiles(lambda: engine.load(topic))
         yield AsOwner(lambda: install(topic, loaded))
 
 
@@ -140,12 +165,12 @@ def drop_steps(engine: Engine, name: str, *, if_empty: bool) -> Steps[bool]:
     return True
 
 
-def state_steps(engine: Engine, name: str) -> Steps[TopicState]:
+def state_steps(engine: ReadSide, name: str) -> Steps[TopicState]:
     state: TopicState = yield AsOwner(lambda: engine.state(engine.topic(name)))
     return state
 
 
-def topics_steps(engine: Engine, prefix: str) -> Steps[list[TopicState]]:
+def topics_steps(engine: ReadSide, prefix: str) -> Steps[list[TopicState]]:
     states: list[TopicState] = yield AsOwner(
         lambda: [engine.state(topic) for topic in engine.topics.list(prefix, None)]
     )
@@ -185,7 +210,7 @@ def diff_request(
     )
 
 
-def diff_steps(engine: Engine, name: str, request: DiffRequest) -> Steps[Diff]:
+def diff_steps(engine: ReadSide, name: str, request: DiffRequest) -> Steps[Diff]:
     topic = yield from topic_steps(engine, name)
     diff = yield from read_steps(engine, topic, request)
     if request.wait_us and diff.caught_up and not diff.records and diff.tombstone is None:
@@ -196,7 +221,7 @@ def diff_steps(engine: Engine, name: str, request: DiffRequest) -> Steps[Diff]:
     return diff
 
 
-def read_steps(engine: Engine, topic: Topic, request: DiffRequest) -> Steps[Diff]:
+def read_steps(engine: ReadSide, topic: Topic, request: DiffRequest) -> Steps[Diff]:
     """One answer: further rounds only while a filter keeps nothing and there is more to see."""
     use_nodes = request.nodes if topic.log.settings.dedupe_node else frozenset()
     keep = ReadFilter(use_nodes, request.matcher)
@@ -244,7 +269,7 @@ def read_steps(engine: Engine, topic: Topic, request: DiffRequest) -> Steps[Diff
 
 
 def _fetch(
-    engine: Engine, plan: ReadPlan, keep: ReadFilter
+    engine: ReadSide, plan: ReadPlan, keep: ReadFilter
 ) -> tuple[list[Record], list[Finding]] | None:
     try:
         return engine.reader.fetch(plan, keep)
