@@ -223,12 +223,13 @@ class Session:
 
     def _on_answers(self, tickets: Sequence[Ticket]) -> None:
         for ticket in tickets:
-            _, identity, _ = ticket.context
+            topic, identity, items = ticket.context
             self.answers[identity] += 1
             if ticket.error is None:
                 self.oracle.ack(identity, ticket.durability, at=self.point)
             elif isinstance(ticket.error, DiskFullError):
                 self.oracle.refuse(identity)
+                self.heads[topic] = min(self.heads[topic], items[0].seq - 1)
 
 
 def new_disk() -> FakeDisk:

@@ -121,7 +121,7 @@ def test_every_death_of_the_second_process_leaves_what_the_first_was_promised(
         before = twin.point
         session = Session(twin, run.settings, fake=twin, oracle=run.oracle)
         session.open()
-        for state in twin.crash_states(plan=PREFIXES):
+        for state in twin.crash_states(plan=DEEPER):
             if state.crash_point >= before:
                 check_state(run, state, thorough=False)
                 tried("killed, then power lost while reopening")

@@ -114,6 +114,15 @@ def lazily(run: Run) -> None:
     session.abandon()
 
 
+def patient(run: Run) -> None:
+    """A second passes between the groups, so that a disk with room again is noticed."""
+    session = run.session().open()
+    for topic in (1, 2, 1, 2, 1, 2, 1):
+        session.append(topic)
+        session.pass_time(1_000_000)
+    session.close()
+
+
 def oversized(run: Run) -> None:
     """A group larger than a file gets a file of its own."""
     session = run.session(ahead=False).open()

@@ -91,14 +91,18 @@ def _make_directories(disk: Disk, directories: list[PurePath]) -> None:
 
 
 def _mend(disk: Disk, shard: ShardSurvey) -> None:
-    for path in [*shard.untrimmed, *shard.leftovers]:
-        disk.unlink(path)
     last = shard.last
     if last is not None:
         if last.verdict is Verdict.TORN:
             cut_torn_tail(disk, last)
         _harden(disk, last)
+    # First what is kept, CURRENT among it, and only then what CURRENT says may go.
     sync_names(disk, shard.directory)
+    superfluous = [*shard.untrimmed, *shard.leftovers]
+    for path in superfluous:
+        disk.unlink(path)
+    if superfluous:
+        sync_names(disk, shard.directory)
 
 
 def _harden(disk: Disk, scan: FileScan) -> None:

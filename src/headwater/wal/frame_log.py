@@ -212,13 +212,13 @@ class FrameLog:
     def _rotate(self, size: int) -> None:
         if self._staged is not None and self._staged[1] < size:
             self._discard_staged()
-        if self._staged is None:
-            file, length = self._prepared.take(size)
-            self._staged = (file, length, self._prepared.path)
-        file, length, path = self._staged
         if self._file is not None:
             self.sync()
         target = self._path_of(self._next_frame)
+        if self._staged is None:
+            file, length = self._prepared.take(size, target)
+            self._staged = (file, length, target)
+        file, length, path = self._staged
         if path != target:
             self._disk.rename(path, target)
             self._staged = (file, length, target)

@@ -16,7 +16,7 @@ from headwater.format.names import PREPARED_NAME
 
 
 class PreparedFile:
-    """At most one file waiting under a fixed name. Whoever takes it gives it its real name."""
+    """At most one file waiting under a fixed name. Whoever takes it says its real name."""
 
     def __init__(self, disk: Disk, directory: PurePath, file_bytes: int, chunk_bytes: int) -> None:
         self._disk = disk
@@ -28,10 +28,6 @@ class PreparedFile:
         self._length = 0
 
     @property
-    def path(self) -> PurePath:
-        return self._path
-
-    @property
     def ready(self) -> bool:
         return self._file is not None
 
@@ -40,10 +36,15 @@ class PreparedFile:
         with self._lock:
             self._prepare(max(bytes_min, self._file_bytes))
 
-    def take(self, bytes_min: int) -> tuple[File, int]:
-        """The file and its length; made on the spot if nobody was ahead of us."""
+    def take(self, bytes_min: int, target: PurePath) -> tuple[File, int]:
+        """The file and its length, renamed to `target`; made now if nobody was ahead of us.
+
+        Renamed under the lock and before it is handed out: until then it is ours, and nobody who
+        prepares the one after it can take it for a leftover.
+        """
         with self._lock:
             self._prepare(max(bytes_min, self._file_bytes))
+            self._disk.rename(self._path, target)
             file, self._file = self._file, None
             assert file is not None
             return file, self._length
