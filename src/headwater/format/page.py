@@ -26,6 +26,7 @@ from headwater.format.names import (
     wal_file_name,
 )
 from headwater.format.page_example import example_hex, example_table
+from headwater.format.page_segments import SEGMENT_PARTS
 from headwater.format.repairs import Repairs, Skip, encode_repairs
 from headwater.format.topic_frames import CHECKPOINT_ENTRY, EVICT_WATERMARK
 
@@ -259,6 +260,7 @@ CHAPTERS: Final[tuple[Chapter, ...]] = (
         ),
     ),
     Chapter(f"{CURRENT_NAME}, {REPAIRS_NAME}, quarantine", (_small_files(),)),
+    Chapter("Topic segments", SEGMENT_PARTS),
     Chapter("A group, byte by byte", (_example(),)),
     Chapter("Downsides and nasty corners", (_CORNERS,)),
 )

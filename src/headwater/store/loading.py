@@ -14,8 +14,9 @@ from typing import Final
 
 from headwater.core.errors import DamageError, FormatError, UnavailableError
 from headwater.disk import File, OpenMode, replace_file
-from headwater.format.segment import ENTRY_BYTES, Entries, SegmentFile, bad_entries
+from headwater.format.segment import ENTRY_BYTES, Entries, SegmentFile, SegmentPart, bad_entries
 from headwater.store.checked import Finding
+from headwater.store.cold_index import cold_data_bytes
 from headwater.store.pair import (
     cut_file,
     end_of,
@@ -28,6 +29,7 @@ from headwater.store.pair import (
 )
 from headwater.store.segment import Segment, Tier
 from headwater.store.settling import COLD, HOT, TopicDirectory, is_at_rest, settle
+from headwater.store.stores import SegmentStore
 
 REPAIR: Final = "restore a backup"
 
@@ -49,6 +51,7 @@ class Loader:
     directory: TopicDirectory
     report: Report
     drop_cold: Callable[[int], bool] | None
+    cold: SegmentStore | None
     read_only: bool
 
     def load(
@@ -151,17 +154,7 @@ class Loader:
         directory = self.directory
         files = directory.segments[first_seq]
         if files == COLD:
-            numbers = self._numbers(first_seq, SegmentFile.COLD)
-            if not numbers.sound:
-                raise DamageError(
-                    "the index of a cold segment is damaged at an end",
-                    path=directory.path_of(first_seq, SegmentFile.COLD),
-                    offset=0,
-                    advice="copy the .idx from the cold tier over it",
-                )
-            return Segment(
-                first_seq, numbers.count, numbers.end, True, numbers.created_ms, Tier.COLD
-            )
+            return self._in_cold(first_seq)
         for kind in (SegmentFile.DATA, SegmentFile.IDX):
             if kind not in files:
                 raise DamageError(
@@ -176,6 +169,24 @@ class Loader:
             entries = self._mend(first_seq, there)
             return self._segment(first_seq, entries, there, sealed=True)
         return Segment(first_seq, numbers.count, there, True, numbers.created_ms)
+
+    def _in_cold(self, first_seq: int) -> Segment:
+        """The local index tells the numbers; where it cannot, the cold store is asked."""
+        path = self.directory.path_of(first_seq, SegmentFile.COLD)
+        index = read_all(self.directory.disk, path)
+        count = max(len(index) // ENTRY_BYTES - 1, 0)
+        entries = whole_entries(index[: count * ENTRY_BYTES])
+        last = whole_entries(index[count * ENTRY_BYTES :][:ENTRY_BYTES])
+        data_bytes = cold_data_bytes(last, first_seq + count)
+        if data_bytes is None or len(index) % ENTRY_BYTES or not count:
+            if self.cold is None:
+                raise DamageError("the index is damaged", path=path, advice="name the cold tier")
+            if len(index) != self.cold.len(first_seq, SegmentPart.IDX) + ENTRY_BYTES:
+                raise DamageError(
+                    "entries are missing", path=path, offset=len(index), advice=REPAIR
+                )
+            data_bytes = self.cold.len(first_seq, SegmentPart.DATA)
+        return Segment(first_seq, count, data_bytes, True, int(entries["ts"][0]), Tier.COLD)
 
     def _numbers(self, first_seq: int, kind: SegmentFile) -> _Numbers:
         path = self.directory.path_of(first_seq, kind)

@@ -26,7 +26,7 @@ from headwater.core.errors import (
 from headwater.disk import Buffer, Disk
 from headwater.format.segment import (
     SegmentPart,
-    parse_segment_name,
+    parse_segment_file,
     segment_file_name,
     topic_directory_name,
 )
@@ -94,16 +94,8 @@ class ObjectSegmentStore:
         selector_class = importlib.import_module("pyarrow.fs").FileSelector
         with _store_work(self._prefix):
             found = self._files.get_file_info(selector_class(self._prefix, allow_not_found=True))
-        parsed = {
-            each
-            for each in (parse_segment_name(info.base_name) for info in found)
-            if each is not None
-        }
-        return sorted(
-            first_seq
-            for first_seq, part in parsed
-            if part is SegmentPart.IDX and (first_seq, SegmentPart.DATA) in parsed
-        )
+        parsed = (parse_segment_file(info.base_name) for info in found)
+        return sorted({each[0] for each in parsed if each is not None})
 
     def exists(self, first_seq: int, part: SegmentPart) -> bool:
         return self._look(first_seq, part) is not None

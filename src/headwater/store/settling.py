@@ -8,7 +8,7 @@ it came. `settle` brings a set of files to rest:
 | `.dropped` | a drop that had begun | remove the rest, `.dropped` last |
 | `.data.new`, with or without `.idx.new` | a rewrite before its swap | remove the new ones |
 | `.idx.new` alone | a rewrite in the middle of its swap | give the index its name |
-| `.idx` and `.cold` | a cold segment rewritten into the hot tier | remove `.cold` |
+| `.idx` and `.cold` | a relocation before its flip, or a rewrite into hot | remove `.cold` |
 | `.cold` and `.data` | a relocation that had flipped the pointer | remove `.data` |
 | `*.tmp` | a replacement before its rename | remove it |
 

@@ -15,7 +15,7 @@ from headwater.disk import Buffer, Disk, replace_file, sync_names
 from headwater.disk.whole import TEMPORARY_SUFFIX
 from headwater.format.segment import (
     SegmentPart,
-    parse_segment_name,
+    parse_segment_file,
     segment_file_name,
     topic_directory_name,
 )
@@ -37,7 +37,7 @@ class SegmentStore(Protocol):
         """Remove both parts. No error when they are not there."""
 
     def list(self) -> Sequence[int]:
-        """The ids of whole segments, ascending."""
+        """The ids of segments of which anything is there, ascending."""
 
     def exists(self, first_seq: int, part: SegmentPart) -> bool: ...
 
@@ -87,12 +87,7 @@ class LocalSegmentStore:
             return []
         with file_work(self._root):
             names = self._disk.list_directory(self._root)
-        parsed = {each for each in map(parse_segment_name, names) if each is not None}
-        return sorted(
-            first_seq
-            for first_seq, part in parsed
-            if part is SegmentPart.IDX and (first_seq, SegmentPart.DATA) in parsed
-        )
+        return sorted({each[0] for each in map(parse_segment_file, names) if each is not None})
 
     def exists(self, first_seq: int, part: SegmentPart) -> bool:
         return self._disk.exists(self.path_of(first_seq, part))

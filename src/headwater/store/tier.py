@@ -1,11 +1,12 @@
 """Moving a sealed segment from the hot directory to the cold store, whole at every moment (I7).
 
 1. `copy_to_cold`: copy both parts, durable, and read them back. Repeating it is harmless.
-2. `drop_hot`: rename the hot `.idx` to `.cold`, made durable. This is the pointer, flipped by one
-   name; a crash before it leaves the segment hot, after it cold. Then the hot `.data` goes.
+2. `drop_hot`: write the index once more as `.cold`, durable, and remove `.idx`, durably. That is
+   the pointer, flipped by one name: with `.idx` the segment is hot, without it cold. Then the hot
+   `.data` goes.
 
-The index stays in the hot directory under its new name: a start needs nothing from the cold store,
-and deletes in a cold segment are flags in a local file.
+An index stays in the hot directory: a start needs nothing from the cold store, and deletes in a
+cold segment are flags in a local file.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from headwater.core.errors import InvariantError, StorageError
-from headwater.disk import sync_names
+from headwater.disk import replace_file, sync_names
 from headwater.format.checksum import checksum64
 from headwater.format.segment import SegmentFile, SegmentPart
+from headwater.store.cold_index import cold_index_bytes
 from headwater.store.failures import file_work
-from headwater.store.pair import read_all
+from headwater.store.pair import read_all, whole_entries
 from headwater.store.segment import Segment, Tier
 from headwater.store.settling import TopicDirectory
 from headwater.store.stores import SegmentStore
@@ -65,11 +67,13 @@ class TopicTier:
         )
         with file_work(hot.path):
             if disk.exists(idx):
-                disk.rename(idx, cold)
-                sync_names(disk, hot.path)
-            if disk.exists(data):
-                disk.unlink(data)
-                sync_names(disk, hot.path)
+                found = whole_entries(read_all(disk, idx), segment.count)
+                contents = cold_index_bytes(found, segment.first_seq, segment.data_bytes)
+                replace_file(disk, cold, contents)
+            for path in (idx, data):
+                if disk.exists(path):
+                    disk.unlink(path)
+                    sync_names(disk, hot.path)
         return replace(segment, tier=Tier.COLD)
 
     def orphans(self) -> list[int]:

@@ -28,6 +28,7 @@ from headwater.format.segment import (
 )
 from headwater.store import appending, deleting, dropping, rewriting
 from headwater.store.checked import Finding
+from headwater.store.cold_index import cold_index_bytes, flagged_copy, mend_cold_entries
 from headwater.store.failures import file_work
 from headwater.store.loading import Loader
 from headwater.store.maps import SegmentMaps
@@ -82,7 +83,7 @@ class TopicFiles:
         `active_first_seq` is 0 when the checkpoint knew of no segment that was still appended to.
         Files that are missing or too short are a DamageError with file and offset.
         """
-        loader = Loader(self._directory, self._tell, self._drop_cold, self._read_only)
+        loader = Loader(self._directory, self._tell, self._drop_cold, self._cold, self._read_only)
         with file_work(self.directory):
             return loader.load(checkpointed_seq, active_first_seq, active_data_bytes)
 
@@ -157,12 +158,13 @@ class TopicFiles:
         if not len(seqs):
             return
         deleting.check_seqs(segment, entries, seqs)
+        if segment.is_cold:
+            self._flag_cold(segment, seqs)
+            return
         with file_work(self.directory):
-            if not segment.is_cold:
-                path = self._directory.path_of(segment.first_seq, SegmentFile.DATA)
-                deleting.flag_frames(self._disk, path, entries, seqs - seqs[0])
-            kind = SegmentFile.COLD if segment.is_cold else SegmentFile.IDX
-            path = self._directory.path_of(segment.first_seq, kind)
+            path = self._directory.path_of(segment.first_seq, SegmentFile.DATA)
+            deleting.flag_frames(self._disk, path, entries, seqs - seqs[0])
+            path = self._directory.path_of(segment.first_seq, SegmentFile.IDX)
             deleting.flag_entries(self._disk, path, segment, entries, seqs)
 
     def rewrite(self, segment: Segment, entries: Entries) -> tuple[Segment, Entries]:
@@ -241,14 +243,9 @@ class TopicFiles:
         return view
 
     def _read_cold(self, segment: Segment, begin: int, end: int) -> memoryview:
-        if self._cold is None:
-            raise StorageError(
-                f"segment {segment.first_seq} is in the cold tier, and there is none",
-                path=self.directory,
-                advice="name the cold directory or store it was moved to",
-            )
+        cold = self._cold_store(segment)
         try:
-            found = self._cold.read_range(segment.first_seq, SegmentPart.DATA, begin, end - begin)
+            found = cold.read_range(segment.first_seq, SegmentPart.DATA, begin, end - begin)
         finally:
             self._refuse_stale(segment)
         return memoryview(found)
@@ -270,23 +267,50 @@ class TopicFiles:
                     self._disk.unlink(path)
             self._begun.pop()
 
+    def _cold_store(self, segment: Segment) -> SegmentStore:
+        if self._cold is None:
+            raise StorageError(
+                f"segment {segment.first_seq} is in the cold tier, and there is none",
+                path=self.directory,
+                advice="name the cold directory or store it was moved to",
+            )
+        return self._cold
+
     def _refuse_stale(self, segment: Segment) -> None:
         if self._rewritten.get(segment.first_seq, segment.data_bytes) != segment.data_bytes:
             raise SegmentChangedError(f"segment {segment.first_seq} was rewritten")
 
+    def _flag_cold(self, segment: Segment, seqs: NDArray[numpy.int64]) -> None:
+        """A torn entry could not be read again from the cold frames, so the file is replaced."""
+        path = self._directory.path_of(segment.first_seq, SegmentFile.COLD)
+        with file_work(path):
+            found = read_range(self._disk, path, 0, segment.count * ENTRY_BYTES)
+            if len(found) < segment.count * ENTRY_BYTES:
+                raise StorageError("the index ends too early", path=path, offset=len(found))
+            changed = flagged_copy(whole_entries(found), segment.first_seq, seqs)
+            contents = cold_index_bytes(changed, segment.first_seq, segment.data_bytes)
+            replace_file(self._disk, path, contents)
+
     def _mend(self, segment: Segment, entries: Entries, path: PurePath) -> Entries:
+        first_seq = segment.first_seq
         if segment.is_cold:
-            data = self._read_cold(segment, 0, segment.data_bytes)
+            stored = self._cold_store(segment).read_range(
+                first_seq, SegmentPart.IDX, 0, segment.count * ENTRY_BYTES
+            )
+            entries, findings = mend_cold_entries(entries, whole_entries(stored), first_seq, path)
         else:
-            data_path = self._directory.path_of(segment.first_seq, SegmentFile.DATA)
+            data_path = self._directory.path_of(first_seq, SegmentFile.DATA)
             with file_work(data_path):
                 data = memoryview(read_range(self._disk, data_path, 0, segment.data_bytes))
-        entries, findings = mend_entries(entries, segment.first_seq, data, path)
+            entries, findings = mend_entries(entries, first_seq, data, path)
         for finding in findings:
             self._tell(finding)
         if not self._read_only and all(finding.mended for finding in findings):
+            contents = entries.tobytes()
+            if segment.is_cold:
+                contents = cold_index_bytes(entries, first_seq, segment.data_bytes)
             with file_work(path):
-                replace_file(self._disk, path, entries.tobytes())
+                replace_file(self._disk, path, contents)
         return entries
 
     def _drop_cold(self, first_seq: int) -> bool:

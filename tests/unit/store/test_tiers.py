@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
+import numpy
 import pytest
 
 from headwater.core.errors import (
@@ -17,6 +18,7 @@ from headwater.core.errors import (
 )
 from headwater.disk import Buffer
 from headwater.format.segment import SegmentPart
+from headwater.store.checked import Finding
 from headwater.store.object_store import ObjectColdTier, open_cold_tier
 from headwater.store.segment import SegmentChangedError, Tier
 from headwater.store.stores import LocalColdTier, LocalSegmentStore, SegmentStore
@@ -178,12 +180,51 @@ def test_a_dropped_cold_segment_is_gone_from_both_tiers() -> None:
     assert not any("0000000000000001" in path.name for path in disk.files())
 
 
-def test_a_damaged_index_of_a_cold_segment_is_read_again_from_the_cold_data() -> None:
+def test_every_flipped_bit_of_a_cold_index_is_mended_and_brings_no_delete_back() -> None:
+    disk, topic, store = written()
+    topic.delete(1)
+    move(topic, 0)
+    topic.delete(2, 4)
+    path = DIRECTORY / "seg-0000000000000001.cold"
+    whole = disk.files()[path]
+    for bit in range(len(whole) * 8):
+        disk.damage(path, bit // 8, bytes([whole[bit // 8] ^ 1 << bit % 8]))
+        findings: list[Finding] = []
+        again = topic_files(disk, cold=store, findings=findings)
+        assert read_live(again, again.load(*topic.position)) == (live_of(topic), [])
+        seq = 1 + bit // 8 // 20
+        assert [(each.seq, each.mended) for each in findings] == [(seq, True)] * (seq < 5)
+        if seq == 5:
+            disk.write_file(path, whole)
+        assert disk.files()[path] == whole
+
+
+def test_a_cold_entry_that_cannot_be_settled_is_told_and_not_served() -> None:
     disk, topic, store = written()
     move(topic, 0)
-    disk.damage(DIRECTORY / "seg-0000000000000001.cold", 25, b"\xff")
-    again = topic_files(disk, cold=store)
-    assert read_live(again, again.load(*topic.position)) == (live_of(topic), [])
+    topic.delete(2)
+    disk.damage(DIRECTORY / "seg-0000000000000001.cold", 20, bytes(20))
+    findings: list[Finding] = []
+    again = topic_files(disk, cold=store, findings=findings)
+    segments = again.load(*topic.position)
+    assert read_live(again, segments) == (live_of(topic), [])
+    assert [(each.seq, each.mended) for each in findings] == [(2, False)]
+    again.flag_deleted(segments[0], again.index(segments[0])[1:3], numpy.array([2, 3]))
+    topic.deleted.add(3)
+    assert read_live(again, segments) == (live_of(topic), [])
+
+
+def test_a_cold_index_that_lost_entries_is_refused_with_file_and_offset() -> None:
+    disk, topic, store = written()
+    move(topic, 0)
+    path = DIRECTORY / "seg-0000000000000001.cold"
+    whole = disk.files()[path]
+    for length in range(len(whole)):
+        disk.write_file(path, whole[:length])
+        again = topic_files(disk, cold=store)
+        with pytest.raises(DamageError) as caught:
+            read_live(again, again.load(*topic.position))
+        assert caught.value.path == path
 
 
 def test_a_cold_copy_nothing_points_to_can_be_found() -> None:

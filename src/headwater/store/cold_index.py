@@ -1,0 +1,105 @@
+"""The local index of a cold segment: the one place that knows which of its records were deleted.
+
+The frames in the cold store are not flipped when a record is deleted, so a damaged entry cannot be
+read again from them: that might bring a deleted record back (I8). It is settled from two sides
+instead: the index in the cold store knows everything but later deletes, and what is left of the
+local entry says which of the two it was. Where it does not, the entry is DAMAGED and not served.
+
+Without the data beside it, nothing tells where the index should end. So it ends with one entry
+more, for the seq after the last: its offset is the length of the data, its flags are no record's.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import Final
+
+import numpy
+from numpy.typing import NDArray
+
+from headwater.format.segment import (
+    ENTRY_BYTES,
+    INDEX_DTYPE,
+    MEMORY_FLAGS,
+    SEGMENT_FRAME_BYTES_MIN,
+    Entries,
+    IndexFlag,
+    bad_entries,
+    index_flags,
+    seal_checks,
+)
+from headwater.store.checked import Finding
+
+_CHECK_SHIFT: Final = numpy.uint32(8)
+_END_FLAGS: Final = MEMORY_FLAGS
+
+
+def cold_index_bytes(entries: Entries, first_seq: int, data_bytes: int) -> bytes:
+    """What a `.cold` file holds: the entries, and the end."""
+    end = numpy.array([(data_bytes, SEGMENT_FRAME_BYTES_MIN, 0, _END_FLAGS)], INDEX_DTYPE)
+    seal_checks(end, first_seq + len(entries))
+    return entries.tobytes() + end.tobytes()
+
+
+def cold_data_bytes(last: Entries, seq: int) -> int | None:
+    """The length of the data, if this last entry of a `.cold` file is its end."""
+    if not len(last) or len(bad_entries(last, seq)) or int(index_flags(last)[0]) != _END_FLAGS:
+        return None
+    return int(last["offset"][0])
+
+
+def mend_cold_entries(
+    local: Entries, stored: Entries, first_seq: int, path: PurePath
+) -> tuple[Entries, list[Finding]]:
+    """The local entries with the bad ones settled; `stored` is the index in the cold store."""
+    live = stored.copy()
+    deleted = stored.copy()
+    deleted["flags_check"] |= numpy.uint32(IndexFlag.DELETED)
+    seal_checks(deleted, first_seq)
+    unsound = set(bad_entries(stored, first_seq).tolist())
+    findings: list[Finding] = []
+    for place in bad_entries(local, first_seq).tolist():
+        was = None
+        if place not in unsound:
+            was = _which(local[place], live[place], deleted[place])
+        if was is not None:
+            local[place] = was
+        else:
+            fields = live[place] if place not in unsound else None
+            local[place] = _damaged(fields)
+        reason = "the index entry is damaged" + ("" if was is not None else ", and not clear")
+        findings.append(
+            Finding(path, place * ENTRY_BYTES, first_seq + place, reason, was is not None)
+        )
+    return local, findings
+
+
+def _which(found: numpy.void, live: numpy.void, deleted: numpy.void) -> numpy.void | None:
+    """The one option whose check is there, or whose everything but the check is there."""
+    options = [live] if live.tobytes() == deleted.tobytes() else [live, deleted]
+    by_check = [each for each in options if _check(each) == _check(found)]
+    if len(by_check) == 1:
+        return by_check[0]
+    by_fields = [each for each in options if each.tobytes()[:17] == found.tobytes()[:17]]
+    return by_fields[0] if len(by_fields) == 1 else None
+
+
+def _check(entry: numpy.void) -> int:
+    return int(entry["flags_check"] >> _CHECK_SHIFT)
+
+
+def _damaged(fields: numpy.void | None) -> tuple[int, int, int, int]:
+    if fields is None:
+        return 0, SEGMENT_FRAME_BYTES_MIN, 0, int(IndexFlag.DAMAGED)
+    return int(fields["offset"]), int(fields["len"]), int(fields["ts"]), int(IndexFlag.DAMAGED)
+
+
+def flagged_copy(whole: Entries, segment_first_seq: int, seqs: NDArray[numpy.int64]) -> Entries:
+    """The entries of a whole segment with these seqs deleted; damaged ones stay as they are."""
+    places = numpy.setdiff1d(seqs - segment_first_seq, bad_entries(whole, segment_first_seq))
+    flagged = whole.copy()
+    flagged["flags_check"] |= numpy.uint32(IndexFlag.DELETED)
+    seal_checks(flagged, segment_first_seq)
+    changed = whole.copy()
+    changed[places] = flagged[places]
+    return changed
