@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from headwater.cli.looking import look_until_settled
 from headwater.cli.output import complain, printable, say, say_json, shown_path
 from headwater.cli.place import DirectoryArgument, JsonOption, Place, find_log
 from headwater.cli.progress import reading
 from headwater.cli.wal_verify import finding_line, report_as_json
 from headwater.core.errors import RequestError, StorageError
 from headwater.disk import Disk, PosixDisk
+from headwater.recovery.looking import look_until_settled
 from headwater.recovery.mending import RepairPlan, RepairStep, StepKind, apply_repairs, plan_repairs
 from headwater.recovery.opening import claim_directory
 from headwater.recovery.recover import look

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from headwater.cli.looking import look_until_settled
 from headwater.cli.output import complain, printable, say, say_json, say_table, shown_path
 from headwater.cli.place import DirectoryArgument, JsonOption, find_log
 from headwater.cli.progress import reading
 from headwater.core.errors import NewerFormatError, RequestError, StorageError
 from headwater.disk import Disk, PosixDisk
 from headwater.recovery.decide import Action
+from headwater.recovery.looking import look_until_settled
 from headwater.recovery.mending import plan_repairs
 from headwater.recovery.report import Finding, WalReport
 from headwater.recovery.verdict import FileScan, Verdict

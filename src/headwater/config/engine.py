@@ -30,3 +30,5 @@ class EngineSettings:
     topics_max: int = 100_000
     verify_reads: bool = True
     reader_threads: int = 4
+    refresh_interval_ms: int = 50
+    """A read-only database that waits for records looks at the files this often."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from os import PathLike, fspath
 from pathlib import PurePath
+from typing import Literal, overload
 
 from headwater.config.engine import EngineSettings
 from headwater.core.clock import Clock, SystemClock
@@ -15,31 +16,58 @@ from headwater.engine.asynchronous import AsyncDatabase
 from headwater.engine.blocking import Database
 from headwater.engine.engine import Engine
 from headwater.engine.owner import BatonOwner, LoopOwner
+from headwater.engine.read_only import ReadOnlyDatabase, open_read_only
 
 Progress = Callable[[float], None]
+
+
+@overload
+def open_database(
+    directory: str | PathLike[str],
+    *,
+    read_only: Literal[False] = False,
+    settings: EngineSettings | None = None,
+    progress: Progress | None = None,
+    disk: Disk | None = None,
+    clock: Clock | None = None,
+) -> Database: ...
+
+
+@overload
+def open_database(
+    directory: str | PathLike[str],
+    *,
+    read_only: Literal[True],
+    settings: EngineSettings | None = None,
+    progress: Progress | None = None,
+    disk: Disk | None = None,
+    clock: Clock | None = None,
+) -> ReadOnlyDatabase: ...
 
 
 def open_database(
     directory: str | PathLike[str],
     *,
+    read_only: bool = False,
     settings: EngineSettings | None = None,
     progress: Progress | None = None,
     disk: Disk | None = None,
     clock: Clock | None = None,
-) -> Database:
+) -> Database | ReadOnlyDatabase:
     """Open a data directory, making it if its parent is there. Recovers first if need be.
 
-    `progress` is called with 0 to 1 while recovering. `disk` and `clock` are for tests.
+    `read_only` reads beside a running owner, takes no lock and changes nothing. `progress` is
+    called with 0 to 1 while recovering. `disk` and `clock` are for tests.
     """
-    engine = Engine(
+    place = (
         disk or PosixDisk(),
         PurePath(fspath(directory)),
         settings or EngineSettings(),
         clock or SystemClock(),
-        BatonOwner(),
-        progress or _silent,
     )
-    return Database(engine)
+    if read_only:
+        return open_read_only(*place, progress or _silent)
+    return Database(Engine(*place, BatonOwner(), progress or _silent))
 
 
 async def open_database_async(

@@ -8,7 +8,7 @@ nothing, so recovering twice gives the same state as once (I4).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
@@ -153,6 +153,11 @@ class TopicRecovery:
             self._note_topic(found)
             self._whole(found.topic_id)
             self._apply(found)
+
+    @property
+    def touched(self) -> Iterable[Topic]:
+        """Topics that the log speaks of."""
+        return self._touched.values()
 
     def _whole(self, topic_id: int) -> None:
         topic = self._touched.get(topic_id)

@@ -76,6 +76,17 @@ def scan_file(buffer: memoryview, scan: FileScan, chain: Chain, around: Surround
         _judge(buffer, scan, chain, around, stop)
 
 
+def scan_on(buffer: memoryview, scan: FileScan, chain: Chain, start: int) -> None:
+    """Whole groups from `start` on, for somebody who follows a log that is being written.
+
+    What ends the walk may be half a write, so it is told and not judged.
+    """
+    scan.end, stop = _walk(buffer, start, scan, chain, Surroundings())
+    scan.length = len(buffer)
+    if stop is not None:
+        scan.verdict, scan.reason = stop.verdict, stop.reason
+
+
 def _walk(
     buffer: memoryview, at: int, scan: FileScan, chain: Chain, around: Surroundings
 ) -> tuple[int, _Stop | None]:

@@ -28,7 +28,7 @@ from headwater.store.pair import (
     with_file,
 )
 from headwater.store.segment import Segment, Tier
-from headwater.store.settling import COLD, HOT, TopicDirectory, is_at_rest, settle
+from headwater.store.settling import COLD, HOT, TopicDirectory, settle
 from headwater.store.stores import SegmentStore
 
 REPAIR: Final = "restore a backup"
@@ -63,7 +63,7 @@ class Loader:
             if first_seq > checkpointed_seq:
                 self._remove_beyond(first_seq)
             elif self.read_only:
-                self._refuse_unfinished(first_seq)
+                self._overlook_unfinished(first_seq)
             else:
                 settle(directory, first_seq, self.drop_cold)
         found: list[Segment] = []
@@ -83,13 +83,20 @@ class Loader:
             self.directory.remove(first_seq, *files)
         files.clear()
 
-    def _refuse_unfinished(self, first_seq: int) -> None:
+    def _overlook_unfinished(self, first_seq: int) -> None:
+        """Read what `settle` would keep. Only between the two renames of a rewrite is there no
+        pair of files under the names of a pair."""
         files = self.directory.segments[first_seq]
-        if SegmentFile.DROPPED not in files and not is_at_rest(files):
+        if SegmentFile.DROPPED in files:
+            return
+        if SegmentFile.NEW_IDX in files and SegmentFile.NEW_DATA not in files:
             raise UnavailableError(
                 f"segment {first_seq} in {self.directory.path} is being changed; try again, "
                 "or open the data once for writing if its owner has crashed"
             )
+        files.intersection_update(HOT | COLD)
+        if SegmentFile.COLD in files:
+            files.discard(SegmentFile.COLD if SegmentFile.IDX in files else SegmentFile.DATA)
 
     def _check_ranges(
         self, found: list[Segment], checkpointed_seq: int, active_first_seq: int

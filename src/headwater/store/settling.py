@@ -74,14 +74,6 @@ class TopicDirectory:
         files.add(target)
 
 
-def is_at_rest(files: Files) -> bool:
-    """True when nothing was interrupted, be the files complete or not."""
-    in_between = _NEW | _TEMPORARY | {SegmentFile.DROPPED}
-    return not files & in_between and not (
-        SegmentFile.COLD in files and files & {SegmentFile.IDX, SegmentFile.DATA}
-    )
-
-
 def settle(
     directory: TopicDirectory, first_seq: int, drop_cold: Callable[[int], bool] | None = None
 ) -> None:

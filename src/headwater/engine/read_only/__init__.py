@@ -1,0 +1,6 @@
+"""Reading a data directory that somebody else owns, or that nobody has open."""
+
+from headwater.engine.read_only.database import ReadOnlyDatabase, open_read_only
+from headwater.engine.read_only.view import DirectoryView
+
+__all__ = ["DirectoryView", "ReadOnlyDatabase", "open_read_only"]

@@ -1,0 +1,307 @@
+"""`headwater.open(path, read_only=True)`: reads beside a running owner and changes nothing.
+
+Takes no lock, makes no file and no directory. A read that finds nothing new has looked at the
+files after it was called, so what an owner has acknowledged is seen by the next read. It may even
+be seen a moment before the acknowledgement: a reader sees what is written, not what is synced.
+
+When the owner removes or rewrites a file in the middle of a read, a new view is taken and the read
+begins again. It gives rows of one moment or an error, never rows of two.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import PurePath
+from types import TracebackType
+from typing import Any, TypeVar
+
+from headwater.config.engine import EngineSettings
+from headwater.core.clock import Clock, Doorbell
+from headwater.core.errors import (
+    ClosedError,
+    FormatError,
+    HeadwaterError,
+    RequestError,
+    StorageError,
+    TopicNotFoundError,
+    UnavailableError,
+)
+from headwater.core.records import Record
+from headwater.core.units import US_PER_MS
+from headwater.disk import Disk
+from headwater.engine.read_only.view import DirectoryView, Progress
+from headwater.engine.reading import Diff
+from headwater.engine.steps import (
+    Answered,
+    DiffRequest,
+    Steps,
+    Woken,
+    diff_request,
+    read_steps,
+    state_steps,
+    topic_steps,
+    topics_steps,
+)
+from headwater.engine.topics import TopicState
+from headwater.engine.watching import watch_requests
+from headwater.model.loss import Tombstone
+from headwater.recovery.survey import access_error
+from headwater.store.checked import Finding
+from headwater.store.segment import SegmentChangedError
+
+T = TypeVar("T")
+
+VIEWS_MAX = 12
+"""New views that are taken for one read before it gives up."""
+PAUSE_MS_MAX = 200
+_MAY_PASS = (UnavailableError, StorageError, FormatError, FileNotFoundError)
+
+
+class ReadOnlyDatabase:
+    """Somebody else's data directory, for reading. Safe to use from any number of threads."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: PurePath,
+        settings: EngineSettings,
+        clock: Clock,
+        progress: Progress,
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._settings = settings
+        self._clock = clock
+        self._progress = progress
+        self._lock = threading.RLock()
+        self._waiting: set[Doorbell] = set()
+        self._closed = False
+        self._suspects: set[Finding] = set()
+        self._view: DirectoryView | None = None
+        self._refreshed_us = 0
+        with self._lock:
+            self._stable(lambda view: view)
+
+    def diff(self, topic: str, from_seq: int = 0, **options: Any) -> Diff:
+        """What came after `from_seq`. Options: limit, max_batch_bytes, wait_ms, node, match.
+
+        Looks at the files again when it would otherwise find nothing, and when its view is older
+        than the setting `refresh_interval_ms`.
+        """
+        return self._diff(topic, diff_request(from_seq, **options))
+
+    def watch(
+        self,
+        topic: str,
+        from_seq: int = 0,
+        *,
+        tail: bool = False,
+        idle_ms: int | None = None,
+        node: str | Iterable[str] | None = None,
+        match: object | None = None,
+    ) -> Iterator[Record | Tombstone]:
+        """Records as they come, for ever; a Tombstone stands where records were lost.
+
+        `tail` begins at the end. `idle_ms` ends the watch when nothing came for so long.
+        """
+        watching = watch_requests(from_seq, idle_ms=idle_ms, node=node, match=match)
+        cursor = self.state(topic).head_seq if tail else from_seq
+        while True:
+            diff = self._diff(topic, watching.request(cursor))
+            cursor = diff.next_from_seq
+            if diff.tombstone is not None:
+                yield diff.tombstone
+            yield from diff.records
+            if watching.is_over(diff):
+                return
+
+    def state(self, topic: str) -> TopicState:
+        with self._lock:
+            self._refresh()
+            return self._stable(lambda view: _drive(state_steps(view, topic)))
+
+    def topics(self, prefix: str = "") -> list[TopicState]:
+        """All topics, by name."""
+        with self._lock:
+            self._refresh()
+            return self._stable(lambda view: _drive(topics_steps(view, prefix)))
+
+    def refresh(self) -> bool:
+        """Look at the files now. False when the owner has written nothing since the last look."""
+        with self._lock:
+            return self._refresh()
+
+    @property
+    def bad_frames(self) -> Sequence[Finding]:
+        """Damage that was met and left out of what was read."""
+        with self._lock:
+            return [] if self._view is None else list(self._view.core.findings)
+
+    def close(self) -> None:
+        """Let go of the files; whoever waits in `diff` or `watch` is told. May be called twice."""
+        with self._lock:
+            self._closed = True
+            self._view = None
+            for doorbell in self._waiting:
+                doorbell.ring()
+
+    def __enter__(self) -> ReadOnlyDatabase:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # -- reading
+
+    def _diff(self, topic: str, request: DiffRequest) -> Diff:
+        until_us = self._clock.monotonic_us() + request.wait_us
+        with self._lock:
+            age_us = self._clock.monotonic_us() - self._refreshed_us
+            if age_us >= self._settings.refresh_interval_ms * US_PER_MS:
+                self._refresh()
+            diff = self._read(topic, request)
+            if not _has_news(diff) and self._refresh():
+                diff = self._read(topic, request)
+        while not _has_news(diff) and self._clock.monotonic_us() < until_us:
+            self._pause(until_us)
+            with self._lock:
+                if self._refresh():
+                    diff = self._read(topic, request)
+        return diff
+
+    def _read(self, topic: str, request: DiffRequest) -> Diff:
+        def read(view: DirectoryView) -> Diff:
+            found = _drive(topic_steps(view, topic))
+            return _drive(read_steps(view, found, request))
+
+        try:
+            return self._stable(read)
+        except TopicNotFoundError:
+            if not self._refresh():
+                raise
+            return self._stable(read)
+
+    def _pause(self, until_us: int) -> None:
+        """Until the next look, or until the database is closed."""
+        doorbell = Doorbell()
+        next_look_us = self._clock.monotonic_us() + self._settings.refresh_interval_ms * US_PER_MS
+        with self._lock:
+            self._check_open()
+            self._waiting.add(doorbell)
+        try:
+            self._clock.wait(doorbell, min(until_us, next_look_us))
+        finally:
+            with self._lock:
+                self._waiting.discard(doorbell)
+
+    # -- views, with the lock held
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("the database is closed")
+
+    def _refresh(self) -> bool:
+        self._check_open()
+        before = None if self._view is None else self._view.fingerprint
+
+        def follow(view: DirectoryView) -> bool:
+            moved = view.follow()
+            if moved:
+                view.evict()
+            return moved
+
+        moved = self._stable(follow)
+        self._refreshed_us = self._clock.monotonic_us()
+        if self._view is not None and self._view.tail_bytes_followed > self._settings.cache_bytes:
+            self._view = None  # what was followed is in segments by now; read it from there
+            self._stable(lambda view: view)
+        return moved or self._view is None or self._view.fingerprint != before
+
+    def _stable(self, work: Callable[[DirectoryView], T]) -> T:
+        """Do this on a view; on a new one when the files were changed underneath, some times."""
+        seen: list[tuple[object, str]] = []
+        failure: Exception | None = None
+        for attempt in range(VIEWS_MAX):
+            self._check_open()
+            try:
+                if self._view is None:
+                    self._view = self._take_view()
+                return work(self._view)
+            except _MAY_PASS as error:
+                sight = self._view.fingerprint if self._view is not None else None
+                seen.append((sight, str(error)))
+                self._view = None
+                failure = error
+            if len(seen) > 2 and seen[-1] == seen[-2] == seen[-3]:
+                break  # nobody changes anything: it is not the owner's doing
+            self._clock.wait(
+                Doorbell(),
+                self._clock.monotonic_us() + min(1 << attempt, PAUSE_MS_MAX) * US_PER_MS,
+            )
+        assert failure is not None
+        raise self._verdict(failure, settled=len(seen) > 1 and seen[-1] == seen[-2])
+
+    def _verdict(self, failure: Exception, *, settled: bool) -> Exception:
+        if isinstance(failure, FileNotFoundError):
+            failure = access_error(PurePath(failure.filename or self._directory), failure)
+        if settled and isinstance(failure, HeadwaterError):
+            return failure
+        error = UnavailableError(
+            f"{self._directory} was changed by its owner each time it was looked at; "
+            f"try again (last: {failure})"
+        )
+        error.__cause__ = failure
+        return error
+
+    def _take_view(self) -> DirectoryView:
+        view = DirectoryView(
+            self._disk, self._directory, self._settings, self._clock, self._judge, self._progress
+        )
+        view.evict()
+        self._refreshed_us = self._clock.monotonic_us()
+        return view
+
+    def _judge(self, findings: Sequence[Finding]) -> None:
+        """A bad frame counts when a second view finds it too: the first may have been between an
+        old index and a new file."""
+        if not self._suspects.issuperset(findings):
+            self._suspects.update(findings)
+            raise SegmentChangedError(str(findings[0]))
+
+
+def open_read_only(
+    disk: Disk,
+    directory: PurePath,
+    settings: EngineSettings,
+    clock: Clock,
+    progress: Progress = lambda _: None,
+) -> ReadOnlyDatabase:
+    try:
+        if not disk.is_directory(directory):
+            raise RequestError(f"there is no directory {directory}; check the path")
+    except OSError as error:
+        raise access_error(directory, error) from error
+    return ReadOnlyDatabase(disk, directory, settings, clock, progress)
+
+
+def _has_news(diff: Diff) -> bool:
+    return bool(diff.records) or diff.tombstone is not None or not diff.caught_up
+
+
+def _drive(steps: Steps[T]) -> T:
+    """Run an operation at once: there is nobody else to wait for."""
+    result: Any = None
+    try:
+        while True:
+            step = steps.send(result)
+            assert not isinstance(step, (Answered, Woken)), "reading waits for nothing"
+            result = step.work()
+    except StopIteration as done:
+        value: T = done.value
+        return value

@@ -1,0 +1,166 @@
+"""A data directory as its files tell it at one moment: snapshot, log and segments, nothing changed.
+
+The same recovery that an owner runs, on a look instead of an opened log. A live owner goes on
+meanwhile: it trims, drops, rewrites and moves files. A view never mixes two moments: whatever it
+misses is an error that says "look again", and the caller takes a new view (I6, I9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import PurePath
+
+from headwater.config.engine import EngineSettings
+from headwater.core.clock import Clock
+from headwater.core.errors import RequestError
+from headwater.disk import Disk
+from headwater.engine.core import EngineCore
+from headwater.engine.loading import Loaded, load_topic
+from headwater.engine.owner import BatonOwner
+from headwater.engine.reading import Reader, ReadPlan
+from headwater.engine.recovering import TopicRecovery
+from headwater.engine.tail import TailCache
+from headwater.engine.topic import Topic
+from headwater.engine.topics import Topics, TopicState
+from headwater.format.frame import FrameType
+from headwater.format.names import WAL_DIRECTORY
+from headwater.format.topic_frames import decode_checkpoint_mark
+from headwater.model.retention_clock import RetentionClock
+from headwater.recovery.following import LogFollower
+from headwater.recovery.looking import look_until_settled
+from headwater.recovery.replay import Group
+from headwater.recovery.survey import ShardSurvey
+from headwater.recovery.verdict import Verdict
+from headwater.store.checked import Finding
+from headwater.store.object_store import open_cold_tier
+from headwater.store.segment import SegmentChangedError
+from headwater.wal.ceilings import SeqCeilings
+
+Progress = Callable[[float], None]
+Judge = Callable[[Sequence[Finding]], None]
+"""Told of damaged frames before they count; raises when a newer view should be asked first."""
+
+
+class DirectoryView:
+    """What `headwater.open` would find, as of now. Implements `ReadSide`."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: PurePath,
+        settings: EngineSettings,
+        clock: Clock,
+        judge: Judge | None = None,
+        progress: Progress = lambda _: None,
+    ) -> None:
+        wal_directory = directory / WAL_DIRECTORY
+        if not disk.is_directory(wal_directory):
+            raise RequestError(
+                f"{directory} is not a Headwater data directory: there is no {WAL_DIRECTORY}/ in it"
+            )
+        report = look_until_settled(disk, wal_directory)
+        report.raise_if_refused()
+        self.shards = report.shards
+        _refuse_unfinished(self.shards)
+        self.core = EngineCore(
+            disk,
+            directory,
+            settings,
+            clock,
+            BatonOwner(),
+            RetentionClock(clock.wall_ms(), clock.monotonic_us()),
+            SeqCeilings(settings.wal.head_ahead),
+            TailCache(settings.cache_bytes),
+            None if not settings.cold_url else open_cold_tier(disk, settings.cold_url),
+            read_only=True,
+        )
+        self.topics = Topics(self.core)
+        self.reader = Reader(self.core, self.topics)
+        self._judge = judge
+        self._follower = LogFollower(disk, wal_directory, self.shards)
+        self._ahead: list[Group] = []
+        """Read from the log but not taken in yet."""
+        self._recovery = TopicRecovery(self.core, self.topics, self.shards, self.load)
+        self._recovery.read(progress)
+        self.notes = self._recovery.notes
+        self._tail_bytes_at_first = self.core.tail_bytes
+
+    @property
+    def fingerprint(self) -> object:
+        """Equal for two views when nothing was written to log or snapshots between them."""
+        return self.notes.snapshot_number, self._follower.position
+
+    @property
+    def tail_bytes_followed(self) -> int:
+        """How much came by following and is held in memory."""
+        return self.core.tail_bytes - self._tail_bytes_at_first
+
+    def follow(self) -> bool:
+        """Take in what was written since. False when that was nothing."""
+        groups, self._ahead = self._ahead + self._follower.poll(), []
+        self._recovery.follow(iter(groups))
+        return bool(groups)
+
+    def evict(self) -> None:
+        """Let caps and ages take what an owner would not show any more."""
+        for topic in self._recovery.touched:
+            if topic.loaded:
+                self.topics.evict(topic)
+
+    # -- what reading needs
+
+    def topic(self, name: str) -> Topic:
+        return self.core.registry.get(name)
+
+    def load(self, topic: Topic) -> Loaded:
+        loaded = load_topic(topic)
+        if topic.log.settings.durability.is_logged and not _is_gapless(topic, loaded):
+            # Floors are in the log before segments go. So if the log has no newer ones, nothing
+            # went since it was read, and the gap is what was always there.
+            self._ahead += self._follower.poll()
+            if any(_moves_floors_of(topic, group) for group in self._ahead):
+                raise SegmentChangedError(f"segments of {topic.name!r} were dropped meanwhile")
+        return loaded
+
+    def state(self, topic: Topic) -> TopicState:
+        return self.topics.state(topic)
+
+    def plan(self, topic: Topic, from_seq: int, limit: int, bytes_max: int) -> ReadPlan:
+        return self.reader.plan(topic, from_seq, limit, bytes_max)
+
+    def note_damage(self, plan: ReadPlan, findings: Sequence[Finding]) -> bool:
+        if self._judge is not None:
+            self._judge(findings)
+        for finding in findings:
+            self.core.note(finding)
+        return False
+
+
+def _refuse_unfinished(shards: Sequence[ShardSurvey]) -> None:
+    """Only the last file of a shard can be in the middle of a write."""
+    for shard in shards:
+        for scan in shard.files[:-1]:
+            if scan.verdict is not Verdict.CLEAN:
+                raise SegmentChangedError(f"{scan.path} was changed while it was being read")
+
+
+def _moves_floors_of(topic: Topic, group: Group) -> bool:
+    for frame in group.frames():
+        if frame.type is FrameType.TOPIC_DELETE and frame.topic_id == topic.topic_id:
+            return True
+        if frame.type is FrameType.CHECKPOINT_MARK and any(
+            entry.topic_id == topic.topic_id for entry in decode_checkpoint_mark(frame)
+        ):
+            return True
+    return False
+
+
+def _is_gapless(topic: Topic, loaded: Loaded) -> bool:
+    """Every seq that should be in segments is there."""
+    stored = topic.stored
+    expected = max(stored.earliest_seq, stored.evict_floor, stored.delete_below)
+    for segment in loaded.segments:
+        if segment.first_seq > expected:
+            return False
+        expected = max(expected, segment.end_seq + 1)
+    return expected > topic.checkpointed_seq
