@@ -191,6 +191,8 @@ class Appender:
         core.counters.records_appended += len(write.offsets)
         write.succeed(self._answer(write))
         topic.wake()
+        if core.on_news is not None:
+            core.on_news(topic)
 
     def failed(self, write: Write, error: HeadwaterError) -> None:
         """The log did not take it: give the seqs back if nobody took later ones."""

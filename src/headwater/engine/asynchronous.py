@@ -58,7 +58,7 @@ class AsyncDatabase:
 
     async def create(self, topic: str, **settings: Any) -> TopicState:
         """Make a topic, or change the settings of one that is there."""
-        return await self._drive(create_steps(self._engine, topic, settings))
+        return await self.drive(create_steps(self._engine, topic, settings))
 
     async def append(
         self,
@@ -72,7 +72,7 @@ class AsyncDatabase:
         settings: Mapping[str, Any] | None = None,
     ) -> Appended:
         """Write one record or a list of them: all or nothing."""
-        return await self._drive(
+        return await self.drive(
             append_steps(
                 self._engine,
                 topic,
@@ -87,7 +87,7 @@ class AsyncDatabase:
 
     async def diff(self, topic: str, from_seq: int = 0, **options: Any) -> Diff:
         """What came after `from_seq`. Options: limit, max_batch_bytes, wait_ms, node, match."""
-        return await self._drive(diff_steps(self._engine, topic, diff_request(from_seq, **options)))
+        return await self.drive(diff_steps(self._engine, topic, diff_request(from_seq, **options)))
 
     async def watch(
         self,
@@ -104,7 +104,7 @@ class AsyncDatabase:
         cursor = (await self.state(topic)).head_seq if tail else from_seq
         while True:
             request = watching.request(cursor)
-            diff = await self._drive(diff_steps(self._engine, topic, request))
+            diff = await self.drive(diff_steps(self._engine, topic, request))
             cursor = diff.next_from_seq
             if diff.tombstone is not None:
                 yield diff.tombstone
@@ -117,18 +117,18 @@ class AsyncDatabase:
         self, topic: str, *, before_seq: int | None = None, match: object | None = None
     ) -> Deleted:
         """Delete records for good: below a seq, by tag, or those that are both."""
-        return await self._drive(delete_steps(self._engine, topic, before_seq, match))
+        return await self.drive(delete_steps(self._engine, topic, before_seq, match))
 
     async def state(self, topic: str) -> TopicState:
-        return await self._drive(state_steps(self._engine, topic))
+        return await self.drive(state_steps(self._engine, topic))
 
     async def topics(self, prefix: str = "") -> list[TopicState]:
         """All topics, by name."""
-        return await self._drive(topics_steps(self._engine, prefix))
+        return await self.drive(topics_steps(self._engine, prefix))
 
     async def drop(self, topic: str, *, if_empty: bool = False) -> bool:
         """Drop a topic and everything in it. False when there was none."""
-        return await self._drive(drop_steps(self._engine, topic, if_empty=if_empty))
+        return await self.drive(drop_steps(self._engine, topic, if_empty=if_empty))
 
     async def checkpoint(self) -> None:
         """Move everything into segments and take a snapshot now. Happens by itself, too."""
@@ -150,13 +150,27 @@ class AsyncDatabase:
     ) -> None:
         await self.close()
 
-    async def _drive(self, steps: Steps[T]) -> T:
+    async def drive(self, steps: Steps[T]) -> T:
         """Run an operation, awaiting where it waits."""
         result: Any = None
         try:
             while True:
                 step = steps.send(result)
                 result = step.work() if isinstance(step, AsOwner) else await self._do(step)
+        except StopIteration as done:
+            value: T = done.value
+            return value
+
+    def drive_at_once(self, steps: Steps[T]) -> T | None:
+        """Run an operation that waits for nothing; None when it would have to."""
+        result: Any = None
+        try:
+            while True:
+                step = steps.send(result)
+                if not isinstance(step, AsOwner):
+                    steps.close()
+                    return None
+                result = step.work()
         except StopIteration as done:
             value: T = done.value
             return value

@@ -98,6 +98,8 @@ class EngineCore:
     read_only: bool = False
     """Somebody else may own the directory: nothing in it is changed, mended or removed."""
     wake_keeper: Callable[[], None] = lambda: None
+    on_news: Callable[[Topic], None] | None = None
+    """Told of every topic that has something new, or is gone: for delivery to streams."""
 
     def retention_ms(self) -> int:
         """The time by which records expire."""

@@ -82,6 +82,7 @@ class Write(Pending[Appended]):
         "key",
         "lengths",
         "offsets",
+        "sync_us",
         "tags",
         "topic",
         "ts",
@@ -103,6 +104,8 @@ class Write(Pending[Appended]):
         """Seq ceiling that becomes durable with this write; 0 when it carries none."""
         self.key: bytes | None = None
         self.expires_ts = 0
+        self.sync_us = 0
+        """How long the sync took that this write waited for."""
         self._followers: list[Write] | None = None
 
     @property

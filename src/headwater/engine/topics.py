@@ -212,6 +212,8 @@ class Topics:
             core.dropped.append(topic)
             core.wake_keeper()
             topic.wake()
+            if core.on_news is not None:
+                core.on_news(topic)
             return True
 
         def give_up() -> None:

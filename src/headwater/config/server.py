@@ -1,0 +1,56 @@
+"""Settings of the server: where it listens, what it accepts, how long it waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headwater.core.units import KIB, MIB
+
+
+@dataclass(frozen=True, slots=True)
+class LimitSettings:
+    """Over one of these: 429 with the limit's name, or 4xx for a single request."""
+
+    topics: int = 100_000
+    watch_sessions: int = 10_000
+    streams: int = 10_000
+    streams_per_key: int = 1_000
+    in_flight_per_key: int = 1_000
+    body_bytes: int = 64 * MIB
+    record_bytes: int = 1 * MIB
+    header_bytes: int = 32 * KIB
+    header_count: int = 100
+    pipeline: int = 128
+    """Requests of one connection that are answered later; reading pauses beyond."""
+    connections: int = 20_000
+    expansion_ratio: int = 200
+    """A compressed body may grow at most so many times."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlineSettings:
+    """Counted from when something began; a byte now and then does not extend them."""
+
+    headers_s: float = 10.0
+    body_s: float = 60.0
+    idle_s: float = 75.0
+    drain_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    host: str = "127.0.0.1"
+    port: int = 4000
+    """0 picks a free one."""
+    port_file: str | None = None
+    metrics_port: int | None = None
+    api_keys: tuple[str, ...] = ()
+    """secret[:scopes[:prefixes]]"""
+    allow_insecure_no_auth: bool = False
+    tls_certificate: str | None = None
+    tls_key: str | None = None
+    limits: LimitSettings = field(default_factory=LimitSettings)
+    deadlines: DeadlineSettings = field(default_factory=DeadlineSettings)
+    session_ttl_ms: int = 300_000
+    stream_queue_frames: int = 1024
+    websocket_queue_messages: int = 4

@@ -1,0 +1,131 @@
+"""Every metric, declared once: its name, kind and meaning. Only module that imports the library."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+import msgspec
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+
+PREFIX: Final = "headwater_"
+
+
+class Kind(Enum):
+    GAUGE = "gauge"
+    COUNTER = "counter"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    kind: Kind
+    meaning: str
+    labels: tuple[str, ...] = ()
+
+
+METRICS: Final[dict[str, Declared]] = {
+    "topics": Declared(Kind.GAUGE, "topics"),
+    "topics_by_class": Declared(Kind.GAUGE, "topics of a durability class", ("durability",)),
+    "routers": Declared(Kind.GAUGE, "routers"),
+    "records_live": Declared(Kind.GAUGE, "records that can be read"),
+    "bytes_live": Declared(Kind.GAUGE, "payload bytes of those records"),
+    "queue_topics": Declared(Kind.GAUGE, "topics that are queues"),
+    "queue_leases_in_flight": Declared(Kind.GAUGE, "jobs that are leased"),
+    "sse_connections": Declared(Kind.GAUGE, "open streams"),
+    "watch_sessions": Declared(Kind.GAUGE, "watch sessions"),
+    "connections": Declared(Kind.GAUGE, "open connections"),
+    "ready": Declared(Kind.GAUGE, "1 when requests are served"),
+    "recovery_progress": Declared(Kind.GAUGE, "0 to 1 while recovering"),
+    "uptime_ms": Declared(Kind.GAUGE, "milliseconds since the start"),
+    "pressure": Declared(Kind.GAUGE, "0 to 1, how loaded the server is"),
+    "tail_bytes": Declared(Kind.GAUGE, "bytes that are in the log but not yet in segments"),
+    "topic_head_seq": Declared(Kind.GAUGE, "last seq of a topic", ("topic",)),
+    "topic_earliest_seq": Declared(Kind.GAUGE, "first live seq of a topic", ("topic",)),
+    "topic_records_live": Declared(Kind.GAUGE, "live records of a topic", ("topic",)),
+    "topic_bytes_live": Declared(Kind.GAUGE, "live payload bytes of a topic", ("topic",)),
+    "wal_frames": Declared(Kind.COUNTER, "frames written to the log", ("shard",)),
+    "wal_batches": Declared(Kind.COUNTER, "groups written to the log", ("shard",)),
+    "wal_fsyncs": Declared(Kind.COUNTER, "syncs of the log", ("shard",)),
+    "wal_bytes_written": Declared(Kind.COUNTER, "bytes written to the log", ("shard",)),
+    "wal_rotations": Declared(Kind.COUNTER, "log files that were filled", ("shard",)),
+    "wal_submit_full": Declared(Kind.COUNTER, "writes refused for a full queue", ("shard",)),
+    "wal_queue_depth": Declared(Kind.GAUGE, "writes waiting for the log", ("shard",)),
+    "wal_queue_depth_peak": Declared(Kind.GAUGE, "most writes that ever waited", ("shard",)),
+    "wal_read_only": Declared(Kind.GAUGE, "1 while full or poisoned", ("shard",)),
+    "wal_fsync_latency_seconds": Declared(Kind.HISTOGRAM, "time of one sync", ("shard",)),
+    "appends": Declared(Kind.COUNTER, "writes"),
+    "records_appended": Declared(Kind.COUNTER, "records written"),
+    "reads": Declared(Kind.COUNTER, "reads"),
+    "records_read": Declared(Kind.COUNTER, "records read"),
+    "records_evicted": Declared(Kind.COUNTER, "records lost to caps and ages"),
+    "records_deleted": Declared(Kind.COUNTER, "records deleted"),
+    "tombstones": Declared(Kind.COUNTER, "answers that told of a loss"),
+    "bad_frames": Declared(Kind.COUNTER, "damaged frames met in segments"),
+    "checkpoints": Declared(Kind.COUNTER, "checkpoints"),
+    "snapshots": Declared(Kind.COUNTER, "snapshots"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A value of a declared metric. A histogram's is ([(bound, count so far)], sum)."""
+
+    name: str
+    value: Any
+    labels: tuple[str, ...] = ()
+
+
+class _Samples:
+    def __init__(self, samples: Sequence[Sample]) -> None:
+        self._samples = samples
+
+    def collect(self) -> list[Metric]:
+        families: dict[str, Any] = {}
+        for sample in self._samples:
+            declared = METRICS[sample.name]
+            family = families.get(sample.name)
+            if family is None:
+                family = families[sample.name] = _family(sample.name, declared)
+            if declared.kind is Kind.HISTOGRAM:
+                buckets, total = sample.value
+                family.add_metric(sample.labels, buckets, total)
+            else:
+                family.add_metric(sample.labels, sample.value)
+        return list(families.values())
+
+
+def _family(name: str, declared: Declared) -> Any:
+    kinds = {
+        Kind.GAUGE: GaugeMetricFamily,
+        Kind.COUNTER: CounterMetricFamily,
+        Kind.HISTOGRAM: HistogramMetricFamily,
+    }
+    return kinds[declared.kind](PREFIX + name, declared.meaning, labels=declared.labels)
+
+
+def metrics_as_text(samples: Sequence[Sample]) -> bytes:
+    """Prometheus text."""
+    registry = CollectorRegistry()
+    registry.register(_Samples(samples))
+    return generate_latest(registry)
+
+
+def metrics_as_json(samples: Sequence[Sample]) -> bytes:
+    """One object: name, or name{label} -> value."""
+    found: dict[str, Any] = {}
+    for sample in samples:
+        labels = ",".join(
+            f"{label}={value}"
+            for label, value in zip(METRICS[sample.name].labels, sample.labels, strict=True)
+        )
+        found[PREFIX + sample.name + (f"{{{labels}}}" if labels else "")] = sample.value
+    return msgspec.json.encode({"metrics": found})

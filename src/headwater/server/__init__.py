@@ -1,0 +1,1 @@
+"""Listeners, connections, keys and routes. No domain rules."""

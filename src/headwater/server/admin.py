@@ -1,0 +1,62 @@
+"""Health, readiness, metrics, the OpenAPI document and the page that shows it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from headwater.observe.metrics import metrics_as_json, metrics_as_text
+from headwater.server.exchange import Exchange
+from headwater.server.metrics import collect
+from headwater.server.openapi import openapi_document
+from headwater.server.topics import answer
+from headwater.wal.committer import LogState
+from headwater.wire.http_errors import HttpError
+from headwater.wire.openapi_page import DOCS_PAGE
+
+if TYPE_CHECKING:
+    from headwater.server.app import App
+
+_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def health(_app: App, exchange: Exchange) -> None:
+    """The process lives. Says nothing about the disk."""
+    answer(exchange, 200, {"status": "ok"})
+
+
+def ready(app: App, exchange: Exchange) -> None:
+    """Requests will be served; 503 with the reason otherwise."""
+    engine = app.engine  # 503 with the progress while recovering
+    poison = engine.poison
+    if poison is not None:
+        raise poison
+    if app.draining:
+        raise HttpError("shutting_down", "shutting down")
+    state = "full" if engine.log_state is LogState.FULL else "ok"
+    answer(exchange, 200, {"status": state, "recovery_progress": 1.0})
+
+
+def metrics(app: App, exchange: Exchange) -> None:
+    samples = collect(app)
+    if b"application/json" in exchange.headers.get(b"accept", b""):
+        exchange.answer_json(200, metrics_as_json(samples))
+    else:
+        exchange.answer(200, metrics_as_text(samples), {"content-type": _TEXT})
+
+
+def openapi(app: App, exchange: Exchange) -> None:
+    exchange.answer_json(200, msgspec.json.encode(openapi_document(app.routes.routes)))
+
+
+def docs(_app: App, exchange: Exchange) -> None:
+    exchange.answer(
+        200,
+        DOCS_PAGE,
+        {
+            "content-type": "text/html; charset=utf-8",
+            "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; "
+            "script-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'",
+        },
+    )

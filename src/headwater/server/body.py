@@ -1,0 +1,57 @@
+"""The body of a request: its media type, its compression, its text."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Final
+
+from headwater.core.errors import InvalidRequestError
+from headwater.server.exchange import Exchange
+from headwater.wire.http_errors import HttpError
+
+_GZIP: Final = 16 + zlib.MAX_WBITS
+_STEP_BYTES: Final = 256 * 1024
+
+
+def body_of(exchange: Exchange) -> bytes | bytearray:
+    """The body as JSON text, unpacked. A bomb is refused while it grows, not after."""
+    body = exchange.body
+    kind = exchange.headers.get(b"content-type")
+    if kind is not None and body and kind.partition(b";")[0].strip().lower() != b"application/json":
+        raise HttpError(
+            "unsupported_media_type",
+            "send application/json (with curl: --json, or -H 'content-type: application/json')",
+        )
+    encoding = exchange.headers.get(b"content-encoding")
+    if encoding is not None and encoding.strip().lower() not in (b"", b"identity"):
+        body = _unpacked(exchange, encoding.strip().lower())
+    if not body.isascii():
+        try:
+            body.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise InvalidRequestError("the body is not valid UTF-8") from error
+    return body
+
+
+def _unpacked(exchange: Exchange, encoding: bytes) -> bytes:
+    if encoding != b"gzip":
+        raise HttpError("unsupported_media_type", "bodies may be packed with gzip only")
+    limits = exchange.connection.app.settings.limits
+    most = min(limits.body_bytes, max(len(exchange.body), 1024) * limits.expansion_ratio)
+    unpacker = zlib.decompressobj(_GZIP)
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        rest: bytes = bytes(exchange.body)
+        while rest and not unpacker.eof:
+            piece = unpacker.decompress(rest, _STEP_BYTES)
+            size += len(piece)
+            if size > most:
+                raise HttpError("payload_too_large", f"the body unpacks to over {most} bytes")
+            pieces.append(piece)
+            rest = unpacker.unconsumed_tail
+    except zlib.error as error:
+        raise InvalidRequestError("the body is not gzip") from error
+    if not unpacker.eof:
+        raise InvalidRequestError("the packed body ends too early")
+    return b"".join(pieces)

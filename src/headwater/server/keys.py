@@ -1,0 +1,113 @@
+"""Who may do what: bearer keys with scopes and name prefixes.
+
+A key is kept as its SHA-256, compared in constant time. Without any key everything is allowed,
+which is why a server without keys listens on loopback only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Flag, auto
+from typing import Final
+
+from headwater.core.errors import RequestError
+from headwater.wire.http_errors import HttpError
+
+
+class Scope(Flag):
+    NONE = 0
+    READ = auto()
+    WRITE = auto()
+    DELETE = auto()
+    ADMIN = auto()
+
+
+EVERYTHING: Final = Scope.READ | Scope.WRITE | Scope.DELETE | Scope.ADMIN
+_SCOPES: Final = {"read": Scope.READ, "write": Scope.WRITE, "delete": Scope.DELETE}
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    digest: bytes
+    scopes: Scope
+    prefixes: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        """For logs and limits: tells keys apart without telling them."""
+        return self.digest.hex()[:8]
+
+    def require(self, scope: Scope) -> None:
+        if scope & ~self.scopes:
+            wanted = (scope.name or "that").lower()
+            raise HttpError("forbidden", f"this key may not {wanted}")
+
+    def may_name(self, name: str) -> bool:
+        return not self.prefixes or name.startswith(self.prefixes)
+
+    def require_name(self, name: str) -> None:
+        if not self.may_name(name):
+            raise HttpError("forbidden", "this key may not use that name")
+
+
+ANYONE: Final = ApiKey(b"", EVERYTHING, ())
+
+
+def parse_key(text: str) -> ApiKey:
+    """secret[:scopes[:prefixes]]; a mistake names the part, never the secret."""
+    secret, _, rest = text.strip().partition(":")
+    scope_text, _, prefix_text = rest.partition(":")
+    if len(secret) < 8:
+        raise RequestError("an API key needs a secret of at least 8 characters")
+    scopes = Scope.NONE
+    for word in filter(None, scope_text.split("+")):
+        if word == "admin":
+            scopes |= EVERYTHING
+        elif word in _SCOPES:
+            scopes |= _SCOPES[word]
+        else:
+            raise RequestError(
+                f"an API key has the unknown scope {word!r}; scopes are read, write, delete, admin"
+            )
+    prefixes = tuple(filter(None, prefix_text.split("|")))
+    return ApiKey(_digest(secret.encode()), scopes or EVERYTHING, prefixes)
+
+
+class KeyRing:
+    def __init__(self, keys: Iterable[str]) -> None:
+        self._keys = [parse_key(text) for text in keys]
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def find(self, authorization: bytes | None) -> ApiKey:
+        """The key of an Authorization header. Every key is compared, whichever matches."""
+        if not self._keys:
+            return ANYONE
+        scheme, _, secret = (authorization or b"").partition(b" ")
+        if scheme.lower() != b"bearer" or not secret:
+            raise _unauthorized("a bearer key is needed")
+        return self.find_secret(secret.strip())
+
+    def find_secret(self, secret: bytes) -> ApiKey:
+        if not self._keys:
+            return ANYONE
+        digest = _digest(secret)
+        found: ApiKey | None = None
+        for key in self._keys:
+            if hmac.compare_digest(key.digest, digest):
+                found = key
+        if found is None:
+            raise _unauthorized("this key is not known")
+        return found
+
+
+def _digest(secret: bytes) -> bytes:
+    return hashlib.sha256(secret).digest()
+
+
+def _unauthorized(message: str) -> HttpError:
+    return HttpError("unauthorized", message, headers={"www-authenticate": "Bearer"})

@@ -1,0 +1,159 @@
+"""Listening: sockets, TLS, the port file, signals, and the order of starting and stopping.
+
+The port is bound first and answers "not ready" while the engine recovers, so a restart is seen as
+slow and not as gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import signal
+import ssl
+from os import PathLike, fspath
+from pathlib import PurePath
+
+from headwater.config.engine import EngineSettings
+from headwater.config.server import ServerSettings
+from headwater.core.clock import Clock, SystemClock
+from headwater.core.errors import AccessError, RequestError
+from headwater.disk import Disk, PosixDisk, replace_file
+from headwater.engine.opening import open_database_async
+from headwater.server.app import App
+from headwater.server.connection import HttpConnection
+from headwater.server.routes import ROUTES
+
+TICK_S = 0.5
+BACKLOG = 1024
+
+
+class Server:
+    """One server on the running event loop. `start`, then `serve_until_stopped` or `stop`."""
+
+    def __init__(
+        self,
+        directory: str | PathLike[str],
+        settings: ServerSettings | None = None,
+        engine_settings: EngineSettings | None = None,
+        *,
+        clock: Clock | None = None,
+        disk: Disk | None = None,
+    ) -> None:
+        self.settings = settings or ServerSettings()
+        self._engine_settings = engine_settings or EngineSettings()
+        self._directory = fspath(directory)
+        self._clock = clock or SystemClock()
+        self._disk = disk or PosixDisk()
+        refuse_public_without_keys(self.settings)
+        self._server: asyncio.Server | None = None
+        self._ticker: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
+        self.app: App | None = None
+
+    @property
+    def port(self) -> int:
+        assert self._server is not None
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def start(self) -> None:
+        """Bind, recover, serve. Returns when requests are answered."""
+        loop = asyncio.get_running_loop()
+        app = self.app = App(self.settings, self._clock, loop, ROUTES)
+        try:
+            self._server = await loop.create_server(
+                lambda: HttpConnection(app),
+                self.settings.host,
+                self.settings.port,
+                ssl=tls_context(self.settings),
+                backlog=BACKLOG,
+                reuse_address=True,
+            )
+        except OSError as error:
+            raise AccessError(
+                f"cannot listen on {self.settings.host}:{self.settings.port} "
+                f"({(error.strerror or str(error)).lower()})",
+                advice="choose another --port, or 0 for a free one",
+            ) from error
+        self._ticker = loop.create_task(self._tick(app))
+        try:
+            database = await open_database_async(
+                self._directory,
+                settings=self._engine_settings,
+                progress=lambda done: setattr(app, "recovery_progress", done),
+                disk=self._disk,
+                clock=self._clock,
+            )
+        except BaseException:
+            await self._stop_listening()
+            raise
+        app.serve_from(database)
+        self._write_port_file()
+
+    async def serve_until_stopped(self) -> None:
+        """Until SIGTERM, SIGINT or `request_stop`; then drain and close."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.request_stop)
+        await self._stopping.wait()
+        await self.stop()
+
+    def request_stop(self) -> None:
+        self._stopping.set()
+
+    async def stop(self) -> None:
+        """Finish what is under way, close the engine cleanly."""
+        app = self.app
+        if app is None:
+            return
+        await self._stop_listening()
+        await app.drain()
+        if app.database is not None:
+            await app.database.close()
+
+    async def _stop_listening(self) -> None:
+        if self._ticker is not None:
+            self._ticker.cancel()
+        if self._server is not None:
+            self._server.close()
+
+    async def _tick(self, app: App) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            app.check_deadlines()
+
+    def _write_port_file(self) -> None:
+        if self.settings.port_file is not None:
+            path = PurePath(self.settings.port_file)
+            replace_file(self._disk, path, json.dumps({"http": self.port}).encode() + b"\n")
+
+
+def tls_context(settings: ServerSettings) -> ssl.SSLContext | None:
+    if settings.tls_certificate is None and settings.tls_key is None:
+        return None
+    if settings.tls_certificate is None or settings.tls_key is None:
+        raise RequestError("TLS needs both a certificate and a key")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(settings.tls_certificate, settings.tls_key)
+    except (OSError, ssl.SSLError) as error:
+        raise AccessError(
+            f"the TLS certificate or key cannot be used ({error})", path=settings.tls_certificate
+        ) from error
+    return context
+
+
+def refuse_public_without_keys(settings: ServerSettings) -> None:
+    """Without keys anybody who can connect can do everything: loopback only."""
+    if settings.api_keys or settings.allow_insecure_no_auth:
+        return
+    try:
+        local = ipaddress.ip_address(settings.host).is_loopback
+    except ValueError:
+        local = settings.host == "localhost"
+    if not local:
+        raise RequestError(
+            f"refusing to listen on {settings.host} without API keys; "
+            "set api_keys, or allow_insecure_no_auth if you mean it"
+        )

@@ -1,0 +1,102 @@
+"""Gathering what the metrics say, at the moment somebody asks."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from headwater.config.topic import TopicType
+from headwater.core.durability import Durability
+from headwater.engine.engine import Engine
+from headwater.observe.metrics import Sample
+from headwater.wal.counters import SYNC_LATENCY_BOUNDS_US
+
+if TYPE_CHECKING:
+    from headwater.server.app import App
+
+TOPICS_MAX: Final = 1_000
+"""Per-topic gauges are given for so many topics."""
+
+
+def collect(app: App) -> list[Sample]:
+    samples = [
+        Sample("connections", len(app.connections)),
+        Sample("sse_connections", app.delivery.streams),
+        Sample("watch_sessions", len(app.sessions)),
+        Sample("ready", int(app.database is not None and not app.draining)),
+        Sample("recovery_progress", app.recovery_progress),
+        Sample("uptime_ms", (app.now_us() - app.started_us) // 1_000),
+    ]
+    if app.database is not None:
+        samples += _engine_samples(app.database.engine)
+        samples += _shard_samples(app.database.engine)
+    return samples
+
+
+def _engine_samples(engine: Engine) -> list[Sample]:
+    core = engine.core
+    states = [(topic, engine.state(topic)) for topic in core.registry]
+    by_class = Counter(topic.log.settings.durability for topic, _ in states)
+    queues = sum(topic.log.settings.type is TopicType.QUEUE for topic, _ in states)
+    counters = core.counters
+    samples = [
+        Sample("topics", len(states)),
+        Sample("queue_topics", queues),
+        Sample("records_live", sum(state.count for _, state in states)),
+        Sample("bytes_live", sum(state.bytes for _, state in states)),
+        Sample("tail_bytes", core.tail_bytes),
+    ]
+    samples += [
+        Sample("topics_by_class", by_class[durability], (durability.value,))
+        for durability in Durability
+    ]
+    samples += [
+        Sample(name, getattr(counters, name))
+        for name in (
+            "appends",
+            "records_appended",
+            "reads",
+            "records_read",
+            "records_evicted",
+            "records_deleted",
+            "tombstones",
+            "bad_frames",
+            "checkpoints",
+            "snapshots",
+        )
+    ]
+    for _, state in itertools.islice(states, TOPICS_MAX):
+        label = (state.topic,)
+        samples += [
+            Sample("topic_head_seq", state.head_seq, label),
+            Sample("topic_earliest_seq", state.earliest_seq, label),
+            Sample("topic_records_live", state.count, label),
+            Sample("topic_bytes_live", state.bytes, label),
+        ]
+    return samples
+
+
+def _shard_samples(engine: Engine) -> list[Sample]:
+    samples = []
+    assert engine.core.wal is not None
+    for index, shard in enumerate(engine.core.wal.shards):
+        label = (f"{index:02d}",)
+        counters = shard.counters
+        samples += [
+            Sample("wal_frames", counters.frames, label),
+            Sample("wal_batches", counters.groups, label),
+            Sample("wal_fsyncs", counters.syncs, label),
+            Sample("wal_bytes_written", counters.bytes_written, label),
+            Sample("wal_rotations", counters.rotations, label),
+            Sample("wal_submit_full", counters.submit_full, label),
+            Sample("wal_queue_depth", shard.queue_depth, label),
+            Sample("wal_queue_depth_peak", counters.queue_depth_peak, label),
+            Sample("wal_read_only", counters.read_only, label),
+        ]
+        bounds = [str(bound / 1_000_000) for bound in SYNC_LATENCY_BOUNDS_US] + ["+Inf"]
+        sums = list(itertools.accumulate(counters.sync_us_buckets))
+        buckets = list(zip(bounds, sums, strict=True))
+        value = (buckets, counters.sync_us_total / 1_000_000)
+        samples.append(Sample("wal_fsync_latency_seconds", value, label))
+    return samples

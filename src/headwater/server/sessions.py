@@ -1,0 +1,146 @@
+"""Watch sessions: what a client wants to follow, kept until it comes to fetch the stream."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from headwater.config.topic import check_topic_name
+from headwater.core.errors import InvalidRequestError, TopicNotFoundError
+from headwater.engine.steps import diff_request
+from headwater.model.match import TagMatcher, parse_match
+from headwater.server.body import body_of
+from headwater.server.exchange import Exchange
+from headwater.server.keys import ApiKey
+from headwater.server.quotas import over_limit
+from headwater.server.topics import answer, flag
+from headwater.wire.http_errors import HttpError
+from headwater.wire.render import Projection
+from headwater.wire.requests import WatchRequest, decode_request
+
+if TYPE_CHECKING:
+    from headwater.server.app import App
+
+TOPICS_PER_WATCH_MAX: Final = 256
+HEARTBEAT_MS_CLAMP: Final = (1_000, 60_000)
+
+
+@dataclass(slots=True)
+class Watch:
+    """What to follow, and how far the client has come."""
+
+    wid: str
+    key: ApiKey
+    cursors: dict[str, int]
+    prefixes: tuple[str, ...]
+    projection: Projection
+    limit: int
+    bytes_max: int
+    heartbeat_us: int
+    nodes: frozenset[bytes]
+    matcher: TagMatcher | None
+    strong: bool
+    expires_us: int
+    streams: int = 0
+    missing: tuple[str, ...] = ()
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+class WatchSessions:
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._by_id: dict[str, Watch] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def open(self, request: WatchRequest, key: ApiKey, *, lenient: bool) -> Watch:
+        limits = self._app.settings.limits
+        if len(self._by_id) >= limits.watch_sessions:
+            raise over_limit("watch_sessions", limits.watch_sessions)
+        if not 1 <= len(request.topics) <= TOPICS_PER_WATCH_MAX:
+            raise InvalidRequestError(f"a watch takes 1 to {TOPICS_PER_WATCH_MAX} topics")
+        if request.consistency not in ("eventual", "strong"):
+            raise InvalidRequestError("consistency is eventual or strong")
+        read = diff_request(0, request.limit, request.max_batch_bytes, node=request.node)
+        low, high = HEARTBEAT_MS_CLAMP
+        watch = Watch(
+            secrets.token_urlsafe(18),
+            key,
+            {},
+            tuple(name[:-1] for name in request.topics if name.endswith("*")),
+            Projection(request.include_tags, request.include_meta, request.include_data),
+            read.limit,
+            read.bytes_max,
+            min(max(request.heartbeat_ms, low), high) * 1_000,
+            read.nodes,
+            None if request.match is None else parse_match(request.match),
+            request.consistency == "strong",
+            self._app.now_us() + self._app.settings.session_ttl_ms * 1_000,
+        )
+        self._place_cursors(watch, request, lenient=lenient)
+        self._by_id[watch.wid] = watch
+        return watch
+
+    def _place_cursors(self, watch: Watch, request: WatchRequest, *, lenient: bool) -> None:
+        engine = self._app.engine
+        missing = []
+        for name, wish in request.topics.items():
+            if name.endswith("*"):
+                watch.key.require_name(name[:-1])
+                for topic in engine.topics.list(name[:-1], None):
+                    if watch.key.may_name(topic.name):
+                        at_end = wish.tail or wish.from_seq is None
+                        head = topic.log.visible_seq
+                        watch.cursors[topic.name] = head if at_end else wish.from_seq or 0
+                continue
+            check_topic_name(name)
+            watch.key.require_name(name)
+            found = engine.find(name)
+            if found is None:
+                missing.append(name)
+                if not lenient:
+                    raise TopicNotFoundError(f"there is no topic {name!r}")
+                continue
+            watch.cursors[name] = found.log.visible_seq if wish.tail else wish.from_seq or 0
+        watch.missing = tuple(missing)
+
+    def get(self, wid: str, key: ApiKey) -> Watch:
+        watch = self._by_id.get(wid)
+        if watch is None or watch.key.digest != key.digest:
+            # Somebody else's watch is as unknown as none at all.
+            raise HttpError("not_found", "there is no such watch; open a new one")
+        return watch
+
+    def expire(self, now_us: int) -> None:
+        for wid in [w.wid for w in self._by_id.values() if not w.streams and w.expires_us < now_us]:
+            del self._by_id[wid]
+
+    def touch(self, watch: Watch) -> None:
+        watch.expires_us = self._app.now_us() + self._app.settings.session_ttl_ms * 1_000
+
+
+def open_watch(app: App, exchange: Exchange) -> None:
+    request = decode_request(body_of(exchange), WatchRequest)
+    lenient = flag(exchange, "lenient", False)
+    watch = app.sessions.open(request, app.key_of(exchange), lenient=lenient)
+    topics = {}
+    for name, cursor in watch.cursors.items():
+        state = app.engine.state(app.engine.topic(name))
+        topics[name] = {
+            "from_seq": cursor,
+            "head_seq": state.head_seq,
+            "earliest_seq": state.earliest_seq,
+        }
+    answer(
+        exchange,
+        200,
+        {
+            "wid": watch.wid,
+            "stream_url": f"/v0/watch/{watch.wid}",
+            "session_ttl_ms": app.settings.session_ttl_ms,
+            "topics": topics,
+            "missing": list(watch.missing),
+        },
+    )

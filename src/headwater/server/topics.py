@@ -1,0 +1,112 @@
+"""Topics over HTTP: make, look at, list, delete from, drop."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from headwater.core import limits
+from headwater.core.errors import InvalidRequestError
+from headwater.engine.steps import create_steps, delete_steps, drop_steps
+from headwater.engine.topic import Topic
+from headwater.model.priority import base_priority
+from headwater.server.body import body_of
+from headwater.server.exchange import Exchange
+from headwater.wire.requests import DeleteRequest, decode_request
+
+if TYPE_CHECKING:
+    from headwater.server.app import App
+
+
+def answer(exchange: Exchange, status: int, body: dict[str, Any], **performance: float) -> None:
+    """A JSON object with its performance block."""
+    body["performance"] = {"server_total_ms": round(exchange.elapsed_ms(), 3), **performance}
+    exchange.answer_json(status, msgspec.json.encode(body))
+
+
+def flag(exchange: Exchange, name: str, default: bool) -> bool:
+    """A yes-or-no query parameter."""
+    value = exchange.query().get(name)
+    if value is None:
+        return default
+    if value.lower() in ("", "1", "true", "yes"):
+        return True
+    if value.lower() in ("0", "false", "no"):
+        return False
+    raise InvalidRequestError(f"{name} must be true or false")
+
+
+def number(exchange: Exchange, name: str, default: int, low: int, high: int) -> int:
+    """A whole query parameter, clamped."""
+    value = exchange.query().get(name)
+    if value is None:
+        return default
+    if not value.lstrip("-").isdigit():
+        raise InvalidRequestError(f"{name} must be a whole number")
+    return min(max(int(value), low), high)
+
+
+def describe(app: App, topic: Topic) -> dict[str, Any]:
+    """A topic as GET shows it."""
+    state: dict[str, Any] = msgspec.structs.asdict(app.engine.state(topic))
+    settings = topic.log.settings
+    state["effective_priority"] = base_priority(
+        settings.priority, settings.auto_priority, topic.log.last_read_ts, app.clock.wall_ms()
+    )
+    return {name: value for name, value in state.items() if value is not None}
+
+
+async def put_topic(app: App, exchange: Exchange) -> None:
+    name = exchange.parameters[0]
+    body = body_of(exchange)
+    try:
+        settings = msgspec.json.decode(body or b"{}", type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise InvalidRequestError(f"the body must be an object of settings: {error}") from error
+    existed = app.engine.find(name) is not None
+    state = await app.ready_database.drive(create_steps(app.engine, name, settings))
+    answer(
+        exchange,
+        200 if existed else 201,
+        {"topic": name, "created": not existed, "config": state.config},
+    )
+
+
+def get_topic(app: App, exchange: Exchange) -> None:
+    topic = app.engine.topic(exchange.parameters[0])
+    if flag(exchange, "touch", True):
+        topic.log.last_read_ts = app.clock.wall_ms()
+    answer(exchange, 200, describe(app, topic))
+
+
+def list_topics(app: App, exchange: Exchange) -> None:
+    query = exchange.query()
+    size = number(exchange, "page_size", limits.PAGE_SIZE_DEFAULT, 1, limits.PAGE_SIZE_MAX)
+    key = app.key_of(exchange)
+    found = (
+        topic
+        for topic in app.engine.topics.list(query.get("prefix", ""), query.get("cursor"))
+        if key.may_name(topic.name)
+    )
+    page = list(itertools.islice(found, size + 1))
+    body: dict[str, Any] = {"topics": [describe(app, topic) for topic in page[:size]]}
+    if len(page) > size:
+        body["next_cursor"] = page[size - 1].name
+    answer(exchange, 200, body)
+
+
+async def drop_topic(app: App, exchange: Exchange) -> None:
+    steps = drop_steps(
+        app.engine, exchange.parameters[0], if_empty=flag(exchange, "if_empty", False)
+    )
+    dropped = await app.ready_database.drive(steps)
+    answer(exchange, 200, {"deleted": dropped, "routers_removed": []})
+
+
+async def delete_records(app: App, exchange: Exchange) -> None:
+    request = decode_request(body_of(exchange), DeleteRequest)
+    steps = delete_steps(app.engine, exchange.parameters[0], request.before_seq, request.match)
+    deleted = await app.ready_database.drive(steps)
+    answer(exchange, 200, msgspec.structs.asdict(deleted))

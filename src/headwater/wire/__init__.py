@@ -1,0 +1,1 @@
+"""Bytes to typed requests and back, without sockets."""

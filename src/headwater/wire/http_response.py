@@ -1,0 +1,46 @@
+"""HTTP/1.1 answers as bytes. Everything that does not change is put together once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from headwater.wire.http_errors import REASON
+
+JSON: Final = b"application/json"
+_STATUS_LINE: Final = {
+    status: b"HTTP/1.1 %d %b\r\n" % (status, reason) for status, reason in REASON.items()
+}
+_JSON_HEAD: Final = {
+    status: line + b"content-type: application/json\r\ncontent-length: "
+    for status, line in _STATUS_LINE.items()
+}
+CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+_CLOSE: Final = b"connection: close\r\n"
+_KEEP: Final = b""
+
+
+def json_answer(status: int, body: bytes, keep_alive: bool, extra: bytes = b"") -> bytes:
+    """A whole answer with a JSON body. `extra` is further header lines, each ended."""
+    return b"%b%d\r\n%b%b\r\n%b" % (
+        _JSON_HEAD[status],
+        len(body),
+        extra,
+        _KEEP if keep_alive else _CLOSE,
+        body,
+    )
+
+
+def answer_head(status: int, headers: Mapping[str, str], keep_alive: bool) -> bytes:
+    """The status line and headers of any other answer."""
+    lines = [_STATUS_LINE[status]]
+    lines += [f"{name}: {value}\r\n".encode("latin-1") for name, value in headers.items()]
+    lines.append(_KEEP if keep_alive else _CLOSE)
+    lines.append(b"\r\n")
+    return b"".join(lines)
+
+
+def header_lines(headers: Mapping[str, str]) -> bytes:
+    return b"".join(
+        f"{name}: {value}\r\n".encode("latin-1", "replace") for name, value in headers.items()
+    )

@@ -1,0 +1,85 @@
+"""The bodies of requests, as structs. What is not declared here is refused with 400."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+from headwater.core import limits
+from headwater.core.errors import InvalidRequestError
+
+Seq = Annotated[int, msgspec.Meta(ge=0, le=limits.INTEGER_MAX)]
+
+
+class Body(msgspec.Struct, forbid_unknown_fields=True):
+    """Base of all request bodies."""
+
+
+class RecordIn(Body):
+    """One record. `data` and `meta` are kept as the bytes that were sent."""
+
+    data: msgspec.Raw
+    tag: str | None = None
+    node: str | None = None
+    meta: msgspec.Raw | None = None
+
+
+class WriteRequest(Body):
+    records: list[RecordIn]
+    node: str | None = None
+    idempotency_key: str | None = None
+    create: bool | None = None
+    config: dict[str, Any] | None = None
+    disable_backpressure: bool = False
+    expect_head_seq: Seq | None = None
+
+
+class DiffRequestBody(Body):
+    from_seq: Seq = 0
+    limit: int = limits.READ_RECORDS_DEFAULT
+    node: str | list[str] | None = None
+    include_tags: bool = False
+    include_meta: bool = True
+    wait_ms: int = 0
+    max_batch_bytes: int = limits.READ_BYTES_DEFAULT
+    match: str | list[str] | None = None
+
+
+class DeleteRequest(Body):
+    before_seq: Seq | None = None
+    match: str | list[str] | None = None
+
+
+class WatchTopic(Body):
+    from_seq: Seq | None = None
+    tail: bool = False
+
+
+class WatchRequest(Body):
+    topics: dict[str, WatchTopic]
+    node: str | list[str] | None = None
+    limit: int = limits.READ_RECORDS_DEFAULT
+    max_batch_bytes: int = 262_144
+    heartbeat_ms: int = 15_000
+    include_meta: bool = True
+    include_tags: bool = False
+    include_data: bool = True
+    consistency: str = "eventual"
+    match: str | list[str] | None = None
+
+
+B = TypeVar("B", bound=Body)
+_decoders: dict[type[Body], msgspec.json.Decoder[Any]] = {}
+
+
+def decode_request(body: bytes | bytearray, kind: type[B]) -> B:
+    """The body as a struct; one clear message when it cannot be one."""
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        decoder = _decoders.setdefault(kind, msgspec.json.Decoder(kind))
+    try:
+        found: B = decoder.decode(body or b"{}")
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidRequestError(f"the body cannot be read: {error}") from error
+    return found
