@@ -9,7 +9,8 @@ Keeps I2, I3, I13, I15.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 from headwater.config.topic import Discard
 from headwater.core import limits
@@ -18,10 +19,11 @@ from headwater.core.errors import (
     HeadwaterError,
     InvalidRequestError,
     OverloadedError,
+    RequestError,
 )
 from headwater.engine.core import EngineCore
 from headwater.engine.input import EncodedRecords
-from headwater.engine.pending import Appended, Write
+from headwater.engine.pending import Appended, Change, Write
 from headwater.engine.tail import TailChunk
 from headwater.engine.topic import Topic
 from headwater.engine.topics import Topics
@@ -31,8 +33,10 @@ from headwater.format.frame import FRAME_BYTES_MIN, FrameFlag
 from headwater.format.segment import SEGMENT_FRAME_BYTES_MIN
 from headwater.wal.ticket import Ticket
 
-_SEGMENT_SHIFT = SEGMENT_FRAME_BYTES_MIN - FRAME_BYTES_MIN
+_SEGMENT_SHIFT: Final = SEGMENT_FRAME_BYTES_MIN - FRAME_BYTES_MIN
 """A record's frame in a segment is this much longer (it is negative) than in the log."""
+_DURABLE: Final = int(FrameFlag.DURABLE)
+_AT_START: Final = (0,)
 
 
 class Appender:
@@ -63,7 +67,11 @@ class Appender:
         size = records.payload_bytes
         if topic.log.settings.discard is Discard.REJECT:
             self._topics.evict(topic)  # what expired makes room
-        first_seq = topic.log.assign(len(records), size, expect_head_seq)
+        try:
+            first_seq = topic.log.assign(len(records), size, expect_head_seq)
+        except RequestError:
+            self._topics.forget_if_never_made(topic)
+            raise
         write = Write(topic, first_seq, max(now, topic.last_ts))
         write.created = topic.creation is not None and topic.in_flight == 0
         try:
@@ -101,44 +109,63 @@ class Appender:
     def _send(self, write: Write, records: EncodedRecords, key: bytes | None) -> None:
         core, topic = self._core, write.topic
         durability = topic.log.settings.durability
-        durable = FrameFlag.DURABLE if durability.waits_for_sync else 0
         frames = encode_appends(
             topic.topic_id,
             write.first_seq,
             write.ts,
-            durable,
+            _DURABLE if durability is Durability.FSYNC else 0,
             records.flags,
             records.nodes,
             records.tags,
             records.datas,
         )
-        # Until one write is safe, each carries the creation: any of them may be the first.
-        control = [] if topic.creation is None else [topic.creation]
         write.tags = records.tags
         write.flags = records.flags
-        write.lengths = [len(frame) + _SEGMENT_SHIFT for frame in frames]
-        write.offsets = _offsets(frames)
-        write.buffer = frames[0] if len(frames) == 1 else b"".join(frames)
-        last_seq = write.first_seq + len(frames) - 1
-        if durability is Durability.DISK:
-            control.extend(self._reserve(write, last_seq))
-        if key is not None:
-            control.append(self._remember(write, key, last_seq))
-        if not durability.is_logged:
-            if topic.creation is None and topic.in_flight == 0:
+        if durability is Durability.FSYNC:
+            # As in the frames: a reader holds what the index says against them.
+            write.flags = [_DURABLE | own for own in records.flags]
+        if len(frames) == 1:
+            body = write.buffer = frames[0]
+            write.lengths = (len(body) + _SEGMENT_SHIFT,)
+            write.offsets = _AT_START
+        else:
+            write.lengths = [len(frame) + _SEGMENT_SHIFT for frame in frames]
+            write.offsets = _offsets(frames)
+            body = write.buffer = b"".join(frames)
+        count = len(frames)
+        if durability is not Durability.FSYNC:
+            durability = self._class_for(write, durability)
+            if not durability.is_logged and topic.creation is None and topic.in_flight == 0:
                 self._under_way(write)
                 self.published(write)
                 return
-            body, count = b"".join(control), len(control)
-        else:
-            body = b"".join([*control, write.buffer]) if control else write.buffer
-            count = len(control) + len(frames)
-        waits = topic.creation is not None or (
-            durability is Durability.DISK and not core.ceilings.is_durable(topic.topic_id, last_seq)
-        )
-        ticket = Ticket(body, count, Durability.FSYNC if waits else durability, context=write)
-        core.submit(topic.topic_id, ticket)
+            if not topic.log.settings.durability.is_logged:
+                body, count = b"", 0  # only its creation, if anything, goes into the log
+        if topic.creation is not None or key is not None:
+            control = [] if topic.creation is None else [topic.creation]
+            if key is not None:
+                control.append(self._remember(write, key))
+            body = b"".join([*control, body])
+            count += len(control)
+        ticket = Ticket(body, count, durability, context=write)
+        core.submit_to(topic.shard, ticket)
+        if durability is Durability.FSYNC:
+            write.waits = True
+            topic.waiting += 1
         self._under_way(write)
+
+    def _class_for(self, write: Write, durability: Durability) -> Durability:
+        """The class this very write is committed with; stronger than its topic's where it must.
+
+        Behind a write that waits for a sync all wait, or records would be seen out of order. A
+        creation is always synced, and so is a seq that is not covered by a durable ceiling (I3).
+        """
+        topic = write.topic
+        waits = topic.waiting > 0 or topic.creation is not None
+        if durability is Durability.DISK:
+            self._reserve(write)
+            waits = waits or not self._core.ceilings.is_durable(topic.topic_id, write.last_seq)
+        return Durability.FSYNC if waits else durability
 
     def _under_way(self, write: Write) -> None:
         write.topic.in_flight += 1
@@ -152,52 +179,77 @@ class Appender:
                 waiting=write,
             )
 
-    def _reserve(self, write: Write, last_seq: int) -> list[bytes]:
-        """A durable ceiling over the seqs of a class whose acks do not wait (I3)."""
-        topic_id = write.topic.topic_id
-        ceiling = self._core.ceilings.reserve(topic_id, write.first_seq, last_seq)
-        if ceiling is None:
-            return []
-        write.ceiling = ceiling
-        return [encode_head_watermark(topic_id, ceiling, write.ts)]
+    def _reserve(self, write: Write) -> None:
+        """Have a durable ceiling over the seqs of a class whose acks do not wait (I3).
 
-    def _remember(self, write: Write, key: bytes, last_seq: int) -> bytes:
+        It is a ticket of its own: it must be synced before it counts, and the write must not be
+        held up by that as long as the ceiling before still covers it.
+        """
+        core, topic_id = self._core, write.topic.topic_id
+        ceiling = core.ceilings.reserve(topic_id, write.first_seq, write.last_seq)
+        if ceiling is not None:
+            confirm = Change(
+                partial(self._confirm, write.topic, ceiling),
+                partial(core.ceilings.take_back, topic_id),
+            )
+            frame = encode_head_watermark(topic_id, ceiling, write.ts)
+            ticket = Ticket(frame, 1, Durability.FSYNC, essential=True, context=confirm)
+            core.submit_to(write.topic.shard, ticket)
+
+    def _confirm(self, topic: Topic, ceiling: int) -> bool:
+        self._core.ceilings.confirm(topic.topic_id, ceiling)
+        topic.meta = None
+        return True
+
+    def _remember(self, write: Write, key: bytes) -> bytes:
         settings = write.topic.log.settings
         write.key = key
         write.expires_ts = write.ts + settings.idempotency_window_ms
-        entry = IdempotencyEntry(key, write.first_seq, last_seq, write.expires_ts, write.created)
+        entry = IdempotencyEntry(
+            key, write.first_seq, write.last_seq, write.expires_ts, write.created
+        )
         return encode_idempotency(write.topic.topic_id, entry, write.ts)
 
     def published(self, write: Write) -> None:
         """The write is safe, by its class: make it visible and answer."""
         core, topic = self._core, write.topic
-        topic.in_flight -= 1
+        self._no_longer_under_way(write)
         topic.creation = None
         core.changed = True
         if topic.dropped:
             write.succeed(self._answer(write))
             return
-        if write.first_seq > topic.log.visible_seq + 1:
+        log = topic.log
+        if write.first_seq > log.visible_seq + 1:
             # An earlier write failed after its seqs were taken: nobody was told of them.
             self._topics.fill_dead(topic, write.first_seq - 1, write.ts)
-        topic.log.publish(write.first_seq, write.lengths, write.ts, write.flags, write.tags)
+        log.publish(write.first_seq, write.lengths, write.ts, write.flags, write.tags)
         self._topics.keep_in_tail(topic, TailChunk(write.first_seq, write.buffer, write.offsets))
-        if write.ceiling:
-            core.ceilings.confirm(topic.topic_id, write.ceiling)
         if write.key is not None:
             topic.keys.settle(write.key)
-        self._topics.evict(topic)
-        core.counters.appends += 1
-        core.counters.records_appended += len(write.offsets)
+            topic.keys.expire(write.ts)
+        settings = log.settings
+        if settings.ttl_ms or settings.cap_records or settings.cap_bytes:
+            self._topics.evict(topic)
+        counters = core.counters
+        counters.appends += 1
+        counters.records_appended += len(write.offsets)
         write.succeed(self._answer(write))
-        topic.wake()
+        if topic.waiters:
+            topic.wake()
         if core.on_news is not None:
             core.on_news(topic)
+
+    def _no_longer_under_way(self, write: Write) -> None:
+        write.topic.in_flight -= 1
+        if write.waits:
+            write.topic.waiting -= 1
 
     def failed(self, write: Write, error: HeadwaterError) -> None:
         """The log did not take it: give the seqs back if nobody took later ones."""
         topic = write.topic
-        topic.in_flight -= 1
+        self._no_longer_under_way(write)
+        topic.log.give_up(sum(write.lengths) - len(write.lengths) * SEGMENT_FRAME_BYTES_MIN)
         if write.key is not None:
             topic.keys.abandon(write.key)
         if topic.in_flight == 0 and topic.log.inflight:
@@ -211,8 +263,6 @@ class Appender:
 
 
 def _offsets(frames: Sequence[bytes]) -> Sequence[int]:
-    if len(frames) == 1:
-        return (0,)
     offsets = [0]
     at = 0
     for frame in frames[:-1]:

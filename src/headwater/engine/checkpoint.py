@@ -46,6 +46,8 @@ class TopicJob:
     active: Segment | None
     flags: list[tuple[Segment, Entries, NDArray[numpy.int64]]]
     """Deleted records in segments whose files do not know it yet."""
+    unflagged: int
+    """How many of the topic's deletes these flags stand for."""
     evict_floor: int
     earliest_seq: int
     written: list[Segment] = field(default_factory=list)
@@ -108,6 +110,7 @@ class Checkpointer:
             entries,
             topic.active_segment,
             flags,
+            len(topic.unflagged),
             log.evict_floor,
             log.earliest_seq,
         )
@@ -117,7 +120,6 @@ class Checkpointer:
         if not topic.unflagged:
             return []
         seqs = numpy.unique(numpy.concatenate(topic.unflagged))
-        topic.unflagged.clear()
         found = []
         for segment in topic.segments:
             low, high = numpy.searchsorted(seqs, (segment.first_seq, segment.end_seq + 1))
@@ -184,6 +186,8 @@ class Checkpointer:
         core, topic = self._core, job.topic
         for first_seq, entries in job.runs:
             topic.log.index.set_offsets(first_seq, entries["offset"])
+        # Only now: had the files refused the flags, the next checkpoint would try again.
+        del topic.unflagged[: job.unflagged]
         _merge(topic.segments, job.written)
         topic.checkpointed_seq = max(topic.checkpointed_seq, job.last_seq)
         topic.durable_earliest = job.earliest_seq

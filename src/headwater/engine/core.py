@@ -19,6 +19,7 @@ from headwater.engine.topic import Topic
 from headwater.format.names import TOPICS_DIRECTORY
 from headwater.format.segment import topic_directory_name
 from headwater.model.retention_clock import RetentionClock
+from headwater.model.topic import TopicLog
 from headwater.store.checked import Finding
 from headwater.store.maps import SegmentMaps
 from headwater.store.stores import ColdTier, SegmentStore
@@ -55,7 +56,9 @@ class ShardProgress:
     """Every frame up to this number has taken effect."""
 
     def settle(self) -> None:
-        while self.pending and self.pending[0].resolved:
+        # Answered is not enough: an answer may be on its way to the owner, and a checkpoint that
+        # counted it as done would never look at its frames again.
+        while self.pending and self.pending[0].taken:
             self.published_frame = max(self.published_frame, self.pending.popleft().last_frame)
 
 
@@ -84,7 +87,7 @@ class EngineCore:
     reclaim: dict[int, Topic] = field(default_factory=dict)
     """Topics whose segments may have space to give back, by id."""
     expiring: dict[int, Topic] = field(default_factory=dict)
-    """Topics with an age limit or remembered keys, by id."""
+    """Topics with an age limit, by id."""
     dropped: list[Topic] = field(default_factory=list)
     """Topics that are gone from the log and whose files can go."""
     changed: bool = False
@@ -104,6 +107,19 @@ class EngineCore:
     def retention_ms(self) -> int:
         """The time by which records expire."""
         return self.retention.now_ms(self.clock.wall_ms(), self.clock.monotonic_us())
+
+    def new_topic(self, topic_id: int, name: str, log: TopicLog) -> Topic:
+        topic = Topic(topic_id, name, log, self.files_of(topic_id))
+        topic.shard = shard_of(topic_id, self.settings.wal.shards)
+        self.note_expiry(topic)
+        return topic
+
+    def note_expiry(self, topic: Topic) -> None:
+        """Remember, or forget, that this topic has an age limit."""
+        if topic.log.settings.ttl_ms:
+            self.expiring[topic.topic_id] = topic
+        else:
+            self.expiring.pop(topic.topic_id, None)
 
     def files_of(self, topic_id: int) -> TopicFiles:
         directory = self.directory / TOPICS_DIRECTORY / topic_directory_name(topic_id)
@@ -126,11 +142,8 @@ class EngineCore:
         if len(self.findings) < FINDINGS_MAX:
             self.findings.append(finding)
 
-    def submit(self, topic_id: int, ticket: Ticket) -> None:
-        """Hand a ticket to the topic's shard, remembering its place in the order."""
-        self.submit_to(shard_of(topic_id, len(self.shards)), ticket)
-
     def submit_to(self, shard: int, ticket: Ticket) -> None:
+        """Hand a ticket to a shard, remembering its place in the order."""
         assert self.wal is not None, "the log is not open yet"
         if self.closing and not ticket.essential:
             raise ClosedError("closing; nothing was written")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+
 from headwater.core.errors import HeadwaterError
 from headwater.engine.checkpoint import Checkpointer
 from headwater.engine.core import EngineCore
+from headwater.engine.loading import install, load_once
 from headwater.engine.reclaim import Reclaimer
 from headwater.engine.snapshots import Snapshotter
 from headwater.engine.topics import Topics
@@ -27,6 +30,8 @@ class Housekeeping:
         self._rotations_seen = 0
         self._snapshot_at_us = core.clock.monotonic_us()
         self._bytes_at_snapshot = 0
+        self._turn = threading.Lock()
+        """Held by whoever does file work: the keeper, or a caller who wants it done now."""
 
     def round(self) -> None:
         """Whatever is due now. Called by the keeper; a failure is tried again next time."""
@@ -34,14 +39,21 @@ class Housekeeping:
         assert core.wal is not None
         if core.wal.state is LogState.POISONED:
             return
-        core.owner.call(self._sweep)
-        if self._snapshot_due():
-            self.absorb_everything()
-        else:
-            self._checkpointer.run(full=False)
-        self._reclaimer.run()
+        with self._turn:
+            self._load_one_expiring()
+            core.owner.call(self._sweep)
+            if self._snapshot_due():
+                self._absorb_everything()
+            else:
+                self._checkpointer.run(full=False)
+            self._reclaimer.run()
 
     def absorb_everything(self) -> None:
+        """A full checkpoint and a snapshot, now."""
+        with self._turn:
+            self._absorb_everything()
+
+    def _absorb_everything(self) -> None:
         core = self._core
         cut = self._checkpointer.run(full=True)
         if core.changed or cut.jobs:
@@ -64,13 +76,20 @@ class Housekeeping:
             except (OSError, HeadwaterError):
                 return  # the log has everything; the next start replays it
 
-    def _sweep(self) -> None:
+    def _load_one_expiring(self) -> None:
+        """Topics with an age limit expire though nobody asks for them; one at a time is enough."""
         core = self._core
-        now = core.clock.wall_ms()
-        for topic in list(core.expiring.values()):
+        topic = core.owner.call(
+            lambda: next((t for t in core.expiring.values() if not t.loaded), None)
+        )
+        if topic is not None:
+            loaded = load_once(core, topic)
+            core.owner.call(lambda: install(topic, loaded))
+
+    def _sweep(self) -> None:
+        for topic in list(self._core.expiring.values()):
             if topic.loaded and not topic.dropped:
                 self._topics.evict(topic)
-                topic.keys.expire(now)
         self._topics.persist_floors()
 
     def _snapshot_due(self) -> bool:

@@ -38,7 +38,7 @@ def topic_from_meta(core: EngineCore, meta: TopicMeta) -> Topic:
     settings = stored_settings(meta.settings)
     log = TopicLog(settings, meta.epoch, meta.head_seq + 1)
     log.last_write_ts = meta.last_ts
-    topic = Topic(meta.topic_id, meta.name, log, core.files_of(meta.topic_id))
+    topic = core.new_topic(meta.topic_id, meta.name, log)
     topic.checkpointed_seq = meta.checkpointed_seq
     topic.stored = Stored(
         meta.head_seq,

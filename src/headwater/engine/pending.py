@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from headwater.core.errors import HeadwaterError
 
@@ -49,8 +48,7 @@ class Pending(Generic[R]):
         return self.result
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(NamedTuple):
     """The answer to a write."""
 
     first_seq: int
@@ -60,7 +58,8 @@ class Appended:
     deduped: bool
 
     @property
-    def count(self) -> int:
+    def records(self) -> int:
+        """How many records it wrote."""
         return self.last_seq - self.first_seq + 1
 
     @property
@@ -74,7 +73,6 @@ class Write(Pending[Appended]):
     __slots__ = (
         "_followers",
         "buffer",
-        "ceiling",
         "created",
         "expires_ts",
         "first_seq",
@@ -86,6 +84,7 @@ class Write(Pending[Appended]):
         "tags",
         "topic",
         "ts",
+        "waits",
     )
 
     def __init__(self, topic: Topic, first_seq: int, ts: int) -> None:
@@ -100,8 +99,8 @@ class Write(Pending[Appended]):
         self.flags: Sequence[int] = ()
         self.tags: Sequence[bytes] = ()
         self.created = False
-        self.ceiling = 0
-        """Seq ceiling that becomes durable with this write; 0 when it carries none."""
+        self.waits = False
+        """Its ack is held until a sync."""
         self.key: bytes | None = None
         self.expires_ts = 0
         self.sync_us = 0
@@ -121,7 +120,7 @@ class Write(Pending[Appended]):
     def succeed(self, result: Appended) -> None:
         super().succeed(result)
         for follower in self._followers or ():
-            follower.succeed(replace(result, deduped=True))
+            follower.succeed(result._replace(deduped=True))
 
     def fail(self, error: HeadwaterError) -> None:
         super().fail(error)

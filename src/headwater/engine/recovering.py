@@ -216,6 +216,7 @@ class TopicRecovery:
         elif frame.type is FrameType.CONFIG_UPDATE:
             topic.log.settings = stored_settings(decode_body(frame, SettingsChanged).settings)
             topic.meta = None
+            self._core.note_expiry(topic)
             self._touched[topic.topic_id] = topic
         else:
             self._touched[topic.topic_id] = topic
@@ -231,7 +232,7 @@ class TopicRecovery:
         if older is not None:
             self._forget(older)
         log = TopicLog(stored_settings(body.settings), body.epoch)
-        topic = Topic(frame.topic_id, body.name, log, self._core.files_of(frame.topic_id))
+        topic = self._core.new_topic(frame.topic_id, body.name, log)
         topic.loaded = False
         registry.add(topic)
         self._touched[topic.topic_id] = topic
@@ -240,6 +241,7 @@ class TopicRecovery:
         self._core.registry.remove(topic)
         self._touched.pop(topic.topic_id, None)
         topic.dropped = True
+        self._core.expiring.pop(topic.topic_id, None)
         self._core.dropped.append(topic)
 
     def _apply(self, frame: Frame) -> None:

@@ -40,6 +40,16 @@ class Snapshotter:
         """On the keeper's thread, after a full checkpoint that absorbed frames up to `covered`."""
         core = self._core
         snapshot = core.owner.call(lambda: self._take(covered))
+        try:
+            self._store(snapshot)
+        except BaseException:
+            core.changed = True  # what it told is not told yet
+            raise
+        core.counters.snapshots += 1
+        self._trim(covered)
+
+    def _store(self, snapshot: Snapshot) -> None:
+        core = self._core
         directory = core.directory / META_DIRECTORY
         if not core.disk.is_directory(directory):
             core.disk.make_directory(directory)
@@ -47,8 +57,6 @@ class Snapshotter:
         path = directory / snapshot_name(snapshot.number)
         replace_file(core.disk, path, encode_snapshot(snapshot))
         self._remove_old(snapshot.number)
-        core.counters.snapshots += 1
-        self._trim(covered)
 
     def _take(self, covered: list[int]) -> Snapshot:
         core = self._core

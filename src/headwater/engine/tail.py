@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy
 from numpy.typing import NDArray
@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from headwater.core.errors import InvariantError
 
 
-@dataclass(frozen=True, slots=True)
-class TailChunk:
+class TailChunk(NamedTuple):
     first_seq: int
     buffer: bytes
     offsets: Sequence[int] | NDArray[numpy.int64]

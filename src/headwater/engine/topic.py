@@ -57,8 +57,12 @@ class Topic:
     tail_bytes: int = 0
     """Frames that are in the log but not yet in segments."""
     last_ts: int = 0
+    shard: int = 0
+    """Which shard of the log it lives in during this run."""
     in_flight: int = 0
     """Submissions that are not yet answered."""
+    waiting: int = 0
+    """Those of them whose acks wait for a sync."""
     unflagged: list[NDArray[numpy.int64]] = field(default_factory=list)
     """Seqs deleted in memory whose files do not know it yet."""
     durable_earliest: int = 1

@@ -115,18 +115,11 @@ class Topics:
             )
         epoch = core.registry.epoch_of(name) + 1
         topic_id = core.registry.take_id()
-        topic = Topic(topic_id, name, TopicLog(settings, epoch), core.files_of(topic_id))
+        topic = core.new_topic(topic_id, name, TopicLog(settings, epoch))
         body = TopicCreated(name, epoch, settings.to_stored())
         topic.creation = encode_body(FrameType.TOPIC_CREATE, topic_id, core.clock.wall_ms(), body)
         core.registry.add(topic)
-        self._note_expiry(topic)
         return topic
-
-    def _note_expiry(self, topic: Topic) -> None:
-        if topic.log.settings.ttl_ms:
-            self._core.expiring[topic.topic_id] = topic
-        else:
-            self._core.expiring.pop(topic.topic_id, None)
 
     def forget_if_never_made(self, topic: Topic) -> None:
         """Take back a topic whose creation reached nobody and no log."""
@@ -136,6 +129,7 @@ class Topics:
             if topic.log.epoch > 1:
                 self._core.registry.epochs[topic.name] = topic.log.epoch - 1
             topic.dropped = True
+            self._core.expiring.pop(topic.topic_id, None)
 
     def _configure(self, topic: Topic, settings: Mapping[str, Any]) -> Change:
         wanted = topic_settings(settings, topic.log.settings, topic=topic.name)
@@ -149,7 +143,7 @@ class Topics:
 
         def take_effect() -> tuple[TopicState, bool]:
             topic.log.settings = wanted
-            self._note_expiry(topic)
+            self._core.note_expiry(topic)
             self.touched(topic)
             self.evict(topic)
             return self.state(topic), False
@@ -337,4 +331,4 @@ class Topics:
         essential: bool = _ESSENTIAL,
     ) -> None:
         ticket = Ticket(body, frame_count, durability, essential=essential, context=change)
-        self._core.submit(topic.topic_id, ticket)
+        self._core.submit_to(topic.shard, ticket)

@@ -222,7 +222,7 @@ class WebSocket(asyncio.Protocol):
                 first_seq=result.first_seq,
                 last_seq=result.last_seq,
                 head_seq=result.head_seq,
-                count=result.count,
+                count=result.records,
                 created=result.created,
                 deduped=result.deduped,
             )

@@ -101,7 +101,7 @@ def _answer(exchange: Exchange, write: Write) -> None:
             result.last_seq,
             seqs,
             result.head_seq,
-            result.count,
+            result.records,
             b"true" if result.created else b"false",
             b"true" if result.deduped else b"false",
             total_ms,
