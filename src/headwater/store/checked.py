@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import Final
 
 import numpy
 from numpy.typing import NDArray
@@ -20,6 +21,8 @@ from headwater.format.segment import (
     index_flags,
 )
 from headwater.store.segment import SegmentSlice
+
+_NOT_SERVED: Final = numpy.uint8(IndexFlag.DELETED | IndexFlag.DAMAGED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +51,10 @@ def good_positions(
     the two flags and the log finishes the delete (I8).
     """
     flags = index_flags(entries)
-    good: NDArray[numpy.bool_] = (flags & (IndexFlag.DELETED | IndexFlag.DAMAGED)) == 0
+    good: NDArray[numpy.bool_] = (flags & _NOT_SERVED) == 0
     faults = frame_faults(found.buffer, entries, first_seq, found.base)
+    if not faults.any():
+        return good, []
     bad = numpy.flatnonzero(good & (faults != FrameFault.NONE))
     good[bad] = False
     findings = [

@@ -27,7 +27,6 @@ from headwater.format.segment import SegmentFile, parse_segment_file, segment_fi
 
 Files = set[SegmentFile]
 
-_NEW = frozenset({SegmentFile.NEW_DATA, SegmentFile.NEW_IDX})
 _TEMPORARY = frozenset(
     {SegmentFile.TEMPORARY_DATA, SegmentFile.TEMPORARY_IDX, SegmentFile.TEMPORARY_COLD}
 )

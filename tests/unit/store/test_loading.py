@@ -269,11 +269,18 @@ def test_a_read_only_look_cuts_and_mends_nothing() -> None:
     assert disk.files() == before
 
 
-def test_a_read_only_look_asks_to_try_again_while_a_segment_is_being_changed() -> None:
+def test_a_read_only_look_reads_past_what_is_unfinished_and_asks_to_wait_for_a_swap() -> None:
     disk, topic = written()
-    disk.write_file(path_of(1, "data.new"), b"")
+    for suffix in ("data.new", "idx.new", "cold", "idx.tmp"):
+        disk.write_file(path_of(1, suffix), b"")
+    disk.write_file(path_of(5, "dropped"), b"")
+    looking = TopicFiles(disk, DIRECTORY, SMALL, read_only=True)
+    before = disk.files()
+    assert set(read_live(looking, looking.load(*topic.position))[0]) == {1, 2, 3, 4, 9, 10}
+    assert disk.files() == before
+    disk.unlink(path_of(1, "data.new"))
     with pytest.raises(UnavailableError, match="try again"):
-        TopicFiles(disk, DIRECTORY, SMALL, read_only=True).load(*topic.position)
+        looking.load(*topic.position)
 
 
 @pytest.mark.claims(268)

@@ -32,6 +32,8 @@ from headwater.format.segment.frame import (
 from headwater.format.segment.run import Integers, at_each_byte, hash_ranges, heads_at
 
 _RECORD_FLAGS: Final = numpy.uint8(sum(FrameFlag))
+_DELETED_FLAG: Final = numpy.uint8(IndexFlag.DELETED)
+_DELETED_STATE: Final = numpy.uint8(FrameState.DELETED)
 
 
 class FrameFault(IntEnum):
@@ -80,41 +82,59 @@ def frame_faults(
 ) -> NDArray[numpy.uint8]:
     """The `FrameFault` of each entry's frame."""
     view = memoryview(buffer)
-    faults = numpy.zeros(len(entries), numpy.uint8)
+    count = len(entries)
+    faults = numpy.zeros(count, numpy.uint8)
     offsets = entries["offset"].astype(numpy.int64) - base
     sizes = entries["len"].astype(numpy.int64)
-    inside = (offsets >= 0) & (sizes >= SEGMENT_FRAME_BYTES_MIN) & (offsets + sizes <= len(view))
-    faults[~inside] = FrameFault.OUTSIDE
-    places = numpy.flatnonzero(inside)
+    places = numpy.arange(count)
+    outside = (offsets < 0) | (sizes < SEGMENT_FRAME_BYTES_MIN) | (offsets + sizes > len(view))
+    if outside.any():
+        faults[outside] = FrameFault.OUTSIDE
+        places = numpy.flatnonzero(~outside)
+        entries, offsets, sizes = entries[places], offsets[places], sizes[places]
     seqs = numpy.uint64(first_seq) + places.astype(numpy.uint64)
-    faults[places] = _header_faults(view, entries[places], offsets[places], seqs)
-    hashed = places[(faults[places] == FrameFault.NONE) | (faults[places] >= FrameFault.DELETED)]
-    starts = offsets[hashed]
-    borders = starts + sizes[hashed] - STATE_BYTES - CHECKSUM_BYTES
-    hashes = hash_ranges(view, starts + LENGTH_BYTES, borders)
-    faults[hashed[hashes != at_each_byte(view, "<u8")[borders]]] = FrameFault.CHECKSUM
+    found = _header_faults(view, entries, offsets, sizes, seqs)
+    if found is not None:
+        faults[places] = found
+        hashed = (found == FrameFault.NONE) | (found >= FrameFault.DELETED)
+        places, offsets, sizes = places[hashed], offsets[hashed], sizes[hashed]
+    borders = offsets + (sizes - STATE_BYTES - CHECKSUM_BYTES)
+    hashes = hash_ranges(view, offsets + LENGTH_BYTES, borders)
+    wrong = hashes != at_each_byte(view, "<u8")[borders]
+    if wrong.any():
+        faults[places[wrong]] = FrameFault.CHECKSUM
     return faults
 
 
 def _header_faults(
-    view: memoryview, entries: Entries, starts: Integers, seqs: NDArray[numpy.uint64]
-) -> NDArray[numpy.uint8]:
-    """The first fault of each, in the order of the enum; later lines win, so they go backwards."""
-    sizes = entries["len"].astype(numpy.int64)
+    view: memoryview,
+    entries: Entries,
+    starts: Integers,
+    sizes: Integers,
+    seqs: NDArray[numpy.uint64],
+) -> NDArray[numpy.uint8] | None:
+    """The first fault of each in the order of the enum, or None when there is none at all."""
     flags = index_flags(entries)
     heads = heads_at(view, SEGMENT_FRAME, starts)
     lengths = heads["data_len"] + heads["node_len"].astype(numpy.int64) + heads["tag_len"]
-    states = at_each_byte(view, "<u1")[starts + sizes - STATE_BYTES]
-    is_dead = (flags & IndexFlag.DELETED) != 0
-    wrong_length = heads["frame_len"] != sizes - LENGTH_BYTES - STATE_BYTES
-    wrong_length |= lengths + SEGMENT_FRAME_BYTES_MIN != sizes
+    states = at_each_byte(view, "<u1")[starts + (sizes - STATE_BYTES)]
+    is_dead = (flags & _DELETED_FLAG) != 0
+    wrong_length = heads["frame_len"] != sizes - (LENGTH_BYTES + STATE_BYTES)
+    wrong_length |= lengths != sizes - SEGMENT_FRAME_BYTES_MIN
+    wrong_seq = heads["seq"] != seqs
+    wrong_ts = heads["ts"] != entries["ts"]
+    wrong_flags = heads["flags"] != flags & _RECORD_FLAGS
+    wrong_state = states != is_dead * _DELETED_STATE
+    if not (wrong_length | wrong_seq | wrong_ts | wrong_flags | wrong_state).any():
+        return None
+    # Later lines win, so the order of the enum is followed backwards.
     faults = numpy.zeros(len(entries), numpy.uint8)
     faults[is_dead & (states == FrameState.LIVE)] = FrameFault.NOT_DELETED
     faults[~is_dead & (states == FrameState.DELETED)] = FrameFault.DELETED
     faults[(states != FrameState.LIVE) & (states != FrameState.DELETED)] = FrameFault.STATE
-    faults[heads["flags"] != flags & _RECORD_FLAGS] = FrameFault.FLAGS
-    faults[heads["ts"] != entries["ts"]] = FrameFault.TS
-    faults[heads["seq"] != seqs] = FrameFault.SEQ
+    faults[wrong_flags] = FrameFault.FLAGS
+    faults[wrong_ts] = FrameFault.TS
+    faults[wrong_seq] = FrameFault.SEQ
     faults[wrong_length] = FrameFault.LENGTH
     return faults
 
