@@ -1,0 +1,193 @@
+"""Every setting of the server that can be given from outside, declared once.
+
+One name, three spellings: `segment_max_bytes` in a file, `HEADWATER_SEGMENT_MAX_BYTES` in the
+environment, and `--segment-max-bytes` for those the command line takes. `place` says which field
+of which section it fills; the default is that field's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headwater.core.limits import INTEGER_MAX
+from headwater.core.units import GIB
+
+ENVIRONMENT_PREFIX: Final = "HEADWATER_"
+
+
+class NotThatError(ValueError):
+    """What was given cannot be this setting; the message says what it must be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    name: str
+    place: str
+    """section.field; several, joined by a comma, are filled alike."""
+    read: Callable[[object], Any]
+    meaning: str
+    secret: bool = False
+
+    @property
+    def variable(self) -> str:
+        return ENVIRONMENT_PREFIX + self.name.upper()
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+
+def whole(low: int, high: int = INTEGER_MAX) -> Callable[[object], int]:
+    """A whole number between two bounds."""
+    wanted = f"a whole number from {low} to {high}"
+    if high == INTEGER_MAX:
+        wanted = f"a whole number, {low} or more"
+
+    def read(given: object) -> int:
+        number = given
+        if isinstance(given, str):
+            try:
+                number = int(given.strip())
+            except ValueError:
+                raise NotThatError(wanted) from None
+        if isinstance(number, bool) or not isinstance(number, int) or not low <= number <= high:
+            raise NotThatError(wanted)
+        return number
+
+    return read
+
+
+def seconds(given: object) -> float:
+    try:
+        number = float(given) if isinstance(given, (str, int, float)) else -1.0
+    except ValueError:
+        number = -1.0
+    if isinstance(given, bool) or not 0 < number <= 86_400:
+        raise NotThatError("seconds, above 0 and at most 86400")
+    return number
+
+
+def share(given: object) -> float:
+    try:
+        number = float(given) if isinstance(given, (str, int, float)) else -1.0
+    except ValueError:
+        number = -1.0
+    if isinstance(given, bool) or not 0 <= number <= 1:
+        raise NotThatError("a number from 0 to 1")
+    return number
+
+
+def yes_or_no(given: object) -> bool:
+    if isinstance(given, bool):
+        return given
+    words = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+    found = words.get(str(given).strip().lower())
+    if found is None:
+        raise NotThatError("true or false")
+    return found
+
+
+def text(given: object) -> str:
+    if not isinstance(given, str) or not given.strip():
+        raise NotThatError("a text that is not empty")
+    return given.strip()
+
+
+def port(given: object) -> int:
+    if isinstance(given, str) and given.startswith("tcp://"):
+        raise NotThatError(
+            "a port (Kubernetes sets such a variable for a service of this name; "
+            "enableServiceLinks: false turns that off)"
+        )
+    return whole(0, 65_535)(given)
+
+
+def secrets_list(given: object) -> tuple[str, ...]:
+    """Keys one after the other: separated by commas or lines, or a list. # begins a remark."""
+    if isinstance(given, str):
+        lines = [line.partition("#")[0] for line in given.splitlines()]
+        given = [part for line in lines for part in line.split(",")]
+    if not isinstance(given, list) or not all(isinstance(part, str) for part in given):
+        raise NotThatError("keys, separated by commas or lines, or @ and the name of a file")
+    return tuple(part.strip() for part in given if part.strip())
+
+
+def one_of(*words: str) -> Callable[[object], str]:
+    def read(given: object) -> str:
+        word = str(given).strip().lower()
+        if word not in words:
+            raise NotThatError(f"one of {', '.join(words)}")
+        return word
+
+    return read
+
+
+AMOUNT: Final = whole(0)
+COUNT: Final = whole(1)
+
+KEYS: Final[tuple[Key, ...]] = (
+    Key("host", "server.host", text, "address to listen on"),
+    Key("port", "server.port", port, "port to listen on; 0 picks a free one"),
+    Key("port_file", "server.port_file", text, "file for the bound ports, as JSON, once ready"),
+    Key("metrics_port", "server.metrics_port", port, "metrics on a port of their own"),
+    Key("data_dir", "top.data_dir", text, "the data directory"),
+    Key("log_json", "top.log_json", yes_or_no, "log one JSON object a line"),
+    Key(
+        "log_level",
+        "top.log_level",
+        one_of("debug", "info", "warning", "error"),
+        "the least important thing that is logged",
+    ),
+    Key(
+        "api_keys",
+        "server.api_keys",
+        secrets_list,
+        "secret[:scopes[:prefixes]], several; or @ and the name of a file with them",
+        secret=True,
+    ),
+    Key(
+        "allow_insecure_no_auth",
+        "server.allow_insecure_no_auth",
+        yes_or_no,
+        "listen publicly although anybody may then do everything",
+    ),
+    Key("tls_certificate", "server.tls_certificate", text, "file with the certificate chain"),
+    Key("tls_key", "server.tls_key", text, "file with its key"),
+    Key("wal_shards", "wal.shards", whole(1, 256), "independent logs; one per core, 8 at most"),
+    Key("wal_file_bytes", "wal.file_bytes", whole(65_536, 4 * GIB), "length of a log file"),
+    Key("cold_dir", "engine.cold_url", text, "directory for sealed segments that grew cold"),
+    Key("cold_url", "engine.cold_url", text, "the same in an object store, s3://bucket/prefix"),
+    Key("segment_max_events", "segments.segment_max_events", COUNT, "records of a segment"),
+    Key(
+        "segment_max_bytes",
+        "segments.segment_max_bytes",
+        whole(1, 2 * GIB),
+        "bytes of a segment",
+    ),
+    Key("segment_max_age_ms", "segments.segment_max_age_ms", AMOUNT, "age of a segment; 0 = any"),
+    Key("hot_retain_segments", "segments.hot_retain_segments", AMOUNT, "newest ones kept hot"),
+    Key("hot_retain_bytes", "segments.hot_retain_bytes", AMOUNT, "bytes kept hot; 0 = any"),
+    Key("rewrite_dead_ratio", "segments.rewrite_dead_ratio", share, "dead share to rewrite at"),
+    Key("cache_bytes", "engine.cache_bytes", AMOUNT, "newest payloads kept in memory"),
+    Key("tail_bytes_max", "engine.tail_bytes_max", COUNT, "log-only bytes; beyond, writes wait"),
+    Key("snapshot_interval_ms", "engine.snapshot_interval_ms", COUNT, "time between snapshots"),
+    Key("reader_threads", "engine.reader_threads", whole(1, 256), "threads that read files"),
+    Key("limit_topics", "limits.topics,engine.topics_max", COUNT, "topics"),
+    Key("limit_watch_sessions", "limits.watch_sessions", COUNT, "watch sessions"),
+    Key("limit_streams", "limits.streams", COUNT, "open streams"),
+    Key("limit_streams_per_key", "limits.streams_per_key", COUNT, "open streams of one key"),
+    Key("limit_in_flight_per_key", "limits.in_flight_per_key", COUNT, "unanswered writes of a key"),
+    Key("limit_body_bytes", "limits.body_bytes", COUNT, "bytes of a request's body"),
+    Key("limit_record_bytes", "limits.record_bytes", COUNT, "bytes of one record"),
+    Key("limit_header_bytes", "limits.header_bytes", whole(1024), "bytes of a request's headers"),
+    Key("limit_connections", "limits.connections", COUNT, "open connections"),
+    Key("deadline_headers_s", "deadlines.headers_s", seconds, "for the headers of a request"),
+    Key("deadline_body_s", "deadlines.body_s", seconds, "for its body"),
+    Key("deadline_idle_s", "deadlines.idle_s", seconds, "between two requests"),
+    Key("deadline_drain_s", "deadlines.drain_s", seconds, "to finish what is under way at the end"),
+    Key("session_ttl_ms", "server.session_ttl_ms", whole(1_000), "how long a watch is kept"),
+)
+
+KEY_OF: Final = {key.name: key for key in KEYS}
