@@ -9,34 +9,49 @@ import numpy
 import pytest
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 
 from headwater.config.topic import TopicSettings, topic_settings
 from headwater.core.errors import HeadConflictError, TopicFullError
 from headwater.format.segment import IndexFlag, seal_checks
 from headwater.model import index as index_module
 from headwater.model import tags as tags_module
+from headwater.model import victims as victims_module
 from headwater.model.match import parse_match
 from headwater.model.tags import TagIndex
 from headwater.model.topic import TopicLog
-from tests.property.naive_topic import LIVE, LOST, Event, NaiveRecord, NaiveTopic
+from tests.property.naive_topic import LOST, Event, NaiveRecord, NaiveTopic
 
 OVERHEAD = 38
 TAGS = (None, b"a", b"ab", b"abc", b"b", b"b\xff", b"ba")
 MATCHES = ("a", "ab", "a*", "b*", "*", "nobody", ["tag", "Eq", "b"], ["tag", "Glob", "ab*"])
 
+Write = list[tuple[int, bytes | None]]
+Changes = dict[str, Any]
 records_of_a_write = st.lists(
     st.tuples(st.integers(0, 40), st.sampled_from(TAGS)), min_size=1, max_size=7
 )
+some_writes = st.lists(records_of_a_write, min_size=1, max_size=6)
 any_settings = st.fixed_dictionaries(
     {
-        "cap_records": st.sampled_from((0, 0, 1, 3, 8)),
-        "cap_bytes": st.sampled_from((0, 0, 10, 60)),
-        "ttl_ms": st.sampled_from((0, 0, 5, 50)),
+        "cap_records": st.sampled_from((0, 3, 8, 20)),
+        "cap_bytes": st.sampled_from((0, 60, 300)),
+        "ttl_ms": st.sampled_from((0, 5, 20)),
         "discard": st.sampled_from(("old", "old", "reject")),
     }
 )
-cursors = st.one_of(st.just(0), st.integers(0, 200))
+Place = tuple[str, int]
+places = st.tuples(
+    st.sampled_from(("start", "floor", "earliest", "middle", "visible", "head")),
+    st.integers(-6, 6),
+)
+"""A seq, as a distance from something that moves."""
 
 
 class TopicMachine(RuleBasedStateMachine):
@@ -48,20 +63,34 @@ class TopicMachine(RuleBasedStateMachine):
         self._patch.setattr(index_module, "BLOCK_BITS", 2)
         self._patch.setattr(index_module, "BLOCK_SLOTS", 4)
         self._patch.setattr(index_module, "_BLOCK_MASK", 3)
-        self._patch.setattr(tags_module, "CHUNK_ENTRIES", 3)
+        self._patch.setattr(victims_module, "BLOCK_SLOTS", 4)
+        self._patch.setattr(tags_module, "CHUNK_ENTRIES", 5)
         self.settings: TopicSettings = topic_settings({})
         self.log = TopicLog(self.settings)
         self.naive = NaiveTopic(self.settings)
-        self.inflight: deque[tuple[int, list[tuple[int, bytes | None]]]] = deque()
+        self.inflight: deque[tuple[int, Write]] = deque()
         self.now_ms = 1_000
 
     def teardown(self) -> None:
         self._patch.undo()
 
+    def _seq(self, place: Place) -> int:
+        anchor, distance = place
+        log = self.log
+        anchors = {
+            "start": 0,
+            "floor": log.evict_floor,
+            "earliest": log.earliest_seq,
+            "middle": (log.earliest_seq + log.visible_seq) // 2,
+            "visible": log.visible_seq,
+            "head": log.head_seq,
+        }
+        return max(anchors[anchor] + distance, 0)
+
     # -- writing
 
     @rule(records=records_of_a_write)
-    def assign(self, records: list[tuple[int, bytes | None]]) -> None:
+    def assign(self, records: Write) -> None:
         payload = sum(size for size, _ in records)
         head = self.log.head_seq
         waiting = [size for _, write in self.inflight for size, _ in write]
@@ -107,19 +136,32 @@ class TopicMachine(RuleBasedStateMachine):
         first_seq, records = self.inflight.pop()
         self.log.unassign(first_seq, sum(size for size, _ in records))
 
+    @initialize(changes=any_settings, writes=some_writes)
+    def start_with_some_records(self, changes: Changes, writes: list[Write]) -> None:
+        self.write(writes, 1, evict=False)
+        self.change_settings(changes)
+
+    @rule(writes=some_writes, step=st.integers(0, 4), evict=st.booleans())
+    def write(self, writes: list[Write], step: int, evict: bool) -> None:
+        for records in writes:
+            self.now_ms += step
+            self.assign(records)
+            while self.inflight:
+                self.publish()
+            if evict:
+                self.evict(0)
+
     # -- losing
 
     @rule(changes=any_settings)
-    def change_settings(self, changes: dict[str, Any]) -> None:
+    def change_settings(self, changes: Changes) -> None:
         self.settings = topic_settings(changes, self.settings)
         self.log.settings = self.naive.settings = self.settings
 
-    @rule(step=st.sampled_from((0, 1, 3, 10, 60, -20)))
-    def time_passes(self, step: int) -> None:
+    @rule(step=st.integers(0, 12) | st.just(-20))
+    def evict(self, step: int) -> None:
+        """The clock may go back; what expired stays expired."""
         self.now_ms = max(self.now_ms + step, 0)
-
-    @rule()
-    def evict(self) -> None:
         before = self.log.earliest_seq
         eviction = self.log.evict(self.now_ms)
         size = self.naive.bytes
@@ -142,12 +184,13 @@ class TopicMachine(RuleBasedStateMachine):
 
     # -- deleting
 
-    @rule(before_seq=cursors)
-    def delete_below(self, before_seq: int) -> None:
-        self._delete(before_seq, None, None)
+    @rule(place=places)
+    def delete_below(self, place: Place) -> None:
+        self._delete(self._seq(place), None, None)
 
-    @rule(given=st.sampled_from(MATCHES), before_seq=st.none() | cursors, back=st.integers(0, 9))
-    def delete_matching(self, given: object, before_seq: int | None, back: int) -> None:
+    @rule(given=st.sampled_from(MATCHES), place=st.none() | places, back=st.integers(0, 9))
+    def delete_matching(self, given: object, place: Place | None, back: int) -> None:
+        before_seq = None if place is None else self._seq(place)
         self._delete(before_seq, given, self.log.visible_seq - back if back > 4 else None)
 
     def _delete(self, before_seq: int | None, given: object, upto_seq: int | None) -> None:
@@ -164,8 +207,9 @@ class TopicMachine(RuleBasedStateMachine):
             assert deletion.seqs.tolist() == deleted
             assert len(deletion.entries) == len(deleted)
 
-    @rule(seqs=st.lists(cursors, max_size=5))
-    def delete_chosen_seqs(self, seqs: list[int]) -> None:
+    @rule(chosen=st.lists(places, min_size=1, max_size=12))
+    def delete_chosen_seqs(self, chosen: list[Place]) -> None:
+        seqs = [self._seq(place) for place in chosen]
         newly, _ = self.log.delete_seqs(numpy.array(sorted(set(seqs)), numpy.int64))
         alive = [record for record in self.naive.live if record.seq in seqs]
         for record in alive:
@@ -196,12 +240,13 @@ class TopicMachine(RuleBasedStateMachine):
     # -- reading
 
     @rule(
-        from_seq=cursors,
+        place=places,
         limit=st.integers(1, 9),
         bytes_max=st.sampled_from((0, 15, 1000)),
         slots_max=st.sampled_from((1, 5, 1000)),
     )
-    def read_to_the_end(self, from_seq: int, limit: int, bytes_max: int, slots_max: int) -> None:
+    def read_to_the_end(self, place: Place, limit: int, bytes_max: int, slots_max: int) -> None:
+        from_seq = self._seq(place)
         expected = list(self.naive.events(from_seq, self.log.head_seq))
         payloads = {record.seq: record.payload for record in self.naive.records}
         met: list[Event] = []
@@ -238,18 +283,18 @@ class TopicMachine(RuleBasedStateMachine):
         assert self.log.count == len(self.naive.live)
         assert self.log.bytes == self.naive.bytes
 
-    @invariant()
-    def sums_of_any_range_are_right(self) -> None:
+    @rule(first=places, end=places)
+    def sums_of_any_range_are_right(self, first: Place, end: Place) -> None:
         index = self.log.index
-        for first in range(index.base_seq, index.next_seq, 3):
-            for end in range(first, index.next_seq + 1, 5):
-                inside = [r for r in self.naive.records if first <= r.seq < end and r.fate == LIVE]
-                live = index.live_between(first, end)
-                assert live == (len(inside), sum(record.payload for record in inside))
+        low = min(max(self._seq(first), index.base_seq), index.next_seq)
+        high = min(max(self._seq(end), low), index.next_seq)
+        inside = [record for record in self.naive.live if low <= record.seq < high]
+        live = index.live_between(low, high)
+        assert live == (len(inside), sum(record.payload for record in inside))
 
 
 TopicMachine.TestCase.settings = hypothesis_settings(
-    max_examples=60, stateful_step_count=40, deadline=None
+    max_examples=200, stateful_step_count=50, deadline=None
 )
 
 
