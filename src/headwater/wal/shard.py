@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from headwater.config.wal import WalSettings
 from headwater.core.clock import Clock
@@ -47,7 +48,8 @@ class Shard:
             idle_mark_after_us=settings.idle_mark_after_us,
             full_retry_interval_us=settings.full_retry_interval_us,
         )
-        self._errands: deque[Callable[[], None]] = deque()
+        self._errands: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        self._finished = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     @property
@@ -73,10 +75,12 @@ class Shard:
         self._queue.put(ticket)
 
     def call(self, work: Callable[[], T]) -> Future[T]:
-        """Run something on the log's own thread, between two groups."""
+        """Run something on the log's own thread, between two groups. Refused after the last."""
         future: Future[T] = Future()
-        self._errands.append(lambda: _fulfil(future, work))
+        self._errands.append((future, work))
         self._queue.ring()
+        if self._finished:  # set before the thread looks for the last time, so one of us sees it
+            self._refuse_errands()
         return future
 
     def close(self) -> None:
@@ -98,6 +102,8 @@ class Shard:
             if left:
                 self._listener(left)
             self._run_errands()
+            self._finished = True
+            self._refuse_errands()
 
     def _serve(self) -> None:
         settings, queue, committer = self._settings, self._queue, self._committer
@@ -137,7 +143,17 @@ class Shard:
 
     def _run_errands(self) -> None:
         while self._errands:
-            self._errands.popleft()()
+            future, work = self._errands.popleft()
+            try:
+                future.set_result(work())
+            except Exception as error:
+                future.set_exception(error)
+
+    def _refuse_errands(self) -> None:
+        with contextlib.suppress(IndexError):
+            while True:
+                future, _ = self._errands.popleft()
+                future.set_exception(ClosedError("the log is closed; nothing was done"))
 
     def _gather(self, group: list[Ticket]) -> None:
         """Let company arrive before a sync, when the last group says that it will."""
@@ -150,10 +166,3 @@ class Shard:
         missing = self.window.expected - held
         self._queue.park(self._clock, missing, self._clock.monotonic_us() + wait_us)
         self._queue.take(group, self._settings.group_frames_max, self._settings.group_bytes_max)
-
-
-def _fulfil(future: Future[T], work: Callable[[], T]) -> None:
-    try:
-        future.set_result(work())
-    except Exception as error:
-        future.set_exception(error)
