@@ -13,6 +13,7 @@ from functools import cache
 import numpy
 import pytest
 
+from headwater.disk import Disk
 from headwater.store.dropping import list_dropped, remove_dropped, rename_for_drop
 from headwater.store.segment import Segment
 from headwater.store.stores import LocalColdTier, SegmentStore
@@ -45,7 +46,7 @@ class Act:
     prepare: Callable[[Written], None] = lambda topic: None
 
 
-def cold_of(disk: FakeDisk) -> SegmentStore:
+def cold_of(disk: Disk) -> SegmentStore:
     return LocalColdTier(disk, COLD).topic(7)
 
 

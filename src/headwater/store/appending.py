@@ -107,9 +107,17 @@ def _write(
     )
 
 
-def make_directories(disk: Disk, path: PurePath) -> None:
-    """Make a directory and those above it that are missing, durably."""
-    for each in (*reversed(path.parents), path):
-        if not disk.is_directory(each):
+def make_directories(disk: Disk, path: PurePath, ours: int = 2) -> None:
+    """Have a directory and those above it, durably.
+
+    One that is there already may have been made by a process that died before it could sync the
+    name, so the last `ours` names are synced all the same: a topic's directory, and the one that
+    holds all topics.
+    """
+    chain = (*reversed(path.parents), path)
+    for position, each in enumerate(chain):
+        is_new = not disk.is_directory(each)
+        if is_new:
             disk.make_directory(each)
+        if is_new or position >= len(chain) - ours:
             sync_names(disk, each.parent)

@@ -91,6 +91,7 @@ def remove_dropped(
     directory = topics / deleted_directory_name(topic_id)
     with file_work(directory):
         if disk.is_directory(directory):
+            sync_names(disk, topics)  # the new name first, or files go from a topic in sight
             for name in disk.list_directory(directory):
                 disk.unlink(directory / name)
             disk.remove_directory(directory)

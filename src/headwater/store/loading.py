@@ -55,7 +55,11 @@ class Loader:
     read_only: bool
 
     def load(
-        self, checkpointed_seq: int, active_first_seq: int, active_data_bytes: int
+        self,
+        checkpointed_seq: int,
+        active_first_seq: int,
+        active_data_bytes: int,
+        earliest_seq: int = 0,
     ) -> list[Segment]:
         directory = self.directory
         directory.look()
@@ -74,7 +78,8 @@ class Loader:
                 found.append(self._active(first_seq, checkpointed_seq, active_data_bytes))
             else:
                 found.append(self._sealed(first_seq))
-        self._check_ranges(found, checkpointed_seq, active_first_seq)
+        live = earliest_seq <= checkpointed_seq
+        self._check_ranges(found, checkpointed_seq, active_first_seq if live else 0)
         return found
 
     def _remove_beyond(self, first_seq: int) -> None:

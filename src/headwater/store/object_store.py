@@ -30,6 +30,8 @@ from headwater.format.segment import (
     segment_file_name,
     topic_directory_name,
 )
+from headwater.store.appending import make_directories
+from headwater.store.failures import file_work
 from headwater.store.stores import ColdTier, LocalColdTier
 
 URL_START = "s3://"
@@ -130,7 +132,11 @@ def open_cold_tier(disk: Disk, place: str) -> ColdTier:
         return ObjectColdTier(place)
     if "://" in place:
         raise RequestError(f"a cold store is a directory or a URL with {URL_START}, not {place}")
-    return LocalColdTier(disk, PurePath(place))
+    root = PurePath(place)
+    with file_work(root):
+        if not disk.is_directory(root) or not disk.list_directory(root):
+            make_directories(disk, root, ours=1)
+    return LocalColdTier(disk, root)
 
 
 @contextmanager

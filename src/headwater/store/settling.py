@@ -82,6 +82,11 @@ def settle(
     the drop stays unfinished and is tried again next time.
     """
     files = directory.segments[first_seq]
+    if files in (HOT, COLD):
+        return
+    # A process that was killed leaves names that no power loss has tested. What is decided here
+    # rests on them, so they are made durable first.
+    sync_names(directory.disk, directory.path)
     directory.remove(first_seq, *(_TEMPORARY & files))
     if SegmentFile.DROPPED in files:
         rest = files - {SegmentFile.DROPPED}

@@ -48,14 +48,14 @@ class TopicTier:
         with file_work(self.hot.path):
             data = self._hot_bytes(segment, SegmentFile.DATA)
             idx = self._hot_bytes(segment, SegmentFile.IDX)
+        # Also when a copy is there: whoever made it may have died before it was durable.
+        cold.put(segment.first_seq, data, idx)
         if not self._is_copied(cold, segment, data, idx):
-            cold.put(segment.first_seq, data, idx)
-            if not self._is_copied(cold, segment, data, idx):
-                raise StorageError(
-                    f"the cold copy of segment {segment.first_seq} reads back differently",
-                    path=self.hot.path,
-                    advice="check the cold store; the hot copy was kept",
-                )
+            raise StorageError(
+                f"the cold copy of segment {segment.first_seq} reads back differently",
+                path=self.hot.path,
+                advice="check the cold store; the hot copy was kept",
+            )
 
     def drop_hot(self, segment: Segment) -> Segment:
         """Point to the cold copy, durably, and remove the hot frames."""

@@ -62,6 +62,7 @@ class TopicFiles:
         """First seq -> the length a rewrite gave it: tells stale segments from damaged files."""
         self._torn: Segment | None = None
         """The active segment while it is written to: behind its end may be what failed."""
+        self._has_directory = False
         self._begun: list[int] = []
         """First seqs of segments that a failed append began."""
 
@@ -76,16 +77,21 @@ class TopicFiles:
     # After a start.
 
     def load(
-        self, checkpointed_seq: int, active_first_seq: int = 0, active_data_bytes: int = 0
+        self,
+        checkpointed_seq: int,
+        active_first_seq: int = 0,
+        active_data_bytes: int = 0,
+        earliest_seq: int = 0,
     ) -> list[Segment]:
         """The segments, oldest first, exactly up to the checkpoint.
 
         `active_first_seq` is 0 when the checkpoint knew of no segment that was still appended to.
+        When everything is dead, below `earliest_seq`, that one may have been sealed and dropped.
         Files that are missing or too short are a DamageError with file and offset.
         """
         loader = Loader(self._directory, self._tell, self._drop_cold, self._cold, self._read_only)
         with file_work(self.directory):
-            return loader.load(checkpointed_seq, active_first_seq, active_data_bytes)
+            return loader.load(checkpointed_seq, active_first_seq, active_data_bytes, earliest_seq)
 
     def index(self, segment: Segment) -> Entries:
         """The entries of a segment; bad ones read again from the data, told and written back.
@@ -120,8 +126,9 @@ class TopicFiles:
         error nothing counts, and the same call may be made again.
         """
         with file_work(self.directory):
-            if active is None:
+            if active is None and not self._has_directory:
                 appending.make_directories(self._disk, self.directory)
+                self._has_directory = True
             self._clean_up()
             self._torn = active
             changed = appending.append_run(
