@@ -18,6 +18,7 @@ from headwater.engine.tail import TailCache
 from headwater.engine.topic import Topic
 from headwater.format.names import TOPICS_DIRECTORY
 from headwater.format.segment import topic_directory_name
+from headwater.format.snapshot import ShardMeta
 from headwater.model.retention_clock import RetentionClock
 from headwater.model.topic import TopicLog
 from headwater.store.checked import Finding
@@ -88,13 +89,13 @@ class EngineCore:
     """Topics whose segments may have space to give back, by id."""
     expiring: dict[int, Topic] = field(default_factory=dict)
     """Topics with an age limit, by id."""
-    dropped: list[Topic] = field(default_factory=list)
-    """Topics that are gone from the log and whose files can go."""
+    dropped: list[int] = field(default_factory=list)
+    """Ids of topics that are gone from the log and whose files can go."""
     changed: bool = False
     """Anything happened since the last snapshot."""
     snapshot_number: int = 0
-    retired: dict[str, int] = field(default_factory=dict)
-    """Log directories of an earlier layout -> their last frame, until they are removed."""
+    retired: dict[str, ShardMeta] = field(default_factory=dict)
+    """Log directories of an earlier layout, with their last frame, until they are removed."""
     load_lock: threading.Lock = field(default_factory=threading.Lock)
     findings: list[Finding] = field(default_factory=list)
     closing: bool = False

@@ -24,7 +24,8 @@ from headwater.engine.loading import Loaded, load_once
 from headwater.engine.owner import Owner
 from headwater.engine.pending import Change, Write
 from headwater.engine.reading import Reader, ReadPlan
-from headwater.engine.recovering import RecoveryNotes, TopicRecovery, retired_logs
+from headwater.engine.recovering import RecoveryNotes, TopicRecovery
+from headwater.engine.snapshot_loading import retired_logs
 from headwater.engine.snapshots import Snapshotter
 from headwater.engine.tail import TailCache
 from headwater.engine.topic import Topic
@@ -38,6 +39,7 @@ from headwater.store.checked import Finding
 from headwater.store.object_store import open_cold_tier
 from headwater.wal.ceilings import SeqCeilings
 from headwater.wal.committer import LogState
+from headwater.wal.sharded import ShardedWal
 from headwater.wal.ticket import Ticket
 
 Progress = Callable[[float], None]
@@ -56,12 +58,17 @@ class Engine:
         clock: Clock,
         owner: Owner,
         progress: Progress = _no_progress,
+        *,
+        make_wal: type[ShardedWal] = ShardedWal,
+        make_keeper: type[Keeper] = Keeper,
     ) -> None:
         """Open and recover. Takes as long as that takes; nothing is served before it is done."""
-        opened = open_wal(disk, directory, settings.wal, clock, self._tickets_resolved)
+        opened = open_wal(
+            disk, directory, settings.wal, clock, self._tickets_resolved, make_wal=make_wal
+        )
         self._lock: DirectoryLock = opened.lock
         try:
-            self._build(opened, disk, directory, settings, clock, owner)
+            self._build(opened, disk, directory, settings, clock, owner, make_keeper)
             self._recover(opened, progress)
         except BaseException:
             self._lock.release()
@@ -75,6 +82,7 @@ class Engine:
         settings: EngineSettings,
         clock: Clock,
         owner: Owner,
+        make_keeper: type[Keeper],
     ) -> None:
         self.core = EngineCore(
             disk,
@@ -94,7 +102,7 @@ class Engine:
         self._housekeeping = Housekeeping(
             self.core, self.topics, Checkpointer(self.core), Snapshotter(self.core)
         )
-        self._keeper = Keeper(clock, settings.checkpoint_interval_ms, self._housekeeping.round)
+        self._keeper = make_keeper(clock, settings.checkpoint_interval_ms, self._housekeeping.round)
         self.core.wake_keeper = self._keeper.wake
 
     def _recover(self, opened: OpenWal, progress: Progress) -> None:
@@ -203,6 +211,7 @@ class Engine:
                     context.carry_out()
                 else:
                     context.refuse(error)
+            ticket.taken = True
         for shard in self.core.shards:
             shard.settle()
 

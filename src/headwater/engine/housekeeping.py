@@ -57,6 +57,7 @@ class Housekeeping:
         core = self._core
         cut = self._checkpointer.run(full=True)
         if core.changed or cut.jobs:
+            self._reclaimer.remove_dropped_topics()
             self._snapshotter.write(cut.covered)
         self._snapshot_at_us = core.clock.monotonic_us()
         self._bytes_at_snapshot = self._wal_bytes()

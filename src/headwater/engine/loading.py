@@ -53,6 +53,8 @@ def topic_from_meta(core: EngineCore, meta: TopicMeta) -> Topic:
     topic.durable_earliest = meta.earliest_seq
     topic.loaded = False
     topic.meta = meta
+    if not settings.durability.is_logged:
+        install(topic, load_topic(topic))  # there are no files to read
     if meta.ceiling:
         core.ceilings.restore(meta.topic_id, meta.ceiling)
     for key in meta.keys:
@@ -71,8 +73,10 @@ def load_topic(topic: Topic) -> Loaded:
         log = TopicLog(settings, epoch, stored.head_seq + 1)
         log.restore_floors(stored.head_seq + 1, stored.head_seq + 1, Loss.LOST_TAIL)
         return Loaded(log, [], has_tags=False)
-    segments = files.load(topic.checkpointed_seq, stored.active_first_seq, stored.active_data_bytes)
     earliest = max(stored.earliest_seq, stored.evict_floor, stored.delete_below)
+    segments = files.load(
+        topic.checkpointed_seq, stored.active_first_seq, stored.active_data_bytes, earliest
+    )
     live = [segment for segment in segments if segment.end_seq >= earliest]
     log = TopicLog(settings, epoch, live[0].first_seq if live else topic.checkpointed_seq + 1)
     has_tags = False
@@ -92,8 +96,11 @@ def load_once(core: EngineCore, topic: Topic) -> Loaded:
     """Load a topic that several may ask for at once. Files are settled by the first only: a
     second time would cut what was appended since."""
     with core.load_lock:
-        loaded: Loaded = topic.loading or load_topic(topic)
-        topic.loading = loaded
+        # In this order, for `install` changes both in the other one without the lock.
+        loaded: Loaded | None = topic.loading
+        if loaded is None and topic.loaded:
+            return Loaded(topic.log, topic.segments, has_tags=False)
+        loaded = topic.loading = loaded or load_topic(topic)
         return loaded
 
 
@@ -106,8 +113,9 @@ def install(topic: Topic, loaded: Loaded) -> None:
     topic.segments = loaded.segments
     topic.last_ts = max(topic.last_ts, loaded.log.last_write_ts)
     topic.tags_complete = not loaded.has_tags
-    topic.loading = None
+    topic.meta = None  # the files may know more than the snapshot did
     topic.loaded = True
+    topic.loading = None
 
 
 def load_tags(topic: Topic) -> list[tuple[bytes, int]]:

@@ -36,7 +36,7 @@ class Reclaimer:
 
     def run(self) -> None:
         core = self._core
-        self._remove_dropped_topics()
+        self.remove_dropped_topics()
         for chores in core.owner.call(self._decide):
             topic = chores.topic
             topic.files.drop(*chores.drops)
@@ -55,16 +55,15 @@ class Reclaimer:
         for topic_id in list_dropped(core.disk, topics):
             remove_dropped(core.disk, topics, topic_id, core.cold_store_of(topic_id))
 
-    def _remove_dropped_topics(self) -> None:
+    def remove_dropped_topics(self) -> None:
+        """Also before each snapshot: the log will no longer tell that they have to go."""
         core = self._core
         topics = core.directory / TOPICS_DIRECTORY
-        for topic in core.owner.call(self._take_dropped):
-            rename_for_drop(core.disk, topics, topic.topic_id)
-            remove_dropped(core.disk, topics, topic.topic_id, core.cold_store_of(topic.topic_id))
-
-    def _take_dropped(self) -> list[Topic]:
-        dropped, self._core.dropped = self._core.dropped, []
-        return dropped
+        while core.dropped:
+            topic_id = core.dropped[0]
+            rename_for_drop(core.disk, topics, topic_id)
+            remove_dropped(core.disk, topics, topic_id, core.cold_store_of(topic_id))
+            core.dropped.pop(0)
 
     def _decide(self) -> list[TopicChores]:
         core = self._core

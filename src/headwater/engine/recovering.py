@@ -16,8 +16,7 @@ import numpy
 
 from headwater.config.topic import stored_settings
 from headwater.core.durability import Durability
-from headwater.core.errors import DamageError, FormatError, NewerFormatError
-from headwater.disk import Disk, OpenMode
+from headwater.core.errors import DamageError, NewerFormatError
 from headwater.engine.core import EngineCore
 from headwater.engine.loading import (
     Loaded,
@@ -28,19 +27,16 @@ from headwater.engine.loading import (
     topic_from_meta,
 )
 from headwater.engine.replaying import RecordRows, replay_rows
+from headwater.engine.snapshot_loading import covered_frames, load_snapshot
 from headwater.engine.tail import TailChunk
 from headwater.engine.topic import Topic
 from headwater.engine.topics import Topics
-from headwater.format.control import decode_head_watermark, decode_idempotency
-from headwater.format.frame import Frame, FrameType, UnknownFrameError
-from headwater.format.names import WAL_DIRECTORY
-from headwater.format.snapshot import (
-    META_DIRECTORY,
-    Snapshot,
-    decode_snapshot,
-    parse_snapshot_name,
-    snapshot_name,
+from headwater.format.control import (
+    IdempotencyEntry,
+    decode_head_watermark,
+    decode_idempotency,
 )
+from headwater.format.frame import Frame, FrameType, UnknownFrameError
 from headwater.format.topic_frames import (
     CheckpointEntry,
     RecordsDeleted,
@@ -89,6 +85,7 @@ class TopicRecovery:
         self._load = load
         self._touched: dict[int, Topic] = {}
         self._covered: dict[PurePath, int] = {}
+        self._keys: list[tuple[Topic, IdempotencyEntry]] = []
         self.notes = RecoveryNotes()
 
     def run(self, progress: Progress) -> None:
@@ -115,23 +112,20 @@ class TopicRecovery:
                 self._append(found)
             else:
                 self._apply(found)
+        self._remember_keys()
         self.notes.topics = len(self._core.registry)
         progress(0.9)
 
     def _from_snapshot(self) -> None:
         core = self._core
-        snapshot = load_snapshot(core.disk, core.directory, self.notes)
-        root = core.directory / WAL_DIRECTORY
+        snapshot = load_snapshot(core.disk, core.directory, self.notes.snapshots_unreadable)
         if snapshot is not None:
             core.snapshot_number = self.notes.snapshot_number = snapshot.number
             core.registry.next_topic_id = snapshot.next_topic_id
             core.registry.epochs.update(snapshot.epochs)
             for meta in snapshot.topics:
                 core.registry.add(topic_from_meta(core, meta))
-            self._covered = {
-                root / shard.directory if shard.directory else root: shard.covered_frame
-                for shard in snapshot.shards
-            }
+            self._covered = covered_frames(core.directory, snapshot, self._shards)
         self._check_reach()
 
     def follow(self, groups: Iterator[Group]) -> None:
@@ -153,6 +147,11 @@ class TopicRecovery:
             self._note_topic(found)
             self._whole(found.topic_id)
             self._apply(found)
+        self._remember_keys()
+
+    def covered_frame(self, shard_directory: PurePath) -> int:
+        """The last frame of this shard that the snapshot has absorbed."""
+        return self._covered.get(shard_directory, 0)
 
     @property
     def touched(self) -> Iterable[Topic]:
@@ -210,16 +209,28 @@ class TopicRecovery:
             self._created(frame)
         topic = registry.by_id(frame.topic_id)
         if topic is None:
+            if frame.type is FrameType.TOPIC_DELETE:
+                self._core.dropped.append(frame.topic_id)  # its files may still be there
             return
         if frame.type is FrameType.TOPIC_DELETE:
             self._forget(topic)
-        elif frame.type is FrameType.CONFIG_UPDATE:
-            topic.log.settings = stored_settings(decode_body(frame, SettingsChanged).settings)
-            topic.meta = None
-            self._core.note_expiry(topic)
-            self._touched[topic.topic_id] = topic
         else:
             self._touched[topic.topic_id] = topic
+            self._note_floors(topic, frame)
+
+    def _note_floors(self, topic: Topic, frame: Frame) -> None:
+        """Floors only rise, and segments below them may be gone before they are replayed."""
+        stored = topic.stored
+        if frame.type is FrameType.EVICT_WATERMARK:
+            evict_floor, earliest_seq, reason = decode_evict_watermark(frame)
+            stored.evict_floor = max(stored.evict_floor, evict_floor)
+            stored.earliest_seq = max(stored.earliest_seq, earliest_seq)
+            stored.losses |= reason
+        elif frame.type is FrameType.DELETE:
+            body = decode_body(frame, RecordsDeleted)
+            if body.match is None and body.before_seq is not None:
+                below = min(body.before_seq, body.upto_seq + 1)
+                stored.delete_below = max(stored.delete_below, below)
 
     def _created(self, frame: Frame) -> None:
         registry = self._core.registry
@@ -242,7 +253,7 @@ class TopicRecovery:
         self._touched.pop(topic.topic_id, None)
         topic.dropped = True
         self._core.expiring.pop(topic.topic_id, None)
-        self._core.dropped.append(topic)
+        self._core.dropped.append(topic.topic_id)
 
     def _apply(self, frame: Frame) -> None:
         """Second pass: records and deletes that the segments do not have."""
@@ -289,6 +300,11 @@ class TopicRecovery:
             install_tags(topic, load_tags(topic))
         self._topics.apply_deletion(topic, body.before_seq, matcher, body.upto_seq)
 
+    def _settings(self, topic: Topic, frame: Frame) -> None:
+        topic.log.settings = stored_settings(decode_body(frame, SettingsChanged).settings)
+        topic.meta = None
+        self._core.note_expiry(topic)
+
     def _floors(self, topic: Topic, frame: Frame) -> None:
         evict_floor, earliest_seq, reason = decode_evict_watermark(frame)
         topic.log.restore_floors(evict_floor, earliest_seq, Loss(reason))
@@ -298,15 +314,20 @@ class TopicRecovery:
         self._core.ceilings.restore(topic.topic_id, ceiling)
 
     def _key(self, topic: Topic, frame: Frame) -> None:
-        entry = decode_idempotency(frame)
-        if entry.last_seq <= topic.log.visible_seq:
-            topic.keys.remember(
-                entry.key,
-                entry.first_seq,
-                entry.last_seq,
-                created=entry.created,
-                expires_ts=entry.expires_ts,
-            )
+        self._keys.append((topic, decode_idempotency(frame)))
+
+    def _remember_keys(self) -> None:
+        """A key stands in front of the records it protects, so it is looked at after them."""
+        for topic, entry in self._keys:
+            if entry.last_seq <= topic.log.visible_seq:
+                topic.keys.remember(
+                    entry.key,
+                    entry.first_seq,
+                    entry.last_seq,
+                    created=entry.created,
+                    expires_ts=entry.expires_ts,
+                )
+        self._keys.clear()
 
     def _close_gaps(self) -> None:
         """After a crash, the disk class goes on above every seq it may have acked (I3)."""
@@ -329,45 +350,9 @@ class TopicRecovery:
 
 
 _APPLY: dict[FrameType, Callable[[TopicRecovery, Topic, Frame], None]] = {
+    FrameType.CONFIG_UPDATE: TopicRecovery._settings,
     FrameType.DELETE: TopicRecovery._delete,
     FrameType.EVICT_WATERMARK: TopicRecovery._floors,
     FrameType.HEAD_WATERMARK: TopicRecovery._ceiling,
     FrameType.IDEMPOTENCY: TopicRecovery._key,
 }
-
-
-def retired_logs(directory: PurePath, retired: list[ShardSurvey]) -> dict[str, int]:
-    """Log directories nobody writes to any more -> the last frame in each."""
-    root = directory / WAL_DIRECTORY
-    return {
-        "" if shard.directory == root else shard.directory.name: shard.chain.next_frame - 1
-        for shard in retired
-    }
-
-
-def load_snapshot(disk: Disk, directory: PurePath, notes: RecoveryNotes) -> Snapshot | None:
-    """The newest snapshot that can be read; None when there is none at all."""
-    meta = directory / META_DIRECTORY
-    if not disk.is_directory(meta):
-        return None
-    numbers = [parse_snapshot_name(name) for name in disk.list_directory(meta)]
-    for number in sorted((n for n in numbers if n is not None), reverse=True):
-        path = meta / snapshot_name(number)
-        file = disk.open(path, OpenMode.READ)
-        try:
-            return decode_snapshot(file.read(0, file.size()))
-        except UnknownFrameError as error:
-            raise NewerFormatError(
-                error.reason, path=path, advice="use the version of Headwater that wrote it"
-            ) from error
-        except FormatError as error:
-            notes.snapshots_unreadable.append(f"{path}: {error.reason}")
-        finally:
-            file.close()
-    if notes.snapshots_unreadable:
-        raise DamageError(
-            f"no snapshot can be read ({notes.snapshots_unreadable[0]})",
-            path=meta,
-            advice="restore a backup",
-        )
-    return None

@@ -20,7 +20,6 @@ from headwater.format.frame import (
     FRAME,
     FRAME_BYTES_MIN,
     Frame,
-    FrameFlag,
     FrameType,
     decode_frame,
 )
@@ -64,8 +63,7 @@ class RecordRows:
         entries = numpy.zeros(len(self.seqs), INDEX_DTYPE)
         entries["len"] = self.sizes - _SHRINKAGE
         entries["ts"] = self.ts
-        flags = self.flags & ~numpy.uint8(FrameFlag.DURABLE)
-        entries["flags_check"] = flags | numpy.uint8(IndexFlag.IN_WAL)
+        entries["flags_check"] = self.flags | numpy.uint8(IndexFlag.IN_WAL)
         return entries
 
     def copy(self) -> tuple[bytes, NDArray[numpy.int64]]:

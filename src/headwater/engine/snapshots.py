@@ -65,10 +65,10 @@ class Snapshotter:
         assert core.wal is not None
         root = core.directory / WAL_DIRECTORY
         shards = [
-            ShardMeta(_relative(str(log.directory), str(root)), frame)
+            ShardMeta(_relative(str(log.directory), str(root)), frame, log.log_id)
             for log, frame in zip(core.wal.logs, covered, strict=True)
         ]
-        shards += [ShardMeta(name, frame) for name, frame in core.retired.items()]
+        shards += core.retired.values()
         return Snapshot(
             number=core.snapshot_number,
             next_topic_id=core.registry.next_topic_id,
@@ -83,9 +83,9 @@ class Snapshotter:
         core = self._core
         directory = core.directory / META_DIRECTORY
         numbers = map(parse_snapshot_name, core.disk.list_directory(directory))
-        for number in sorted(n for n in numbers if n is not None):
-            if number <= newest - KEPT:
-                core.disk.unlink(directory / snapshot_name(number))
+        # Counted, not reckoned: a snapshot that could not be written has left a gap.
+        for number in sorted(n for n in numbers if n is not None and n <= newest)[:-KEPT]:
+            core.disk.unlink(directory / snapshot_name(number))
         sync_names(core.disk, directory)
 
     def _trim(self, covered: list[int]) -> None:

@@ -157,14 +157,19 @@ class Topics:
 
     def delete(self, topic: Topic, before_seq: int | None, matcher: TagMatcher | None) -> Change:
         """Delete records for good: all below a seq, all that match, or those that are both."""
-        upto_seq = topic.log.head_seq
+        # What is on its way is not meant: should it fail, its seqs are used again, and a replay
+        # of this delete must not take the records that came after it.
+        upto_seq = topic.log.visible_seq
         body = RecordsDeleted(
             upto_seq,
             before_seq,
             None if matcher is None else matcher.text.decode(),
             matcher is not None and matcher.prefix,
         )
-        frame = encode_body(FrameType.DELETE, topic.topic_id, self._core.clock.wall_ms(), body)
+        frames = [encode_body(FrameType.DELETE, topic.topic_id, self._core.clock.wall_ms(), body)]
+        if topic.topic_id in self._core.moved:
+            # The room this makes must not bring back what a cap took before.
+            frames.insert(0, self._watermark(topic))
 
         def take_effect() -> Deleted:
             deletion = self.apply_deletion(topic, before_seq, matcher, upto_seq)
@@ -175,7 +180,7 @@ class Topics:
 
         change = Change(take_effect)
         if topic.log.settings.durability.is_logged:
-            self._submit(topic, frame, change)
+            self._submit(topic, b"".join(frames), change, frame_count=len(frames))
         else:
             change.carry_out()
         return change
@@ -203,7 +208,7 @@ class Topics:
 
         def take_effect() -> bool:
             self.discard(topic)
-            core.dropped.append(topic)
+            core.dropped.append(topic.topic_id)
             core.wake_keeper()
             topic.wake()
             if core.on_news is not None:
@@ -309,7 +314,7 @@ class Topics:
             next_seq=log.head_seq + 1,
             count=log.count if known is None else known.count,
             bytes=log.bytes if known is None else known.bytes,
-            evict_floor=log.evict_floor,
+            evict_floor=log.evict_floor if known is None else known.evict_floor,
             epoch=log.epoch,
             last_write_ts=log.last_write_ts or None,
             last_read_ts=log.last_read_ts or None,

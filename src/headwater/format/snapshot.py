@@ -72,6 +72,8 @@ class ShardMeta(msgspec.Struct, frozen=True, array_like=True):
     """Relative to the log's directory; empty for the flat one."""
     covered_frame: int
     """Every frame up to this number is in this snapshot or in segments."""
+    log_id: int
+    """Of the log these frames are in: the directory may be given to another one."""
 
 
 class Snapshot(msgspec.Struct, frozen=True):

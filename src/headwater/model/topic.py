@@ -167,6 +167,9 @@ class TopicLog:
         if not self.visible_seq < first_seq <= self.head_seq:
             raise InvariantError(f"seq {first_seq} is not in flight")
         self.head_seq = first_seq - 1
+        self.give_up(payload_bytes)
+
+    def give_up(self, payload_bytes: int) -> None:
         self._inflight_bytes = max(self._inflight_bytes - payload_bytes, 0)
 
     def publish(

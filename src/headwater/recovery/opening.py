@@ -67,11 +67,12 @@ def open_wal(
     clock: Clock,
     listener: Listener = resolve_quietly,
     policy: SyncPolicy | None = None,
+    make_wal: type[ShardedWal] = ShardedWal,
 ) -> OpenWal:
     lock = claim_directory(disk, directory)
     try:
         recovered = recover(disk, directory / WAL_DIRECTORY, settings)
-        wal = ShardedWal(
+        wal = make_wal(
             disk,
             recovered.directories,
             recovered.positions,

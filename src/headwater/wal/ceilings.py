@@ -43,6 +43,12 @@ class SeqCeilings:
         ceiling = self._ceilings.get(topic_id)
         return 0 if ceiling is None else ceiling.durable
 
+    def take_back(self, topic_id: int) -> None:
+        """What was asked for last did not reach the log; it has to be asked for again."""
+        ceiling = self._ceilings.get(topic_id)
+        if ceiling is not None:
+            ceiling.asked = ceiling.durable
+
     def is_durable(self, topic_id: int, last_seq: int) -> bool:
         """True when `last_seq` may be acked without waiting for a sync."""
         ceiling = self._ceilings.get(topic_id)

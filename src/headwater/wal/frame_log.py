@@ -87,6 +87,10 @@ class FrameLog:
         return self._directory
 
     @property
+    def log_id(self) -> int:
+        return self._log_id
+
+    @property
     def active_number(self) -> int:
         return self._number
 

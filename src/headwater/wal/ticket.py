@@ -29,6 +29,7 @@ class Ticket:
         "frame_count",
         "last_frame",
         "resolved",
+        "taken",
     )
 
     def __init__(
@@ -48,6 +49,8 @@ class Ticket:
         self.last_frame = 0
         """Number of its last frame in the shard, once it was written."""
         self.resolved = False
+        self.taken = False
+        """The submitter's own: it has drawn its conclusions from the answer."""
         self.error: HeadwaterError | None = None
         self._gate: threading.Lock | None = None
 

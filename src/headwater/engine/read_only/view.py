@@ -85,6 +85,10 @@ class DirectoryView:
         self.notes = self._recovery.notes
         self._tail_bytes_at_first = self.core.tail_bytes
 
+    def covered_frame(self, shard_directory: PurePath) -> int:
+        """The last frame of this shard that the snapshot has absorbed."""
+        return self._recovery.covered_frame(shard_directory)
+
     @property
     def fingerprint(self) -> object:
         """Equal for two views when nothing was written to log or snapshots between them."""

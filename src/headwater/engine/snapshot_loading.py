@@ -1,0 +1,75 @@
+"""Reading back: the newest snapshot that can be read, and which logs it speaks of."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from headwater.core.errors import DamageError, FormatError, NewerFormatError
+from headwater.disk import Disk, OpenMode
+from headwater.format.frame import UnknownFrameError
+from headwater.format.names import WAL_DIRECTORY
+from headwater.format.snapshot import (
+    META_DIRECTORY,
+    ShardMeta,
+    Snapshot,
+    decode_snapshot,
+    parse_snapshot_name,
+    snapshot_name,
+)
+from headwater.recovery.survey import ShardSurvey
+
+
+def covered_frames(
+    directory: PurePath, snapshot: Snapshot, shards: list[ShardSurvey]
+) -> dict[PurePath, int]:
+    """The last frame the snapshot covers, for each log directory that is there.
+
+    A directory may have been emptied and given a new log since, after a change of the number of
+    shards: what the snapshot knows of the log before says nothing about this one.
+    """
+    known = {shard.directory: shard.chain.log_id for shard in shards}
+    root = directory / WAL_DIRECTORY
+    covered = {}
+    for meta in snapshot.shards:
+        path = root / meta.directory if meta.directory else root
+        if known.get(path) in (None, meta.log_id):
+            covered[path] = meta.covered_frame
+    return covered
+
+
+def retired_logs(directory: PurePath, retired: list[ShardSurvey]) -> dict[str, ShardMeta]:
+    """Log directories nobody writes to any more, each with its last frame."""
+    root = directory / WAL_DIRECTORY
+    found = {}
+    for shard in retired:
+        name = "" if shard.directory == root else shard.directory.name
+        found[name] = ShardMeta(name, shard.chain.next_frame - 1, shard.chain.log_id or 0)
+    return found
+
+
+def load_snapshot(disk: Disk, directory: PurePath, unreadable: list[str]) -> Snapshot | None:
+    """The newest snapshot that can be read; None when there is none at all."""
+    meta = directory / META_DIRECTORY
+    if not disk.is_directory(meta):
+        return None
+    numbers = [parse_snapshot_name(name) for name in disk.list_directory(meta)]
+    for number in sorted((n for n in numbers if n is not None), reverse=True):
+        path = meta / snapshot_name(number)
+        file = disk.open(path, OpenMode.READ)
+        try:
+            return decode_snapshot(file.read(0, file.size()))
+        except UnknownFrameError as error:
+            raise NewerFormatError(
+                error.reason, path=path, advice="use the version of Headwater that wrote it"
+            ) from error
+        except FormatError as error:
+            unreadable.append(f"{path}: {error.reason}")
+        finally:
+            file.close()
+    if unreadable:
+        raise DamageError(
+            f"no snapshot can be read ({unreadable[0]})",
+            path=meta,
+            advice="restore a backup",
+        )
+    return None
