@@ -19,7 +19,7 @@ from tests.crash.workloads import SCRIPTS, Run, recorded
 pytestmark = pytest.mark.crash
 
 PLANS = {"prefixes": PREFIXES, "drops": DROPS, "pairs": PAIRS, "torn": TORN, "random": RANDOM}
-EVERY = {"prefixes": 1, "drops": 1, "pairs": 1, "torn": 3, "random": 1}
+EVERY = {"prefixes": 1, "drops": 1, "pairs": 1, "torn": 13, "random": 1}
 
 
 def different_states(run: Run, plan: CrashPlan) -> Iterator[FakeDisk]:
@@ -34,6 +34,7 @@ def different_states(run: Run, plan: CrashPlan) -> Iterator[FakeDisk]:
             yield state
 
 
+@pytest.mark.claims(117, 164, 202, 205, 206)
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_nothing_acked_is_lost_whatever_the_power_loss_left(script: str, plan: str) -> None:

@@ -88,6 +88,7 @@ def check_directory(directory: Path, acked: Acked) -> None:
     assert all(seq >= head for seq, head in lost.values()), f"(found, acked) by topic: {lost}"
 
 
+@pytest.mark.claims(164, 202)
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("shards", [1, 3])
 def test_nothing_acked_is_lost_when_a_writer_is_killed_again_and_again(
@@ -130,6 +131,7 @@ def test_a_polite_stop_writes_the_closing_mark_even_when_asked_twice(
     tried("real process: stopped by SIGTERM")
 
 
+@pytest.mark.claims(112)
 def test_a_second_process_is_refused_with_one_line_that_names_the_first(tmp_path: Path) -> None:
     acked = Acked()
     with writer(tmp_path, 1) as first:
