@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy
 from numpy.typing import NDArray
@@ -34,16 +34,15 @@ _HAS_NODE: Final = int(FrameFlag.HAS_NODE)
 _HAS_META: Final = int(FrameFlag.HAS_META)
 
 # The same fields stand in both frames, at other places: flags, (topic,) seq, ts, lengths.
-_TAIL_FIELDS: Final = struct.Struct("<B8xQQHHI")
-_TAIL_AT: Final = FRAME.offset_of("flags")
-_TAIL_BODY: Final = FRAME.size
-_SEGMENT_FIELDS: Final = struct.Struct("<BQQHHI")
-_SEGMENT_AT: Final = SEGMENT_FRAME.offset_of("flags")
-_SEGMENT_BODY: Final = SEGMENT_FRAME.size
+_TAIL_FORM: Final = (struct.Struct("<B8xQQHHI"), FRAME.offset_of("flags"), FRAME.size)
+_SEGMENT_FORM: Final = (
+    struct.Struct("<BQQHHI"),
+    SEGMENT_FRAME.offset_of("flags"),
+    SEGMENT_FRAME.size,
+)
 
 
-@dataclass(frozen=True, slots=True)
-class TailPiece:
+class TailPiece(NamedTuple):
     chunk: TailChunk
     seqs: NDArray[numpy.int64]
 
@@ -54,6 +53,14 @@ class SegmentPiece:
     seqs: NDArray[numpy.int64]
     entries: Entries
     """Copies of the index entries from the first to the last of `seqs`."""
+
+
+class FrameRun(NamedTuple):
+    """Frames in one buffer, checked, in seq order."""
+
+    buffer: bytes | memoryview
+    offsets: NDArray[numpy.int64]
+    in_segment: bool
 
 
 @dataclass(slots=True)
@@ -139,8 +146,10 @@ class Reader:
             self._locate_in_segments(plan, seqs[:split])
         if split < len(seqs):
             rest = seqs[split:]
-            for chunk in topic.tail.chunks(int(rest[0]), int(rest[-1])):
-                low, high = numpy.searchsorted(rest, (chunk.first_seq, chunk.last_seq + 1))
+            chunks = list(topic.tail.chunks(int(rest[0]), int(rest[-1])))
+            borders = rest.searchsorted([chunk.first_seq for chunk in chunks]).tolist()
+            borders.append(len(rest))
+            for chunk, low, high in zip(chunks, borders, borders[1:], strict=False):
                 if low < high:
                     plan.pieces.append(TailPiece(chunk, rest[low:high]))
 
@@ -160,29 +169,28 @@ class Reader:
     def fetch(self, plan: ReadPlan, keep: ReadFilter) -> tuple[list[Record], list[Finding]]:
         """Anywhere: the records of a plan that the filter keeps, and what was found damaged."""
         records: list[Record] = []
-        findings: list[Finding] = []
-        for piece in plan.pieces:
-            if isinstance(piece, TailPiece):
-                self._from_tail(piece, keep, records)
-            else:
-                findings.extend(self._from_segment(plan.topic, piece, keep, records))
+        runs, findings = self.runs(plan)
+        for run in runs:
+            decode_run(run, keep, records)
         return records, findings
 
-    def _from_tail(self, piece: TailPiece, keep: ReadFilter, records: list[Record]) -> None:
-        chunk = piece.chunk
-        first = chunk.first_seq
-        offsets: Sequence[int]
-        if isinstance(chunk.offsets, numpy.ndarray):
-            offsets = chunk.offsets[piece.seqs - first].tolist()
-        elif len(piece.seqs) == len(chunk.offsets):
-            offsets = chunk.offsets
-        else:
-            offsets = [chunk.offsets[seq - first] for seq in piece.seqs.tolist()]
-        _decode(chunk.buffer, offsets, _TAIL_FIELDS, _TAIL_AT, _TAIL_BODY, keep, records)
+    def runs(self, plan: ReadPlan) -> tuple[list[FrameRun], list[Finding]]:
+        """Anywhere: where the frames of a plan lie, checked; records that are near lie together."""
+        runs: list[FrameRun] = []
+        findings: list[Finding] = []
+        tails: list[TailPiece] = []
+        for piece in plan.pieces:
+            if isinstance(piece, TailPiece):
+                tails.append(piece)
+                continue
+            run, found = self._from_segment(plan.topic, piece)
+            runs.append(run)
+            findings.extend(found)
+        if tails:
+            runs.append(_from_tail(tails))  # the tail is behind every segment
+        return runs, findings
 
-    def _from_segment(
-        self, topic: Topic, piece: SegmentPiece, keep: ReadFilter, records: list[Record]
-    ) -> list[Finding]:
+    def _from_segment(self, topic: Topic, piece: SegmentPiece) -> tuple[FrameRun, list[Finding]]:
         seqs = piece.seqs
         first = int(seqs[0])
         found = topic.files.read(piece.segment, first, int(seqs[-1]), piece.entries)
@@ -190,10 +198,35 @@ class Reader:
         findings: list[Finding] = []
         if self._core.settings.verify_reads:
             good, findings = good_positions(found, piece.entries, first)
-            positions = positions[good[positions]]
-        offsets = (piece.entries["offset"][positions].astype(numpy.int64) - found.base).tolist()
-        _decode(found.buffer, offsets, _SEGMENT_FIELDS, _SEGMENT_AT, _SEGMENT_BODY, keep, records)
-        return findings
+            if not good.all():
+                positions = positions[good[positions]]
+        offsets = piece.entries["offset"][positions].astype(numpy.int64) - found.base
+        return FrameRun(found.buffer, offsets, in_segment=True), findings
+
+
+def _from_tail(pieces: Sequence[TailPiece]) -> FrameRun:
+    """Frames of the tail in one buffer; the small ones of single writes are put together."""
+    buffers: list[bytes] = []
+    offsets: list[int] = []
+    at = 0
+    for chunk, seqs in pieces:
+        if isinstance(chunk.offsets, numpy.ndarray):
+            places = chunk.offsets[seqs - chunk.first_seq].tolist()
+        elif len(seqs) == len(chunk.offsets):
+            places = chunk.offsets
+        else:
+            places = [chunk.offsets[seq - chunk.first_seq] for seq in seqs.tolist()]
+        offsets.extend([at + place for place in places] if at else places)
+        buffers.append(chunk.buffer)
+        at += len(chunk.buffer)
+    buffer = buffers[0] if len(buffers) == 1 else b"".join(buffers)
+    return FrameRun(buffer, numpy.array(offsets, numpy.int64), in_segment=False)
+
+
+def decode_run(run: FrameRun, keep: ReadFilter, records: list[Record]) -> None:
+    """Frames, checked before, as records."""
+    fields, fields_at, body_at = _SEGMENT_FORM if run.in_segment else _TAIL_FORM
+    _decode(run.buffer, run.offsets.tolist(), fields, fields_at, body_at, keep, records)
 
 
 def _decode(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from headwater.core import limits
 from headwater.core.errors import InvalidRequestError
@@ -29,29 +29,28 @@ from headwater.store.checked import Finding
 from headwater.store.segment import SegmentChangedError
 
 T = TypeVar("T")
+P = TypeVar("P")
 
 
-@dataclass(frozen=True, slots=True)
-class AsOwner:
+class AsOwner(NamedTuple):
+    """Work for whoever owns the state."""
+
     work: Callable[[], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class InFiles:
+class InFiles(NamedTuple):
     """Work that may wait for a disk."""
 
     work: Callable[[], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(NamedTuple):
     """Start something as the owner, then wait for its answer."""
 
     start: Callable[[], Pending[Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class Woken:
+class Woken(NamedTuple):
     """Wait until the topic has something new, or the time is up. `ready` is asked as the owner,
     before waiting: true means there is no need to."""
 
@@ -85,6 +84,40 @@ class ReadSide(Protocol):
     def plan(self, topic: Topic, from_seq: int, limit: int, bytes_max: int) -> ReadPlan: ...
 
     def note_damage(self, plan: ReadPlan, findings: Sequence[Finding]) -> bool: ...
+
+
+class Taken(NamedTuple, Generic[P]):
+    """What a plan gave: in some form, how many records, and what was found damaged."""
+
+    payload: P
+    records: int
+    findings: list[Finding]
+
+
+Take = Callable[[Reader, ReadPlan, ReadFilter], Taken[P]]
+
+
+class Found(NamedTuple, Generic[P]):
+    """A read in the form its reader wants. See `Diff` for the fields."""
+
+    payload: P
+    records: int
+    next_from_seq: int
+    head_seq: int
+    earliest_seq: int
+    caught_up: bool
+    tombstone: Tombstone | None
+    records_scanned: int
+    cold_segments_read: int
+
+    @property
+    def lag(self) -> int:
+        return max(self.head_seq - self.next_from_seq, 0)
+
+    @property
+    def is_empty(self) -> bool:
+        """There is nothing to tell but that the reader is at the end."""
+        return self.caught_up and not self.records and self.tombstone is None
 
 
 EMPTY_ROUNDS_MAX = 16
@@ -211,67 +244,99 @@ def diff_request(
 
 
 def diff_steps(engine: ReadSide, name: str, request: DiffRequest) -> Steps[Diff]:
+    """What came after a cursor, as records; waits for something if the request says so."""
+    found = yield from long_poll_steps(engine, name, request, take_records)
+    return as_diff(found)
+
+
+def long_poll_steps(
+    engine: ReadSide, name: str, request: DiffRequest, take: Take[P]
+) -> Steps[Found[P]]:
     topic = yield from topic_steps(engine, name)
-    diff = yield from read_steps(engine, topic, request)
-    if request.wait_us and diff.caught_up and not diff.records and diff.tombstone is None:
+    found = yield from found_steps(engine, topic, request, take)
+    if request.wait_us and found.is_empty:
         until = engine.core.clock.monotonic_us() + request.wait_us
-        cursor = diff.next_from_seq
+        cursor = found.next_from_seq
         yield Woken(topic, until, lambda: topic.log.visible_seq > cursor or topic.dropped)
-        diff = yield from read_steps(engine, topic, request)
-    return diff
+        found = yield from found_steps(engine, topic, request, take)
+    return found
 
 
 def read_steps(engine: ReadSide, topic: Topic, request: DiffRequest) -> Steps[Diff]:
-    """One answer: further rounds only while a filter keeps nothing and there is more to see."""
+    """One answer, as records."""
+    found = yield from found_steps(engine, topic, request, take_records)
+    return as_diff(found)
+
+
+def as_diff(found: Found[list[Record]]) -> Diff:
+    return Diff(
+        found.payload,
+        found.next_from_seq,
+        found.head_seq,
+        found.earliest_seq,
+        found.caught_up,
+        found.tombstone,
+        found.records_scanned,
+        found.cold_segments_read,
+    )
+
+
+def take_records(reader: Reader, plan: ReadPlan, keep: ReadFilter) -> Taken[list[Record]]:
+    records, findings = reader.fetch(plan, keep)
+    return Taken(records, len(records), findings)
+
+
+def found_steps(
+    engine: ReadSide, topic: Topic, request: DiffRequest, take: Take[P]
+) -> Steps[Found[P]]:
+    """One answer in the form that `take` gives it: records, or JSON ready to send.
+
+    Further rounds only while a filter keeps nothing and there is more to see, or while the files
+    change between deciding and reading.
+    """
     use_nodes = request.nodes if topic.log.settings.dedupe_node else frozenset()
     keep = ReadFilter(use_nodes, request.matcher)
     cursor, scanned, cold = request.from_seq, 0, 0
     tombstone: Tombstone | None = None
-    records: list[Record] = []
     rounds = 0
     while True:
         rounds += 1
         plan: ReadPlan = yield AsOwner(
             partial(engine.plan, topic, cursor, request.limit, request.bytes_max)
         )
-        found: tuple[list[Record], list[Finding]] | None
-        if plan.needs_files:
-            found = yield InFiles(partial(_fetch, engine, plan, keep))
-        else:
-            found = engine.reader.fetch(plan, keep)
-        if found is None and rounds < EMPTY_ROUNDS_MAX:
-            continue  # the segment went away between deciding and reading
-        if found is None:
+        work = partial(_taken, take, engine, plan, keep)
+        taken: Taken[P] | None = (yield InFiles(work)) if plan.needs_files else work()
+        stale = taken is None
+        if taken is not None and taken.findings:
+            stale = yield AsOwner(partial(engine.note_damage, plan, taken.findings))
+        if stale and rounds < EMPTY_ROUNDS_MAX:
+            continue  # the segment was rewritten or went away in between
+        if taken is None:
             raise SegmentChangedError(f"{topic.name!r} is being rewritten; try again")
-        records, findings = found
-        if findings:
-            stale = yield AsOwner(partial(engine.note_damage, plan, findings))
-            if stale and rounds < EMPTY_ROUNDS_MAX:
-                continue  # the segment was rewritten between deciding and reading
-        cursor = plan.selection.next_from_seq
-        scanned += plan.selection.records_scanned
+        selection = plan.selection
+        cursor = selection.next_from_seq
+        scanned += selection.records_scanned
         cold += plan.cold_segments
-        tombstone = tombstone or plan.selection.tombstone
-        found_something = bool(records) or tombstone is not None
-        if found_something or plan.selection.caught_up or rounds >= EMPTY_ROUNDS_MAX:
+        tombstone = tombstone or selection.tombstone
+        found_something = taken.records > 0 or tombstone is not None
+        if found_something or selection.caught_up or rounds >= EMPTY_ROUNDS_MAX:
             break
-    engine.core.counters.records_read += len(records)
-    return Diff(
-        records,
+    engine.core.counters.records_read += taken.records
+    return Found(
+        taken.payload,
+        taken.records,
         cursor,
         plan.head_seq,
         plan.earliest_seq,
-        plan.selection.caught_up,
+        selection.caught_up,
         tombstone,
         scanned,
         cold,
     )
 
 
-def _fetch(
-    engine: ReadSide, plan: ReadPlan, keep: ReadFilter
-) -> tuple[list[Record], list[Finding]] | None:
+def _taken(take: Take[P], engine: ReadSide, plan: ReadPlan, keep: ReadFilter) -> Taken[P] | None:
     try:
-        return engine.reader.fetch(plan, keep)
+        return take(engine.reader, plan, keep)
     except SegmentChangedError:
         return None

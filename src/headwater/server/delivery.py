@@ -12,12 +12,12 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
-from headwater.engine.reading import Diff
-from headwater.engine.steps import DiffRequest, loaded_steps, read_steps
+from headwater.engine.steps import DiffRequest, Found, found_steps, loaded_steps
 from headwater.engine.topic import Topic
 from headwater.model.loss import Tombstone
 from headwater.model.match import TagMatcher
-from headwater.wire.render import Projection, render_records
+from headwater.server.rendering import take_rendered
+from headwater.wire.render import Projection
 
 if TYPE_CHECKING:
     from headwater.server.app import App
@@ -142,24 +142,27 @@ class Delivery:
         if not topic.loaded:
             return None
         request = self._request(cursor, wish)
-        steps = read_steps(self._app.engine, topic, request)
+        take = take_rendered(wish.projection)
+        steps = found_steps(self._app.engine, topic, request, take)
         found = self._app.ready_database.drive_at_once(steps)
-        return None if found is None else self._render(key, found, wish)
+        return None if found is None else self._keep(key, found)
 
     async def read_later(self, topic: Topic, cursor: int, wish: Wish) -> Batch:
         database, engine = self._app.ready_database, self._app.engine
         await database.drive(loaded_steps(engine, topic))
         key = (topic.topic_id, cursor, topic.log.visible_seq, wish)
-        found = await database.drive(read_steps(engine, topic, self._request(cursor, wish)))
-        return self._render(key, found, wish)
+        take = take_rendered(wish.projection)
+        request = self._request(cursor, wish)
+        found = await database.drive(found_steps(engine, topic, request, take))
+        return self._keep(key, found)
 
     def _request(self, cursor: int, wish: Wish) -> DiffRequest:
         return DiffRequest(cursor, wish.limit, wish.bytes_max, 0, wish.nodes, wish.matcher)
 
-    def _render(self, key: tuple[int, int, int, Wish], found: Diff, wish: Wish) -> Batch:
+    def _keep(self, key: tuple[int, int, int, Wish], found: Found[bytes]) -> Batch:
         batch = Batch(
-            render_records(found.records, wish.projection),
-            len(found.records),
+            b"[%b]" % found.payload,
+            found.records,
             key[1],
             found.next_from_seq,
             found.head_seq,

@@ -8,20 +8,23 @@ import msgspec
 
 from headwater.core import limits
 from headwater.core.records import Record
-from headwater.engine.reading import Diff
 from headwater.engine.steps import (
     DiffRequest,
+    Found,
+    Take,
     diff_request,
-    diff_steps,
+    found_steps,
+    long_poll_steps,
     read_steps,
     topic_steps,
 )
 from headwater.model.loss import Tombstone
 from headwater.server.body import body_of
 from headwater.server.exchange import Exchange
+from headwater.server.rendering import take_rendered
 from headwater.server.topics import number
 from headwater.wire.arrow import ARROW_MEDIA_TYPE, records_to_arrow
-from headwater.wire.render import Projection, render_records
+from headwater.wire.render import Projection
 from headwater.wire.requests import DiffRequestBody, decode_request
 
 if TYPE_CHECKING:
@@ -36,37 +39,32 @@ def diff(app: App, exchange: Exchange) -> None:
     request = diff_request(
         body.from_seq, body.limit, body.max_batch_bytes, body.wait_ms, body.node, body.match
     )
-    projection = Projection(body.include_tags, body.include_meta)
+    take = take_rendered(Projection(body.include_tags, body.include_meta))
     topic = app.engine.topic(exchange.parameters[0])
     if topic.loaded:
         # Most reads are near the head and need no file: answered at once, without a task.
-        found = app.ready_database.drive_at_once(read_steps(app.engine, topic, request))
-        if found is not None and not (request.wait_us and _is_empty(found)):
-            _answer(exchange, found, projection)
+        found = app.ready_database.drive_at_once(found_steps(app.engine, topic, request, take))
+        if found is not None and not (request.wait_us and found.is_empty):
+            _answer(exchange, found)
             return
-    app.spawn(exchange, _diff_later(app, exchange, request, projection))
-
-
-def _is_empty(found: Diff) -> bool:
-    return found.caught_up and not found.records and found.tombstone is None
+    app.spawn(exchange, _diff_later(app, exchange, request, take))
 
 
 async def _diff_later(
-    app: App, exchange: Exchange, request: DiffRequest, projection: Projection
+    app: App, exchange: Exchange, request: DiffRequest, take: Take[bytes]
 ) -> None:
-    steps = diff_steps(app.engine, exchange.parameters[0], request)
-    found = await app.ready_database.drive(steps)
-    _answer(exchange, found, projection)
+    steps = long_poll_steps(app.engine, exchange.parameters[0], request, take)
+    _answer(exchange, await app.ready_database.drive(steps))
 
 
-def _answer(exchange: Exchange, found: Diff, projection: Projection) -> None:
+def _answer(exchange: Exchange, found: Found[bytes]) -> None:
     tombstone = b"null" if found.tombstone is None else encode_tombstone(found.tombstone)
     body = (
-        b'{"records":%b,"next_from_seq":%d,"head_seq":%d,"earliest_seq":%d,"caught_up":%b,'
+        b'{"records":[%b],"next_from_seq":%d,"head_seq":%d,"earliest_seq":%d,"caught_up":%b,'
         b'"tombstone":%b,"lag":%d,"performance":{"server_total_ms":%.3f,"records_scanned":%d,'
         b'"cold_segments_read":%d}}'
         % (
-            render_records(found.records, projection),
+            found.payload,
             found.next_from_seq,
             found.head_seq,
             found.earliest_seq,
