@@ -7,8 +7,10 @@ from typing import Annotated
 import typer
 
 from headwater import __version__
+from headwater.cli.backup import backup
 from headwater.cli.door import FriendlyGroup
 from headwater.cli.output import say
+from headwater.cli.restore import restore
 from headwater.cli.show import show
 from headwater.cli.wal_dump import dump
 from headwater.cli.wal_repair import repair
@@ -60,6 +62,8 @@ app.add_typer(wal, name="wal")
 wal.command("verify")(verify)
 wal.command("dump")(dump)
 wal.command("repair")(repair)
+app.command("backup")(backup)
+app.command("restore")(restore)
 app.command("show")(show)
 
 

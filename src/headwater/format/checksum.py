@@ -7,3 +7,18 @@ import xxhash
 
 checksum64 = xxhash.xxh3_64_intdigest
 """XXH3-64 of a buffer, as an unsigned integer."""
+
+
+class RunningChecksum:
+    """The same over bytes that come piece by piece."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self) -> None:
+        self._state = xxhash.xxh3_64()
+
+    def update(self, data: bytes | bytearray | memoryview) -> None:
+        self._state.update(data)
+
+    def value(self) -> int:
+        return self._state.intdigest()

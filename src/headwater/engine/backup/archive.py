@@ -1,0 +1,214 @@
+"""The backup's file: written from front to back under a temporary name, read with every length and
+checksum held against the manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import PurePath
+from typing import Final
+
+from headwater.core.errors import DamageError, FormatError, NewerFormatError, RequestError
+from headwater.core.units import MIB
+from headwater.disk import Buffer, Disk, File, OpenMode, sync_file, sync_names, write_all
+from headwater.disk.whole import TEMPORARY_SUFFIX
+from headwater.format.backup import (
+    BLOCK_BYTES,
+    END,
+    HEADING,
+    HEADING_NAME,
+    MANIFEST_NAME,
+    BackupMember,
+    Manifest,
+    check_heading,
+    decode_header,
+    decode_manifest,
+    encode_header,
+    encode_manifest,
+    padding,
+)
+from headwater.format.checksum import RunningChecksum
+from headwater.format.frame import UnknownFrameError
+from headwater.recovery.survey import access_error
+from headwater.store.failures import file_work
+from headwater.store.segment import SegmentChangedError
+
+CHUNK_BYTES: Final = 4 * MIB
+
+Advance = Callable[[int], None]
+Places = dict[int, tuple[str, int]]
+"""Where a member's bytes begin -> its name and length."""
+
+
+class ArchiveWriter:
+    """Under `FILE.tmp` until `finish`; `discard` leaves nothing."""
+
+    def __init__(self, disk: Disk, path: PurePath, created_ms: int, advance: Advance) -> None:
+        self._disk = disk
+        self._path = path
+        self._temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+        self._created_ms = created_ms
+        self._advance = advance
+        self._offset = 0
+        self.failed = False
+        """The file itself cannot be written: nothing that trying again would mend."""
+        with file_work(path):
+            if disk.exists(self._temporary):
+                disk.unlink(self._temporary)  # left by a crash; it was never a backup
+            self._file = disk.open(self._temporary, OpenMode.CREATE)
+        self.add(HEADING_NAME, [HEADING], len(HEADING))
+
+    def add(
+        self, name: str, pieces: Iterable[Buffer], size: int, file_bytes: int | None = None
+    ) -> BackupMember:
+        """Write one file of `size` bytes. When there are fewer, it does not count."""
+        self._write(encode_header(name, size, self._created_ms))
+        start = self._offset
+        checksum = RunningChecksum()
+        for piece in pieces:
+            checksum.update(piece)
+            self._write(piece)
+            self._advance(len(piece))
+        written = self._offset - start
+        if written > size:
+            raise DamageError(f"{name} has more bytes than it had", path=self._path)
+        self._write(bytes(size - written + padding(size)))
+        if written < size:
+            raise SegmentChangedError(f"{name} became shorter while it was read")
+        full = size if file_bytes is None else file_bytes
+        return BackupMember(name, start, size, f"{checksum.value():016x}", full)
+
+    def finish(self, manifest: Manifest) -> int:
+        """Durable under its name on return; gives its length."""
+        contents = encode_manifest(manifest)
+        self.add(MANIFEST_NAME, [contents], len(contents))
+        self._write(END)
+        with file_work(self._path):
+            sync_file(self._file)
+            self._file.close()
+            self._disk.rename(self._temporary, self._path)
+            sync_names(self._disk, self._path.parent)
+        return self._offset
+
+    def discard(self) -> None:
+        with file_work(self._path):
+            self._file.close()
+            if self._disk.exists(self._temporary):
+                self._disk.unlink(self._temporary)
+
+    def _write(self, data: Buffer) -> None:
+        self.failed = True
+        with file_work(self._temporary):
+            self._offset += write_all(self._file, self._offset, [data])
+        self.failed = False
+
+
+class ArchiveReader:
+    """An open backup whose manifest is sound. Files are checked as they are read."""
+
+    def __init__(self, disk: Disk, path: PurePath) -> None:
+        self._path = path
+        try:
+            if not disk.exists(path):
+                raise RequestError(f"there is no file {path}; check the path")
+            if disk.is_directory(path):
+                raise RequestError(f"{path} is a directory, not a backup")
+            self._file = disk.open(path, OpenMode.READ)
+        except OSError as error:
+            raise access_error(path, error) from error
+        try:
+            self.bytes = self._file.size()
+            self.manifest = self._find_manifest()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def close(self) -> None:
+        self._file.close()
+
+    def read(self, member: BackupMember) -> Iterator[bytes]:
+        """The bytes of a file; DamageError at the end when they are not what was written."""
+        checksum = RunningChecksum()
+        for piece in read_pieces(self._file, member.offset, member.bytes):
+            checksum.update(piece)
+            yield piece
+        if f"{checksum.value():016x}" != member.xxh3:
+            raise DamageError(
+                f"{member.name} in the backup is damaged: checksum does not match",
+                path=self._path,
+                offset=member.offset,
+                advice="use another backup",
+            )
+
+    def _find_manifest(self) -> Manifest:
+        offset = 0
+        places: Places = {}
+        while True:
+            block = self._file.read(offset, BLOCK_BYTES)
+            if len(block) < BLOCK_BYTES:
+                raise self._ends_early(offset)
+            try:
+                header = decode_header(block)
+                if offset == 0:
+                    heading = self._file.read(BLOCK_BYTES, BLOCK_BYTES)
+                    check_heading(heading if header and header[0] == HEADING_NAME else b"")
+                if header is None:
+                    raise self._ends_early(offset)
+            except UnknownFrameError as error:
+                raise NewerFormatError(error.reason, path=self._path) from error
+            except FormatError as error:
+                raise self._refusal(error, offset) from error
+            name, size = header
+            start = offset + BLOCK_BYTES
+            places[start] = header
+            if name == MANIFEST_NAME:
+                return self._check_manifest(start, size, places)
+            offset = start + size + padding(size)
+
+    def _refusal(self, error: FormatError, offset: int) -> Exception:
+        if offset == 0:
+            return RequestError(f"{self._path} is not a backup of Headwater")
+        return DamageError(
+            f"the backup is damaged: {error.reason}",
+            path=self._path,
+            offset=offset,
+            advice="use another backup",
+        )
+
+    def _ends_early(self, offset: int) -> Exception:
+        if offset == 0:
+            return RequestError(f"{self._path} is not a backup of Headwater")
+        return DamageError(
+            "the backup ends before its manifest: it was cut, or never finished",
+            path=self._path,
+            offset=offset,
+            advice="use another backup",
+        )
+
+    def _check_manifest(self, start: int, size: int, places: Places) -> Manifest:
+        contents = self._file.read(start, size)
+        try:
+            if len(contents) < size:
+                raise self._ends_early(start)
+            manifest = decode_manifest(contents)
+        except FormatError as error:
+            raise self._refusal(error, start) from error
+        for member in manifest.members:
+            if places.get(member.offset) != (member.name, member.bytes):
+                raise DamageError(
+                    f"{member.name} is not where the manifest says",
+                    path=self._path,
+                    offset=member.offset,
+                    advice="use another backup",
+                )
+        return manifest
+
+
+def read_pieces(file: File, offset: int, length: int) -> Iterator[bytes]:
+    """A stretch of a file, piece by piece; fewer bytes than asked for when it ends early."""
+    end = offset + length
+    while offset < end:
+        piece = file.read(offset, min(CHUNK_BYTES, end - offset))
+        if not piece:
+            return
+        yield piece
+        offset += len(piece)

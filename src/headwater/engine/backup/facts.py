@@ -1,0 +1,46 @@
+"""What a topic holds, in a few numbers that two copies of it must share."""
+
+from __future__ import annotations
+
+import numpy
+
+from headwater.engine.topic import Topic
+from headwater.format.backup import BackupTopic
+from headwater.format.checksum import checksum64
+from headwater.format.segment import IndexFlag
+from headwater.model.topic import TopicLog
+
+_DEAD = numpy.uint32(IndexFlag.DELETED | IndexFlag.LOST)
+_RECORD = numpy.uint32(IndexFlag.HAS_TAG | IndexFlag.HAS_NODE | IndexFlag.HAS_META)
+
+
+def topic_facts(topic: Topic, log: TopicLog) -> BackupTopic:
+    """`log` is the topic's own, or what was just read from its files."""
+    return BackupTopic(
+        topic.name,
+        topic.topic_id,
+        log.epoch,
+        log.visible_seq,
+        log.earliest_seq,
+        log.evict_floor,
+        log.count,
+        log.bytes,
+        f"{_index_checksum(log):016x}",
+    )
+
+
+def _index_checksum(log: TopicLog) -> int:
+    """Which records are alive, with their lengths, times and flags. What is in them is vouched for
+    by the checksum of each record, which covers its seq."""
+    base, end = log.index.base_seq, log.visible_seq
+    if end < base:
+        return checksum64(b"")
+    entries = log.index.entries(base, end)
+    alive = numpy.flatnonzero(entries["flags_check"] & _DEAD == 0)
+    columns = (
+        alive.astype("<i8") + base,
+        entries["len"][alive].astype("<u4"),
+        entries["ts"][alive].astype("<u8"),
+        (entries["flags_check"][alive] & _RECORD).astype("<u4"),
+    )
+    return checksum64(b"".join(column.tobytes() for column in columns))

@@ -1,0 +1,125 @@
+"""Copying segments of a directory that its owner may be changing.
+
+A segment is copied as one pair: index first, then the data the index speaks of, then the index
+again. When the two looks at the index differ in more than delete flags, the pair was rewritten in
+between and is copied once more. A copy whose index is still the same later needs no second one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from headwater.disk import Buffer, Disk, OpenMode
+from headwater.engine.backup.archive import ArchiveWriter, read_pieces
+from headwater.engine.topic import Topic
+from headwater.format.backup import BackupMember
+from headwater.format.checksum import checksum64
+from headwater.format.names import TOPICS_DIRECTORY
+from headwater.format.segment import (
+    ENTRY_BYTES,
+    Entries,
+    SegmentFile,
+    SegmentPart,
+    bad_entries,
+    segment_file_name,
+    topic_directory_name,
+)
+from headwater.store.pair import end_of, read_range, whole_entries
+from headwater.store.segment import Segment, SegmentChangedError
+
+PAIR_TRIES_MAX = 5
+
+Pair = tuple[BackupMember, BackupMember]
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedSegment:
+    index_checksum: int
+    members: Pair
+
+
+class SegmentCopier:
+    def __init__(self, disk: Disk, archive: ArchiveWriter) -> None:
+        self._disk = disk
+        self._archive = archive
+        self._copied: dict[tuple[int, int], CopiedSegment] = {}
+        """By topic id and first seq."""
+
+    def copy(self, topic: Topic, segment: Segment) -> tuple[Pair, Entries]:
+        """Have a copy of the segment as it is now; gives the entries that were copied too."""
+        if segment.is_cold:
+            return self._copy_cold(topic, segment)
+        path = topic.files.directory / segment_file_name(segment.first_seq, SegmentFile.IDX)
+        for _ in range(PAIR_TRIES_MAX):
+            entries = self._index(path, segment)
+            known = self._known(topic, segment, entries)
+            if known is not None:
+                return known, entries
+            pair = self._copy_hot(topic, segment, entries)
+            if _are_at_the_same_places(entries, self._index(path, segment)):
+                self._remember(topic, segment, entries, pair)
+                return pair, entries
+        raise SegmentChangedError(f"{path} is being rewritten")
+
+    def _index(self, path: PurePath, segment: Segment) -> Entries:
+        size = segment.count * ENTRY_BYTES
+        contents = read_range(self._disk, path, 0, size)
+        entries = whole_entries(contents)
+        if len(contents) < size or len(bad_entries(entries, segment.first_seq)):
+            # An owner reads a damaged index again from the data; a backup must not freeze it.
+            raise SegmentChangedError(f"the index {path} is not sound")
+        return entries
+
+    def _known(self, topic: Topic, segment: Segment, entries: Entries) -> Pair | None:
+        known = self._copied.get((topic.topic_id, segment.first_seq))
+        if known is None or known.index_checksum != checksum64(entries.tobytes()):
+            return None
+        return known.members
+
+    def _remember(self, topic: Topic, segment: Segment, entries: Entries, pair: Pair) -> None:
+        copied = CopiedSegment(checksum64(entries.tobytes()), pair)
+        self._copied[topic.topic_id, segment.first_seq] = copied
+
+    def _copy_hot(self, topic: Topic, segment: Segment, entries: Entries) -> Pair:
+        path = topic.files.directory / segment_file_name(segment.first_seq, SegmentFile.DATA)
+        size = end_of(entries)
+        file = self._disk.open(path, OpenMode.READ)
+        try:
+            if file.size() < size:
+                raise SegmentChangedError(f"{path} is shorter than its index says")
+            return self._add(topic, segment, read_pieces(file, 0, size), size, entries)
+        finally:
+            file.close()
+
+    def _copy_cold(self, topic: Topic, segment: Segment) -> tuple[Pair, Entries]:
+        """A restored segment is hot: a backup needs no other place to be whole."""
+        entries = topic.files.index(segment)
+        known = self._known(topic, segment, entries)
+        if known is not None:
+            return known, entries
+        found = topic.files.read(segment, segment.first_seq, segment.end_seq, entries)
+        pair = self._add(topic, segment, [found.buffer], len(found.buffer), entries)
+        self._remember(topic, segment, entries, pair)
+        return pair, entries
+
+    def _add(
+        self,
+        topic: Topic,
+        segment: Segment,
+        pieces: Iterable[Buffer],
+        size: int,
+        entries: Entries,
+    ) -> Pair:
+        where = f"{TOPICS_DIRECTORY}/{topic_directory_name(topic.topic_id)}"
+        names = {
+            part: f"{where}/{segment_file_name(segment.first_seq, part)}" for part in SegmentPart
+        }
+        data = self._archive.add(names[SegmentPart.DATA], pieces, size)
+        index = entries.tobytes()
+        return data, self._archive.add(names[SegmentPart.IDX], [index], len(index))
+
+
+def _are_at_the_same_places(one: Entries, other: Entries) -> bool:
+    return bool((one["offset"] == other["offset"]).all() and (one["len"] == other["len"]).all())
