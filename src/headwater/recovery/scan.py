@@ -15,7 +15,7 @@ import numpy
 
 from headwater.core.errors import FormatError
 from headwater.format.checksum import checksum64
-from headwater.format.frame import UnknownFrameError, decode_frame
+from headwater.format.frame import UnknownFrameError, decode_frame, skim_frames
 from headwater.format.mark import MARK_BYTES, CommitMark, MarkKind, chain_of, decode_mark, find_mark
 from headwater.recovery.verdict import Chain, FileScan, Verdict
 
@@ -171,8 +171,11 @@ def _check_frames(buffer: memoryview, mark: CommitMark, deep: bool) -> None:
     """A frame this version does not know must stop the log, not be passed over."""
     at = mark.body_at
     try:
+        if not deep:
+            skim_frames(buffer, at, mark.end)
+            return
         while at < mark.end:
-            at += decode_frame(buffer, at, mark.end, verify=deep).size
+            at += decode_frame(buffer, at, mark.end).size
     except UnknownFrameError as error:
         raise _Stop(Verdict.NEWER, error.reason) from error
     except FormatError as error:
