@@ -55,6 +55,8 @@ class ShardProgress:
     pending: deque[Ticket] = field(default_factory=deque)
     published_frame: int = 0
     """Every frame up to this number has taken effect."""
+    unsynced: deque[tuple[int, Topic, int]] = field(default_factory=deque)
+    """Visible writes whose sync is still to come: last frame, topic, last seq."""
 
     def settle(self) -> None:
         # Answered is not enough: an answer may be on its way to the owner, and a checkpoint that
@@ -104,6 +106,8 @@ class EngineCore:
     wake_keeper: Callable[[], None] = lambda: None
     on_news: Callable[[Topic], None] | None = None
     """Told of every topic that has something new, or is gone: for delivery to streams."""
+    on_hardened: Callable[[Topic], None] | None = None
+    """Told of a topic whose visible records were synced only now: for streams that wait for it."""
 
     def retention_ms(self) -> int:
         """The time by which records expire."""

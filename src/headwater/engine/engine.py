@@ -203,6 +203,7 @@ class Engine:
             context, error = ticket.context, ticket.error
             if isinstance(context, Write):
                 if error is None:
+                    self._note_sync(context, ticket)
                     self._appender.published(context)
                 else:
                     self._appender.failed(context, error)
@@ -214,6 +215,32 @@ class Engine:
             ticket.taken = True
         for shard in self.core.shards:
             shard.settle()
+        self._harden()
+
+    def _note_sync(self, write: Write, ticket: Ticket) -> None:
+        """How long the sync took that an ack waited for, or that there is one still to come."""
+        assert self.core.wal is not None
+        topic = write.topic
+        if ticket.durability.waits_for_sync:
+            write.sync_us = self.core.wal.shards[topic.shard].counters.sync_us_last
+            return
+        if not topic.unsynced_writes:
+            topic.hardened_seq = write.first_seq - 1
+        topic.unsynced_writes += 1
+        unsynced = self.core.shards[topic.shard].unsynced
+        unsynced.append((ticket.last_frame, topic, write.last_seq))
+
+    def _harden(self) -> None:
+        """What was visible before its sync has it now: tell those who waited for that."""
+        assert self.core.wal is not None
+        for shard, progress in zip(self.core.wal.shards, self.core.shards, strict=True):
+            synced_frame = shard.synced_frame
+            while progress.unsynced and progress.unsynced[0][0] <= synced_frame:
+                _, topic, last_seq = progress.unsynced.popleft()
+                topic.hardened_seq = last_seq
+                topic.unsynced_writes -= 1
+                if self.core.on_hardened is not None:
+                    self.core.on_hardened(topic)
 
     # -- care
 

@@ -81,6 +81,15 @@ class Topic:
     meta: TopicMeta | None = None
     """What the last snapshot said, as long as nothing changed since."""
     waiters: set[Wakeup] = field(default_factory=set)
+    unsynced_writes: int = 0
+    """Writes that are visible and not yet known to be on stable storage."""
+    hardened_seq: int = 0
+    """Up to here they are; only looked at while there are any."""
+
+    @property
+    def synced_seq(self) -> int:
+        """The last visible record that a power loss cannot take."""
+        return self.hardened_seq if self.unsynced_writes else self.log.visible_seq
 
     @property
     def has_holes(self) -> bool:

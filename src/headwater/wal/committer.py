@@ -54,6 +54,8 @@ class GroupCommitter:
         self._unsynced = Unsynced(0, 0, 0)
         self._unwitnessed_since_us: int | None = None
         self._retry_at_us = 0
+        self._written_frame = 0
+        self._synced_frame = 0
 
     @property
     def state(self) -> LogState:
@@ -62,6 +64,11 @@ class GroupCommitter:
     @property
     def poison(self) -> PoisonedError | None:
         return self._poison
+
+    @property
+    def synced_frame(self) -> int:
+        """Every frame up to this number is on stable storage; 0 when none was written yet."""
+        return self._synced_frame
 
     def held(self, tickets: Sequence[Ticket]) -> list[Ticket]:
         """Those whose acks wait for a sync."""
@@ -94,12 +101,15 @@ class GroupCommitter:
         now = self._clock.monotonic_us()
         if self._state is LogState.POISONED:
             return
+        synced_before = self._synced_frame
         try:
             if self._state is LogState.FULL and now >= self._retry_at_us:
                 self._try_for_room(now)
             if self._unsynced.submissions and self._policy.sync_due(self._unsynced, now):
                 self._sync()
             self._witness_if_due(now)
+            if self._synced_frame != synced_before:
+                self._listener(())
         except OSError as error:
             if error.errno in NO_ROOM:
                 self._enter_full()
@@ -199,6 +209,7 @@ class GroupCommitter:
             unsynced.since_us = now
         unsynced.submissions += len(tickets)
         self._unwitnessed_since_us = now
+        self._written_frame = tickets[-1].last_frame
 
     def _answer_written(self, tickets: Sequence[Ticket]) -> list[Ticket]:
         """Answer those whose class is satisfied by the write alone; return the others."""
@@ -215,6 +226,8 @@ class GroupCommitter:
             held or self._policy.sync_due(unsynced, self._clock.monotonic_us())
         ):
             self._sync()
+            if not held:
+                self._listener(())
 
     def _sync(self) -> None:
         started = self._clock.monotonic_us()
@@ -223,6 +236,7 @@ class GroupCommitter:
         self._forget_unsynced()
 
     def _forget_unsynced(self) -> None:
+        self._synced_frame = self._written_frame
         unsynced = self._unsynced
         unsynced.submissions = unsynced.since_us = unsynced.held_acks = 0
 

@@ -23,6 +23,7 @@ class WalCounters:
     submit_full: int = 0
     read_only: int = 0
     """1 while the disk is full or the log is poisoned."""
+    sync_us_last: int = 0
     sync_us_total: int = 0
     sync_us_buckets: list[int] = field(
         default_factory=lambda: [0] * (len(SYNC_LATENCY_BOUNDS_US) + 1)
@@ -30,5 +31,6 @@ class WalCounters:
 
     def observe_sync(self, elapsed_us: int) -> None:
         self.syncs += 1
+        self.sync_us_last = elapsed_us
         self.sync_us_total += elapsed_us
         self.sync_us_buckets[bisect_left(SYNC_LATENCY_BOUNDS_US, elapsed_us)] += 1

@@ -61,6 +61,11 @@ class Shard:
         return self._committer.poison
 
     @property
+    def synced_frame(self) -> int:
+        """Every frame up to this number is on stable storage."""
+        return self._committer.synced_frame
+
+    @property
     def queue_depth(self) -> int:
         return len(self._queue)
 

@@ -103,7 +103,8 @@ def resolve_all(tickets: Sequence[Ticket], error: HeadwaterError | None = None) 
 
 
 Listener = Callable[[Sequence[Ticket]], None]
-"""Called on the log's thread, once per resolved batch of tickets, in enqueue order."""
+"""Called on the log's thread, once per resolved batch of tickets, in enqueue order; and with none
+when a sync hardened what was answered before it."""
 
 
 def resolve_quietly(tickets: Sequence[Ticket]) -> None:

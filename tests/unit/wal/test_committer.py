@@ -37,7 +37,8 @@ class Rig:
         )
 
     def _on_answers(self, tickets: Sequence[Ticket]) -> None:
-        self.log.events.append("ack " + "".join(chr(each.body[0]) for each in tickets))
+        names = "".join(chr(each.body[0]) for each in tickets)
+        self.log.events.append(f"ack {names}" if tickets else "hardened")
         self.answered.extend(tickets)
 
     def state(self) -> LogState:
@@ -256,5 +257,5 @@ def test_a_policy_of_n_syncs_after_n_whatever_the_class() -> None:
     for name in (b"a", b"b", b"c", b"d"):
         rig.committer.commit([ticket(name)])
     assert rig.log.events == [
-        "write", "ack a", "write", "ack b", "write", "ack c", "sync", "write", "ack d",
+        "write", "ack a", "write", "ack b", "write", "ack c", "sync", "hardened", "write", "ack d",
     ]  # fmt: skip
