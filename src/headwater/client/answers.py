@@ -1,0 +1,208 @@
+"""Answers as the types the embedded library gives. Fields this version does not know are ignored.
+
+Payloads stay the bytes that came: a record's `data` is parsed when somebody asks for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from headwater.client.errors import UnexpectedAnswerError
+from headwater.core.records import Record
+from headwater.engine.pending import Appended
+from headwater.engine.reading import Diff
+from headwater.engine.topics import Deleted, TopicState
+from headwater.model.loss import Tombstone
+
+T = TypeVar("T")
+
+
+class RecordOut(msgspec.Struct):
+    seq: int = msgspec.field(name="$seq")
+    ts: int = msgspec.field(name="$ts")
+    data: msgspec.Raw
+    node: str | None = msgspec.field(name="$node", default=None)
+    tag: str | None = msgspec.field(name="$tag", default=None)
+    meta: msgspec.Raw | None = None
+
+    def record(self) -> Record:
+        meta = None if self.meta is None else bytes(self.meta)
+        return Record(self.seq, self.ts, self.node, self.tag, bytes(self.data), meta)
+
+
+class _Appended(msgspec.Struct):
+    first_seq: int
+    last_seq: int
+    head_seq: int
+    created: bool = False
+    deduped: bool = False
+
+
+class _Diff(msgspec.Struct):
+    records: list[RecordOut]
+    next_from_seq: int
+    head_seq: int
+    earliest_seq: int
+    caught_up: bool
+    tombstone: Tombstone | None = None
+    performance: dict[str, Any] = {}
+
+
+class _State(msgspec.Struct):
+    topic: str
+    head_seq: int
+    earliest_seq: int
+    next_seq: int
+    count: int
+    bytes: int
+    config: dict[str, Any]
+    type: str = "log"
+    evict_floor: int = 0
+    epoch: int = 0
+    last_write_ts: int | None = None
+    last_read_ts: int | None = None
+
+    def state(self) -> TopicState:
+        return TopicState(**{name: getattr(self, name) for name in TopicState.__struct_fields__})
+
+
+class _Page(msgspec.Struct):
+    topics: list[_State]
+    next_cursor: str | None = None
+
+
+class TopicsPage(msgspec.Struct):
+    topics: list[TopicState]
+    next_cursor: str | None
+
+
+class _Dropped(msgspec.Struct):
+    deleted: bool
+
+
+class _Cursor(msgspec.Struct):
+    from_seq: int
+
+
+class WatchOpened(msgspec.Struct):
+    wid: str
+    topics: dict[str, _Cursor]
+    missing: list[str] = []
+
+
+class _Metrics(msgspec.Struct):
+    metrics: dict[str, Any]
+
+
+class _Status(msgspec.Struct):
+    status: str = "ok"
+
+
+class RecordsEvent(msgspec.Struct):
+    topic: str
+    records: list[RecordOut]
+    to_seq: int
+
+
+class TombstoneEvent(msgspec.Struct):
+    topic: str
+    gap_from: int
+    gap_to: int
+    reason: str
+    missed_estimate: int
+    earliest_seq: int
+    head_seq: int
+
+    def tombstone(self) -> Tombstone:
+        return Tombstone(
+            self.gap_from,
+            self.gap_to,
+            self.reason,
+            self.missed_estimate,
+            self.earliest_seq,
+            self.head_seq,
+        )
+
+
+class CaughtUpEvent(msgspec.Struct):
+    topic: str
+    seq: int
+
+
+class TopicDeletedEvent(msgspec.Struct):
+    topic: str
+
+
+class ErrorEvent(msgspec.Struct):
+    code: str
+    message: str
+
+
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+
+
+def decode(body: bytes, kind: type[T]) -> T:
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        decoder = _decoders.setdefault(kind, msgspec.json.Decoder(kind))
+    try:
+        found: T = decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise UnexpectedAnswerError(
+            f"the server's answer is not one of the contract ({error}); check the address"
+        ) from error
+    return found
+
+
+def nothing(_body: bytes) -> None:
+    """The status said it all."""
+
+
+def appended(body: bytes) -> Appended:
+    found = decode(body, _Appended)
+    return Appended(found.first_seq, found.last_seq, found.head_seq, found.created, found.deduped)
+
+
+def diff(body: bytes) -> Diff:
+    found = decode(body, _Diff)
+    return Diff(
+        [record.record() for record in found.records],
+        found.next_from_seq,
+        found.head_seq,
+        found.earliest_seq,
+        found.caught_up,
+        found.tombstone,
+        found.performance.get("records_scanned", 0),
+        found.performance.get("cold_segments_read", 0),
+    )
+
+
+def topic_state(body: bytes) -> TopicState:
+    return decode(body, _State).state()
+
+
+def topics_page(body: bytes) -> TopicsPage:
+    found = decode(body, _Page)
+    return TopicsPage([state.state() for state in found.topics], found.next_cursor)
+
+
+def deleted(body: bytes) -> Deleted:
+    return decode(body, Deleted)
+
+
+def was_deleted(body: bytes) -> bool:
+    return decode(body, _Dropped).deleted
+
+
+def watch_opened(body: bytes) -> WatchOpened:
+    return decode(body, WatchOpened)
+
+
+def metrics(body: bytes) -> dict[str, Any]:
+    return decode(body, _Metrics).metrics
+
+
+def status(body: bytes) -> str:
+    return decode(body, _Status).status

@@ -1,0 +1,248 @@
+"""The awaitable client: the calls of `headwater.open_async`, over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import aclosing
+from types import TracebackType
+from typing import Any, TypeVar
+
+from headwater.client import calls
+from headwater.client.blocking import DEFAULT_URL
+from headwater.client.calls import Records
+from headwater.client.http import Address, AsyncHttp, AsyncStream
+from headwater.client.retry import Retry
+from headwater.client.steps import (
+    Manner,
+    Pause,
+    Send,
+    Step,
+    Steps,
+    call_steps,
+    create_steps,
+    topics_steps,
+)
+from headwater.client.watching import (
+    Follow,
+    HandOver,
+    NextBytes,
+    Watched,
+    WatchSteps,
+    only_one,
+    polling_steps,
+    wanted,
+    watch_steps,
+)
+from headwater.core.clock import Clock, SystemClock
+from headwater.core.errors import HeadwaterError
+from headwater.core.records import Record
+from headwater.engine.pending import Appended
+from headwater.engine.reading import Diff
+from headwater.engine.topics import Deleted, TopicState
+from headwater.model.loss import Tombstone
+
+T = TypeVar("T")
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class AsyncClient:
+    """A server, seen from a program with an event loop.
+
+    `token` is the secret of an API key. `timeout_s` is for one attempt; `retry` says how long to
+    go on. `sleep`, `clock` and `rng` are for tests.
+    """
+
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        *,
+        token: str | None = None,
+        timeout_s: float = 30.0,
+        retry: Retry | None = None,
+        ca_file: str | None = None,
+        sleep: Sleep = asyncio.sleep,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._address = Address(url, token, timeout_s, ca_file)
+        self._http = AsyncHttp(self._address)
+        self._manner = Manner(retry or Retry(), rng or random.SystemRandom())
+        self._clock = clock or SystemClock()
+        self._sleep = sleep
+
+    def __repr__(self) -> str:
+        return f"AsyncClient({self._address!r})"
+
+    async def create(self, topic: str, **settings: Any) -> TopicState:
+        """Make a topic, or change the settings of one that is there."""
+        return await self._drive(create_steps(topic, settings, self._manner))
+
+    async def append(
+        self,
+        topic: str,
+        records: Records,
+        *,
+        node: str | None = None,
+        idempotency_key: str | None = None,
+        expect_head_seq: int | None = None,
+        create: bool | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> Appended:
+        """Write one record or a list of them: all or nothing. A record is a mapping with `data`
+        and, as wanted, `tag`, `node` and `meta`.
+
+        Has an idempotency key, yours or a new one, so that it can be sent again without being
+        written twice. `NoAnswerError` means that nobody can tell: ask with the same key.
+        """
+        call = calls.append(
+            topic,
+            records,
+            self._manner.new_key() if idempotency_key is None else idempotency_key,
+            node=node,
+            expect_head_seq=expect_head_seq,
+            create=create,
+            settings=settings,
+        )
+        return await self._drive(call_steps(call, self._manner))
+
+    async def diff(self, topic: str, from_seq: int = 0, **options: Any) -> Diff:
+        """What came after `from_seq`. Options: limit, max_batch_bytes, wait_ms, node, match."""
+        return await self._drive(call_steps(calls.diff(topic, from_seq, **options), self._manner))
+
+    def watch(
+        self,
+        topic: str,
+        from_seq: int = 0,
+        *,
+        tail: bool = False,
+        idle_ms: int | None = None,
+        node: str | Iterable[str] | None = None,
+        match: object | None = None,
+    ) -> AsyncIterator[Record | Tombstone]:
+        """Records as they come, for ever, restarts of the server included; a Tombstone stands
+        where records were lost.
+
+        `tail` begins at the end. `idle_ms` ends the watch when nothing came for so long.
+        """
+        begin = None if tail else from_seq
+        watch = wanted(topic, node, match, from_seq=begin)
+        if idle_ms is None:
+            steps = watch_steps(watch, self._manner)
+        else:
+            steps = polling_steps(topic, begin, idle_ms, watch.node, match, self._manner)
+        return self._only_one(steps)
+
+    def watch_topics(
+        self,
+        topics: str | Iterable[str] | Mapping[str, int | None],
+        *,
+        tail: bool = False,
+        node: str | Iterable[str] | None = None,
+        match: object | None = None,
+    ) -> AsyncIterator[Watched]:
+        """Several topics at once. A name that ends in a star means all that begin so, those that
+        are made later too. A mapping says where to begin: a seq, or None for the end."""
+        watch = wanted(topics, node, match, from_seq=None if tail else 0)
+        return self._follow(watch_steps(watch, self._manner))
+
+    async def delete(
+        self, topic: str, *, before_seq: int | None = None, match: object | None = None
+    ) -> Deleted:
+        """Delete records for good: below a seq, by tag (`"x"`, `"x*"`), or those that are both."""
+        return await self._drive(call_steps(calls.delete(topic, before_seq, match), self._manner))
+
+    async def state(self, topic: str) -> TopicState:
+        return await self._drive(call_steps(calls.get_topic(topic), self._manner))
+
+    async def topics(self, prefix: str = "") -> list[TopicState]:
+        """All topics, by name."""
+        return await self._drive(topics_steps(prefix, self._manner))
+
+    async def drop(self, topic: str, *, if_empty: bool = False) -> bool:
+        """Drop a topic and everything in it. False when there was none."""
+        return await self._drive(call_steps(calls.drop(topic, if_empty=if_empty), self._manner))
+
+    async def metrics(self) -> dict[str, Any]:
+        """The server's metrics, by name."""
+        return await self._drive(call_steps(calls.metrics(), self._manner))
+
+    async def ready(self) -> str:
+        """Waits for a server that starts: then `ok`, or `full` when its disk is."""
+        return await self._drive(call_steps(calls.ready(), self._manner))
+
+    async def close(self) -> None:
+        """Give the connections back. May be called twice."""
+        await self._http.close()
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # -- driving
+
+    async def _drive(self, steps: Steps[T]) -> T:
+        result: Any = None
+        error: HeadwaterError | None = None
+        try:
+            while True:
+                step = steps.send(result) if error is None else steps.throw(error)
+                result, error = None, None
+                try:
+                    result = await self._do(step)
+                except HeadwaterError as caught:
+                    error = caught
+        except StopIteration as done:
+            value: T = done.value
+            return value
+
+    async def _only_one(self, steps: WatchSteps) -> AsyncIterator[Record | Tombstone]:
+        async with aclosing(self._follow(steps)) as watched:
+            async for found in watched:
+                yield only_one(found)
+
+    async def _follow(self, steps: WatchSteps) -> AsyncGenerator[Watched, None]:
+        stream: AsyncStream | None = None
+        result: Any = None
+        error: HeadwaterError | None = None
+        try:
+            while True:
+                try:
+                    step = steps.send(result) if error is None else steps.throw(error)
+                except StopIteration:
+                    return
+                result, error = None, None
+                if isinstance(step, HandOver):
+                    for found in step.found:
+                        yield found
+                    continue
+                try:
+                    if isinstance(step, NextBytes):
+                        assert stream is not None
+                        result = await stream.next_bytes()
+                    elif isinstance(step, Follow):
+                        if stream is not None:
+                            await stream.close()
+                        result, stream = await self._http.follow(step.call)
+                    else:
+                        result = await self._do(step)
+                except HeadwaterError as caught:
+                    error = caught
+        finally:
+            if stream is not None:
+                await stream.close()
+
+    async def _do(self, step: Step) -> Any:
+        if isinstance(step, Send):
+            return await self._http.send(step.call)
+        if isinstance(step, Pause):
+            return await self._sleep(step.seconds)
+        return self._clock.monotonic_us() / 1_000_000

@@ -1,0 +1,194 @@
+"""Each call of the contract as data: what to send, how to read the answer, whether to repeat it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final, Generic, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from headwater.client import answers
+from headwater.config.topic import check_topic_name
+from headwater.core import limits
+from headwater.core.errors import InvalidRequestError
+from headwater.engine.pending import Appended
+from headwater.engine.reading import Diff
+from headwater.engine.topics import Deleted, TopicState
+
+T = TypeVar("T")
+Records = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+HEARTBEAT_MS: Final = 10_000
+"""How often a silent stream shows that it lives; a client gives it a little over twice that."""
+_encode = msgspec.json.Encoder().encode
+
+
+class Repeat(Enum):
+    """May a request be sent again when nobody knows what became of it?"""
+
+    ALWAYS = "twice is the same as once"
+    WITH_KEY = "as long as the server remembers its key"
+    NEVER = "twice may be more than once"
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    method: str
+    path: str
+    read: Callable[[bytes], T]
+    repeat: Repeat = Repeat.ALWAYS
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    wait_s: float = 0.0
+    """How long the server may take on purpose."""
+    topic: str | None = None
+
+
+def put_topic(topic: str, settings: Mapping[str, Any]) -> Call[None]:
+    return Call("PUT", _path(topic), answers.nothing, body=_json(settings, "settings"))
+
+
+def get_topic(topic: str) -> Call[TopicState]:
+    return Call("GET", _path(topic), answers.topic_state, query={"touch": "false"})
+
+
+def list_topics(prefix: str, cursor: str | None) -> Call[answers.TopicsPage]:
+    query = {"prefix": prefix, "page_size": str(limits.PAGE_SIZE_MAX)}
+    if cursor is not None:
+        query["cursor"] = cursor
+    return Call("GET", "/v0/topics", answers.topics_page, query=query)
+
+
+def append(
+    topic: str,
+    records: Records,
+    idempotency_key: str,
+    *,
+    node: str | None = None,
+    expect_head_seq: int | None = None,
+    create: bool | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Call[Appended]:
+    body: dict[str, Any] = {
+        "records": [records] if isinstance(records, Mapping) else list(records),
+        "idempotency_key": idempotency_key,
+    }
+    optional = {
+        "node": node,
+        "expect_head_seq": expect_head_seq,
+        "create": create,
+        "config": None if settings is None else dict(settings),
+    }
+    body |= {name: value for name, value in optional.items() if value is not None}
+    return Call(
+        "POST",
+        _path(topic),
+        answers.appended,
+        Repeat.WITH_KEY,
+        query={"return_seqs": "false"},
+        body=_json(body, "the write"),
+        topic=topic,
+    )
+
+
+def diff(
+    topic: str,
+    from_seq: int = 0,
+    limit: int = limits.READ_RECORDS_DEFAULT,
+    max_batch_bytes: int = limits.READ_BYTES_DEFAULT,
+    wait_ms: int = 0,
+    node: str | Iterable[str] | None = None,
+    match: object | None = None,
+) -> Call[Diff]:
+    body: dict[str, Any] = {
+        "from_seq": from_seq,
+        "limit": limit,
+        "max_batch_bytes": max_batch_bytes,
+        "wait_ms": wait_ms,
+        "include_tags": True,
+        **_filters(node, match),
+    }
+    wait_s = min(max(wait_ms, 0), limits.READ_WAIT_MS_CLAMP) / 1_000
+    return Call(
+        "POST", _path(topic, "/diff"), answers.diff, body=_json(body, "the read"), wait_s=wait_s
+    )
+
+
+def delete(topic: str, before_seq: int | None, match: object | None) -> Call[Deleted]:
+    """By tag alone it is not repeated: it would also take what was written meanwhile."""
+    body: dict[str, Any] = {"before_seq": before_seq, **_filters(None, match)}
+    return Call(
+        "POST",
+        _path(topic, "/delete"),
+        answers.deleted,
+        Repeat.NEVER if before_seq is None else Repeat.ALWAYS,
+        body=_json(body, "the delete"),
+    )
+
+
+def drop(topic: str, *, if_empty: bool) -> Call[bool]:
+    """Not repeated: somebody may have made a topic of this name again."""
+    query = {"if_empty": "true" if if_empty else "false"}
+    return Call("DELETE", _path(topic), answers.was_deleted, Repeat.NEVER, query=query)
+
+
+def open_watch(
+    topics: Mapping[str, Mapping[str, Any]],
+    node: str | Iterable[str] | None,
+    match: object | None,
+    *,
+    lenient: bool,
+) -> Call[answers.WatchOpened]:
+    body = {
+        "topics": topics,
+        "include_tags": True,
+        "heartbeat_ms": HEARTBEAT_MS,
+        "limit": limits.READ_RECORDS_CLAMP,
+        **_filters(node, match),
+    }
+    return Call(
+        "POST",
+        "/v0/watch",
+        answers.watch_opened,
+        query={"lenient": "true" if lenient else "false"},
+        body=_json(body, "the watch"),
+    )
+
+
+def follow_watch(wid: str, last_event_id: str | None) -> Call[bytes]:
+    headers = {"accept": "text/event-stream", "cache-control": "no-store"}
+    if last_event_id is not None:
+        headers["last-event-id"] = last_event_id
+    return Call("GET", f"/v0/watch/{quote(wid, safe='')}", bytes, headers=headers)
+
+
+def metrics() -> Call[dict[str, Any]]:
+    headers = {"accept": "application/json"}
+    return Call("GET", "/v0/metrics", answers.metrics, headers=headers)
+
+
+def ready() -> Call[str]:
+    return Call("GET", "/v0/ready", answers.status)
+
+
+def _path(topic: str, rest: str = "") -> str:
+    return f"/v0/topics/{quote(check_topic_name(topic), safe='')}{rest}"
+
+
+def _filters(node: str | Iterable[str] | None, match: object | None) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if node is not None:
+        found["node"] = node if isinstance(node, str) else list(node)
+    if match is not None:
+        found["match"] = match
+    return found
+
+
+def _json(value: object, what: str) -> bytes:
+    try:
+        return _encode(value)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise InvalidRequestError(f"{what} cannot be written as JSON: {error}") from error

@@ -1,0 +1,42 @@
+"""When to try again, and for how long. Waits grow, and no two clients wait alike."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Final
+
+from headwater.core.errors import DiskFullError, HeadwaterError, UnavailableError
+
+SPREAD: Final = 0.5
+"""A wait is between this share of its length and all of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """`Retry(give_up_after_s=0)` tries once."""
+
+    give_up_after_s: float = 60.0
+    """From the first attempt of a call; for a watch, from when it last heard anything."""
+    first_delay_s: float = 0.05
+    longest_delay_s: float = 5.0
+
+    def delay_s(self, failures: int, error: HeadwaterError, rng: random.Random) -> float:
+        """How long to wait after so many failures in a row; not less than the server asks."""
+        grown = min(self.longest_delay_s, self.first_delay_s * 2.0 ** min(failures - 1, 30))
+        delay = grown * rng.uniform(SPREAD, 1.0)
+        if isinstance(error, UnavailableError) and _was_told(error):
+            asked = error.retry_after_ms / 1_000
+            return max(delay, asked * rng.uniform(1.0, 1.0 + SPREAD / 2))
+        return delay
+
+
+def may_retry(error: HeadwaterError) -> bool:
+    """Nobody's move: the same call may work later. A full disk waits for an operator more often
+    than not, so that is told at once."""
+    return isinstance(error, UnavailableError) and not isinstance(error, DiskFullError)
+
+
+def _was_told(error: UnavailableError) -> bool:
+    """The server named a time, as opposed to a connection that failed."""
+    return error.code not in ("unreachable", "no_answer")

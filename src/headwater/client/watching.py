@@ -1,0 +1,230 @@
+"""Watching over SSE: open a session, follow its stream, and come back whatever happens.
+
+The cursor of every topic is kept here and moves when its records have been handed over. After a
+broken connection the same session is followed again from `Last-Event-ID`; when the server does not
+know the session any more (it was restarted, or we were away for long), a new one is opened at the
+same cursors. Nothing is handed over twice and nothing is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from headwater.client import answers, calls
+from headwater.client.calls import Call
+from headwater.client.errors import error_for, error_of
+from headwater.client.events import Event, EventParser
+from headwater.client.retry import may_retry
+from headwater.client.steps import Answer, Manner, Now, Pause, Step, call_steps
+from headwater.config.topic import check_topic_name
+from headwater.core import limits
+from headwater.core.errors import HeadwaterError, InvalidRequestError, TopicNotFoundError
+from headwater.core.records import Record
+from headwater.model.loss import Tombstone
+from headwater.wire.sse import encode_cursor
+
+SILENCE_S: Final = 2.5 * calls.HEARTBEAT_MS / 1_000
+"""A stream that shows no life for so long is given up and opened again."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicGone:
+    """The topic was dropped; nothing more will come from it."""
+
+
+Item = Record | Tombstone | TopicGone
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """Something that happened to a topic."""
+
+    topic: str
+    item: Item
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """Open a stream, in place of the one that is open. Gives an Answer: good, or an error."""
+
+    call: Call[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class NextBytes:
+    """What the open stream brings next; b"" at its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """Give these to whoever watches."""
+
+    found: list[Watched]
+
+
+WatchStep = Step | Follow | NextBytes | HandOver
+WatchSteps = Generator[WatchStep, Any, None]
+
+
+@dataclass(slots=True)
+class Wanted:
+    """What is watched, and how far it has been handed over."""
+
+    topics: dict[str, int | None]
+    """By name, or by a prefix and a star; None begins at the end."""
+    node: tuple[str, ...] = ()
+    match: object | None = None
+    cursors: dict[str, int] = field(default_factory=dict)
+    opened_before: bool = False
+
+    def opening(self) -> Call[answers.WatchOpened]:
+        wishes = {name: self._wish(name, begin) for name, begin in self.topics.items()}
+        node = self.node or None
+        return calls.open_watch(wishes, node, self.match, lenient=self.opened_before)
+
+    def _wish(self, name: str, begin: int | None) -> dict[str, Any]:
+        if name in self.cursors:
+            return {"from_seq": self.cursors[name]}
+        if name.endswith("*") and self.opened_before:
+            return {"from_seq": 0}  # topics made while we were away; the others have cursors
+        return {"tail": True} if begin is None else {"from_seq": begin}
+
+    def opened(self, answer: answers.WatchOpened) -> list[Watched]:
+        for name, cursor in answer.topics.items():
+            self.cursors.setdefault(name, cursor.from_seq)
+        self.opened_before = True
+        return [self.gone(name) for name in answer.missing]
+
+    def gone(self, name: str) -> Watched:
+        self.cursors.pop(name, None)
+        self.topics.pop(name, None)
+        return Watched(name, TopicGone())
+
+    def take(self, event: Event) -> list[Watched]:
+        """What an event means. An `error` event is raised."""
+        if event.name == "record":
+            records = answers.decode(event.data, answers.RecordsEvent)
+            self.cursors[records.topic] = records.to_seq
+            return [Watched(records.topic, found.record()) for found in records.records]
+        if event.name == "tombstone":
+            gap = answers.decode(event.data, answers.TombstoneEvent)
+            self.cursors[gap.topic] = gap.gap_to
+            return [Watched(gap.topic, gap.tombstone())]
+        if event.name == "caught-up":
+            caught_up = answers.decode(event.data, answers.CaughtUpEvent)
+            self.cursors[caught_up.topic] = caught_up.seq
+        elif event.name == "topic-deleted":
+            return [self.gone(answers.decode(event.data, answers.TopicDeletedEvent).topic)]
+        elif event.name == "error":
+            error = answers.decode(event.data, answers.ErrorEvent)
+            raise error_for(error.code, error.message, status=503)
+        return []
+
+
+def wanted(
+    topics: str | Iterable[str] | Mapping[str, int | None],
+    node: str | Iterable[str] | None,
+    match: object | None,
+    *,
+    from_seq: int | None,
+) -> Wanted:
+    """Check the wishes of a watcher before anything is sent."""
+    if isinstance(topics, str):
+        topics = [topics]
+    begins: dict[str, int | None] = {}
+    if isinstance(topics, Mapping):
+        begins.update(topics)
+    else:
+        begins.update(dict.fromkeys(topics, from_seq))
+    if not begins:
+        raise InvalidRequestError("name at least one topic to watch")
+    for name, begin in begins.items():
+        if name != "*":
+            check_topic_name(name.removesuffix("*"))
+        if begin is not None and begin < 0:
+            raise InvalidRequestError("from_seq must be a whole number, 0 or more")
+    return Wanted(begins, (node,) if isinstance(node, str) else tuple(node or ()), match)
+
+
+def watch_steps(watch: Wanted, manner: Manner) -> WatchSteps:
+    """For ever, or until nothing is left to watch."""
+    while watch.topics:
+        opened = yield from call_steps(watch.opening(), manner)
+        gone = watch.opened(opened)
+        if gone:
+            yield HandOver(gone)
+        yield from _follow(watch, opened.wid, manner)
+
+
+def _follow(watch: Wanted, wid: str, manner: Manner) -> WatchSteps:
+    """Follow one session until the server forgets it."""
+    failures = 0
+    heard: float = yield Now()
+    while watch.topics:
+        error: HeadwaterError | None = None
+        try:
+            cursor = encode_cursor(watch.cursors).decode() if watch.cursors else None
+            answer: Answer = yield Follow(calls.follow_watch(wid, cursor))
+            if answer.status == 404:
+                return
+            if not answer.is_good:
+                raise error_of(answer.status, answer.headers, answer.body)
+            parser = EventParser()
+            while watch.topics:
+                chunk: bytes = yield NextBytes()
+                if not chunk:
+                    break
+                failures, heard = 0, (yield Now())
+                for event in parser.feed(chunk):
+                    found = watch.take(event)
+                    if found:
+                        yield HandOver(found)
+        except HeadwaterError as caught:
+            error = caught
+            if not may_retry(error):
+                raise
+        failures += 1
+        pause = manner.retry.delay_s(failures, error or HeadwaterError(), manner.rng)
+        if (yield Now()) - heard + pause > manner.retry.give_up_after_s and error is not None:
+            raise error
+        yield Pause(pause)
+
+
+def only_one(found: Watched) -> Record | Tombstone:
+    """For a watch of one topic: as embedded, a topic that is gone is an error."""
+    if isinstance(found.item, TopicGone):
+        raise TopicNotFoundError(f"there is no topic {found.topic!r} any more")
+    return found.item
+
+
+def polling_steps(
+    topic: str,
+    begin: int | None,
+    idle_ms: int,
+    node: tuple[str, ...],
+    match: object | None,
+    manner: Manner,
+) -> WatchSteps:
+    """A watch that ends when nothing came for a while: reads that wait, one after the other."""
+    cursor = begin
+    if cursor is None:
+        cursor = (yield from call_steps(calls.get_topic(topic), manner)).head_seq
+    while True:
+        call = calls.diff(
+            topic,
+            cursor,
+            limits.READ_RECORDS_CLAMP,
+            wait_ms=idle_ms,
+            node=node or None,
+            match=match,
+        )
+        diff = yield from call_steps(call, manner)
+        cursor = diff.next_from_seq
+        found = [] if diff.tombstone is None else [Watched(topic, diff.tombstone)]
+        found += [Watched(topic, record) for record in diff.records]
+        if found:
+            yield HandOver(found)
+        elif diff.caught_up:
+            return
