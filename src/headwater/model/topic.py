@@ -29,14 +29,16 @@ from headwater.core.errors import (
 )
 from headwater.core.limits import READ_BYTES_DEFAULT, READ_RECORDS_DEFAULT, READ_SLOTS_MAX
 from headwater.format.segment import INDEX_DTYPE, Entries
-from headwater.model.index import DEAD, OVERHEAD, SeqIndex, Seqs
+from headwater.model.index import DEAD, SeqIndex, Seqs
 from headwater.model.loss import EVERY_LOSS, Eviction, Loss, LossFloors, Tombstone
 from headwater.model.match import TagMatcher
+from headwater.model.promises import broken_promises
 from headwater.model.selection import Selection, select, tombstone_for
 from headwater.model.tags import TagIndex
 from headwater.model.victims import first_kept_by_age, first_kept_by_cap
 
-TagsInOrder = Sequence[bytes | None]
+Tag = bytes
+TagsInOrder = Sequence[Tag | None]
 """One for each record; None or empty for a record without a tag."""
 
 _CAP: Final = int(Loss.CAP)
@@ -212,7 +214,7 @@ class TopicLog:
             if tag:
                 known.add(tag, seq)
 
-    def note_tag(self, tag: bytes, seq: int) -> None:
+    def note_tag(self, tag: Tag, seq: int) -> None:
         """The tag of a record that came back from the log; seqs ascend."""
         if self.tags is None:
             self.tags = TagIndex()
@@ -250,7 +252,9 @@ class TopicLog:
 
     def _evict_below(self, seq: int, reason: int) -> None:
         """Records below `seq` are lost; what is dead already was not lost by this."""
-        self._lose(self.index.last_live(seq) + 1, reason)
+        index = self.index
+        alone = seq == index.base_seq + 1  # the slot in front is always alive
+        self._lose(seq if alone else index.last_live(seq) + 1, reason)
         self._pop_to(seq)
 
     def _lose(self, floor: int, reason: int) -> None:
@@ -383,19 +387,6 @@ class TopicLog:
 
     def check(self) -> None:
         """Raise when a promise of this class does not hold. For tests; looks at every slot."""
-        index = self.index
-        slots = index.entries(index.base_seq, index.next_seq - 1)
-        alive = slots["flags_check"] & DEAD == 0
-        payloads = slots["len"].astype(numpy.int64) - OVERHEAD
-        promises = {
-            "I10": self.evict_floor <= self.earliest_seq <= self.visible_seq + 1,
-            "the head is not behind": self.visible_seq <= self.head_seq,
-            "slots end at the horizon": index.next_seq == self.visible_seq + 1,
-            "a live record is in front": not len(slots) or bool(alive[0]),
-            "count": self.count == int(alive.sum()),
-            "bytes": self.bytes == int(payloads[alive].sum()),
-            "deleted is gone": self.delete_below <= self.earliest_seq,
-        }
-        broken = [promise for promise, kept in promises.items() if not kept]
+        broken = broken_promises(self)
         if broken:
             raise InvariantError(f"topic: {', '.join(broken)}")

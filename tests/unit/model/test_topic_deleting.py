@@ -6,7 +6,7 @@ import numpy
 import pytest
 
 from headwater.core.errors import InvalidRequestError
-from headwater.model import topic as topic_module
+from headwater.model.index import SeqIndex, Seqs
 from headwater.model.match import parse_match
 from tests.unit.model.topics import seqs_from, topic, write
 
@@ -85,13 +85,13 @@ def test_a_delete_by_tag_does_not_look_at_the_log(monkeypatch: pytest.MonkeyPatc
     write(log, 5_000, tag=b"many")
     write(log, 1, tag=b"one")
     looked: list[int] = []
-    marked = topic_module.SeqIndex.mark_deleted
+    marked = SeqIndex.mark_deleted
 
-    def counting(index: topic_module.SeqIndex, seqs: topic_module.Seqs) -> topic_module.Seqs:
+    def counting(index: SeqIndex, seqs: Seqs) -> Seqs:
         looked.append(len(seqs))
         return marked(index, seqs)
 
-    monkeypatch.setattr(topic_module.SeqIndex, "mark_deleted", counting)
+    monkeypatch.setattr(SeqIndex, "mark_deleted", counting)
     log.delete(matcher=parse_match("one"))
     assert looked == [1]
 
