@@ -11,6 +11,7 @@ from headwater.cli.backup import backup
 from headwater.cli.door import FriendlyGroup
 from headwater.cli.output import say
 from headwater.cli.restore import restore
+from headwater.cli.serve import serve
 from headwater.cli.show import show
 from headwater.cli.wal_dump import dump
 from headwater.cli.wal_repair import repair
@@ -58,6 +59,7 @@ def _help_when_alone(context: typer.Context) -> None:
         raise typer.Exit(2)
 
 
+app.command("serve")(serve)
 app.add_typer(wal, name="wal")
 wal.command("verify")(verify)
 wal.command("dump")(dump)

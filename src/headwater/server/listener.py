@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
+import os
 import signal
 import ssl
 from os import PathLike, fspath
@@ -72,7 +73,7 @@ class Server:
         except OSError as error:
             raise AccessError(
                 f"cannot listen on {self.settings.host}:{self.settings.port} "
-                f"({(error.strerror or str(error)).lower()})",
+                f"({os.strerror(error.errno or 0).lower()})",
                 advice="choose another --port, or 0 for a free one",
             ) from error
         self._ticker = loop.create_task(self._tick(app))

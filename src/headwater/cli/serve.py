@@ -1,0 +1,77 @@
+"""`headwater serve`: run the server in the foreground until it is told to stop."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Annotated, Any
+
+import typer
+
+from headwater.cli.files import read_text_file
+from headwater.cli.output import complain
+from headwater.config.loading import SettingsError, load_settings
+from headwater.core.errors import RequestError
+
+
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on (127.0.0.1).")] = None,
+    port: Annotated[
+        str | None, typer.Option(metavar="PORT", help="Port (4000); 0 picks a free one.")
+    ] = None,
+    data_dir: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Data directory (./headwater-data).")
+    ] = None,
+    wal_shards: Annotated[
+        str | None, typer.Option(metavar="N", help="Independent logs (one per core, 8 at most).")
+    ] = None,
+    cold_dir: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Where sealed segments go when they cool.")
+    ] = None,
+    config: Annotated[
+        str | None, typer.Option(metavar="FILE", help="TOML file with settings.")
+    ] = None,
+    port_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write the bound ports there, once ready.")
+    ] = None,
+    metrics_port: Annotated[
+        str | None, typer.Option(metavar="PORT", help="Metrics on a port of their own, too.")
+    ] = None,
+    log_json: Annotated[
+        bool | None, typer.Option("--log-json/--log-text", help="Logs as JSON, one object a line.")
+    ] = None,
+    log_level: Annotated[
+        str | None, typer.Option(metavar="LEVEL", help="debug, info, warning or error (info).")
+    ] = None,
+) -> None:
+    """Run the server until SIGTERM or Ctrl-C; what is under way is finished first.
+
+    Settings come from the defaults, a TOML file, HEADWATER_* in the environment and the flags
+    here; later wins. API keys are given by HEADWATER_API_KEYS (or @FILE) or in the file, never
+    as a flag. docs/cli.md lists all of them.
+    """
+    flags: dict[str, Any] = {
+        "host": host,
+        "port": port,
+        "data_dir": data_dir,
+        "wal_shards": wal_shards,
+        "cold_dir": cold_dir,
+        "port_file": port_file,
+        "metrics_port": metrics_port,
+        "log_json": log_json,
+        "log_level": log_level,
+    }
+    try:
+        settings = load_settings(flags, os.environ, config, read_text_file)
+    except SettingsError as error:
+        for mistake in error.mistakes:
+            complain(mistake)
+        raise typer.Exit(RequestError.exit_code) from error
+    # Late: the other verbs should not wait for a server to be imported.
+    from headwater.cli.serving import run_server
+    from headwater.observe.logs import configure_logs
+
+    configure_logs(
+        as_json=settings.log_json, level=logging.getLevelNamesMapping()[settings.log_level.upper()]
+    )
+    run_server(settings)

@@ -1,0 +1,161 @@
+"""One run of the server, and what its operator sees of it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path, PurePath
+from typing import Any
+
+import uvloop
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+from headwater import __version__
+from headwater.cli.output import finish, printable, say, say_json
+from headwater.config.loading import Settings
+from headwater.core.errors import AccessError
+from headwater.disk import PosixDisk, replace_file
+from headwater.server.listener import Server
+from headwater.server.metrics_listener import MetricsListener
+
+PROGRESS_EVERY_S = 0.1
+SILENT_S = 1.0
+"""A recovery that is done sooner needs no bar."""
+
+
+def run_server(settings: Settings) -> None:
+    # While recovering there is nothing to finish: a signal simply ends the process, and the next
+    # start begins again.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(settings))
+
+
+async def _serve(settings: Settings) -> None:
+    await Serving(settings).run()
+
+
+class Serving:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        # The port file tells of both listeners, so it is written here when both are there.
+        self._server = Server(
+            settings.data_dir, replace(settings.server, port_file=None), settings.engine
+        )
+        self._metrics: MetricsListener | None = None
+        if settings.server.metrics_port is not None:
+            self._metrics = MetricsListener(self._server, settings.server.metrics_port)
+
+    async def run(self) -> None:
+        settings = self._settings
+        self._tell("starting", f"headwater {__version__}", version=__version__)
+        for given, line in zip(settings.given, settings.changed_lines(), strict=True):
+            self._tell("setting", f"  {line}", name=given.key.name, told=line)
+        if self._metrics is not None:
+            await self._metrics.start()
+        try:
+            await self._start()
+            self._tell_recovery()
+            self._write_port_file()
+            self._tell_address()
+            await self._server.serve_until_stopped()
+        finally:
+            if self._metrics is not None:
+                await self._metrics.stop()
+        self._tell("stopped", "stopped cleanly")
+
+    async def _start(self) -> None:
+        """Recover, with a bar when it takes long and somebody is there to see it."""
+        starting = asyncio.ensure_future(self._server.start())
+        watching = None
+        if sys.stderr.isatty():
+            watching = asyncio.ensure_future(self._show_progress())
+        try:
+            await starting
+        finally:
+            if watching is not None:
+                watching.cancel()
+                with suppress(asyncio.CancelledError):
+                    await watching
+
+    async def _show_progress(self) -> None:
+        await asyncio.sleep(SILENT_S)
+        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+        with Progress(*columns, console=Console(file=sys.stderr), transient=True) as bar:
+            task = bar.add_task("Recovering", total=1.0)
+            while True:
+                app = self._server.app
+                bar.update(task, completed=app.recovery_progress if app is not None else 0.0)
+                await asyncio.sleep(PROGRESS_EVERY_S)
+
+    def _tell_recovery(self) -> None:
+        assert self._server.app is not None
+        engine = self._server.app.engine
+        report, notes = engine.wal_report, engine.notes
+        for finding in report.findings:
+            self._tell("recovery", f"  {printable(finding.line())}", told=finding.line())
+        for name in notes.snapshots_unreadable:
+            line = f"snapshot {name} cannot be read; the one before it was used"
+            self._tell("recovery", f"  {printable(line)}", told=line)
+        facts = {
+            "topics": notes.topics,
+            "log_groups": report.groups,
+            "log_frames": report.frames,
+            "frames_replayed": notes.frames_replayed,
+            "seqs_lost": notes.seqs_lost,
+        }
+        if not (notes.topics or report.frames):
+            self._tell("recovered", "new data directory: nothing to recover", **facts)
+            return
+        lost = ""
+        if notes.seqs_lost:
+            lost = f"; {notes.seqs_lost:,} seqs of the disk class were lost with a crash"
+        self._tell(
+            "recovered",
+            f"recovered: {notes.topics:,} topics; log with {report.frames:,} frames in "
+            f"{report.groups:,} groups, {notes.frames_replayed:,} of them replayed{lost}",
+            **facts,
+        )
+
+    def _tell_address(self) -> None:
+        settings = self._settings.server
+        scheme = "http" if settings.tls_certificate is None else "https"
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        address = f"{scheme}://{host}:{self._server.port}"
+        keys = len(settings.api_keys)
+        access = "no keys: anybody who can connect may do everything"
+        if keys:
+            access = f"{keys} API key{'' if keys == 1 else 's'}"
+        data = str(Path(self._settings.data_dir).absolute())
+        text = f"listening on {address} (data in {printable(data)}; {access})"
+        self._tell("listening", text, address=address, data_dir=data, api_keys=keys)
+        if self._metrics is not None:
+            where = f"{scheme}://{host}:{self._metrics.port}/metrics"
+            self._tell("metrics", f"metrics on {where}", address=where)
+
+    def _write_port_file(self) -> None:
+        if self._settings.server.port_file is None:
+            return
+        ports = {"http": self._server.port}
+        if self._metrics is not None:
+            ports["metrics"] = self._metrics.port
+        path = PurePath(self._settings.server.port_file)
+        text = "{" + ", ".join(f'"{name}": {port}' for name, port in ports.items()) + "}\n"
+        try:
+            replace_file(PosixDisk(), path, text.encode())
+        except OSError as error:
+            raise AccessError(
+                f"the port file cannot be written ({(error.strerror or '').lower()})", path=path
+            ) from error
+
+    def _tell(self, event: str, line: str, **facts: Any) -> None:
+        """Lines for people, or objects when the logs are for programs. At once, never buffered."""
+        if self._settings.log_json:
+            say_json({"event": event, **facts})
+        else:
+            say(line)
+        finish()
