@@ -227,7 +227,8 @@ class TopicFiles:
         end = min(int(ends.max(initial=begin)), segment.data_bytes)
         path = self._directory.path_of(segment.first_seq, SegmentFile.DATA)
         if segment.is_cold:
-            return SegmentSlice(self._read_cold(segment, begin, end), begin, path)
+            pointer = self._directory.path_of(segment.first_seq, SegmentFile.COLD)
+            return SegmentSlice(self._read_cold(segment, begin, end), begin, pointer)
         with file_work(path):
             try:
                 if segment.sealed:

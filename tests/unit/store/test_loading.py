@@ -41,7 +41,7 @@ def all_of(topic: Written) -> dict[int, bytes]:
     return {seq: sent.data for seq, sent in topic.sent.items()}
 
 
-@pytest.mark.claims(254, 266)
+@pytest.mark.claims(254)
 def test_a_start_finds_the_segments_that_were_written() -> None:
     disk, topic = written()
     again = topic_files(disk)
