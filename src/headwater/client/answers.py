@@ -25,10 +25,10 @@ class RecordOut(msgspec.Struct):
     data: msgspec.Raw
     node: str | None = msgspec.field(name="$node", default=None)
     tag: str | None = msgspec.field(name="$tag", default=None)
-    meta: msgspec.Raw | None = None
+    meta: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
     def record(self) -> Record:
-        meta = None if self.meta is None else bytes(self.meta)
+        meta = bytes(self.meta) or None
         return Record(self.seq, self.ts, self.node, self.tag, bytes(self.data), meta)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
+import resource
 import os
 import signal
 import ssl
@@ -27,6 +28,8 @@ from headwater.server.routes import ROUTES
 
 TICK_S = 0.5
 BACKLOG = 1024
+FILES_RESERVED = 512
+"""Open files that are left for the log and the segments."""
 
 
 class Server:
@@ -61,19 +64,22 @@ class Server:
         """Bind, recover, serve. Returns when requests are answered."""
         loop = asyncio.get_running_loop()
         app = self.app = App(self.settings, self._clock, loop, ROUTES)
+        app.connections_max = min(app.connections_max, connections_possible())
+        tls = tls_context(self.settings)
+        handshake_s = None if tls is None else self.settings.deadlines.headers_s
         try:
             self._server = await loop.create_server(
                 lambda: HttpConnection(app),
                 self.settings.host,
                 self.settings.port,
-                ssl=tls_context(self.settings),
+                ssl=tls,
+                ssl_handshake_timeout=handshake_s,
                 backlog=BACKLOG,
                 reuse_address=True,
             )
         except OSError as error:
             raise AccessError(
-                f"cannot listen on {self.settings.host}:{self.settings.port} "
-                f"({os.strerror(error.errno or 0).lower()})",
+                f"cannot listen on {self.settings.host}:{self.settings.port} ({why_not(error)})",
                 advice="choose another --port, or 0 for a free one",
             ) from error
         self._ticker = loop.create_task(self._tick(app))
@@ -121,12 +127,34 @@ class Server:
     async def _tick(self, app: App) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            app.check_deadlines()
+            try:
+                app.check_deadlines()
+            except Exception as error:
+                app.log.exception("a look at the deadlines failed", exc_info=error)
 
     def _write_port_file(self) -> None:
         if self.settings.port_file is not None:
             path = PurePath(self.settings.port_file)
             replace_file(self._disk, path, json.dumps({"http": self.port}).encode() + b"\n")
+
+
+def why_not(error: OSError) -> str:
+    """The system's own words. A name that is not found has no errno of the usual kind."""
+    if error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno).lower()
+    return (error.strerror or str(error)).lower()
+
+
+def connections_possible() -> int:
+    """How many sockets fit beside the files of the log, after asking for as many as allowed.
+
+    Without descriptors left, the log could not take its next file: that must never be up to
+    whoever connects.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return max(hard - FILES_RESERVED, hard // 2)
 
 
 def tls_context(settings: ServerSettings) -> ssl.SSLContext | None:

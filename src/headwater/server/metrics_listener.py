@@ -7,7 +7,6 @@ publicly without any.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
@@ -17,7 +16,7 @@ from headwater.core.errors import AccessError
 from headwater.server.app import App
 from headwater.server.connection import HttpConnection
 from headwater.server.exchange import Exchange
-from headwater.server.listener import Server, tls_context
+from headwater.server.listener import Server, tls_context, why_not
 from headwater.server.routes import ROUTES
 from headwater.server.routing import Route
 from headwater.wire.http_errors import HttpError
@@ -61,8 +60,7 @@ class MetricsListener:
             )
         except OSError as error:
             raise AccessError(
-                f"cannot listen on {settings.host}:{self._port} for metrics "
-                f"({os.strerror(error.errno or 0).lower()})",
+                f"cannot listen on {settings.host}:{self._port} for metrics ({why_not(error)})",
                 advice="choose another --metrics-port, or 0 for a free one",
             ) from error
         self._ticker = loop.create_task(self._tick(app))

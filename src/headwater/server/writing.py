@@ -14,6 +14,7 @@ from headwater.engine.steps import loaded_steps
 from headwater.format.frame import FrameFlag, join_data
 from headwater.server.body import body_of
 from headwater.server.exchange import Exchange
+from headwater.server.topics import flag, require_named
 from headwater.wire.requests import WriteRequest, decode_request
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def write_records(app: App, exchange: Exchange) -> None:
     engine = app.engine
     name = exchange.parameters[0]
     request = decode_request(body_of(exchange), WriteRequest)
+    require_named(app.key_of(exchange), request.config)
     records = encode_request(request)
     topic = engine.find(name)
     if topic is not None and not topic.loaded:
@@ -56,6 +58,7 @@ def _append(
     key = request.idempotency_key
     if key is None and b"idempotency-key" in exchange.headers:
         key = exchange.header(b"idempotency-key")
+    with_seqs = not exchange.query_bytes or flag(exchange, "return_seqs", True)
     quota_key = app.key_of(exchange)
     app.quotas.begin(quota_key)
     try:
@@ -77,7 +80,7 @@ def _append(
             exchange.fail(done.error)
         else:
             assert isinstance(done, Write)
-            _answer(exchange, done)
+            _answer(exchange, done, with_seqs=with_seqs)
 
     if write.done:
         answer(write)
@@ -85,12 +88,12 @@ def _append(
         write.on_done = answer
 
 
-def _answer(exchange: Exchange, write: Write) -> None:
+def _answer(exchange: Exchange, write: Write, *, with_seqs: bool) -> None:
     result = write.answer()
     total_ms = exchange.elapsed_ms()
     fsync_ms = write.sync_us / 1_000
     seqs = b""
-    if exchange.query_bytes == b"" or b"return_seqs=false" not in exchange.query_bytes:
+    if with_seqs:
         seqs = b'"seqs":[%b],' % b",".join([b"%d" % seq for seq in result.seqs])
     body = (
         b'{"first_seq":%d,"last_seq":%d,%b"head_seq":%d,"count":%d,"created":%b,"deduped":%b,'
@@ -115,9 +118,11 @@ def _answer(exchange: Exchange, write: Write) -> None:
 def encode_request(request: WriteRequest) -> EncodedRecords:
     """Records as they came, checked against the limits; payloads stay the bytes they were."""
     records = request.records
-    if not 1 <= len(records) <= limits.BATCH_RECORDS_MAX:
+    if not records:
+        raise InvalidRequestError("a write takes at least one record")
+    if len(records) > limits.BATCH_RECORDS_MAX:
         raise BatchTooLargeError(
-            f"a write takes 1 to {limits.BATCH_RECORDS_MAX} records, not {len(records)}"
+            f"a write takes at most {limits.BATCH_RECORDS_MAX} records, not {len(records)}"
         )
     batch_node = _checked(request.node, "node", limits.NODE_BYTES_MAX) if request.node else b""
     encoded = EncodedRecords([], [], [], [])
@@ -133,8 +138,9 @@ def encode_request(request: WriteRequest) -> EncodedRecords:
         elif node:
             flags |= _HAS_NODE
         data = bytes(record.data)
-        if record.meta is not None and bytes(record.meta) != b"null":
-            data = join_data(data, _checked_meta(bytes(record.meta), position))
+        meta = bytes(record.meta)
+        if meta and meta != b"null":
+            data = join_data(data, _checked_meta(meta, position))
             flags |= _HAS_META
         if len(data) > limits.RECORD_BYTES_MAX:
             raise RecordTooLargeError(

@@ -22,7 +22,8 @@ class RecordIn(Body):
     data: msgspec.Raw
     tag: str | None = None
     node: str | None = None
-    meta: msgspec.Raw | None = None
+    meta: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    """Empty when there is none: msgspec takes no bytes as they are for `Raw | None`."""
 
 
 class WriteRequest(Body):
