@@ -14,11 +14,11 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv check format docs-format test test-all crash bench demo lock clean
+.PHONY: help venv check format docs-format docs-conformance test test-all crash bench demo lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
-	  | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
+	  | awk -F ':.*## ' '{ printf "  make %-17s %s\n", $$1, $$2 }'
 
 venv: $(STAMP) ## Create .venv with pinned dependencies (another Python: make clean venv PYTHON=...)
 
@@ -55,6 +55,9 @@ docs-format: $(STAMP) ## Write docs/format.md from the layout tables
 	@$(BIN)/python -c 'from headwater.format.page import render; print(render(), end="")' \
 	  > build/format.md
 	@mv build/format.md docs/format.md
+
+docs-conformance: $(STAMP) ## Write docs/conformance.md: which test shows which claim
+	$(BIN)/python -m tests.conformance.table
 
 test: $(STAMP) ## Run the fast tests
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow" $(ARGS)

@@ -85,7 +85,7 @@ class Housekeeping:
         )
         if topic is not None:
             loaded = load_once(core, topic)
-            core.owner.call(lambda: install(topic, loaded))
+            core.owner.call(lambda: install(topic, loaded, core))
 
     def _sweep(self) -> None:
         for topic in list(self._core.expiring.values()):

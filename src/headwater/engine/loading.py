@@ -54,7 +54,7 @@ def topic_from_meta(core: EngineCore, meta: TopicMeta) -> Topic:
     topic.loaded = False
     topic.meta = meta
     if not settings.durability.is_logged:
-        install(topic, load_topic(topic))  # there are no files to read
+        topic.logged_upto = meta.checkpointed_seq
     if meta.ceiling:
         core.ceilings.restore(meta.topic_id, meta.ceiling)
     for key in meta.keys:
@@ -68,11 +68,6 @@ def load_topic(topic: Topic) -> Loaded:
     """Read the index files. What is below the earliest live seq is not even looked at."""
     stored, files = topic.stored, topic.files
     settings, epoch = topic.log.settings, topic.log.epoch
-    if not settings.durability.is_logged:
-        # Its records were promised to nobody; whoever still holds a cursor is told.
-        log = TopicLog(settings, epoch, stored.head_seq + 1)
-        log.restore_floors(stored.head_seq + 1, stored.head_seq + 1, Loss.LOST_TAIL)
-        return Loaded(log, [], has_tags=False)
     earliest = max(stored.earliest_seq, stored.evict_floor, stored.delete_below)
     segments = files.load(
         topic.checkpointed_seq, stored.active_first_seq, stored.active_data_bytes, earliest
@@ -104,10 +99,15 @@ def load_once(core: EngineCore, topic: Topic) -> Loaded:
         return loaded
 
 
-def install(topic: Topic, loaded: Loaded) -> None:
-    """As the owner: the topic is whole again."""
+def install(topic: Topic, loaded: Loaded, core: EngineCore | None = None) -> None:
+    """As the owner: the topic is whole again.
+
+    With `core`, the keeper looks at its segments: an earlier life may have left some to drop.
+    """
     if topic.loaded:
         return
+    if core is not None:
+        core.reclaim[topic.topic_id] = topic
     loaded.log.last_read_ts = topic.log.last_read_ts
     topic.log = loaded.log
     topic.segments = loaded.segments

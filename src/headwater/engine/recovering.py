@@ -85,6 +85,8 @@ class TopicRecovery:
         self._load = load
         self._touched: dict[int, Topic] = {}
         self._covered: dict[PurePath, int] = {}
+        self._was_ephemeral: set[int] = set()
+        """Topics that were, until the frame at hand: a gap before the next record is a loss."""
         self._keys: list[tuple[Topic, IdempotencyEntry]] = []
         self.notes = RecoveryNotes()
 
@@ -104,7 +106,7 @@ class TopicRecovery:
                 self._note_topic(found)
         progress(0.4)
         for topic in self._touched.values():
-            install(topic, self._load(topic))
+            install(topic, self._load(topic), self._core)
             self.notes.topics_loaded += 1
         progress(0.6)
         for found in self._rows(records=True):
@@ -124,7 +126,11 @@ class TopicRecovery:
             core.registry.next_topic_id = snapshot.next_topic_id
             core.registry.epochs.update(snapshot.epochs)
             for meta in snapshot.topics:
-                core.registry.add(topic_from_meta(core, meta))
+                topic = topic_from_meta(core, meta)
+                core.registry.add(topic)
+                if meta.head_seq != meta.checkpointed_seq:
+                    # The snapshot knew of records that are in the log, if they are anywhere.
+                    self._touched[topic.topic_id] = topic
             self._covered = covered_frames(core.directory, snapshot, self._shards)
         self._check_reach()
 
@@ -161,7 +167,7 @@ class TopicRecovery:
     def _whole(self, topic_id: int) -> None:
         topic = self._touched.get(topic_id)
         if topic is not None and not topic.loaded:
-            install(topic, self._load(topic))
+            install(topic, self._load(topic), self._core)
 
     def _follow_mark(self, entry: CheckpointEntry) -> None:
         topic = self._core.registry.by_id(entry.topic_id)
@@ -285,7 +291,9 @@ class TopicRecovery:
     def _append_run(self, topic: Topic, rows: RecordRows) -> None:
         first_seq = int(rows.seqs[0])
         if first_seq > topic.log.visible_seq + 1:
-            self._topics.fill_dead(topic, first_seq - 1, int(rows.ts[0]))
+            lost = topic.topic_id in self._was_ephemeral
+            self._topics.fill_dead(topic, first_seq - 1, int(rows.ts[0]), lost=lost)
+        self._was_ephemeral.discard(topic.topic_id)
         topic.log.load_entries(rows.entries())
         for tag, seq in rows.tags():
             topic.log.note_tag(tag, seq)
@@ -301,9 +309,11 @@ class TopicRecovery:
         self._topics.apply_deletion(topic, body.before_seq, matcher, body.upto_seq)
 
     def _settings(self, topic: Topic, frame: Frame) -> None:
-        topic.log.settings = stored_settings(decode_body(frame, SettingsChanged).settings)
+        if not topic.log.settings.durability.is_logged:
+            self._was_ephemeral.add(topic.topic_id)
+        settings = stored_settings(decode_body(frame, SettingsChanged).settings)
+        self._topics.reconfigure(topic, settings)
         topic.meta = None
-        self._core.note_expiry(topic)
 
     def _floors(self, topic: Topic, frame: Frame) -> None:
         evict_floor, earliest_seq, reason = decode_evict_watermark(frame)
@@ -334,6 +344,8 @@ class TopicRecovery:
         core = self._core
         clean = all(shard.last is None or shard.last.clean_stop for shard in self._shards)
         for topic in core.registry:
+            if topic.loaded and not topic.log.settings.durability.is_logged:
+                self._lose_ephemeral(topic)
             ceiling = core.ceilings.ceiling_of(topic.topic_id)
             log = topic.log
             if (
@@ -342,11 +354,26 @@ class TopicRecovery:
                 and ceiling > log.visible_seq
             ):
                 if not topic.loaded:
-                    install(topic, self._load(topic))
+                    install(topic, self._load(topic), self._core)
                 self.notes.seqs_lost += ceiling - log.visible_seq
                 self._topics.fill_dead(topic, ceiling, topic.last_ts, lost=True)
             if topic.loaded:
                 self._topics.evict(topic)
+
+
+    def _lose_ephemeral(self, topic: Topic) -> None:
+        """What was not logged is gone; whoever still holds a cursor is told."""
+        log, head = topic.log, topic.stored.head_seq
+        topic.logged_upto = log.visible_seq
+        if head <= log.visible_seq:
+            return
+        if log.count:
+            self._topics.fill_dead(topic, head, topic.last_ts, lost=True, logged=False)
+            return
+        topic.log = TopicLog(log.settings, log.epoch, head + 1)
+        topic.log.restore_floors(head + 1, head + 1, log.losses | Loss.LOST_TAIL)
+        topic.tail.clear()
+        topic.meta = None
 
 
 _APPLY: dict[FrameType, Callable[[TopicRecovery, Topic, Frame], None]] = {

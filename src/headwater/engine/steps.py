@@ -134,7 +134,7 @@ def topic_steps(engine: ReadSide, name: str) -> Steps[Topic]:
 def loaded_steps(engine: ReadSide, topic: Topic) -> Steps[None]:
     if not topic.loaded:
         loaded = yield InFiles(lambda: engine.load(topic))
-        yield AsOwner(lambda: install(topic, loaded))
+        yield AsOwner(lambda: install(topic, loaded, engine.core))
 
 
 def create_steps(engine: Engine, name: str, settings: Mapping[str, Any]) -> Steps[TopicState]:

@@ -142,8 +142,7 @@ class Topics:
             frames.append(self._watermark(topic))
 
         def take_effect() -> tuple[TopicState, bool]:
-            topic.log.settings = wanted
-            self._core.note_expiry(topic)
+            self.reconfigure(topic, wanted)
             self.touched(topic)
             self.evict(topic)
             return self.state(topic), False
@@ -154,6 +153,21 @@ class Topics:
             return change
         self._submit(topic, b"".join(frames), change, frame_count=len(frames))
         return change
+
+    def reconfigure(self, topic: Topic, settings: TopicSettings) -> None:
+        """The settings are these from now on. A change of class is about later records only."""
+        was_logged = topic.log.settings.durability.is_logged
+        topic.log.settings = settings
+        self._core.note_expiry(topic)
+        if was_logged and not settings.durability.is_logged:
+            topic.logged_upto = topic.log.visible_seq
+        elif settings.durability.is_logged and not was_logged:
+            # What nobody was promised goes into segments now; until then a crash takes it.
+            first = (topic.logged_upto or 0) + 1
+            topic.logged_upto = None
+            for chunk in topic.tail.chunks(first, topic.log.visible_seq):
+                if chunk.first_seq >= first:
+                    self._count(topic, chunk)
 
     def delete(self, topic: Topic, before_seq: int | None, matcher: TagMatcher | None) -> Change:
         """Delete records for good: all below a seq, all that match, or those that are both."""
@@ -179,7 +193,7 @@ class Topics:
             )
 
         change = Change(take_effect)
-        if topic.log.settings.durability.is_logged:
+        if topic.is_logged:
             self._submit(topic, b"".join(frames), change, frame_count=len(frames))
         else:
             change.carry_out()
@@ -191,7 +205,7 @@ class Topics:
         deletion = topic.log.delete(before_seq=before_seq, matcher=matcher, upto_seq=upto_seq)
         if len(deletion.seqs):
             topic.unflagged.append(deletion.seqs)
-            self._core.dirty[topic.topic_id] = topic
+        self._core.dirty[topic.topic_id] = topic  # the next mark makes its floor durable
         self.shed(topic)
         self.touched(topic)
         self._core.counters.records_deleted += deletion.records
@@ -248,7 +262,7 @@ class Topics:
     def evicted(self, topic: Topic, eviction: Eviction) -> None:
         """Records are gone: remember to write the floors down, free the memory."""
         self._core.moved[topic.topic_id] = topic
-        self._core.reclaim[topic.topic_id] = topic
+        self._core.dirty[topic.topic_id] = topic
         self._core.counters.records_evicted += eviction.records
         self.shed(topic)
         self.touched(topic)
@@ -258,7 +272,7 @@ class Topics:
         log, tail = topic.log, topic.tail
         while len(tail) and tail.first_chunk.last_seq < log.earliest_seq:
             chunk = tail.drop_first()
-            if topic.log.settings.durability.is_logged and chunk.first_seq > topic.checkpointed_seq:
+            if topic.logs(chunk.first_seq) and chunk.first_seq > topic.checkpointed_seq:
                 topic.tail_bytes -= len(chunk.buffer)
                 self._core.tail_bytes -= len(chunk.buffer)
 
@@ -266,7 +280,9 @@ class Topics:
         topic.meta = None
         self._core.changed = True
 
-    def fill_dead(self, topic: Topic, upto_seq: int, ts: int, *, lost: bool = False) -> None:
+    def fill_dead(
+        self, topic: Topic, upto_seq: int, ts: int, *, lost: bool = False, logged: bool = True
+    ) -> None:
         """Give seqs that will never have a record their slots, so that positions stay dense."""
         first = topic.log.visible_seq + 1
         seqs = range(first, upto_seq + 1)
@@ -274,22 +290,28 @@ class Topics:
         size = len(frames[0])
         buffer = b"".join(frames)
         topic.log.load_gap(upto_seq + 1, ts, lost=lost)
-        self.keep_in_tail(topic, TailChunk(first, buffer, range(0, size * len(frames), size)))
+        chunk = TailChunk(first, buffer, range(0, size * len(frames), size))
+        self.keep_in_tail(topic, chunk, logged=logged)
 
-    def keep_in_tail(self, topic: Topic, chunk: TailChunk) -> None:
+    def keep_in_tail(self, topic: Topic, chunk: TailChunk, *, logged: bool = True) -> None:
         """Hold frames until a checkpoint has them, and for readers near the head."""
         topic.tail.append(chunk)
         topic.meta = None
-        if topic.log.settings.durability.is_logged:
-            topic.tail_bytes += len(chunk.buffer)
-            self._core.tail_bytes += len(chunk.buffer)
-            self._core.dirty[topic.topic_id] = topic
+        if logged:
+            if topic.logged_upto is not None:
+                topic.logged_upto = chunk.last_seq  # it was on its way when the class changed
+            self._count(topic, chunk)
+
+    def _count(self, topic: Topic, chunk: TailChunk) -> None:
+        topic.tail_bytes += len(chunk.buffer)
+        self._core.tail_bytes += len(chunk.buffer)
+        self._core.dirty[topic.topic_id] = topic
 
     def persist_floors(self) -> None:
         """Write floors that moved to the log; they are folded into the next checkpoint too."""
         moved, self._core.moved = self._core.moved, {}
         for topic in moved.values():
-            if not topic.dropped and topic.log.settings.durability.is_logged:
+            if not topic.dropped and topic.is_logged:
                 change = Change(lambda: True)
                 self._submit(topic, self._watermark(topic), change, durability=Durability.MEMORY)
 
