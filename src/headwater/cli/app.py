@@ -13,9 +13,10 @@ from headwater.cli.output import say
 from headwater.cli.restore import restore
 from headwater.cli.serve import serve
 from headwater.cli.show import show
+from headwater.cli.verify import verify
 from headwater.cli.wal_dump import dump
 from headwater.cli.wal_repair import repair
-from headwater.cli.wal_verify import verify
+from headwater.cli.wal_verify import verify as verify_wal
 
 app = typer.Typer(
     name="headwater",
@@ -61,11 +62,12 @@ def _help_when_alone(context: typer.Context) -> None:
 
 app.command("serve")(serve)
 app.add_typer(wal, name="wal")
-wal.command("verify")(verify)
+wal.command("verify")(verify_wal)
 wal.command("dump")(dump)
 wal.command("repair")(repair)
 app.command("backup")(backup)
 app.command("restore")(restore)
+app.command("verify")(verify)
 app.command("show")(show)
 
 

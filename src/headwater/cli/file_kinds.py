@@ -9,6 +9,8 @@ from headwater.core.errors import ForeignFileError
 from headwater.disk.posix import LOCK_NAME
 from headwater.format.mark import mark_prefix
 from headwater.format.names import CURRENT_NAME, PREPARED_NAME, REPAIRS_NAME, parse_wal_file_name
+from headwater.format.segment import SegmentFile, parse_segment_file
+from headwater.format.snapshot import SNAPSHOT_MAGIC, parse_snapshot_name
 from headwater.recovery.scan import is_zero
 
 
@@ -18,6 +20,9 @@ class FileKind(Enum):
     REPAIRS = "REPAIRS"
     PREPARED = "next WAL file, made ahead"
     LOCK = "lock file"
+    DATA = "segment data"
+    INDEX = "segment index"
+    SNAPSHOT = "snapshot"
 
 
 _BY_NAME = {
@@ -25,6 +30,18 @@ _BY_NAME = {
     REPAIRS_NAME: FileKind.REPAIRS,
     LOCK_NAME: FileKind.LOCK,
 }
+_BY_SEGMENT_FILE = {
+    SegmentFile.DATA: FileKind.DATA,
+    SegmentFile.NEW_DATA: FileKind.DATA,
+    SegmentFile.TEMPORARY_DATA: FileKind.DATA,
+    SegmentFile.IDX: FileKind.INDEX,
+    SegmentFile.COLD: FileKind.INDEX,
+    SegmentFile.DROPPED: FileKind.INDEX,
+    SegmentFile.NEW_IDX: FileKind.INDEX,
+    SegmentFile.TEMPORARY_IDX: FileKind.INDEX,
+    SegmentFile.TEMPORARY_COLD: FileKind.INDEX,
+}
+_MAGIC = SNAPSHOT_MAGIC.to_bytes(8, "little")
 _CHECKSUM_LINE_BYTES = len("xxh3=0123456789abcdef\n")
 
 
@@ -34,6 +51,11 @@ def kind_of(path: PurePath, contents: memoryview) -> FileKind:
         return known
     if path.name == PREPARED_NAME and is_zero(contents):
         return FileKind.PREPARED
+    segment_file = parse_segment_file(path.name)
+    if segment_file is not None:
+        return _BY_SEGMENT_FILE[segment_file[1]]
+    if parse_snapshot_name(path.name) is not None or bytes(contents[: len(_MAGIC)]) == _MAGIC:
+        return FileKind.SNAPSHOT
     prefix = mark_prefix()
     if parse_wal_file_name(path.name) is not None or contents[: len(prefix)] == prefix:
         return FileKind.WAL
@@ -45,5 +67,5 @@ def kind_of(path: PurePath, contents: memoryview) -> FileKind:
     raise ForeignFileError(
         "found nothing that Headwater writes",
         path=path,
-        advice="name a WAL file, CURRENT or REPAIRS of a data directory",
+        advice="name a file of a data directory",
     )

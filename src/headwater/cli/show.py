@@ -10,7 +10,9 @@ import typer
 from headwater.cli.file_kinds import FileKind, kind_of
 from headwater.cli.output import complain, say, say_json, shown_path
 from headwater.cli.place import JsonOption
+from headwater.cli.show_segments import show_data, show_index
 from headwater.cli.show_small import show_current, show_repairs
+from headwater.cli.show_snapshot import show_snapshot
 from headwater.cli.show_wal import show_wal
 from headwater.core.errors import RequestError, StorageError
 from headwater.disk import Disk, PosixDisk
@@ -29,9 +31,10 @@ def show(
 ) -> None:
     """Show what a file holds: every field with its offset and value.
 
-    Knows WAL files (also the copies in quarantine), CURRENT and REPAIRS, by name and by content.
-    Damaged stretches are shown in their place, with the reason, and make the exit code 5. With
-    --json there is one object per line: first the file, then each frame. Changes nothing.
+    Knows WAL files (also the copies in quarantine), CURRENT and REPAIRS, both files of a segment
+    and snapshots, by name and by content. Damaged stretches are shown in their place, with the
+    reason, and make the exit code 5. With --json there is one object per line: first the file,
+    then each frame or entry. Changes nothing.
     """
     disk = PosixDisk()
     buffer = _read(disk, file)
@@ -39,6 +42,12 @@ def show(
     summary: dict[str, Any] = {"file": str(file), "kind": kind.value, "bytes": len(buffer)}
     if kind is FileKind.WAL:
         problem = show_wal(file, buffer, summary, as_json=as_json, at=at, limit=limit)
+    elif kind is FileKind.DATA:
+        problem = show_data(buffer, summary, as_json=as_json, at=at, limit=limit)
+    elif kind is FileKind.INDEX:
+        problem = show_index(file, buffer, summary, as_json=as_json, at=at, limit=limit)
+    elif kind is FileKind.SNAPSHOT:
+        problem = show_snapshot(bytes(buffer), summary, as_json=as_json)
     elif kind is FileKind.CURRENT:
         problem = show_current(bytes(buffer), summary, as_json=as_json)
     elif kind is FileKind.REPAIRS:
@@ -56,7 +65,7 @@ def _read(disk: Disk, file: PurePath) -> memoryview:
         if not disk.exists(file):
             raise RequestError(f"there is no file {file}; check the path")
         if disk.is_directory(file):
-            raise RequestError(f"{file} is a directory; look at it with `headwater wal verify`")
+            raise RequestError(f"{file} is a directory; look at it with `headwater verify`")
     except OSError as error:
         raise access_error(file, error) from error
     return read_log_file(disk, file)

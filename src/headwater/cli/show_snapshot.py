@@ -1,0 +1,94 @@
+"""A snapshot, shown: its header field by field, then one line for each topic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from headwater.cli.output import say, say_json, say_table, shown_path
+from headwater.cli.show_small import Problem
+from headwater.core.errors import FormatError, NewerFormatError
+from headwater.format.frame import UnknownFrameError
+from headwater.format.snapshot import SNAPSHOT_HEADER, Snapshot, decode_snapshot
+
+_HEXADECIMAL = frozenset({"magic", "xxh3"})
+
+
+def show_snapshot(contents: bytes, summary: dict[str, Any], *, as_json: bool) -> Problem | None:
+    problem: Problem | None = None
+    snapshot: Snapshot | None = None
+    try:
+        snapshot = decode_snapshot(contents)
+    except UnknownFrameError as error:
+        raise NewerFormatError(
+            error.reason,
+            path=summary["file"],
+            advice="use the version of Headwater that wrote it",
+        ) from error
+    except FormatError as error:
+        problem = error.reason, error.offset
+    fields = _header(contents)
+    if as_json:
+        body = None if snapshot is None else _topics(snapshot)
+        say_json({**summary, "sound": problem is None, "header": fields, "snapshot": body})
+        return problem
+    state = "sound" if problem is None else f"DAMAGED: {problem[0]}"
+    say(f"{shown_path(summary['file'])}: {summary['kind']}, {summary['bytes']:,} bytes, {state}")
+    rows = [[str(f["field"]), str(f["offset"]), f["type"], str(f["value"])] for f in fields]
+    say_table(["field", "offset", "type", "value"], rows, "offset")
+    if snapshot is not None:
+        _say_topics(snapshot)
+    return problem
+
+
+def _header(contents: bytes) -> list[dict[str, Any]]:
+    try:
+        values = SNAPSHOT_HEADER.unpack(contents)
+    except FormatError:
+        return []
+    return [
+        {
+            "field": name,
+            "offset": offset,
+            "type": field.code,
+            "value": f"{values[name]:016x}" if name in _HEXADECIMAL else values[name],
+        }
+        for (name, offset), field in zip(
+            SNAPSHOT_HEADER.offsets(), SNAPSHOT_HEADER.fields, strict=True
+        )
+        if name in values
+    ]
+
+
+def _topics(snapshot: Snapshot) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(snapshot)
+    found["topics"] = [
+        {**msgspec.structs.asdict(topic), "keys": len(topic.keys)} for topic in snapshot.topics
+    ]
+    found["shards"] = [msgspec.structs.asdict(shard) for shard in snapshot.shards]
+    return found
+
+
+def _say_topics(snapshot: Snapshot) -> None:
+    say()
+    say(f"snapshot {snapshot.number}, next topic id {snapshot.next_topic_id}")
+    for shard in snapshot.shards:
+        say(f"log {shown_path(shard.directory or '.')}: covered up to frame {shard.covered_frame}")
+    headings = ["id", "topic", "epoch", "head", "earliest", "count", "bytes", "checkpointed"]
+    rows = [
+        [
+            str(topic.topic_id),
+            topic.name,
+            str(topic.epoch),
+            str(topic.head_seq),
+            str(topic.earliest_seq),
+            str(topic.count),
+            str(topic.bytes),
+            str(topic.checkpointed_seq),
+        ]
+        for topic in snapshot.topics
+    ]
+    if rows:
+        say()
+        say_table(headings, rows, "id epoch head earliest count bytes checkpointed")

@@ -1,0 +1,108 @@
+"""`headwater verify`: is this data directory sound, and if not, where."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePath
+from typing import Annotated, Any
+
+import typer
+
+from headwater.cli.output import complain, say, say_json, say_table, shown_path
+from headwater.cli.place import JsonOption
+from headwater.cli.transfer import transferring
+from headwater.cli.wal_verify import further_damage, report_as_json
+from headwater.core.clock import SystemClock
+from headwater.core.errors import RequestError, StorageError
+from headwater.disk import PosixDisk
+from headwater.engine.verifying import DirectoryReport, verify_directory
+from headwater.format.names import WAL_DIRECTORY
+from headwater.recovery.survey import access_error
+
+
+def verify(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The data directory.")],
+    as_json: JsonOption = False,
+    deep: Annotated[
+        bool,
+        typer.Option("--deep", help="In the log, check every frame's own checksum too."),
+    ] = False,
+) -> None:
+    """Read a whole data directory and say whether it is sound.
+
+    The log, the snapshots, the checksum of every record in segments, every index entry against its
+    record, whether each seq is where it should be, and names that nobody knows. Changes nothing,
+    takes no lock, and may be run while Headwater is writing: a finding counts when two looks agree.
+    Exit code 5 when something is BAD; a `note` is settled by Headwater itself.
+    """
+    disk = PosixDisk()
+    _refuse_other_places(disk, directory)
+    with transferring("Verifying") as begin:
+        report = verify_directory(disk, directory, SystemClock(), begin, deep=deep)
+        wal_directory = directory / WAL_DIRECTORY
+        report.wal.findings += further_damage(disk, wal_directory, report.wal)
+    problems = len(report.bad) + len(report.wal.refusals)
+    if as_json:
+        say_json(_as_json(report, problems))
+    else:
+        _say_report(report, directory, problems)
+    if problems:
+        complain(
+            f"{problems} problem{'' if problems == 1 else 's'} in {directory}; nothing was changed"
+        )
+        raise typer.Exit(StorageError.exit_code)
+
+
+def _refuse_other_places(disk: PosixDisk, directory: PurePath) -> None:
+    try:
+        if not disk.exists(directory):
+            raise RequestError(f"there is no directory {directory}; check the path")
+        if not disk.is_directory(directory / WAL_DIRECTORY):
+            raise RequestError(
+                f"{directory} is not a Headwater data directory: there is no {WAL_DIRECTORY}/ in it"
+            )
+    except OSError as error:
+        raise access_error(directory, error) from error
+
+
+def _findings(report: DirectoryReport) -> list[dict[str, Any]]:
+    found = [
+        {
+            "path": str(finding.path),
+            "offset": finding.offset,
+            "what": finding.what,
+            "bad": finding.action.refuses,
+        }
+        for finding in report.wal.findings
+    ]
+    return found + [
+        {"path": str(f.path), "offset": f.offset, "what": f.what, "bad": f.bad}
+        for f in report.faults
+    ]
+
+
+def _as_json(report: DirectoryReport, problems: int) -> dict[str, Any]:
+    return {
+        "ok": not problems,
+        "topics": report.topics,
+        "segments": report.segments,
+        "snapshots": report.snapshots,
+        "findings": _findings(report),
+        "wal": report_as_json(report.wal),
+    }
+
+
+def _say_report(report: DirectoryReport, directory: PurePath, problems: int) -> None:
+    rows = []
+    for found in _findings(report):
+        path = PurePath(found["path"])
+        shown = path.relative_to(directory) if path.is_relative_to(directory) else path
+        offset = "" if found["offset"] is None else str(found["offset"])
+        rows.append(["BAD" if found["bad"] else "note", str(shown), offset, found["what"]])
+    if rows:
+        say_table(["", "file", "offset", "what"], rows, "offset")
+    state = "NOT SOUND" if problems else "ok"
+    say(
+        f"{state}: {shown_path(directory)}: {report.topics:,} topics, "
+        f"{report.segments:,} segments, {report.snapshots:,} snapshots, "
+        f"{report.wal.groups:,} groups in the log"
+    )

@@ -1,0 +1,200 @@
+"""The whole data directory, looked at and held against itself: log, snapshots, segments, names.
+
+Works beside an owner. What is really there is there the second time as well, so a fault counts when
+two looks in a row agree on it. Nothing is locked and nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Final
+
+from headwater.config.engine import EngineSettings
+from headwater.core.clock import Clock
+from headwater.core.errors import FormatError, StorageError, UnavailableError
+from headwater.disk import Disk, OpenMode
+from headwater.disk.posix import LOCK_NAME
+from headwater.disk.whole import TEMPORARY_SUFFIX
+from headwater.engine.read_only import DirectoryView
+from headwater.engine.topic import Topic
+from headwater.format.names import TOPICS_DIRECTORY, WAL_DIRECTORY
+from headwater.format.segment import (
+    parse_deleted_directory_name,
+    parse_topic_directory_name,
+    topic_directory_name,
+)
+from headwater.format.snapshot import META_DIRECTORY, decode_snapshot, parse_snapshot_name
+from headwater.recovery.looking import look_until_settled
+from headwater.recovery.report import WalReport
+from headwater.recovery.survey import access_error
+from headwater.store.pair import read_all, with_file
+from headwater.store.verifying import Advance, Expected, Fault, verify_segments
+
+LOOKS_MAX: Final = 6
+_OURS: Final = frozenset({LOCK_NAME, WAL_DIRECTORY, META_DIRECTORY, TOPICS_DIRECTORY})
+
+Begin = Callable[[int], Advance]
+
+
+@dataclass(slots=True)
+class DirectoryReport:
+    wal: WalReport
+    faults: list[Fault] = field(default_factory=list)
+    topics: int = 0
+    segments: int = 0
+    snapshots: int = 0
+
+    @property
+    def bad(self) -> list[Fault]:
+        return [fault for fault in self.faults if fault.bad]
+
+
+def verify_directory(
+    disk: Disk, directory: PurePath, clock: Clock, begin: Begin, *, deep: bool = False
+) -> DirectoryReport:
+    """Two looks that agree, or the second of two when the first found nothing."""
+    try:
+        advance = begin(_data_bytes(disk, directory))
+        report = _look(disk, directory, clock, deep, advance)
+        agreed = report.faults
+        for _ in range(LOOKS_MAX):
+            if not report.faults:
+                return report
+            earlier = frozenset(report.faults)
+            report = _look(disk, directory, clock, deep, lambda _: None)
+            agreed = [fault for fault in report.faults if fault in earlier]
+            if {fault for fault in report.faults if fault.bad} <= earlier:
+                break
+    except OSError as error:
+        raise access_error(directory, error) from error
+    report.faults = agreed
+    return report
+
+
+def _look(
+    disk: Disk, directory: PurePath, clock: Clock, deep: bool, advance: Advance
+) -> DirectoryReport:
+    wal = look_until_settled(disk, directory / WAL_DIRECTORY, deep=deep)
+    report = DirectoryReport(wal)
+    for name in disk.list_directory(directory):
+        if name not in _OURS:
+            report.faults.append(_unknown(directory / name))
+    report.faults += _snapshot_faults(disk, directory / META_DIRECTORY, report)
+    topics = None if wal.refusals else _topics(disk, directory, clock, report)
+    report.faults += _topic_faults(disk, directory / TOPICS_DIRECTORY, topics, report, advance)
+    return report
+
+
+def _unknown(path: PurePath) -> Fault:
+    return Fault(path, None, "not a name this software gives", bad=False)
+
+
+def _snapshot_faults(disk: Disk, meta: PurePath, report: DirectoryReport) -> Iterator[Fault]:
+    if not disk.is_directory(meta):
+        return
+    for name in disk.list_directory(meta):
+        path = meta / name
+        if name.endswith(TEMPORARY_SUFFIX):
+            yield Fault(path, None, "left by work that was interrupted or goes on", bad=False)
+        elif parse_snapshot_name(name) is None:
+            yield _unknown(path)
+        else:
+            report.snapshots += 1
+            try:
+                decode_snapshot(read_all(disk, path))
+            except FileNotFoundError:
+                continue  # replaced by a newer one just now
+            except FormatError as error:
+                yield Fault(path, error.offset, error.reason, bad=True)
+
+
+def _topics(
+    disk: Disk, directory: PurePath, clock: Clock, report: DirectoryReport
+) -> dict[int, Topic] | None:
+    """What snapshot and log say of each topic; None when they cannot be read together."""
+    failure: Exception | None = None
+    for _ in range(LOOKS_MAX):
+        try:
+            view = DirectoryView(disk, directory, EngineSettings(), clock)
+        except (UnavailableError, StorageError, FormatError, FileNotFoundError) as error:
+            failure = error
+        else:
+            report.topics = len(view.core.registry)
+            return {topic.topic_id: topic for topic in view.core.registry}
+    if isinstance(failure, StorageError):
+        path = PurePath(failure.path) if failure.path is not None else directory
+        report.faults.append(Fault(path, failure.offset, failure.what, bad=True))
+    else:
+        report.faults.append(Fault(directory, None, str(failure), bad=True))
+    return None
+
+
+def _topic_faults(
+    disk: Disk,
+    root: PurePath,
+    topics: dict[int, Topic] | None,
+    report: DirectoryReport,
+    advance: Advance,
+) -> Iterator[Fault]:
+    seen: set[int] = set()
+    for name in disk.list_directory(root) if disk.is_directory(root) else []:
+        path = root / name
+        topic_id = parse_topic_directory_name(name)
+        if parse_deleted_directory_name(name) is not None:
+            yield Fault(path, None, "a dropped topic whose files still have to go", bad=False)
+        elif topic_id is None:
+            yield _unknown(path)
+        elif topics is not None and topic_id not in topics:
+            yield Fault(path, None, "belongs to no topic", bad=False)
+        else:
+            seen.add(topic_id)
+            report.segments += sum(n.endswith((".idx", ".cold")) for n in _names(disk, path))
+            yield from _segments_of(disk, path, topics, topic_id, advance)
+    for topic_id in (topics or {}).keys() - seen:
+        yield from _segments_of(
+            disk, root / topic_directory_name(topic_id), topics, topic_id, advance
+        )
+
+
+def _segments_of(
+    disk: Disk,
+    path: PurePath,
+    topics: dict[int, Topic] | None,
+    topic_id: int,
+    advance: Advance,
+) -> Iterator[Fault]:
+    expected = None if topics is None else _expected(topics[topic_id])
+    try:
+        yield from verify_segments(disk, path, expected, advance)
+    except FileNotFoundError as error:
+        yield Fault(PurePath(error.filename or path), None, "went away while it was read", bad=True)
+
+
+def _expected(topic: Topic) -> Expected:
+    stored = topic.stored
+    earliest = max(stored.earliest_seq, stored.evict_floor, stored.delete_below)
+    logged = topic.log.settings.durability.is_logged
+    return Expected(earliest, topic.checkpointed_seq if logged else 0)
+
+
+def _data_bytes(disk: Disk, directory: PurePath) -> int:
+    """Only for the bar: files may come and go meanwhile."""
+    total = 0
+    root = directory / TOPICS_DIRECTORY
+    for topic in _names(disk, root):
+        for name in _names(disk, root / topic):
+            if name.endswith(".data"):
+                try:
+                    total += with_file(disk, root / topic / name, OpenMode.READ, lambda f: f.size())
+                except OSError:
+                    continue
+    return total
+
+
+def _names(disk: Disk, path: PurePath) -> list[str]:
+    try:
+        return disk.list_directory(path) if disk.is_directory(path) else []
+    except OSError:
+        return []
