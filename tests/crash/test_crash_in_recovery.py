@@ -42,7 +42,7 @@ FIRST = CrashPlan(
 DEEPER = CrashPlan(PREFIXES.kinds | DROPS.kinds)
 
 
-def crash_deeper(run: Run, state: FakeDisk, at: int, depth: int) -> None:
+def crash_deeper(run: Run, state: FakeDisk, at: int, depth_max: int, deep: int = 1) -> None:
     """Recover and open on `state`, then look at every crash that could have ended that."""
     session = Session(state, run.settings, fake=state)
     run.check(session, crash=Crash.POWER_LOSS, at=at, label=state.label)
@@ -54,9 +54,9 @@ def crash_deeper(run: Run, state: FakeDisk, at: int, depth: int) -> None:
             continue
         seen.add(key)
         deeper.label = f"{state.label}; then in recovery {deeper.label}"
-        tried(f"crash in recovery, {DEPTH - depth + 1} deep")
-        if depth > 1:
-            crash_deeper(run, deeper, at, depth - 1)
+        tried(f"crash in recovery, {deep} deep")
+        if deep < depth_max:
+            crash_deeper(run, deeper, at, depth_max, deep + 1)
         else:
             found = Session(deeper, run.settings).abandon()
             run.check(found, crash=Crash.POWER_LOSS, at=at, label=deeper.label)
@@ -67,11 +67,12 @@ def crash_deeper(run: Run, state: FakeDisk, at: int, depth: int) -> None:
 def test_a_crash_in_recovery_and_in_the_next_one_is_harmless(script: str) -> None:
     run = recorded(script)
     seen: set[int] = set()
-    for state in slice_of(run.fake.crash_states(plan=FIRST), 24):
+    for state in slice_of(run.fake.crash_states(plan=FIRST), 48):
         key = hash(tuple(state.files().items()))
         if key not in seen:
             seen.add(key)
-            crash_deeper(run, state, state.crash_point, DEPTH if FULL else 2)
+            deep = FULL and len(seen) % 8 == 1
+            crash_deeper(run, state, state.crash_point, DEPTH if deep else DEPTH - 1)
 
 
 def run_until(script: str, nth: int) -> Run:
@@ -94,7 +95,7 @@ def calls_of(script: str, verbs: Verb | frozenset[Verb] = CHANGING_VERBS) -> int
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_what_a_dead_process_left_is_hardened_before_it_is_built_on(script: str) -> None:
-    for nth in range(calls_of(script)):
+    for nth in slice_of(range(calls_of(script)), 3, always=12):
         run = run_until(script, nth)
         label = f"{script} killed before changing call {nth}"
         disk = run.fake.clone()
@@ -115,7 +116,7 @@ def test_every_death_of_the_second_process_leaves_what_the_first_was_promised(
     script: str,
 ) -> None:
     """Killed at each call; the reopening killed at each call; then the power goes."""
-    for nth in slice_of(range(calls_of(script)), 6):
+    for nth in slice_of(range(calls_of(script)), 12):
         run = run_until(script, nth)
         twin = run.fake.clone()
         before = twin.point

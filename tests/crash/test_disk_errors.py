@@ -67,7 +67,7 @@ def states(run: Run) -> set[LogState]:
 @pytest.mark.parametrize("number", [errno.EIO, errno.EROFS])
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_failed_call_poisons_or_refuses_and_loses_nothing(script: str, number: int) -> None:
-    for nth in slice_of(range(calls_of(script, FAILING_VERBS)), 1 if number == errno.EIO else 5):
+    for nth in slice_of(range(calls_of(script, FAILING_VERBS)), 2 if number == errno.EIO else 10):
         fault = Fault(FAILING_VERBS, number, nth=nth, clean_after_error=True)
         run, disk = run_with(script, fault)
         call = disk.calls_of(FAILING_VERBS)[nth]
@@ -84,7 +84,7 @@ def test_a_failed_call_poisons_or_refuses_and_loses_nothing(script: str, number:
 @pytest.mark.parametrize("always", [False, True])
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_full_disk_refuses_and_loses_nothing(script: str, always: bool, number: int) -> None:
-    for nth in slice_of(range(calls_of(script, SPACE_VERBS)), 3):
+    for nth in slice_of(range(calls_of(script, SPACE_VERBS)), 5):
         fault = Fault(SPACE_VERBS, number, nth=nth, always=always)
         run, disk = run_with(script, fault)
         label = f"{script}: no room at call {nth}, {disk.calls_of(SPACE_VERBS)[nth]}"
@@ -98,7 +98,7 @@ def test_a_full_disk_refuses_and_loses_nothing(script: str, always: bool, number
 def test_an_error_while_closing_a_file_loses_nothing(script: str) -> None:
     """Linux closes the file and reports the error; a network disk does report one here."""
     for number in (errno.EIO, errno.ENOSPC):
-        for nth in range(calls_of(script, frozenset({Verb.CLOSE}))):
+        for nth in slice_of(range(calls_of(script, frozenset({Verb.CLOSE}))), 3):
             run, _ = run_with(script, Fault(Verb.CLOSE, number, nth=nth))
             check_aftermath(run, f"{script}: {errno.errorcode[number]} at close {nth}")
             tried("errors: while closing a file")
@@ -137,7 +137,7 @@ def test_short_writes_everywhere_change_nothing(script: str, size: int) -> None:
 def test_a_write_that_stops_half_way_is_refused_whole(script: str) -> None:
     """A short write, and then no room, no device, or an interruption for the rest."""
     for number in (errno.ENOSPC, errno.EIO, errno.EINTR):
-        for nth in slice_of(range(calls_of(script, frozenset({Verb.WRITE}))), 2):
+        for nth in slice_of(range(calls_of(script, frozenset({Verb.WRITE}))), 4):
             for size in (1, 133, 150):
                 short = Fault(Verb.WRITE, None, nth=nth, short_bytes=size)
                 rest = Fault(Verb.WRITE, number, nth=nth + 1)

@@ -22,7 +22,7 @@ from tests.crash.writer_process import TOPICS, payload
 pytestmark = [pytest.mark.crash, pytest.mark.e2e]
 
 REPOSITORY = Path(__file__).parents[2]
-KILLS = 300 if FULL else 30
+KILLS = 300 if FULL else 26
 """In each of two layouts."""
 ACKS_BEFORE_KILL = (5, 40, 1, 90, 20, 150, 60)
 

@@ -83,7 +83,7 @@ def check_repaired(specimen: Specimen, disk: FakeDisk, what: str) -> list[Item]:
 def test_a_repair_ends_and_loses_only_what_is_damaged(name: str) -> None:
     specimen = SPECIMENS[name]()
     per_file = {path.name: 0 for path in specimen.paths}
-    for what, disk in damaged(specimen, 3):
+    for what, disk in damaged(specimen, 9):
         repair(disk, what)
         kept = check_repaired(specimen, disk, what)
         if what.startswith("byte"):
@@ -99,7 +99,7 @@ def test_a_repair_ends_and_loses_only_what_is_damaged(name: str) -> None:
 def test_a_crash_at_any_call_of_a_repair_can_be_repaired_to_the_same_log(name: str) -> None:
     specimen = SPECIMENS[name]()
     plan = CrashPlan(PREFIXES.kinds | DROPS.kinds)
-    for what, disk in damaged(specimen, 40)[:: 1 if FULL else 7]:
+    for what, disk in damaged(specimen, 40)[:: 1 if FULL else 15]:
         whole = disk.clone()
         whole.settle()
         disk.settle()
