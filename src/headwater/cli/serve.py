@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -72,6 +73,8 @@ def serve(
     from headwater.observe.logs import configure_logs
 
     configure_logs(
-        as_json=settings.log_json, level=logging.getLevelNamesMapping()[settings.log_level.upper()]
+        sys.stderr,
+        as_json=settings.log_json,
+        level=logging.getLevelNamesMapping()[settings.log_level.upper()],
     )
     run_server(settings)

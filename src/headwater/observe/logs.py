@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import sys
+from typing import TextIO
 
 import structlog
 
 
-def configure_logs(*, as_json: bool, level: int = logging.INFO) -> None:
-    """Set up logging once, at start. Logs go to standard error; answers never mix with them."""
+def configure_logs(stream: TextIO, *, as_json: bool, level: int = logging.INFO) -> None:
+    """Set up logging once, at start. `stream` is standard error for a command."""
     renderer: structlog.typing.Processor = structlog.processors.JSONRenderer()
     if not as_json:
         renderer = structlog.dev.ConsoleRenderer()
@@ -22,6 +22,6 @@ def configure_logs(*, as_json: bool, level: int = logging.INFO) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(file=stream),
         cache_logger_on_first_use=True,
     )
