@@ -21,13 +21,17 @@ from headwater.format.names import (
     PREPARED_NAME,
     QUARANTINE_DIRECTORY,
     REPAIRS_NAME,
+    TOPICS_DIRECTORY,
     WAL_DIRECTORY,
     shard_directory_name,
     wal_file_name,
 )
 from headwater.format.page_example import example_hex, example_table
 from headwater.format.page_segments import SEGMENT_PARTS
+from headwater.format.page_snapshot import BACKUP_PARTS, SNAPSHOT_PARTS
 from headwater.format.repairs import Repairs, Skip, encode_repairs
+from headwater.format.segment import SegmentFile, segment_file_name
+from headwater.format.snapshot import META_DIRECTORY, snapshot_name
 from headwater.format.topic_frames import CHECKPOINT_ENTRY, EVICT_WATERMARK
 
 
@@ -73,6 +77,12 @@ DATA DIRECTORY
     {PREPARED_NAME}               the next file, made ahead; no name of its own yet
     {REPAIRS_NAME}                     losses an operator agreed to; usually not there
     {QUARANTINE_DIRECTORY}/                 copies of bytes that left the log
+  {META_DIRECTORY}/
+    {snapshot_name(12)}  topics and their numbers, without records
+  {TOPICS_DIRECTORY}/
+    0000002A/                   a topic, by its id; `.deleted` behind it: dropped
+      {segment_file_name(1, SegmentFile.DATA)}  records
+      {segment_file_name(1, SegmentFile.IDX)}   where each of them is
 ```
 
 With several shards each has the same set in `{WAL_DIRECTORY}/{shard}/` and so on. Both layouts
@@ -261,6 +271,8 @@ CHAPTERS: Final[tuple[Chapter, ...]] = (
     ),
     Chapter(f"{CURRENT_NAME}, {REPAIRS_NAME}, quarantine", (_small_files(),)),
     Chapter("Topic segments", SEGMENT_PARTS),
+    Chapter("Snapshots", SNAPSHOT_PARTS),
+    Chapter("Backups", BACKUP_PARTS),
     Chapter("A group, byte by byte", (_example(),)),
     Chapter("Downsides and nasty corners", (_CORNERS,)),
 )
