@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ def test_a_session_gives_the_same_embedded_and_over_http(
         assert use(client) == use(database)
 
 
-MISTAKES = [
+MISTAKES: list[tuple[type[errors.HeadwaterError], Callable[[Any], object]]] = [
     (errors.TopicNotFoundError, lambda db: db.state("nowhere")),
     (errors.TopicNotFoundError, lambda db: db.diff("nowhere")),
     (errors.TopicNotFoundError, lambda db: db.append("nowhere", {"data": 1}, create=False)),
