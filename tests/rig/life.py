@@ -229,10 +229,6 @@ class Life:
 
     def settle_ages(self) -> None:
         """Have expired what is due, so that what follows can be foretold."""
-        core = self.db.engine.core
-        for topic in core.registry:
-            if topic.loaded:
-                self.db.engine.topics.evict(topic)
         self.judge.follow_ages(self.world)
 
     def check(self) -> None:

@@ -28,6 +28,8 @@ class WorldRecord(NaiveRecord):
     data: Any = None
     node: str | None = None
     meta: dict[str, Any] | None = None
+    logged: bool = True
+    """False while only the memory has it."""
 
 
 @dataclass
@@ -152,6 +154,7 @@ class World:
                     data=record["data"],
                     node=record.get("node"),
                     meta=record.get("meta"),
+                    logged=topic.durability.is_logged,
                 )
             )
         last = topic.visible_seq
@@ -180,12 +183,13 @@ class World:
         for topic in self.topics.values():
             topic.harden()
             topic.kept_head = topic.visible_seq
+            if topic.durability.is_logged:
+                log_all(topic)
 
     def stopped(self) -> None:
         """A restart after a clean stop: the ephemeral records are gone, the rest is there."""
         for topic in self.topics.values():
-            if not topic.durability.is_logged:
-                lose_everything(topic)
+            lose_unlogged(topic)
 
 
 def payload_of(record: dict[str, Any]) -> int:
@@ -201,14 +205,26 @@ def payload_of(record: dict[str, Any]) -> int:
 META_LENGTH_BYTES: Final = 4
 
 
-def lose_everything(topic: WorldTopic) -> None:
+def is_unlogged(record: NaiveRecord) -> bool:
+    return isinstance(record, WorldRecord) and not record.logged
+
+
+def log_all(topic: WorldTopic) -> None:
+    """Everything that was in memory only is in segments now."""
     for record in topic.records:
-        if record.fate == LIVE:
+        if isinstance(record, WorldRecord):
+            record.logged = True
+
+
+def lose_unlogged(topic: WorldTopic) -> None:
+    """A restart: what was in memory only is gone, deleted or not, and readers are told."""
+    for record in topic.records:
+        if is_unlogged(record):
             record.fate = LOST
             record.reasons = {"lost_tail"}
-    if topic.records:
-        topic.records[-1].fate = LOST
-    topic.keys.clear()
+    if not topic.durability.is_logged:
+        topic.keys.clear()
+    log_all(topic)
 
 
 def lose_tail(topic: WorldTopic, head_seq: int) -> None:
@@ -219,4 +235,4 @@ def lose_tail(topic: WorldTopic, head_seq: int) -> None:
         topic.records.append(lost)
 
 
-__all__ = ["DELETED", "LIVE", "LOST", "Expected", "World", "WorldTopic", "lose_everything"]
+__all__ = ["DELETED", "LIVE", "LOST", "Expected", "World", "WorldTopic", "lose_unlogged"]

@@ -133,18 +133,19 @@ class Appender:
             write.offsets = _offsets(frames)
             body = write.buffer = b"".join(frames)
         count = len(frames)
+        control = [] if topic.creation is None else [topic.creation]
+        if key is not None:
+            control.append(self._remember(write, key))
         if durability is not Durability.FSYNC:
+            write.logged = durability.is_logged
             durability = self._class_for(write, durability)
             if not durability.is_logged and topic.creation is None and topic.in_flight == 0:
                 self._under_way(write)
                 self.published(write)
                 return
-            if not topic.log.settings.durability.is_logged:
+            if not write.logged:
                 body, count = b"", 0  # only its creation, if anything, goes into the log
-        if topic.creation is not None or key is not None:
-            control = [] if topic.creation is None else [topic.creation]
-            if key is not None:
-                control.append(self._remember(write, key))
+        if control:
             body = b"".join([*control, body])
             count += len(control)
         ticket = Ticket(body, count, durability, context=write)
@@ -222,9 +223,10 @@ class Appender:
         log = topic.log
         if write.first_seq > log.visible_seq + 1:
             # An earlier write failed after its seqs were taken: nobody was told of them.
-            self._topics.fill_dead(topic, write.first_seq - 1, write.ts)
+            self._topics.fill_dead(topic, write.first_seq - 1, write.ts, logged=write.logged)
         log.publish(write.first_seq, write.lengths, write.ts, write.flags, write.tags)
-        self._topics.keep_in_tail(topic, TailChunk(write.first_seq, write.buffer, write.offsets))
+        chunk = TailChunk(write.first_seq, write.buffer, write.offsets)
+        self._topics.keep_in_tail(topic, chunk, logged=write.logged)
         if write.key is not None:
             topic.keys.settle(write.key)
             topic.keys.expire(write.ts)

@@ -93,6 +93,8 @@ class Checkpointer:
     def _job(self, topic: Topic) -> TopicJob:
         log = topic.log
         first, last = topic.checkpointed_seq + 1, log.visible_seq
+        if topic.logged_upto is not None:
+            last = min(last, topic.logged_upto)  # what is ephemeral stays so
         flags = self._unflagged(topic)
         chunks: list[TailChunk] = []
         entries = None

@@ -116,6 +116,7 @@ class EngineCore:
     def new_topic(self, topic_id: int, name: str, log: TopicLog) -> Topic:
         topic = Topic(topic_id, name, log, self.files_of(topic_id))
         topic.shard = shard_of(topic_id, self.settings.wal.shards)
+        topic.logged_upto = None if log.settings.durability.is_logged else 0
         self.note_expiry(topic)
         return topic
 

@@ -79,6 +79,7 @@ class Write(Pending[Appended]):
         "flags",
         "key",
         "lengths",
+        "logged",
         "offsets",
         "sync_us",
         "tags",
@@ -101,6 +102,8 @@ class Write(Pending[Appended]):
         self.created = False
         self.waits = False
         """Its ack is held until a sync."""
+        self.logged = True
+        """Its records are in the log."""
         self.key: bytes | None = None
         self.expires_ts = 0
         self.sync_us = 0

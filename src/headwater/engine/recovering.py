@@ -360,7 +360,6 @@ class TopicRecovery:
             if topic.loaded:
                 self._topics.evict(topic)
 
-
     def _lose_ephemeral(self, topic: Topic) -> None:
         """What was not logged is gone; whoever still holds a cursor is told."""
         log, head = topic.log, topic.stored.head_seq
@@ -372,6 +371,8 @@ class TopicRecovery:
             return
         topic.log = TopicLog(log.settings, log.epoch, head + 1)
         topic.log.restore_floors(head + 1, head + 1, log.losses | Loss.LOST_TAIL)
+        self._core.tail_bytes -= topic.tail_bytes
+        topic.tail_bytes = 0
         topic.tail.clear()
         topic.meta = None
 

@@ -56,6 +56,8 @@ class Topic:
     """Everything up to here is in segments, and the log knows it."""
     tail_bytes: int = 0
     """Frames that are in the log but not yet in segments."""
+    logged_upto: int | None = None
+    """While the class is ephemeral: the last seq that is in the log, from before. None otherwise."""
     last_ts: int = 0
     shard: int = 0
     """Which shard of the log it lives in during this run."""
@@ -90,6 +92,15 @@ class Topic:
     def synced_seq(self) -> int:
         """The last visible record that a power loss cannot take."""
         return self.hardened_seq if self.unsynced_writes else self.log.visible_seq
+
+    @property
+    def is_logged(self) -> bool:
+        """Any of its records is, or was, in the log: what happens to them must be there too."""
+        return self.logged_upto != 0
+
+    def logs(self, seq: int) -> bool:
+        """True when the record with this seq is in the log."""
+        return self.logged_upto is None or seq <= self.logged_upto
 
     @property
     def has_holes(self) -> bool:
