@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.core.errors import FormatError
+from headwater.format.checksum import checksum64
 from headwater.format.frame import FrameType, encode_frame
 from headwater.format.segment import (
+    INDEX_DTYPE,
     IndexFlag,
     WalSlice,
     bad_entries,
@@ -18,6 +20,7 @@ from headwater.format.segment import (
     frame_faults,
     index_flags,
     rebuild_entries,
+    seal_checks,
     verify_frames,
 )
 from headwater.format.segment.verify import FrameFault
@@ -227,3 +230,28 @@ def test_the_inline_flags_answer_tag_node_and_deleted() -> None:
 def test_the_border_of_an_age_is_found_by_binary_search_on_the_inline_times() -> None:
     _, entries = encoded(100, some(100, 50))
     assert int(numpy.searchsorted(entries["ts"], ts_of(120))) == 20
+
+
+def test_a_frame_that_lies_about_its_lengths_is_refused_though_its_checksum_is_sound() -> None:
+    frame = bytearray(encode_frame(FrameType.APPEND, 7, seq=1, data=b"data"))
+    frame[30] = 1  # node_len
+    frame[-8:] = checksum64(frame[4:-8]).to_bytes(8, "little")
+    with pytest.raises(FormatError, match="do not add up"):
+        encode_run([WalSlice(frame, numpy.array([0]))], 1)
+
+
+def test_a_run_whose_last_frame_is_cut_is_refused_at_every_length() -> None:
+    piece = wal_slice(1, some(1, 2))
+    for length in range(int(piece.offsets[1]), len(piece.buffer)):
+        for verify in (True, False):
+            with pytest.raises(FormatError):
+                encode_run([WalSlice(piece.buffer[:length], piece.offsets)], 1, verify=verify)
+
+
+def test_an_entry_of_zeros_is_bad_even_where_zero_is_the_right_check() -> None:
+    weight, start, prime = 0x510E53, 0x1F83D9, 16_777_213
+    seq = -start * pow(weight, -1, prime) % prime
+    assert bad_entries(numpy.zeros(1, INDEX_DTYPE), seq).tolist() == [0]
+    sealed = numpy.zeros(1, INDEX_DTYPE)
+    seal_checks(sealed, seq)
+    assert not sealed["flags_check"].any()

@@ -231,6 +231,38 @@ def test_after_a_failed_append_nothing_of_it_counts_and_it_can_be_made_again(
         assert not findings
 
 
+def after_a_failed_append(nth: int) -> tuple[FakeDisk, Written]:
+    fake = new_disk()
+    disk = FaultDisk(fake)
+    topic = Written(topic_files(disk))
+    topic.append(2)
+    disk.add(Fault(FAILING_VERBS, errno.EIO, nth=nth))
+    with pytest.raises(StorageError):
+        topic.append(7)
+    return fake, topic
+
+
+@pytest.mark.crash
+def test_a_segment_sealed_after_a_failed_append_has_nothing_behind_its_end() -> None:
+    for nth in range(sweep_length()):
+        fake, topic = after_a_failed_append(nth)
+        topic.put(topic.files.seal_if_due(topic.segments[-1], TS * 2))
+        again = topic_files(fake.after_kill())
+        found, findings = read_live(again, again.load(2, 0, 0))
+        assert (set(found), findings) == ({1, 2}, []), nth
+
+
+@pytest.mark.crash
+def test_a_run_after_a_gap_leaves_nothing_of_the_one_that_failed() -> None:
+    for nth in range(sweep_length()):
+        fake, topic = after_a_failed_append(nth)
+        topic.next_seq = 20
+        topic.append(2)
+        again = topic_files(fake.after_kill())
+        found, findings = read_live(again, again.load(*topic.position))
+        assert (set(found), findings) == ({1, 2, 20, 21}, []), nth
+
+
 def test_a_failed_sync_is_an_error_of_its_own() -> None:
     disk = FaultDisk(new_disk(), [Fault(Verb.SYNC_DATA, errno.ENOSPC, path="*.idx")])
     with pytest.raises(SyncError):

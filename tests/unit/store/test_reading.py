@@ -154,6 +154,13 @@ def test_deleted_records_are_gone_in_every_segment_and_stay_gone() -> None:
     assert not findings
 
 
+def test_both_flags_of_a_delete_survive_a_power_loss() -> None:
+    disk, topic = written()
+    topic.delete(2, 3, 9)
+    assert isinstance(disk.inner, FakeDisk)
+    assert disk.inner.after_power_loss().files() == disk.inner.files()
+
+
 def test_deleting_twice_changes_nothing_more() -> None:
     disk, topic = written()
     assert isinstance(disk.inner, FakeDisk)

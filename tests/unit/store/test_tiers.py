@@ -22,7 +22,7 @@ from headwater.store.checked import Finding
 from headwater.store.object_store import ObjectColdTier, open_cold_tier
 from headwater.store.segment import SegmentChangedError, Tier
 from headwater.store.stores import LocalColdTier, LocalSegmentStore, SegmentStore
-from headwater.testing import FakeDisk
+from headwater.testing import DROPS, FakeDisk
 from tests.unit.store.records import DIRECTORY, TOPICS, Written, read_live, topic_files
 from tests.unit.store.store_promises import check_store
 
@@ -59,6 +59,22 @@ def test_a_put_is_durable_when_it_returns() -> None:
     store = LocalColdTier(disk.after_power_loss(), COLD).topic(7)
     assert store.list() == [5]
     assert store.read_range(5, SegmentPart.DATA, 0, 4) == b"data"
+
+
+@pytest.mark.crash
+def test_new_data_never_stands_beside_the_index_of_old_data() -> None:
+    disk = FakeDisk([COLD])
+    LocalColdTier(disk, COLD).topic(7).put(5, b"data", b"idx")
+    disk.settle()
+    LocalColdTier(disk, COLD).topic(7).put(5, b"atad", b"xdi")
+    for state in disk.crash_states(plan=DROPS):
+        store = LocalColdTier(state, COLD).topic(7)
+        if store.exists(5, SegmentPart.IDX):
+            both = (
+                store.read_range(5, SegmentPart.DATA, 0, 4),
+                store.read_range(5, SegmentPart.IDX, 0, 3),
+            )
+            assert both in ((b"data", b"idx"), (b"atad", b"xdi")), state.label
 
 
 @pytest.mark.claims(285, 291)
