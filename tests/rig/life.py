@@ -57,11 +57,13 @@ def new_disk() -> FakeDisk:
 
 def open_stepped(disk: Disk, settings: EngineSettings, clock: ManualClock) -> Database:
     owner = SteppedOwner()
-    engine = Engine(
-        disk, DATA, settings, clock, owner, make_wal=SteppedWal, make_keeper=SteppedKeeper
-    )
-    assert isinstance(engine.core.wal, SteppedWal)
-    owner.wal = engine.core.wal
+
+    class OwnWal(SteppedWal):
+        def start(self) -> None:
+            super().start()
+            owner.wal = self
+
+    engine = Engine(disk, DATA, settings, clock, owner, make_wal=OwnWal, make_keeper=SteppedKeeper)
     return Database(engine)
 
 

@@ -17,6 +17,7 @@ import numpy
 from numpy.typing import NDArray
 
 from headwater.core.durability import Durability
+from headwater.core.errors import HeadwaterError
 from headwater.core.units import MIB
 from headwater.engine.core import EngineCore
 from headwater.engine.tail import TailChunk
@@ -68,16 +69,33 @@ class Checkpointer:
 
     def run(self, *, full: bool) -> Cut:
         """One checkpoint, on the keeper's thread. A full one absorbs everything published."""
-        core = self._core
-        cut = core.owner.call(lambda: self._cut(full=full))
-        if not cut.jobs:
-            return cut
-        now = core.clock.wall_ms()
-        for job in cut.jobs:
-            self._write(job, now)
-        self._mark(cut.jobs)
-        core.owner.call(lambda: self._finish(cut))
+        cut = self._core.owner.call(lambda: self._cut(full=full))
+        self._carry_out(cut)
         return cut
+
+    def absorb(self, topics: Iterable[Topic]) -> None:
+        """A checkpoint of these topics alone."""
+        jobs = self._core.owner.call(lambda: [self._job(topic) for topic in topics])
+        self._carry_out(Cut(jobs, [], is_full=False))
+
+    def _carry_out(self, cut: Cut) -> None:
+        core = self._core
+        if not cut.jobs:
+            return
+        assert core.wal is not None
+        if core.wal.poison is not None:
+            # A mark that failed may be there after a restart: the files must stay as it says.
+            raise core.wal.poison
+        now = core.clock.wall_ms()
+        try:
+            for job in cut.jobs:
+                self._write(job, now)
+            self._mark(cut.jobs)
+        except (OSError, HeadwaterError):
+            for job in cut.jobs:
+                job.topic.files.take_back(job.active, job.written)
+            raise
+        core.owner.call(lambda: self._finish(cut))
 
     def _cut(self, *, full: bool) -> Cut:
         core = self._core

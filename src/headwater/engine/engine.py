@@ -122,6 +122,7 @@ class Engine:
         ]
         self._housekeeping.begin()
         opened.start()
+        self._housekeeping.note_losses(recovery.filled)
         self._keeper.start()
 
     # -- what callers do, as the owner

@@ -10,6 +10,7 @@ from headwater.engine.core import EngineCore
 from headwater.engine.loading import install, load_once
 from headwater.engine.reclaim import Reclaimer
 from headwater.engine.snapshots import Snapshotter
+from headwater.engine.topic import Topic
 from headwater.engine.topics import Topics
 from headwater.wal.committer import LogState
 
@@ -66,6 +67,13 @@ class Housekeeping:
     def begin(self) -> None:
         """What an earlier life left half done in the topics' directory."""
         self._reclaimer.finish_drops()
+
+    def note_losses(self, topics: list[Topic]) -> None:
+        """Before anybody writes behind them: which seqs a crash took must survive the next one."""
+        try:
+            self._checkpointer.absorb(topics)
+        except (OSError, HeadwaterError):
+            return  # a full disk keeps nobody from reading; the next checkpoint tries again
 
     def finish(self) -> None:
         """The last round before closing; a poisoned or full log has all it needs already."""

@@ -88,6 +88,8 @@ class TopicRecovery:
         self._was_ephemeral: set[int] = set()
         """Topics that were, until the frame at hand: a gap before the next record is a loss."""
         self._keys: list[tuple[Topic, IdempotencyEntry]] = []
+        self.filled: list[Topic] = []
+        """Topics with seqs that are lost, as nothing on the disk tells yet."""
         self.notes = RecoveryNotes()
 
     def run(self, progress: Progress) -> None:
@@ -355,8 +357,9 @@ class TopicRecovery:
             ):
                 if not topic.loaded:
                     install(topic, self._load(topic), self._core)
-                self.notes.seqs_lost += ceiling - log.visible_seq
+                self.notes.seqs_lost += ceiling - topic.log.visible_seq
                 self._topics.fill_dead(topic, ceiling, topic.last_ts, lost=True)
+                self.filled.append(topic)
             if topic.loaded:
                 self._topics.evict(topic)
 

@@ -57,7 +57,7 @@ class Topic:
     tail_bytes: int = 0
     """Frames that are in the log but not yet in segments."""
     logged_upto: int | None = None
-    """While the class is ephemeral: the last seq that is in the log, from before. None otherwise."""
+    """While the class is ephemeral: the last seq that is in the log, from before it was so."""
     last_ts: int = 0
     shard: int = 0
     """Which shard of the log it lives in during this run."""

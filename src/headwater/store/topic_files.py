@@ -7,7 +7,7 @@ another. Writing calls come from one thread at a time; reading ones from anywher
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import PurePath
 
@@ -145,6 +145,14 @@ class TopicFiles:
         self._torn = None
         self._begun.clear()
         return changed
+
+    def take_back(self, active: Segment | None, written: Iterable[Segment]) -> None:
+        """What was appended never came to count: it goes before anything is written again."""
+        begun = [each.first_seq for each in written]
+        if active is not None and not active.sealed:
+            self._torn = active
+            begun = [first_seq for first_seq in begun if first_seq != active.first_seq]
+        self._begun.extend(each for each in begun if each not in self._begun)
 
     def seal_if_due(self, segment: Segment, now_ms: int) -> Segment:
         """The segment, sealed if its age or size says so. That is a matter of memory alone."""
