@@ -88,6 +88,7 @@ def specimen_of(name: str, disk: FakeDisk) -> Specimen:
         marks.append(mark)
         ends.append((mark.end, ends[-1][1] + mark.frame_count))
         at = mark.end
+    assert ends[-1][1] > ends[0][1], "the last file holds records too"
     image = disk.snapshot()
     return Specimen(name, image, tuple(found.items), last.path, tuple(marks), tuple(ends))
 
@@ -104,6 +105,8 @@ def stopped_cleanly() -> Specimen:
     for topic in (1, 2, 1, 1, 2, 1, 2, 1):
         session.append(topic)
     session.commit(session.ticket(1, 2), session.ticket(2, 1, DISK))
+    for topic in (1, 2):
+        session.append(topic)
     session.close()
     return specimen_of("stopped cleanly", disk)
 
@@ -113,7 +116,7 @@ def left_idle() -> Specimen:
     """Killed after an idle second: the idle mark witnesses all records."""
     disk = new_disk()
     session = Session(disk).open()
-    for topic in (1, 2, 1, 2, 1, 1):
+    for topic in (1, 2, 1, 2, 1, 1, 2):
         session.append(topic)
     session.pass_time(1_000_000)
     return specimen_of("left idle", disk)
