@@ -7,16 +7,24 @@ from typing import Annotated
 import typer
 
 from headwater import __version__
+from headwater.cli import context as saved
+from headwater.cli import topic as topics
 from headwater.cli.backup import backup
+from headwater.cli.bench import bench
+from headwater.cli.delete import delete
+from headwater.cli.doctor import doctor
 from headwater.cli.door import FriendlyGroup
 from headwater.cli.output import say
+from headwater.cli.read import read, tail, watch
 from headwater.cli.restore import restore
 from headwater.cli.serve import serve
 from headwater.cli.show import show
+from headwater.cli.stats import stats
 from headwater.cli.verify import verify
 from headwater.cli.wal_dump import dump
 from headwater.cli.wal_repair import repair
 from headwater.cli.wal_verify import verify as verify_wal
+from headwater.cli.write import write
 
 app = typer.Typer(
     name="headwater",
@@ -24,13 +32,24 @@ app = typer.Typer(
     help="One durable event log for one machine.",
     epilog="Exit codes: 0 fine, 2 the request was wrong, 3 try again later, 4 the directory is "
     "in use, 5 a file or disk needs you, 70 a bug in Headwater.",
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
 wal = typer.Typer(
     cls=FriendlyGroup,
     help="Look into the write-ahead log of a data directory, and mend it.",
+    rich_markup_mode="markdown",
+)
+
+
+topic = typer.Typer(
+    cls=FriendlyGroup,
+    help="Make, list, look at and drop topics of a server.",
+    rich_markup_mode="markdown",
+)
+context = typer.Typer(
+    cls=FriendlyGroup,
+    help="Remember servers by name, with their keys.",
     rich_markup_mode="markdown",
 )
 
@@ -47,7 +66,9 @@ def _headwater(
 
 
 @wal.callback(invoke_without_command=True)
-def _wal(context: typer.Context) -> None:
+@topic.callback(invoke_without_command=True)
+@context.callback(invoke_without_command=True)
+def _group(context: typer.Context) -> None:
     _help_when_alone(context)
 
 
@@ -61,6 +82,24 @@ def _help_when_alone(context: typer.Context) -> None:
 
 
 app.command("serve")(serve)
+app.add_typer(topic, name="topic")
+topic.command("create")(topics.create)
+topic.command("list")(topics.listed)
+topic.command("show")(topics.show)
+topic.command("delete")(topics.drop)
+app.command("write")(write)
+app.command("read")(read)
+app.command("tail")(tail)
+app.command("watch")(watch)
+app.command("delete")(delete)
+app.command("stats")(stats)
+app.command("bench")(bench)
+app.command("doctor")(doctor)
+app.add_typer(context, name="context")
+context.command("add")(saved.add)
+context.command("use")(saved.use)
+context.command("list")(saved.show)
+context.command("remove")(saved.remove)
 app.add_typer(wal, name="wal")
 wal.command("verify")(verify_wal)
 wal.command("dump")(dump)

@@ -6,6 +6,7 @@ and a variable meant for browsers should not send its records elsewhere.
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +25,9 @@ CONNECT_TIMEOUT_S: Final = 5.0
 CONNECTIONS_MAX: Final = 100
 KEEP_ALIVE_S: Final = 30.0
 """Shorter than the server's own, so that a connection is not used while the server ends it."""
+
+
+_ERRNO: Final = re.compile(r"^\[Errno -?\d+\] ")
 
 
 class Address:
@@ -104,11 +108,13 @@ class Address:
         """Was it sent, or not? That decides whether it may be sent again."""
         import httpx
 
-        why = f"{error}".strip().rstrip(".") or type(error).__name__
+        why = _ERRNO.sub("", f"{error}".strip().rstrip(".")) or type(error).__name__
         if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)):
             if isinstance(error.__cause__, ssl.SSLError) or "CERTIFICATE" in why:
                 return InvalidRequestError(f"{self.url} cannot be trusted: {why}")
-            return UnreachableError(f"cannot reach {self.url}: {why[:1].lower()}{why[1:]}")
+            return UnreachableError(
+                f"cannot reach {self.url} ({why[:1].lower()}{why[1:]}); is the server running?"
+            )
         if isinstance(error, httpx.UnsupportedProtocol | httpx.LocalProtocolError):
             return InvalidRequestError(f"the request cannot be sent: {why}")
         return NoAnswerError(

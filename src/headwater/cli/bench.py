@@ -1,0 +1,145 @@
+"""`headwater bench`: a small, bounded load against a running server, and what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from headwater.cli.load import Measured, Target, Work, put_under_load
+from headwater.cli.output import printable, say, say_json, say_table
+from headwater.cli.place import JsonOption
+from headwater.cli.remote import ContextOption, TokenOption, UrlOption, connect, find_server
+from headwater.core.clock import SystemClock
+from headwater.core.limits import BATCH_RECORDS_MAX, READ_BYTES_CLAMP, READ_RECORDS_CLAMP
+
+RECORDS_MAX = 1_000_000
+BYTES_MAX = 1_000_000_000
+_HEADINGS = ("records/s", "requests/s", "p50/ms", "p90/ms", "p99/ms", "max/ms")
+
+
+class _Page(msgspec.Struct):
+    next_from_seq: int
+    caught_up: bool
+    records: list[msgspec.Raw]
+
+
+_pages = msgspec.json.Decoder(_Page)
+
+
+def bench(
+    seconds: Annotated[
+        float, typer.Option(min=0.1, max=60, metavar="S", help="For writing, and for reading.")
+    ] = 5.0,
+    connections: Annotated[int, typer.Option(min=1, max=256, metavar="N")] = 16,
+    batch: Annotated[
+        int, typer.Option(min=1, max=BATCH_RECORDS_MAX, metavar="N", help="Records a write.")
+    ] = 1,
+    size: Annotated[
+        int, typer.Option(min=2, max=100_000, metavar="BYTES", help="Of each payload.")
+    ] = 200,
+    durability: Annotated[str, typer.Option(help="Class of the topic.")] = "fsync",
+    url: UrlOption = None,
+    context: ContextOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write for some seconds, read it back, and tell rates and latencies.
+
+    Uses a topic of its own, which is dropped afterwards; writes at most a million records or a
+    gigabyte. The numbers are those of this client and this server together, on their machines.
+    """
+    server = find_server(url, context, token)
+    topic = f"headwater-bench-{secrets.token_hex(4)}"
+    clock = SystemClock()
+    with connect(url, context, token) as client:
+        client.create(topic, durability=durability)
+        try:
+            target = Target(server)
+            bodies = _bodies(batch, size)
+            path = f"/v0/topics/{topic}?return_seqs=false"
+            writers = [
+                Work(
+                    f"/v0/topics/{topic}?return_seqs=false",
+                    lambda: next(bodies, None),
+                    _batch_of(batch),
+                )
+                for _ in range(connections)
+            ]
+            written = asyncio.run(put_under_load(target, writers, seconds, clock))
+            readers = [_reader(topic) for _ in range(min(connections, 4))]
+            read = asyncio.run(put_under_load(target, readers, seconds, clock))
+        finally:
+            client.drop(topic)
+    phases = {"write": written, "read": read}
+    if as_json:
+        conditions = {
+            "url": server.url,
+            "connections": connections,
+            "batch": batch,
+            "payload_bytes": size,
+            "durability": durability,
+        }
+        say_json({**conditions, **{name: _as_json(found) for name, found in phases.items()}})
+        return
+    say(
+        f"{printable(server.url)}: payloads of {size} bytes, durability {durability}; "
+        f"writes of {batch} on {connections} connections, "
+        f"reads of {READ_RECORDS_CLAMP:,} on {len(readers)}"
+    )
+    headings = ["", *_HEADINGS]
+    rows = [[name, *_row(found)] for name, found in phases.items()]
+    say_table(headings, rows, " ".join(_HEADINGS))
+
+
+def _bodies(batch: int, size: int) -> Iterator[bytes]:
+    """The same write again and again; together not more than the bounds allow."""
+    record = b'{"data":"%b"}' % (b"x" * (size - 2))
+    body = b'{"records":[%b]}' % b",".join([record] * batch)
+    writes = max(1, min(RECORDS_MAX // batch, BYTES_MAX // len(body)))
+    for _ in range(writes):
+        yield body
+
+
+def _reader(topic: str) -> Work:
+    """From the beginning to the end, over and over."""
+    cursor = 0
+
+    def next_body() -> bytes:
+        wish = {
+            "from_seq": cursor,
+            "limit": READ_RECORDS_CLAMP,
+            "max_batch_bytes": READ_BYTES_CLAMP,
+        }
+        return msgspec.json.encode(wish)
+
+    def records_in(answer: bytes) -> int:
+        nonlocal cursor
+        page = _pages.decode(answer)
+        cursor = 0 if page.caught_up else page.next_from_seq
+        return len(page.records)
+
+    return Work(f"/v0/topics/{topic}/diff", next_body, records_in)
+
+
+def _row(found: Measured) -> list[str]:
+    times = [found.percentile_ms(share) for share in (0.5, 0.9, 0.99, 1.0)]
+    return [
+        f"{found.records_per_s:,.0f}",
+        f"{found.requests_per_s:,.0f}",
+        *(f"{time:.2f}" for time in times),
+    ]
+
+
+def _as_json(found: Measured) -> dict[str, Any]:
+    shares = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99, "max_ms": 1.0}
+    return {
+        "records_per_s": round(found.records_per_s, 1),
+        "requests_per_s": round(found.requests_per_s, 1),
+        "requests": len(found.latencies_us),
+        **{name: round(found.percentile_ms(share), 3) for name, share in shares.items()},
+    }

@@ -1,0 +1,42 @@
+"""`headwater delete`: delete records of a topic for good."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import typer
+
+from headwater.cli.output import printable, say, say_json
+from headwater.cli.place import JsonOption
+from headwater.cli.read import MatchOption
+from headwater.cli.remote import ContextOption, TokenOption, UrlOption, connect
+from headwater.cli.topic import TopicArgument
+from headwater.core.errors import RequestError
+
+
+def delete(
+    topic: TopicArgument,
+    before: Annotated[
+        int | None, typer.Option("--before", min=0, metavar="SEQ", help="Those below this seq.")
+    ] = None,
+    match: MatchOption = None,
+    url: UrlOption = None,
+    context: ContextOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete records below a seq, by tag, or those that are both. They never come back.
+
+    To drop a whole topic: `headwater topic delete`.
+    """
+    if before is None and match is None:
+        raise RequestError("say which records: --before SEQ, --match TAG, or both")
+    with connect(url, context, token) as client:
+        deleted = client.delete(topic, before_seq=before, match=match)
+    if as_json:
+        say_json({"topic": topic, **msgspec.structs.asdict(deleted)})
+        return
+    records = "1 record" if deleted.deleted == 1 else f"{deleted.deleted:,} records"
+    left = f"{deleted.count:,} left"
+    say(f"deleted {records} of {printable(topic)}; {left}, {deleted.bytes:,} bytes")

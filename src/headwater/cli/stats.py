@@ -1,0 +1,103 @@
+"""`headwater stats`: how a server is doing, in one screen."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from typing import Annotated, Any
+
+import typer
+
+from headwater.cli.output import say, say_json, say_table
+from headwater.cli.place import JsonOption
+from headwater.cli.remote import ContextOption, TokenOption, UrlOption, connect
+
+_NAME = re.compile(r"headwater_(\w+)(?:\{\w+=(.*)\})?")
+_SUMMARY = (
+    ("topics", "topics"),
+    ("records", "records_live"),
+    ("payload bytes", "bytes_live"),
+    ("connections", "connections"),
+    ("open streams", "sse_connections"),
+    ("writes", "appends"),
+    ("records written", "records_appended"),
+    ("reads", "reads"),
+    ("records read", "records_read"),
+    ("records evicted", "records_evicted"),
+    ("records deleted", "records_deleted"),
+    ("log syncs", "wal_fsyncs"),
+    ("log bytes written", "wal_bytes_written"),
+    ("writes refused, queue full", "wal_submit_full"),
+    ("damaged frames met", "bad_frames"),
+)
+
+
+def stats(
+    top: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Show so many of the largest topics.")
+    ] = 10,
+    url: UrlOption = None,
+    context: ContextOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a server holds and has done. --json gives every metric."""
+    with connect(url, context, token) as client:
+        metrics = client.metrics()
+        state = client.ready()
+    if as_json:
+        say_json({"state": state, "metrics": metrics})
+        return
+    labelled = _labelled(metrics)
+    rows = [["state", state], ["uptime", _duration(_total(labelled, "uptime_ms") / 1_000)]]
+    rows += [
+        [told, f"{_total(labelled, name):,.0f}"] for told, name in _SUMMARY if name in labelled
+    ]
+    rows += [["log sync, half within", _quantile(labelled, 0.5)]]
+    rows += [["log sync, 99 % within", _quantile(labelled, 0.99)]]
+    say_table(["what", "value"], rows, "value")
+    sizes = labelled.get("topic_bytes_live", {})
+    largest = sorted(sizes, key=lambda name: -float(sizes[name]))[:top]
+    if largest:
+        say()
+        counts, heads = labelled["topic_records_live"], labelled["topic_head_seq"]
+        table = [[n, f"{counts[n]:,}", f"{sizes[n]:,}", str(heads[n])] for n in largest]
+        say_table(["topic", "records", "bytes", "head"], table, "records bytes head")
+
+
+def _labelled(metrics: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """name -> label -> value; one without a label has the label ""."""
+    found: dict[str, dict[str, Any]] = defaultdict(dict)
+    for name, value in metrics.items():
+        parsed = _NAME.fullmatch(name)
+        if parsed is not None:
+            found[parsed[1]][parsed[2] or ""] = value
+    return found
+
+
+def _total(labelled: dict[str, dict[str, Any]], name: str) -> float:
+    return sum(float(value) for value in labelled.get(name, {}).values())
+
+
+def _quantile(labelled: dict[str, dict[str, Any]], share: float) -> str:
+    """The bucket of all shards' histograms in which a share of the syncs ended."""
+    sums: dict[float, float] = defaultdict(float)
+    for buckets, _sum in labelled.get("wal_fsync_latency_seconds", {}).values():
+        for bound, count in buckets:
+            sums[float(bound)] += count
+    total = max(sums.values(), default=0.0)
+    if not total:
+        return "-"
+    bound = next(bound for bound in sorted(sums) if sums[bound] >= total * share)
+    if bound == float("inf"):
+        return "over the last bucket"
+    return f"{bound * 1_000:g} ms"
+
+
+def _duration(seconds: float) -> str:
+    days, rest = divmod(int(seconds), 86_400)
+    hours, rest = divmod(rest, 3_600)
+    minutes, rest = divmod(rest, 60)
+    parts = [(days, "d"), (hours, "h"), (minutes, "min"), (rest, "s")]
+    told = [f"{number} {unit}" for number, unit in parts if number]
+    return " ".join(told[:2]) or "0 s"

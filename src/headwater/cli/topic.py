@@ -1,0 +1,166 @@
+"""`headwater topic`: make, list, look at and drop topics of a server."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from headwater.cli.output import printable, say, say_json, say_table, when
+from headwater.cli.place import JsonOption
+from headwater.cli.remote import ContextOption, TokenOption, UrlOption, connect
+from headwater.config.topic import DEFAULT_TOPIC_SETTINGS
+from headwater.core.errors import RequestError
+from headwater.engine.topics import TopicState
+
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def create(
+    topic: TopicArgument,
+    kind: Annotated[str | None, typer.Option("--type", help="log or queue (log).")] = None,
+    durability: Annotated[
+        str | None, typer.Option(help="fsync, disk, memory or ephemeral (fsync).")
+    ] = None,
+    ttl_ms: Annotated[int | None, typer.Option(metavar="MS", help="Age limit.")] = None,
+    cap_records: Annotated[int | None, typer.Option(metavar="N", help="Most records.")] = None,
+    cap_bytes: Annotated[int | None, typer.Option(metavar="N", help="Most bytes.")] = None,
+    discard: Annotated[
+        str | None, typer.Option(help="When full: old goes, or reject the write (old).")
+    ] = None,
+    more: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting.")
+    ] = None,
+    url: UrlOption = None,
+    context: ContextOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a topic, or change the settings of one that is there."""
+    given: dict[str, Any] = {
+        "type": kind,
+        "durability": durability,
+        "ttl_ms": ttl_ms,
+        "cap_records": cap_records,
+        "cap_bytes": cap_bytes,
+        "discard": discard,
+    }
+    settings = {name: value for name, value in given.items() if value is not None}
+    settings |= dict(map(_setting, more or ()))
+    with connect(url, context, token) as client:
+        state = client.create(topic, **settings)
+    if as_json:
+        say_json(msgspec.structs.asdict(state))
+    else:
+        changed = _changed(state.config)
+        told = f" with {', '.join(changed)}" if changed else " with the defaults"
+        say(f"{printable(topic)}: a {state.type}{told}")
+
+
+def listed(
+    prefix: Annotated[str, typer.Option(help="Names that begin with it.")] = "",
+    url: UrlOption = None,
+    context: ContextOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List topics. With --json one object a line."""
+    with connect(url, context, token) as client:
+        states = client.topics(prefix)
+    if as_json:
+        for state in states:
+            say_json(msgspec.structs.asdict(state))
+        return
+    if not states:
+        say("no topics" + (f" that begin with {printable(prefix)}" if prefix else ""))
+        return
+    rows = [
+        [
+            state.topic,
+            state.type,
+            str(state.config.get("durability", "")),
+            f"{state.count:,}",
+            f"{state.bytes:,}",
+            str(state.head_seq),
+            when(state.last_write_ts or 0),
+        ]
+        for state in states
+    ]
+    headings = ["topic", "type", "durability", "records", "bytes", "head", "last write"]
+    say_table(headings, rows, "records bytes head")
+
+
+def show(
+    topic: TopicArgument,
+    url: UrlOption = None,
+    context: ContextOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show one topic: its numbers and its settings."""
+    with connect(url, context, token) as client:
+        state = client.state(topic)
+    if as_json:
+        say_json(msgspec.structs.asdict(state))
+        return
+    say_table(["what", "value"], [[name, value] for name, value in _facts(state)])
+
+
+def drop(
+    topic: TopicArgument,
+    if_empty: Annotated[
+        bool, typer.Option("--if-empty", help="Only when it holds no records.")
+    ] = False,
+    yes: YesOption = False,
+    url: UrlOption = None,
+    context: ContextOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Drop a topic and everything in it, for good. Asks first on a terminal."""
+    with connect(url, context, token) as client:
+        if not (yes or if_empty) and sys.stdin.isatty():
+            count = client.state(topic).count
+            typer.confirm(f"Drop {printable(topic)} with {count:,} records?", abort=True, err=True)
+        dropped = client.drop(topic, if_empty=if_empty)
+    if as_json:
+        say_json({"topic": topic, "deleted": dropped})
+    else:
+        said = "dropped" if dropped else "there was none, nothing was done"
+        say(f"{printable(topic)}: {said}")
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, sign, value = text.partition("=")
+    if not sign or not name.strip():
+        raise RequestError(f"--set takes NAME=VALUE, not {text!r}")
+    try:
+        return name.strip(), json.loads(value)
+    except ValueError:
+        return name.strip(), value
+
+
+def _changed(config: dict[str, Any]) -> list[str]:
+    defaults = DEFAULT_TOPIC_SETTINGS.to_wire()
+    return [
+        f"{printable(name)} {printable(json.dumps(value))}"
+        for name, value in config.items()
+        if value != defaults.get(name) and name != "durable"
+    ]
+
+
+def _facts(state: TopicState) -> list[tuple[str, str]]:
+    return [
+        ("topic", state.topic),
+        ("records", f"{state.count:,}"),
+        ("bytes", f"{state.bytes:,}"),
+        ("earliest seq", str(state.earliest_seq)),
+        ("head seq", str(state.head_seq)),
+        ("last write", when(state.last_write_ts or 0)),
+        ("last read", when(state.last_read_ts or 0)),
+        *((name, json.dumps(value)) for name, value in state.config.items()),
+    ]
