@@ -11,6 +11,7 @@ from headwater.core.errors import DamageError, ForeignFileError, NewerFormatErro
 from headwater.format.checksum import checksum64
 from headwater.format.frame import FRAME, FRAME_BYTES_MIN
 from headwater.format.names import CURRENT_NAME, PREPARED_NAME, REPAIRS_NAME, wal_file_name
+from headwater.recovery.mending import apply_repairs, plan_repairs
 from headwater.testing import FakeDisk
 from tests.crash.damage import SPECIMENS, Outcome, Specimen, judge, specimen_of
 from tests.crash.matrix import tried
@@ -155,3 +156,25 @@ def test_a_missing_repairs_file_shows_the_damage_again() -> None:
     remove(disk, WAL / REPAIRS_NAME)
     with pytest.raises(DamageError):
         Session(disk)
+
+
+def test_the_current_of_another_log_is_blamed_itself_and_a_repair_puts_it_aside() -> None:
+    specimen = STOPPED()
+    disk = specimen.disk()
+    other = written((1, 2, 1, 1, 2, 1, 2, 1, 1), log_id=99)
+    disk.write_file(WAL / CURRENT_NAME, other.files()[WAL / CURRENT_NAME])
+    with pytest.raises(ForeignFileError, match="belongs to another log") as caught:
+        Session(disk)
+    assert caught.value.path == WAL / CURRENT_NAME
+    for plan in plan_repairs(disk, WAL):
+        apply_repairs(disk, plan)
+    assert tuple(Session(disk).items) == specimen.items
+
+
+def test_a_foreign_first_file_is_blamed_and_not_the_ones_that_belong_here() -> None:
+    disk = STOPPED().disk()
+    first = WAL / wal_file_name(1)
+    disk.write_file(first, written((1, 2, 1), log_id=99).files()[first])
+    with pytest.raises(ForeignFileError) as caught:
+        Session(disk)
+    assert caught.value.path == first

@@ -75,7 +75,7 @@ class Rig:
         return found
 
 
-@pytest.mark.claims(173, 174)
+@pytest.mark.claims(173, 174, 188)
 def test_a_new_file_has_its_full_length_in_synced_zeros_before_its_first_use() -> None:
     assert WalSettings().file_bytes == 64 * MIB
     rig = Rig()
