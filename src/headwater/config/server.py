@@ -18,7 +18,7 @@ class LimitSettings:
     in_flight_per_key: int = 1_000
     body_bytes: int = 64 * MIB
     record_bytes: int = 1 * MIB
-    header_bytes: int = 32 * KIB
+    header_bytes: int = 128 * KIB
     header_count: int = 100
     pipeline: int = 128
     """Requests of one connection that are answered later; reading pauses beyond."""

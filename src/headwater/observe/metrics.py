@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-import msgspec
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -119,8 +118,8 @@ def metrics_as_text(samples: Sequence[Sample]) -> bytes:
     return generate_latest(registry)
 
 
-def metrics_as_json(samples: Sequence[Sample]) -> bytes:
-    """One object: name, or name{label} -> value."""
+def metrics_as_json(samples: Sequence[Sample]) -> dict[str, Any]:
+    """Name, or name{label} -> value."""
     found: dict[str, Any] = {}
     for sample in samples:
         labels = ",".join(
@@ -128,4 +127,4 @@ def metrics_as_json(samples: Sequence[Sample]) -> bytes:
             for label, value in zip(METRICS[sample.name].labels, sample.labels, strict=True)
         )
         found[PREFIX + sample.name + (f"{{{labels}}}" if labels else "")] = sample.value
-    return msgspec.json.encode({"metrics": found})
+    return found

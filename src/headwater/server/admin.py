@@ -39,9 +39,9 @@ def ready(app: App, exchange: Exchange) -> None:
 
 
 def metrics(app: App, exchange: Exchange) -> None:
-    samples = collect(app)
+    samples = collect(app, app.key_of(exchange))
     if b"application/json" in exchange.headers.get(b"accept", b""):
-        exchange.answer_json(200, metrics_as_json(samples))
+        answer(exchange, 200, {"metrics": metrics_as_json(samples)})
     else:
         exchange.answer(200, metrics_as_text(samples), {"content-type": _TEXT})
 

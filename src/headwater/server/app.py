@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import secrets
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -49,6 +50,9 @@ class App:
         self.connections: set[HttpConnection] = set()
         self.sessions = WatchSessions(self)
         self.delivery = Delivery(self)
+        self.sse_connections = 0
+        self.connections_max = settings.limits.connections
+        """Fewer when the operating system allows fewer open files."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._request_prefix = secrets.token_hex(4)
         self._request_numbers = itertools.count(1)
@@ -79,11 +83,12 @@ class App:
         """Recovery is done: answer everything."""
         self.database = database
         database.engine.core.on_news = self.delivery.on_news
+        database.engine.core.on_hardened = self.delivery.on_hardened
 
     # -- connections
 
     def add_connection(self, connection: HttpConnection) -> bool:
-        if self.draining or len(self.connections) >= self.settings.limits.connections:
+        if self.draining or len(self.connections) >= self.connections_max:
             return False
         self.connections.add(connection)
         return True
@@ -103,8 +108,8 @@ class App:
     def handle(self, exchange: Exchange) -> None:
         """Route a request, check its key, let its handler begin. Never raises."""
         try:
-            route, exchange.parameters = self.routes.find(exchange.method, exchange.path)
             exchange.request_id = f"{self._request_prefix}-{next(self._request_numbers):x}"
+            route, exchange.parameters = self.routes.find(exchange.method, exchange.path)
             self._admit(exchange, route)
             work = route.handler(self, exchange)
             if work is not None:
@@ -118,6 +123,8 @@ class App:
         if route.is_open:
             return
         exchange.key = key = self.keys.find(exchange.headers.get(b"authorization"))
+        if not len(self.keys):
+            refuse_other_sites(exchange)
         if route.scope is not Scope.NONE:
             key.require(route.scope)
         if route.names_topic:
@@ -127,6 +134,7 @@ class App:
 
     def spawn(self, exchange: Exchange, work: Coroutine[Any, Any, None]) -> None:
         """Run what cannot be answered at once. Not used by the write path."""
+        exchange.is_slow = True
 
         async def run() -> None:
             try:
@@ -141,6 +149,8 @@ class App:
         task = self.loop.create_task(run())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        if exchange.on_gone is None:
+            exchange.on_gone = partial(_cancel, task)  # nobody waits for it any more
 
     def _broken(self, exchange: Exchange, error: Exception) -> None:
         self.log.error(
@@ -150,7 +160,9 @@ class App:
             error=repr(error),
             exc_info=error,
         )
-        if exchange.take() is None:
+        if exchange.is_answered:
+            exchange.connection.close()  # a stream cannot be mended half-way
+        else:
             exchange.fail(InvariantError("something went wrong here; the log has more"))
 
     def upgrade(self, exchange: Exchange, rest: bytes) -> None:
@@ -165,18 +177,13 @@ class App:
         except HeadwaterError as error:
             exchange.keep_alive = False
             exchange.fail(error)
+        except Exception as error:
+            exchange.keep_alive = False
+            self._broken(exchange, error)
 
     def key_of(self, exchange: Exchange) -> ApiKey:
         assert exchange.key is not None
         return exchange.key
-
-    # -- streams
-
-    def stream_paused(self, connection: HttpConnection) -> None:
-        self.delivery.paused(connection)
-
-    def stream_resumed(self, connection: HttpConnection) -> None:
-        self.delivery.resumed(connection)
 
     # -- the end
 
@@ -184,6 +191,9 @@ class App:
         """Finish what is under way, then end every connection."""
         self.draining = True
         self.delivery.close_all()
+        if self.database is not None:
+            for topic in self.database.engine.core.registry:
+                topic.wake()  # who waits for something new is answered now
         for connection in list(self.connections):
             connection.drain()
         until = self.now_us() + int(self.settings.deadlines.drain_s * US)
@@ -193,3 +203,15 @@ class App:
             connection.transport.abort()
         for task in list(self._tasks):
             task.cancel()
+
+
+def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+
+
+def refuse_other_sites(exchange: Exchange) -> None:
+    """Without keys, being able to connect is all it takes: a page of another site, open in a
+    browser on this machine, can. Browsers say which site a request comes from."""
+    origin = exchange.headers.get(b"origin")
+    if origin is not None and origin.partition(b"://")[2] != exchange.headers.get(b"host"):
+        raise HttpError("forbidden", "pages of other sites may not use a server without keys")

@@ -43,8 +43,10 @@ def _unpacked(exchange: Exchange, encoding: bytes) -> bytes:
     size = 0
     try:
         rest: bytes = bytes(exchange.body)
-        while rest and not unpacker.eof:
+        while not unpacker.eof:
             piece = unpacker.decompress(rest, _STEP_BYTES)
+            if not piece and not rest:
+                break  # all of it was read, and it is not the end
             size += len(piece)
             if size > most:
                 raise HttpError("payload_too_large", f"the body unpacks to over {most} bytes")
@@ -54,4 +56,6 @@ def _unpacked(exchange: Exchange, encoding: bytes) -> bytes:
         raise InvalidRequestError("the body is not gzip") from error
     if not unpacker.eof:
         raise InvalidRequestError("the packed body ends too early")
+    if unpacker.unused_data:
+        raise InvalidRequestError("something follows the packed body")
     return b"".join(pieces)

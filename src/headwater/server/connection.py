@@ -3,12 +3,17 @@
 No framework and no task per request: a request is parsed, handed to its handler, and its answer
 is written when it is there. Answers keep the order of the requests. Deadlines run from when
 something began, so a byte now and then does not extend them.
+
+What a client can make us hold is bounded: a head and the framing of a body have a limit in raw
+bytes, requests behind one that waits are not begun, and nothing is read while a client does not
+take its answers.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
 import httptools
@@ -22,6 +27,10 @@ if TYPE_CHECKING:
     from headwater.server.app import App
 
 WRITE_BUFFER_BYTES_MAX: Final = 1024 * 1024
+LINGER_US: Final = 2_000_000
+"""How long a refused client may go on sending before it has read why."""
+FRAMING_BYTES_PER_BODY_BYTE: Final = 16
+"""A body in chunks of one byte needs six."""
 
 
 class HttpConnection(asyncio.Protocol):
@@ -31,23 +40,37 @@ class HttpConnection(asyncio.Protocol):
         self.peer_is_gone = False
         self.paused = False
         self.upgraded: asyncio.Protocol | None = None
+        self.on_resumed: Callable[[], None] | None = None
+        """Told when the client takes bytes again; set by a stream."""
+        self.deadline_us = 0
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpRequestParser(self)
         self._target = b""
         self._header_bytes = 0
+        self._raw_bytes = 0
+        self._messages = 0
+        self._in_head = False
         self._body: list[bytes] = []
         self._body_bytes = 0
         self._pending: deque[Exchange] = deque()
-        self._refusal: HttpError | None = None
+        self._held: deque[Exchange] = deque()
+        """The last of `_pending`, when they have to wait for those before them to begin."""
         self._reading = True
         self._closing = False
+        self._refused = False
         self._in_request = False
-        self.deadline_us = 0
+        self._stuck_bytes = 0
+        self._stuck_since_us = 0
 
     @property
     def transport(self) -> asyncio.Transport:
         assert self._transport is not None
         return self._transport
+
+    @property
+    def is_waiting(self) -> bool:
+        """An earlier request is not answered yet."""
+        return len(self._pending) > 1
 
     # -- asyncio
 
@@ -64,57 +87,67 @@ class HttpConnection(asyncio.Protocol):
         self.app.remove_connection(self)
         if self.upgraded is not None:
             self.upgraded.connection_lost(exc)
-        for exchange in self._pending:
+        gone, self._pending = self._pending, deque()
+        self._held.clear()
+        for exchange in gone:
             if exchange.on_gone is not None:
                 exchange.on_gone()
-        self._pending.clear()
 
     def data_received(self, data: bytes) -> None:
         if self.upgraded is not None:
             self.upgraded.data_received(data)
             return
         if self._closing:
-            return
+            return  # thrown away while the peer reads why
         if not self._in_request:
-            self._in_request = True
-            self.deadline_us = self.app.now_us() + self.app.header_deadline_us
+            self._begin_request()
+        message = self._messages
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             self._upgrade(data[upgrade.args[0] :])
+            return
         except httptools.HttpParserCallbackError as error:
             cause = error.__context__
             self._refuse(cause if isinstance(cause, HeadwaterError) else None)
+            return
         except httptools.HttpParserError as error:
             self._refuse(InvalidRequestError(f"not a request that can be read: {error}"))
+            return
+        if self._in_request and message == self._messages:
+            self._count_raw(len(data))
 
     def eof_received(self) -> bool:
-        """The peer will send no more; what it asked for is still answered."""
-        if self.upgraded is not None:
-            return False
+        """The peer will send no more; what it asked for is still answered.
+
+        Not so where the answer has no end, or waits for what may never come: there it has left.
+        """
         self._closing = True
-        return bool(self._pending)
+        if self.upgraded is not None or self.transport.get_extra_info("ssl_object") is not None:
+            return False
+        return bool(self._pending) and not any(each.waits_for_news for each in self._pending)
 
     def pause_writing(self) -> None:
         self.paused = True
         self._set_reading()
-        if self._pending and self._pending[0].on_gone is not None:
-            self.app.stream_paused(self)
 
     def resume_writing(self) -> None:
         self.paused = False
+        if self.on_resumed is not None:
+            self.on_resumed()
+        self._begin_held()
         self._set_reading()
-        self.app.stream_resumed(self)
 
     # -- httptools
 
     def on_message_begin(self) -> None:
         self.headers = {}
         self._target = b""
-        self._header_bytes = 0
+        self._header_bytes = self._raw_bytes = self._body_bytes = 0
         self._body = []
-        self._body_bytes = 0
-        self._refusal = None
+        self._messages += 1
+        self._in_head = True
+        self._begin_request()
 
     def on_url(self, url: bytes) -> None:
         self._target += url
@@ -122,6 +155,8 @@ class HttpConnection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._count_header(len(name) + len(value) + 4)
+        if not self._in_head:
+            return  # a trailer: counted, and nobody here has a use for it
         name = name.lower()
         if name in self.headers:
             value = self.headers[name] + b", " + value
@@ -130,11 +165,17 @@ class HttpConnection(asyncio.Protocol):
             raise HttpError("headers_too_large", "too many headers")
 
     def on_headers_complete(self) -> None:
+        self._in_head = False
+        modern = self._parser.get_http_version() == "1.1"
+        host = self.headers.get(b"host")
+        if b"," in (host or b"") or (modern and host is None):
+            raise InvalidRequestError("a request has one Host header")
         length = self.headers.get(b"content-length")
         if length is not None and int(length) > self.app.settings.limits.body_bytes:
             raise self._too_large()
         self.deadline_us = self.app.now_us() + self.app.body_deadline_us
-        if self.headers.get(b"expect", b"").lower() == b"100-continue":
+        asks = modern and self.headers.get(b"expect", b"").lower() == b"100-continue"
+        if asks and not self._pending:  # before an answer that is owed, it would be taken for that
             self.transport.write(CONTINUE)
 
     def on_body(self, body: bytes) -> None:
@@ -144,14 +185,8 @@ class HttpConnection(asyncio.Protocol):
         self._body.append(body)
 
     def on_message_complete(self) -> None:
-        if self._parser.should_upgrade():
-            return  # feed_data says so next
-        body = self._body
-        exchange = self._new_exchange()
-        exchange.body = body[0] if len(body) == 1 else b"".join(body)
-        self._in_request = False
-        self.app.handle(exchange)
-        self._await_request()
+        if not self._parser.should_upgrade():  # otherwise feed_data says so next
+            self._take_request()
 
     # -- answers
 
@@ -171,13 +206,14 @@ class HttpConnection(asyncio.Protocol):
             if not exchange.keep_alive:
                 self._closing = True
                 pending.clear()
+                self._held.clear()
         if out and not self.peer_is_gone:
             self.transport.write(out[0] if len(out) == 1 else b"".join(out))
-            if self._closing and not pending:
-                self.transport.close()
-                return
-        if not self._reading:
-            self._set_reading()
+        if self._closing and not pending:
+            self._finish()
+            return
+        self._begin_held()
+        self._set_reading()
         if not pending and not self._in_request:
             self._await_request()
 
@@ -187,6 +223,7 @@ class HttpConnection(asyncio.Protocol):
             self.transport.write(data)
 
     def close(self) -> None:
+        self._closing = True
         if not self.peer_is_gone:
             self.transport.close()
 
@@ -194,12 +231,24 @@ class HttpConnection(asyncio.Protocol):
 
     def check_deadline(self, now_us: int) -> None:
         """Called every so often by the app; a connection that owes us bytes for too long goes."""
-        if now_us < self.deadline_us or self.upgraded is not None or self._pending:
+        if self._is_stuck(now_us):
+            self.transport.abort()
+        elif now_us < self.deadline_us or self.upgraded is not None or self._pending:
             return
-        if self._in_request:
+        elif self._closing:
+            self.transport.abort()
+        elif self._in_request:
             self._refuse(HttpError("request_timeout", "the request did not arrive in time"))
         else:
             self.close()
+
+    def _is_stuck(self, now_us: int) -> bool:
+        """It has not taken a byte of its answers for long. Streams may: they cost only a buffer."""
+        waiting = self.transport.get_write_buffer_size()
+        if not waiting or waiting != self._stuck_bytes or self.on_resumed is not None:
+            self._stuck_bytes, self._stuck_since_us = waiting, now_us
+            return False
+        return now_us - self._stuck_since_us >= self.app.idle_deadline_us
 
     def drain(self) -> None:
         """No more requests; what is under way is finished."""
@@ -207,19 +256,48 @@ class HttpConnection(asyncio.Protocol):
         if not self._pending and self.upgraded is None:
             self.close()
 
-    @property
-    def busy(self) -> bool:
-        return bool(self._pending) or self.upgraded is not None
-
     # -- inside
+
+    def _begin_request(self) -> None:
+        self._in_request = True
+        self.deadline_us = self.app.now_us() + self.app.header_deadline_us
 
     def _new_exchange(self) -> Exchange:
         exchange = Exchange(self, self._parser.get_method(), self._target)
         exchange.headers = self.headers
         exchange.keep_alive = self._parser.should_keep_alive() and not self.app.draining
         exchange.started_us = self.app.now_us()
+        self._in_request = False
         self._pending.append(exchange)
         return exchange
+
+    def _take_request(self) -> None:
+        body = self._body
+        self._body = []
+        exchange = self._new_exchange()
+        exchange.body = body[0] if len(body) == 1 else b"".join(body)
+        if self._held or self._must_wait(exchange):
+            self._held.append(exchange)
+        else:
+            self.app.handle(exchange)
+        self._await_request()
+
+    def _must_wait(self, exchange: Exchange) -> bool:
+        """Writes go on beside each other. Behind anything slower, requests are begun in turn."""
+        if self.paused:
+            return True
+        for earlier in self._pending:
+            if earlier is exchange:
+                return False
+            if earlier.is_slow:
+                return True
+        return False
+
+    def _begin_held(self) -> None:
+        while self._held and not self._must_wait(self._held[0]):
+            exchange = self._held.popleft()
+            exchange.started_us = self.app.now_us()
+            self.app.handle(exchange)
 
     def _await_request(self, *, first: bool = False) -> None:
         wait_us = self.app.header_deadline_us if first else self.app.idle_deadline_us
@@ -241,25 +319,52 @@ class HttpConnection(asyncio.Protocol):
         if self._header_bytes > self.app.settings.limits.header_bytes:
             raise HttpError("headers_too_large", "the request's headers are too long")
 
+    def _count_raw(self, size: int) -> None:
+        """The parser holds back a header until it has all of it, so its bytes are counted too."""
+        self._raw_bytes += size
+        framing = self._raw_bytes - self._body_bytes
+        allowed = self.app.settings.limits.header_bytes
+        if framing > allowed + FRAMING_BYTES_PER_BODY_BYTE * self._body_bytes:
+            self._refuse(HttpError("headers_too_large", "the request's headers are too long"))
+
     def _too_large(self) -> HttpError:
         limit = self.app.settings.limits.body_bytes
         return HttpError("payload_too_large", f"a body has at most {limit} bytes")
 
     def _refuse(self, error: HeadwaterError | None) -> None:
         """This connection's bytes make no sense any more: say why, and end it."""
-        if self._closing and not self._in_request:
-            return
         exchange = Exchange(self, b"", self._target)
-        exchange.headers = self.headers
+        exchange.headers = {}
         exchange.keep_alive = False
         exchange.started_us = self.app.now_us()
         self._pending.append(exchange)
-        self._closing = True
+        self._closing = self._refused = True
         self._in_request = False
-        exchange.keep_alive = False
+        self._body = []
         exchange.fail(error or InvalidRequestError("not a request that can be read"))
 
+    def _finish(self) -> None:
+        """The last answer is out. Who may still be sending must not be cut off while it reads."""
+        if self.peer_is_gone:
+            return
+        self.deadline_us = self.app.now_us() + LINGER_US
+        if self._refused and self.transport.can_write_eof():
+            self.transport.write_eof()
+            self._pending.clear()
+            self.paused = False
+            self._set_reading()
+        else:
+            self.deadline_us = self.app.now_us() + self.app.idle_deadline_us
+            self.transport.close()
+
     def _upgrade(self, rest: bytes) -> None:
-        exchange = self._new_exchange()
-        self._in_request = False
-        self.app.upgrade(exchange, rest)
+        if self.headers.get(b"upgrade", b"").lower() == b"websocket":
+            exchange = self._new_exchange()
+            exchange.is_slow = True
+            self.app.upgrade(exchange, rest)
+            return
+        # Offers of HTTP/2 and the like come with an ordinary request; it is answered as one.
+        self._take_request()
+        self._parser = httptools.HttpRequestParser(self)
+        if rest and not self._closing:
+            self.data_received(rest)

@@ -1,18 +1,18 @@
 """Delivery of new records to streams: dirty topics, each served once per round.
 
 A write marks its topic dirty; delivery runs after the acks of that commit are out. Whoever follows
-a topic is pumped from its own cursor: a stream whose client does not read is simply not pumped,
-costs nobody anything and loses nothing (I14). What several streams want at the same place is read
-and rendered once.
+a topic is pumped from its own cursor. What several streams want at the same place is read and
+rendered once; it is kept for that round only, so that nothing deleted since is ever sent.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
 
-from headwater.engine.steps import DiffRequest, Found, found_steps, loaded_steps
+from headwater.engine.reading import Reader, ReadFilter, ReadPlan, TailPiece
+from headwater.engine.steps import DiffRequest, Found, Take, Taken, found_steps, loaded_steps
 from headwater.engine.topic import Topic
 from headwater.model.loss import Tombstone
 from headwater.model.match import TagMatcher
@@ -21,10 +21,6 @@ from headwater.wire.render import Projection
 
 if TYPE_CHECKING:
     from headwater.server.app import App
-    from headwater.server.connection import HttpConnection
-
-RENDERED_MAX: Final = 512
-"""Batches kept for the next stream that wants the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +32,11 @@ class Wish:
     bytes_max: int
     nodes: frozenset[bytes]
     matcher: TagMatcher | None
+    strong: bool = False
+    """Only what is on stable storage, whatever the topic's class acks."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Batch:
     """Rendered records, and where a stream stands behind them."""
 
@@ -49,72 +47,77 @@ class Batch:
     head_seq: int
     caught_up: bool
     tombstone: Tombstone | None
+    told: bytes | None = None
+    """The same as a message, once a stream has made one of it. All streams say it alike."""
+
+
+class Stream(Protocol):
+    def beat(self, now_us: int) -> None:
+        """Called every so often: say something if nothing was said for a while."""
+
+    def end(self) -> None:
+        """The server goes."""
 
 
 class Follower(Protocol):
-    """A stream, as delivery knows it."""
-
-    @property
-    def connection(self) -> HttpConnection: ...
-
     def pump(self, topic: Topic) -> None:
-        """Send what the topic has beyond this stream's cursor, as far as the client takes it."""
+        """Send what the topic has beyond this client's cursor, as far as the client takes it."""
 
-    def pump_all(self) -> None: ...
+    def appeared(self, topic: Topic) -> None:
+        """A topic that it may not know has something new."""
 
-    def new_topic(self, topic: Topic) -> bool:
-        """A topic appeared; True when this stream follows it from now on."""
 
-    def beat(self, now_us: int) -> None:
-        """Send a heartbeat if nothing was sent for a while."""
-
-    def end(self) -> None: ...
+def horizon(topic: Topic, wish: Wish) -> int:
+    """The last seq such a stream may be given now."""
+    return topic.synced_seq if wish.strong else topic.log.visible_seq
 
 
 class Delivery:
     def __init__(self, app: App) -> None:
         self._app = app
+        self._streams: set[Stream] = set()
         self._followers: dict[str, set[Follower]] = {}
-        self._streams: set[Follower] = set()
         self._prefix_watchers: set[Follower] = set()
-        self._known: set[str] = set()
+        self._strong: Counter[str] = Counter()
         self._ready: dict[int, Topic] = {}
         self._scheduled = False
-        self._rendered: OrderedDict[tuple[int, int, int, Wish], Batch] = OrderedDict()
+        self._delivering = False
+        self._rendered: dict[tuple[int, int, Wish], Batch] = {}
 
-    @property
-    def streams(self) -> int:
-        return len(self._streams)
+    def add_stream(self, stream: Stream) -> None:
+        self._streams.add(stream)
 
-    def add(self, follower: Follower, names: list[str], *, watches_prefixes: bool) -> None:
-        self._streams.add(follower)
-        for name in names:
-            self.follow(follower, name)
-        if watches_prefixes:
-            self._prefix_watchers.add(follower)
+    def remove_stream(self, stream: Stream) -> None:
+        self._streams.discard(stream)
 
-    def follow(self, follower: Follower, name: str) -> None:
-        self._followers.setdefault(name, set()).add(follower)
+    def follow(self, follower: Follower, name: str, *, strong: bool) -> None:
+        followers = self._followers.setdefault(name, set())
+        if follower not in followers:
+            followers.add(follower)
+            self._strong[name] += strong
 
-    def unfollow(self, follower: Follower, name: str) -> None:
+    def unfollow(self, follower: Follower, name: str, *, strong: bool) -> None:
         followers = self._followers.get(name)
-        if followers is not None:
-            followers.discard(follower)
-            if not followers:
-                del self._followers[name]
+        if followers is None or follower not in followers:
+            return
+        followers.discard(follower)
+        if not followers:
+            del self._followers[name]
+        self._strong[name] -= strong
+        if not self._strong[name]:
+            del self._strong[name]
 
-    def remove(self, follower: Follower, names: list[str]) -> None:
-        self._streams.discard(follower)
+    def watch_prefixes(self, follower: Follower) -> None:
+        self._prefix_watchers.add(follower)
+
+    def remove(self, follower: Follower) -> None:
+        """A follower that follows nothing any more."""
         self._prefix_watchers.discard(follower)
-        for name in names:
-            self.unfollow(follower, name)
 
     # -- news
 
     def on_news(self, topic: Topic) -> None:
         """A topic has something new. Called by the engine, as the owner, for every write."""
-        if not self._streams:
-            return
         if topic.name not in self._followers and not self._prefix_watchers:
             return
         self._ready[topic.topic_id] = topic
@@ -122,72 +125,99 @@ class Delivery:
             self._scheduled = True
             self._app.loop.call_soon(self._deliver)
 
+    def on_hardened(self, topic: Topic) -> None:
+        """Records that were visible before are synced now."""
+        if topic.name in self._strong:
+            self.on_news(topic)
+
     def _deliver(self) -> None:
         self._scheduled = False
         ready, self._ready = self._ready, {}
-        for topic in ready.values():
-            for watcher in list(self._prefix_watchers):
-                watcher.new_topic(topic)
-            for follower in list(self._followers.get(topic.name, ())):
-                follower.pump(topic)
+        self._delivering = True
+        try:
+            for topic in ready.values():
+                for watcher in list(self._prefix_watchers):
+                    watcher.appeared(topic)
+                for follower in list(self._followers.get(topic.name, ())):
+                    follower.pump(topic)
+                self._rendered.clear()
+        finally:
+            self._delivering = False
+            self._rendered.clear()
 
     # -- reading for streams
 
     def read(self, topic: Topic, cursor: int, wish: Wish) -> Batch | None:
         """The next batch if no file is needed; None when it must be read later."""
-        key = (topic.topic_id, cursor, topic.log.visible_seq, wish)
+        key = (topic.topic_id, cursor, wish)
         known = self._rendered.get(key)
         if known is not None:
             return known
         if not topic.loaded:
             return None
-        request = self._request(cursor, wish)
-        take = take_rendered(wish.projection)
-        steps = found_steps(self._app.engine, topic, request, take)
+        last_seq = horizon(topic, wish)
+        steps = found_steps(self._app.engine, topic, _request(cursor, wish), _take(wish, last_seq))
         found = self._app.ready_database.drive_at_once(steps)
-        return None if found is None else self._keep(key, found)
+        if found is None:
+            return None
+        batch = _batch(found, cursor, wish, last_seq)
+        if self._delivering:
+            self._rendered[key] = batch
+        return batch
 
     async def read_later(self, topic: Topic, cursor: int, wish: Wish) -> Batch:
         database, engine = self._app.ready_database, self._app.engine
         await database.drive(loaded_steps(engine, topic))
-        key = (topic.topic_id, cursor, topic.log.visible_seq, wish)
-        take = take_rendered(wish.projection)
-        request = self._request(cursor, wish)
-        found = await database.drive(found_steps(engine, topic, request, take))
-        return self._keep(key, found)
+        last_seq = horizon(topic, wish)
+        take = _take(wish, last_seq)
+        found = await database.drive(found_steps(engine, topic, _request(cursor, wish), take))
+        return _batch(found, cursor, wish, last_seq)
 
-    def _request(self, cursor: int, wish: Wish) -> DiffRequest:
-        return DiffRequest(cursor, wish.limit, wish.bytes_max, 0, wish.nodes, wish.matcher)
-
-    def _keep(self, key: tuple[int, int, int, Wish], found: Found[bytes]) -> Batch:
-        batch = Batch(
-            b"[%b]" % found.payload,
-            found.records,
-            key[1],
-            found.next_from_seq,
-            found.head_seq,
-            found.caught_up,
-            found.tombstone,
-        )
-        self._rendered[key] = batch
-        if len(self._rendered) > RENDERED_MAX:
-            self._rendered.popitem(last=False)
-        return batch
-
-    # -- slow clients and silence
-
-    def paused(self, connection: HttpConnection) -> None:
-        """Nothing to do: a stream asks its connection before it sends."""
-
-    def resumed(self, connection: HttpConnection) -> None:
-        for follower in list(self._streams):
-            if follower.connection is connection:
-                follower.pump_all()
+    # -- silence, and the end
 
     def heartbeat(self, now_us: int) -> None:
-        for follower in list(self._streams):
-            follower.beat(now_us)
+        for stream in list(self._streams):
+            stream.beat(now_us)
 
     def close_all(self) -> None:
-        for follower in list(self._streams):
-            follower.end()
+        for stream in list(self._streams):
+            stream.end()
+
+
+def _request(cursor: int, wish: Wish) -> DiffRequest:
+    return DiffRequest(cursor, wish.limit, wish.bytes_max, 0, wish.nodes, wish.matcher)
+
+
+def _take(wish: Wish, last_seq: int) -> Take[bytes]:
+    take = take_rendered(wish.projection)
+    if not wish.strong:
+        return take
+
+    def take_synced(reader: Reader, plan: ReadPlan, keep: ReadFilter) -> Taken[bytes]:
+        """Only the tail can hold what is not synced: segments are, before they count."""
+        pieces = [
+            TailPiece(piece.chunk, piece.seqs[: piece.seqs.searchsorted(last_seq, "right")])
+            if isinstance(piece, TailPiece)
+            else piece
+            for piece in plan.pieces
+        ]
+        return take(reader, replace(plan, pieces=[p for p in pieces if len(p.seqs)]), keep)
+
+    return take_synced
+
+
+def _batch(found: Found[bytes], cursor: int, wish: Wish, last_seq: int) -> Batch:
+    next_from_seq, caught_up = found.next_from_seq, found.caught_up
+    if wish.strong and next_from_seq > last_seq:
+        lost_to = 0 if found.tombstone is None else found.tombstone.gap_to
+        next_from_seq = max(last_seq, min(cursor, next_from_seq), lost_to)
+        caught_up = True
+    return Batch(
+        b"[%b]" % found.payload,
+        found.records,
+        cursor,
+        next_from_seq,
+        found.head_seq,
+        caught_up,
+        found.tombstone,
+    )

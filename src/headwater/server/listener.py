@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
-import resource
 import os
+import resource
 import signal
 import ssl
+import sys
 from os import PathLike, fspath
 from pathlib import PurePath
 
@@ -102,11 +103,19 @@ class Server:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.request_stop)
-        await self._stopping.wait()
-        await self.stop()
+        await self.wait_for_stop()
+
+    @property
+    def is_listening(self) -> bool:
+        return self._server is not None
 
     def request_stop(self) -> None:
         self._stopping.set()
+
+    async def wait_for_stop(self) -> None:
+        """Until `request_stop`; for those whose signals are not the process's."""
+        await self._stopping.wait()
+        await self.stop()
 
     async def stop(self) -> None:
         """Finish what is under way, close the engine cleanly."""
@@ -154,6 +163,8 @@ def connections_possible() -> int:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if hard == resource.RLIM_INFINITY:
+        return sys.maxsize
     return max(hard - FILES_RESERVED, hard // 2)
 
 

@@ -10,6 +10,7 @@ from headwater.config.topic import TopicType
 from headwater.core.durability import Durability
 from headwater.engine.engine import Engine
 from headwater.observe.metrics import Sample
+from headwater.server.keys import ApiKey
 from headwater.wal.counters import SYNC_LATENCY_BOUNDS_US
 
 if TYPE_CHECKING:
@@ -19,22 +20,23 @@ TOPICS_MAX: Final = 1_000
 """Per-topic gauges are given for so many topics."""
 
 
-def collect(app: App) -> list[Sample]:
+def collect(app: App, key: ApiKey) -> list[Sample]:
+    """What this key may know: names of topics only with its prefixes."""
     samples = [
         Sample("connections", len(app.connections)),
-        Sample("sse_connections", app.delivery.streams),
+        Sample("sse_connections", app.sse_connections),
         Sample("watch_sessions", len(app.sessions)),
         Sample("ready", int(app.database is not None and not app.draining)),
         Sample("recovery_progress", app.recovery_progress),
         Sample("uptime_ms", (app.now_us() - app.started_us) // 1_000),
     ]
     if app.database is not None:
-        samples += _engine_samples(app.database.engine)
+        samples += _engine_samples(app.database.engine, key)
         samples += _shard_samples(app.database.engine)
     return samples
 
 
-def _engine_samples(engine: Engine) -> list[Sample]:
+def _engine_samples(engine: Engine, key: ApiKey) -> list[Sample]:
     core = engine.core
     states = [(topic, engine.state(topic)) for topic in core.registry]
     by_class = Counter(topic.log.settings.durability for topic, _ in states)
@@ -46,6 +48,7 @@ def _engine_samples(engine: Engine) -> list[Sample]:
         Sample("records_live", sum(state.count for _, state in states)),
         Sample("bytes_live", sum(state.bytes for _, state in states)),
         Sample("tail_bytes", core.tail_bytes),
+        Sample("pressure", round(pressure(engine), 3)),
     ]
     samples += [
         Sample("topics_by_class", by_class[durability], (durability.value,))
@@ -66,7 +69,8 @@ def _engine_samples(engine: Engine) -> list[Sample]:
             "snapshots",
         )
     ]
-    for _, state in itertools.islice(states, TOPICS_MAX):
+    named = (state for _, state in states if key.may_name(state.topic))
+    for state in itertools.islice(named, TOPICS_MAX):
         label = (state.topic,)
         samples += [
             Sample("topic_head_seq", state.head_seq, label),
@@ -75,6 +79,20 @@ def _engine_samples(engine: Engine) -> list[Sample]:
             Sample("topic_bytes_live", state.bytes, label),
         ]
     return samples
+
+
+def pressure(engine: Engine) -> float:
+    """0 to 1: the fullest of the queues in front of the log and of what waits for segments."""
+    core = engine.core
+    assert core.wal is not None
+    queues = max(shard.queue_depth for shard in core.wal.shards)
+    return min(
+        1.0,
+        max(
+            queues / core.settings.wal.queue_submissions_max,
+            core.tail_bytes / core.settings.tail_bytes_max,
+        ),
+    )
 
 
 def _shard_samples(engine: Engine) -> list[Sample]:

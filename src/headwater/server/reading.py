@@ -8,6 +8,7 @@ import msgspec
 
 from headwater.core import limits
 from headwater.core.records import Record
+from headwater.core.units import MIB
 from headwater.engine.steps import (
     DiffRequest,
     Found,
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 ARROW_ROWS_DEFAULT = 100_000
 ARROW_ROWS_MAX = 1_000_000
+ARROW_BYTES_MAX = 64 * MIB
+"""Payload of one answer; x-next-from-seq says where to go on."""
 
 
 def diff(app: App, exchange: Exchange) -> None:
@@ -47,6 +50,7 @@ def diff(app: App, exchange: Exchange) -> None:
         if found is not None and not (request.wait_us and found.is_empty):
             _answer(exchange, found)
             return
+    exchange.waits_for_news = request.wait_us > 0
     app.spawn(exchange, _diff_later(app, exchange, request, take))
 
 
@@ -91,8 +95,8 @@ async def read_arrow(app: App, exchange: Exchange) -> None:
     database = app.ready_database
     topic = await database.drive(topic_steps(app.engine, exchange.parameters[0]))
     records: list[Record] = []
-    cursor, tombstone, caught_up = from_seq, None, False
-    while len(records) < most and cursor < to_seq and not caught_up:
+    size, cursor, tombstone, caught_up = 0, from_seq, None, False
+    while len(records) < most and size < ARROW_BYTES_MAX and cursor < to_seq and not caught_up:
         request = diff_request(
             cursor, min(limits.READ_RECORDS_CLAMP, most - len(records)), limits.READ_BYTES_CLAMP
         )
@@ -100,6 +104,7 @@ async def read_arrow(app: App, exchange: Exchange) -> None:
         tombstone = tombstone or found.tombstone
         cursor, caught_up = found.next_from_seq, found.caught_up
         records += [record for record in found.records if record.seq <= to_seq]
+        size += sum(len(record.data_json) for record in found.records)
     stream = await app.loop.run_in_executor(None, records_to_arrow, topic.name, records)
     exchange.answer(
         200,

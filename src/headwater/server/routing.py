@@ -14,6 +14,7 @@ from headwater.wire.requests import Body
 
 Handler = Callable[[Any, Exchange], Coroutine[Any, Any, None] | None]
 _REMEMBERED_MAX: Final = 4_096
+_REMEMBERED_BYTES_MAX: Final = 320
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +64,10 @@ class RouteTable:
         if known is not None:
             return known
         found = self._search(method.decode("latin-1"), path)
-        if len(self._remembered) >= _REMEMBERED_MAX:
-            self._remembered.clear()
-        self._remembered[method, path] = found
+        if len(path) <= _REMEMBERED_BYTES_MAX:
+            if len(self._remembered) >= _REMEMBERED_MAX:
+                self._remembered.clear()
+            self._remembered[method, path] = found
         return found
 
     def _search(self, method: str, path: bytes) -> tuple[Route, tuple[str, ...]]:

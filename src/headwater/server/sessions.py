@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headwater.config.topic import check_topic_name
 from headwater.core.errors import InvalidRequestError, TopicNotFoundError
 from headwater.engine.steps import diff_request
+from headwater.engine.topic import Topic
 from headwater.model.match import TagMatcher, parse_match
 from headwater.server.body import body_of
 from headwater.server.exchange import Exchange
@@ -17,7 +18,7 @@ from headwater.server.quotas import over_limit
 from headwater.server.topics import answer, flag
 from headwater.wire.http_errors import HttpError
 from headwater.wire.render import Projection
-from headwater.wire.requests import WatchRequest, decode_request
+from headwater.wire.requests import WatchRequest, WatchTopic, decode_request
 
 if TYPE_CHECKING:
     from headwater.server.app import App
@@ -32,7 +33,6 @@ class Watch:
 
     wid: str
     key: ApiKey
-    cursors: dict[str, int]
     prefixes: tuple[str, ...]
     projection: Projection
     limit: int
@@ -42,9 +42,24 @@ class Watch:
     matcher: TagMatcher | None
     strong: bool
     expires_us: int
+    start: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Where it begins in each topic: the topic's id, and the seq before."""
+    sent: dict[str, int] = field(default_factory=dict)
+    """How far any stream of it has come. A client can go back behind it, not beyond."""
     streams: int = 0
     missing: tuple[str, ...] = ()
-    extra: dict[str, Any] = field(default_factory=dict)
+
+    def covers(self, topic: Topic) -> bool:
+        """Whether a topic that appeared belongs to it."""
+        return (
+            topic.name.startswith(self.prefixes)
+            and self.key.may_name(topic.name)
+            and not (self.strong and is_never_synced(topic))
+        )
+
+
+def is_never_synced(topic: Topic) -> bool:
+    return not topic.log.settings.durability.is_logged
 
 
 class WatchSessions:
@@ -68,7 +83,6 @@ class WatchSessions:
         watch = Watch(
             secrets.token_urlsafe(18),
             key,
-            {},
             tuple(name[:-1] for name in request.topics if name.endswith("*")),
             Projection(request.include_tags, request.include_meta, request.include_data),
             read.limit,
@@ -87,23 +101,27 @@ class WatchSessions:
         engine = self._app.engine
         missing = []
         for name, wish in request.topics.items():
-            if name.endswith("*"):
-                watch.key.require_name(name[:-1])
-                for topic in engine.topics.list(name[:-1], None):
-                    if watch.key.may_name(topic.name):
-                        at_end = wish.tail or wish.from_seq is None
-                        head = topic.log.visible_seq
-                        watch.cursors[topic.name] = head if at_end else wish.from_seq or 0
+            prefix = name.removesuffix("*")
+            if prefix or prefix == name:
+                check_topic_name(prefix)
+            watch.key.require_name(prefix)
+            if prefix != name:
+                for topic in engine.topics.list(prefix, None):
+                    if topic.name not in request.topics and watch.covers(topic):
+                        _begin(watch, topic, wish)
                 continue
-            check_topic_name(name)
-            watch.key.require_name(name)
             found = engine.find(name)
             if found is None:
                 missing.append(name)
                 if not lenient:
                     raise TopicNotFoundError(f"there is no topic {name!r}")
                 continue
-            watch.cursors[name] = found.log.visible_seq if wish.tail else wish.from_seq or 0
+            if watch.strong and is_never_synced(found):
+                raise InvalidRequestError(
+                    f"{name!r} is ephemeral and never synced; it cannot be watched with "
+                    "consistency strong"
+                )
+            _begin(watch, found, wish)
         watch.missing = tuple(missing)
 
     def get(self, wid: str, key: ApiKey) -> Watch:
@@ -121,12 +139,17 @@ class WatchSessions:
         watch.expires_us = self._app.now_us() + self._app.settings.session_ttl_ms * 1_000
 
 
+def _begin(watch: Watch, topic: Topic, wish: WatchTopic) -> None:
+    seq = topic.log.visible_seq if wish.tail else wish.from_seq or 0
+    watch.start[topic.name] = (topic.topic_id, seq)
+
+
 def open_watch(app: App, exchange: Exchange) -> None:
     request = decode_request(body_of(exchange), WatchRequest)
     lenient = flag(exchange, "lenient", False)
     watch = app.sessions.open(request, app.key_of(exchange), lenient=lenient)
     topics = {}
-    for name, cursor in watch.cursors.items():
+    for name, (_, cursor) in watch.start.items():
         state = app.engine.state(app.engine.topic(name))
         topics[name] = {
             "from_seq": cursor,

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from headwater.core.errors import HeadwaterError
+from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.engine.topic import Topic
-from headwater.server.connection import HttpConnection
 from headwater.server.delivery import Batch, Wish
 from headwater.server.exchange import Exchange
+from headwater.server.following import Following
 from headwater.server.sessions import Watch
 from headwater.wire import sse
 from headwater.wire.http_errors import HttpError
 
 if TYPE_CHECKING:
     from headwater.server.app import App
+
+FRAME_BYTES: Final = 256
+"""The outbound queue is counted in bytes: so many for each of its frames."""
 
 
 def open_stream(app: App, exchange: Exchange) -> None:
@@ -25,144 +28,149 @@ def open_stream(app: App, exchange: Exchange) -> None:
         raise HttpError("not_acceptable", "this is a stream of text/event-stream")
     key = app.key_of(exchange)
     watch = app.sessions.get(exchange.parameters[0], key)
+    if exchange.method == b"HEAD":
+        exchange.answer(200, b"", sse.HEADERS)
+        return
+    if exchange.connection.is_waiting:
+        raise InvalidRequestError("a stream cannot stand behind requests that are not answered")
     resume = exchange.header(b"last-event-id")
-    cursors = dict(watch.cursors)
-    if resume:
-        # Only back: what was not sent yet cannot be skipped by a made-up id.
-        for name, seq in sse.decode_cursor(resume).items():
-            if name in cursors:
-                cursors[name] = min(seq, cursors[name]) if watch.streams else seq
+    seen = sse.decode_cursor(resume) if resume else {}
     app.quotas.open_stream(key)
-    EventStream(app, exchange, watch, cursors).begin()
+    EventStream(app, exchange, watch).begin(seen)
 
 
 class EventStream:
     """One open stream. Sends only while the client takes what was sent before."""
 
-    def __init__(self, app: App, exchange: Exchange, watch: Watch, cursors: dict[str, int]) -> None:
+    def __init__(self, app: App, exchange: Exchange, watch: Watch) -> None:
         self._app = app
         self._exchange = exchange
         self._watch = watch
-        self._cursors = cursors
+        self._following = Following(app, exchange, self)
         self._wish = Wish(
-            watch.projection, watch.limit, watch.bytes_max, watch.nodes, watch.matcher
+            watch.projection,
+            watch.limit,
+            watch.bytes_max,
+            watch.nodes,
+            watch.matcher,
+            watch.strong,
         )
-        self._reading: set[str] = set()
-        self._caught_up: set[str] = set()
+        self._connection = exchange.connection
         self._sent_us = app.now_us()
-        self._ended = False
 
-    @property
-    def connection(self) -> HttpConnection:
-        return self._exchange.connection
-
-    def begin(self) -> None:
-        app = self._app
-        self._watch.streams += 1
-        self._exchange.on_gone = self._gone
+    def begin(self, seen: dict[str, int]) -> None:
+        app, watch = self._app, self._watch
+        watch.streams += 1
+        self._exchange.on_gone = self._close
+        self._connection.transport.set_write_buffer_limits(
+            high=app.settings.stream_queue_frames * FRAME_BYTES
+        )
+        self._connection.on_resumed = self._following.pump_all
         self._exchange.begin_stream(200, sse.HEADERS)
         self._send(sse.RETRY)
-        app.delivery.add(self, list(self._cursors), watches_prefixes=bool(self._watch.prefixes))
-        self.pump_all()
+        app.delivery.add_stream(self)
+        app.sse_connections += 1
+        self._place(seen)
+        if watch.prefixes:
+            app.delivery.watch_prefixes(self._following)
+        self._following.pump_all()
 
-    def pump_all(self) -> None:
-        for name in list(self._cursors):
-            topic = self._app.engine.find(name)
-            if topic is not None:
-                self.pump(topic)
+    def _place(self, seen: dict[str, int]) -> None:
+        """Put the client where it says it was, but never beyond what was sent to it.
 
-    def pump(self, topic: Topic) -> None:
-        name = topic.name
-        while not self._ended and name not in self._reading and not self.connection.paused:
-            if topic.dropped:
-                self._topic_gone(name)
-                return
-            cursor = self._cursors.get(name)
-            if cursor is None or (cursor >= topic.log.visible_seq and name in self._caught_up):
-                return
-            batch = self._app.delivery.read(topic, cursor, self._wish)
-            if batch is None:
-                self._reading.add(name)
-                self._app.spawn(self._exchange, self._read_later(topic, cursor))
-                return
-            self._take(name, batch)
+        What it does not name begins where the watch began: nothing is skipped because it was lost
+        on the way.
+        """
+        app, watch = self._app, self._watch
+        for name, (topic_id, begin) in list(watch.start.items()):
+            topic = app.engine.find(name)
+            if topic is None or topic.topic_id != topic_id:
+                self.send_gone(name)
+                continue
+            sent = max(watch.sent.get(name, begin), begin)
+            self._following.follow(topic, min(seen.get(name, begin), sent), self._wish)
+        for prefix in watch.prefixes:
+            for topic in app.engine.topics.list(prefix, None):
+                self._following.appeared(topic)
 
-    async def _read_later(self, topic: Topic, cursor: int) -> None:
-        try:
-            batch = await self._app.delivery.read_later(topic, cursor, self._wish)
-            if not self._ended:
-                self._take(topic.name, batch)
-        except HeadwaterError as error:
-            self._send(sse.json_event(b"error", {"code": error.code, "message": str(error)}))
-            self.end()
-        finally:
-            self._reading.discard(topic.name)
-        self.pump(topic)
+    # -- what `Following` asks
 
-    def _take(self, name: str, batch: Batch) -> None:
-        self._cursors[name] = batch.next_from_seq
-        self._watch.cursors[name] = batch.next_from_seq
-        topic_json = msgspec.json.encode(name)
+    @property
+    def has_room(self) -> bool:
+        return not self._connection.paused
+
+    def send_batch(self, name: str, batch: Batch, *, caught_up: bool) -> None:
+        sent = self._watch.sent
+        sent[name] = max(sent.get(name, 0), batch.next_from_seq)
         if batch.tombstone is not None:
             gap = msgspec.json.encode(batch.tombstone)
-            self._send(sse.event(b"tombstone", b'{"topic":%b,%b' % (topic_json, gap[1:])))
-        if not batch.caught_up:
-            self._caught_up.discard(name)
+            data = b'{"topic":%b,%b' % (msgspec.json.encode(name), gap[1:])
+            self._send(sse.event(b"tombstone", data))
+            sent[name] = batch.next_from_seq  # a topic made again counts from its beginning
         if batch.count:
-            data = b'{"topic":%b,"records":%b,"from_seq":%d,"to_seq":%d,"head_seq":%d}' % (
-                topic_json,
-                batch.records,
-                batch.from_seq,
-                batch.next_from_seq,
-                batch.head_seq,
-            )
-            self._send(sse.event(b"record", data, sse.encode_cursor(self._cursors)))
-        if batch.caught_up and name not in self._caught_up:
-            self._caught_up.add(name)
+            if batch.told is None:
+                batch.told = sse.data_lines(
+                    b'{"topic":%b,"records":%b,"from_seq":%d,"to_seq":%d,"head_seq":%d}'
+                    % (
+                        msgspec.json.encode(name),
+                        batch.records,
+                        batch.from_seq,
+                        batch.next_from_seq,
+                        batch.head_seq,
+                    )
+                )
+            self._send(sse.frame(b"record", batch.told, self._cursor()))
+        if caught_up:
             data = b'{"topic":%b,"seq":%d,"head_seq":%d}' % (
-                topic_json,
+                msgspec.json.encode(name),
                 batch.next_from_seq,
                 batch.head_seq,
             )
-            self._send(sse.event(b"caught-up", data, sse.encode_cursor(self._cursors)))
+            self._send(sse.event(b"caught-up", data, self._cursor()))
 
-    def _topic_gone(self, name: str) -> None:
-        self._cursors.pop(name, None)
-        self._watch.cursors.pop(name, None)
-        self._app.delivery.unfollow(self, name)
+    def send_gone(self, name: str) -> None:
+        self._watch.start.pop(name, None)
+        self._watch.sent.pop(name, None)
         self._send(sse.json_event(b"topic-deleted", {"topic": name}))
 
-    def new_topic(self, topic: Topic) -> bool:
-        watch = self._watch
-        if topic.name in self._cursors or not topic.name.startswith(watch.prefixes):
-            return False
-        if not watch.key.may_name(topic.name):
-            return False
-        self._cursors[topic.name] = watch.cursors.setdefault(topic.name, 0)
-        self._app.delivery.follow(self, topic.name)
-        return True
+    def send_error(self, error: HeadwaterError) -> None:
+        self._send(sse.json_event(b"error", {"code": error.code, "message": str(error)}))
+        self.end()
+
+    def adopt(self, topic: Topic) -> bool:
+        """A topic made since the watch was opened is followed from its first record."""
+        covered = self._watch.covers(topic)
+        if covered:
+            self._watch.start[topic.name] = (topic.topic_id, 0)
+            self._following.follow(topic, 0, self._wish)
+        return covered
+
+    def _cursor(self) -> bytes | None:
+        """None when there are too many topics for a header: the client keeps an earlier one."""
+        cursor = sse.encode_cursor({name: seq for name, seq in self._following.cursors() if seq})
+        return cursor if len(cursor) <= sse.CURSOR_BYTES_MAX else None
+
+    # -- silence, and the end
 
     def beat(self, now_us: int) -> None:
-        if now_us - self._sent_us >= self._watch.heartbeat_us and not self.connection.paused:
+        if now_us - self._sent_us >= self._watch.heartbeat_us and self.has_room:
             self._send(sse.heartbeat(self._app.clock.wall_ms()))
 
     def _send(self, frame: bytes) -> None:
         self._sent_us = self._app.now_us()
-        self.connection.send(frame)
+        self._connection.send(frame)
 
     def end(self) -> None:
         """The server ends the stream; the client may come back with its cursor."""
-        if not self._ended:
-            self._close()
-            self.connection.close()
-
-    def _gone(self) -> None:
-        if not self._ended:
-            self._close()
+        self._close()
+        self._connection.close()
 
     def _close(self) -> None:
-        self._ended = True
+        if self._following.ended:
+            return
+        self._following.end()
         self._watch.streams -= 1
+        self._app.sse_connections -= 1
         self._app.sessions.touch(self._watch)
-        self._app.delivery.remove(self, list(self._cursors))
+        self._app.delivery.remove_stream(self)
         self._app.quotas.close_stream(self._watch.key)

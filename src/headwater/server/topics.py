@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,10 +16,14 @@ from headwater.engine.topic import Topic
 from headwater.model.priority import base_priority
 from headwater.server.body import body_of
 from headwater.server.exchange import Exchange
+from headwater.server.keys import ApiKey
 from headwater.wire.requests import DeleteRequest, decode_request
 
 if TYPE_CHECKING:
     from headwater.server.app import App
+
+
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
 
 
 def answer(exchange: Exchange, status: int, body: dict[str, Any], **performance: float) -> None:
@@ -43,9 +49,16 @@ def number(exchange: Exchange, name: str, default: int, low: int, high: int) -> 
     value = exchange.query().get(name)
     if value is None:
         return default
-    if not value.lstrip("-").isdigit():
+    if _WHOLE.fullmatch(value) is None:
         raise InvalidRequestError(f"{name} must be a whole number")
     return min(max(int(value), low), high)
+
+
+def require_named(key: ApiKey, settings: Mapping[str, Any] | None) -> None:
+    """A key may name in settings only what it may name in a path."""
+    name = (settings or {}).get("dead_letter")
+    if isinstance(name, str):
+        key.require_name(name)
 
 
 def describe(app: App, topic: Topic) -> dict[str, Any]:
@@ -63,8 +76,9 @@ async def put_topic(app: App, exchange: Exchange) -> None:
     body = body_of(exchange)
     try:
         settings = msgspec.json.decode(body or b"{}", type=dict[str, Any])
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise InvalidRequestError(f"the body must be an object of settings: {error}") from error
+    require_named(app.key_of(exchange), settings)
     existed = app.engine.find(name) is not None
     state = await app.ready_database.drive(create_steps(app.engine, name, settings))
     answer(
@@ -91,6 +105,9 @@ def list_topics(app: App, exchange: Exchange) -> None:
         if key.may_name(topic.name)
     )
     page = list(itertools.islice(found, size + 1))
+    if flag(exchange, "touch", False):
+        for topic in page[:size]:
+            topic.log.last_read_ts = app.clock.wall_ms()
     body: dict[str, Any] = {"topics": [describe(app, topic) for topic in page[:size]]}
     if len(page) > size:
         body["next_cursor"] = page[size - 1].name

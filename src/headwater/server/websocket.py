@@ -20,11 +20,13 @@ from headwater.engine.pending import Appended, Pending
 from headwater.engine.steps import diff_request, loaded_steps
 from headwater.engine.topic import Topic
 from headwater.model.match import parse_match
-from headwater.server.connection import HttpConnection
 from headwater.server.delivery import Batch, Wish
 from headwater.server.exchange import Exchange
+from headwater.server.following import Following
 from headwater.server.keys import ApiKey, Scope
+from headwater.server.topics import require_named
 from headwater.server.writing import encode_request
+from headwater.wire.http_errors import HttpError
 from headwater.wire.render import Projection
 from headwater.wire.requests import WriteRequest
 from headwater.wire.websocket import Ping, Publish, Subscribe, Unsubscribe, decode_operation
@@ -33,24 +35,34 @@ if TYPE_CHECKING:
     from headwater.server.app import App
 
 MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
+MESSAGE_BYTES: Final = 262_144
+"""The outbound queue is counted in bytes: so many for each of its messages."""
+PING_AFTER_US: Final = 20_000_000
+PART_BYTES: Final = 64
+"""What holding a fragment costs beside its bytes."""
 _GOING_AWAY: Final = 1001
-_TOO_MUCH: Final = 1008
+_NOT_TEXT: Final = 1007
+_TOO_BIG: Final = 1009
+_OUR_FAULT: Final = 1011
 
 
-def open_websocket(_app: App, exchange: Exchange) -> None:
+def open_websocket(_app: App, _exchange: Exchange) -> None:
     """A plain GET of this path, without an upgrade."""
-    exchange.answer(426, b"", {"upgrade": "websocket", "connection": "upgrade"})
+    raise HttpError(
+        "upgrade_required",
+        "this path speaks WebSocket",
+        headers={"upgrade": "websocket", "connection": "upgrade"},
+    )
 
 
 def upgrade(app: App, exchange: Exchange, rest: bytes) -> None:
     """Answer the handshake and hand the connection over."""
+    if exchange.connection.is_waiting:
+        raise InvalidRequestError("a WebSocket cannot stand behind requests not yet answered")
     app.quotas.open_stream(app.key_of(exchange))
     socket = WebSocket(app, exchange)
     if socket.handshake():
-        exchange.connection.upgraded = socket
-        app.delivery.add(socket, [], watches_prefixes=False)
-        if rest:
-            socket.data_received(rest)
+        socket.begin(rest)
     else:
         app.quotas.close_stream(app.key_of(exchange))
 
@@ -58,19 +70,15 @@ def upgrade(app: App, exchange: Exchange, rest: bytes) -> None:
 class WebSocket(asyncio.Protocol):
     def __init__(self, app: App, exchange: Exchange) -> None:
         self._app = app
+        self._connection = exchange.connection
         self._exchange = exchange
         self._key: ApiKey = app.key_of(exchange)
         self._protocol = ServerProtocol(max_size=MESSAGE_BYTES_MAX)
-        self._cursors: dict[str, int] = {}
-        self._wishes: dict[str, Wish] = {}
-        self._caught_up: set[str] = set()
-        self._reading: set[str] = set()
+        self._following = Following(app, exchange, self)
         self._parts: list[bytes] = []
-        self._ended = False
-
-    @property
-    def connection(self) -> HttpConnection:
-        return self._exchange.connection
+        self._parts_bytes = 0
+        self._heard_us = app.now_us()
+        self._pinged_us = self._heard_us
 
     # -- the protocol
 
@@ -81,26 +89,38 @@ class WebSocket(asyncio.Protocol):
         lines = [b"GET %b HTTP/1.1" % target]
         lines += [b"%b: %b" % item for item in exchange.headers.items()]
         self._protocol.receive_data(b"\r\n".join(lines) + b"\r\n\r\n")
+        exchange.hand_over()
+        agreed = False
         for found in self._protocol.events_received():
             if isinstance(found, Request):
-                self._protocol.send_response(self._protocol.accept(found))
+                response = self._protocol.accept(found)
+                self._protocol.send_response(response)
+                agreed = response.status_code == 101
         self._flush()
-        agreed = self._protocol.handshake_exc is None
         if not agreed:
-            self.connection.close()
+            self._connection.close()
         return agreed
 
+    def begin(self, rest: bytes) -> None:
+        connection, settings = self._connection, self._app.settings
+        connection.upgraded = self
+        connection.on_resumed = self._following.pump_all
+        connection.transport.set_write_buffer_limits(
+            high=settings.websocket_queue_messages * MESSAGE_BYTES
+        )
+        self._app.delivery.add_stream(self)
+        if rest:
+            self.data_received(rest)
+
     def data_received(self, data: bytes) -> None:
+        self._heard_us = self._app.now_us()
         self._protocol.receive_data(data)
-        try:
-            for found in self._protocol.events_received():
-                if isinstance(found, Frame):
-                    self._frame(found)
-        finally:
-            self._flush()
-        if self._protocol.close_expected() and not self._ended:
+        for found in self._protocol.events_received():
+            if isinstance(found, Frame) and not self._following.ended:
+                self._frame(found)
+        self._flush()
+        if self._protocol.close_expected():
             self._close()
-            self.connection.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._close()
@@ -109,15 +129,22 @@ class WebSocket(asyncio.Protocol):
         if frame.opcode not in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
             return  # pings and closes are answered by the library
         self._parts.append(bytes(frame.data))
-        if sum(map(len, self._parts)) > MESSAGE_BYTES_MAX:
-            self._protocol.fail(1009, "message too big")
+        self._parts_bytes += len(frame.data) + PART_BYTES
+        if self._parts_bytes > MESSAGE_BYTES_MAX + PART_BYTES:
+            self._fail(_TOO_BIG, "message too big")
             return
         if frame.fin:
-            message, self._parts = b"".join(self._parts), []
+            message = b"".join(self._parts)
+            self._parts, self._parts_bytes = [], 0
             self._message(message)
 
+    def _fail(self, code: int, reason: str) -> None:
+        self._protocol.fail(code, reason)
+        self._flush()
+        self._close()
+
     def _send(self, message: bytes) -> None:
-        if self._ended:
+        if self._following.ended:
             return
         try:
             self._protocol.send_text(message)
@@ -128,15 +155,17 @@ class WebSocket(asyncio.Protocol):
     def _flush(self) -> None:
         for data in self._protocol.data_to_send():
             if data:
-                self.connection.send(data)
+                self._connection.send(data)
             else:
-                self.connection.close()  # the library's sign for the end
+                self._connection.close()  # the library's sign for the end
 
     # -- operations
 
     def _message(self, message: bytes) -> None:
         request_id: Any = None
         try:
+            if not message.isascii():
+                message.decode("utf-8")  # the library does not look, and payloads are kept as sent
             operation = decode_operation(message)
             request_id = operation.request_id
             if isinstance(operation, Subscribe):
@@ -147,8 +176,13 @@ class WebSocket(asyncio.Protocol):
                 self._publish(operation)
             elif isinstance(operation, Ping):
                 self._say("pong", request_id, ts=self._app.clock.wall_ms())
+        except UnicodeDecodeError:
+            self._fail(_NOT_TEXT, "not UTF-8")
         except HeadwaterError as error:
             self._say_error(error, request_id)
+        except Exception as error:
+            self._app.log.exception("a WebSocket message failed", exc_info=error)
+            self._fail(_OUR_FAULT, "something went wrong here")
 
     def _say(self, op: str, request_id: Any = None, **fields: Any) -> None:
         said = {"op": op, **fields}
@@ -157,7 +191,8 @@ class WebSocket(asyncio.Protocol):
         self._send(msgspec.json.encode(said))
 
     def _say_error(self, error: HeadwaterError, request_id: Any = None) -> None:
-        self._say("error", request_id, code=error.code, message=str(error))
+        told = {"detail": dict(error.detail)} if error.detail else {}
+        self._say("error", request_id, code=error.code, message=str(error), **told)
 
     def _subscribe(self, wish: Subscribe) -> None:
         self._key.require(Scope.READ)
@@ -166,17 +201,19 @@ class WebSocket(asyncio.Protocol):
         if topic is None:
             raise TopicNotFoundError(f"there is no topic {wish.topic!r}")
         read = diff_request(0, wish.limit, wish.max_batch_bytes, node=wish.node)
-        self._wishes[wish.topic] = Wish(
-            Projection(wish.include_tags, wish.include_meta, wish.include_data),
-            read.limit,
-            read.bytes_max,
-            read.nodes,
-            None if wish.match is None else parse_match(wish.match),
-        )
         cursor = topic.log.visible_seq if wish.tail else wish.from_seq or 0
-        self._cursors[wish.topic] = cursor
-        self._caught_up.discard(wish.topic)
-        self._app.delivery.follow(self, wish.topic)
+        self._following.unfollow(wish.topic)
+        self._following.follow(
+            topic,
+            cursor,
+            Wish(
+                Projection(wish.include_tags, wish.include_meta, wish.include_data),
+                read.limit,
+                read.bytes_max,
+                read.nodes,
+                None if wish.match is None else parse_match(wish.match),
+            ),
+        )
         self._say(
             "subscribed",
             wish.request_id,
@@ -184,18 +221,17 @@ class WebSocket(asyncio.Protocol):
             from_seq=cursor,
             head_seq=topic.log.visible_seq,
         )
-        self.pump(topic)
+        self._following.pump(topic)
 
     def _unsubscribe(self, wish: Unsubscribe) -> None:
-        if self._cursors.pop(wish.topic, None) is None:
+        if not self._following.unfollow(wish.topic):
             raise InvalidRequestError(f"not subscribed to {wish.topic!r}")
-        del self._wishes[wish.topic]
-        self._app.delivery.unfollow(self, wish.topic)
         self._say("unsubscribed", wish.request_id, topic=wish.topic)
 
     def _publish(self, wish: Publish) -> None:
         self._key.require(Scope.WRITE)
         self._key.require_name(wish.topic)
+        require_named(self._key, wish.config)
         topic = self._app.engine.find(wish.topic)
         if topic is not None and not topic.loaded:
             self._app.spawn(self._exchange, self._publish_after_loading(topic, wish))
@@ -239,84 +275,55 @@ class WebSocket(asyncio.Protocol):
         except HeadwaterError as error:
             self._say_error(error, wish.request_id)
 
-    # -- delivery
+    # -- what `Following` asks
 
-    def _has_room(self) -> bool:
+    @property
+    def has_room(self) -> bool:
         """Room for a message is asked for before a record is rendered."""
-        waiting = self.connection.transport.get_write_buffer_size()
-        queue = self._app.settings.websocket_queue_messages
-        return not self.connection.paused and waiting < queue * 262_144
+        return not self._connection.paused
 
-    def pump_all(self) -> None:
-        for name in list(self._cursors):
-            topic = self._app.engine.find(name)
-            if topic is not None:
-                self.pump(topic)
-
-    def pump(self, topic: Topic) -> None:
-        name = topic.name
-        while not self._ended and name not in self._reading and self._has_room():
-            if topic.dropped:
-                self._topic_gone(name)
-                return
-            cursor = self._cursors.get(name)
-            if cursor is None or (cursor >= topic.log.visible_seq and name in self._caught_up):
-                return
-            batch = self._app.delivery.read(topic, cursor, self._wishes[name])
-            if batch is None:
-                self._reading.add(name)
-                self._app.spawn(self._exchange, self._read_later(topic, cursor))
-                return
-            self._take(name, batch)
-
-    async def _read_later(self, topic: Topic, cursor: int) -> None:
-        try:
-            batch = await self._app.delivery.read_later(topic, cursor, self._wishes[topic.name])
-            if not self._ended and topic.name in self._cursors:
-                self._take(topic.name, batch)
-        except HeadwaterError as error:
-            self._say_error(error)
-        finally:
-            self._reading.discard(topic.name)
-        self.pump(topic)
-
-    def _take(self, name: str, batch: Batch) -> None:
-        self._cursors[name] = batch.next_from_seq
+    def send_batch(self, name: str, batch: Batch, *, caught_up: bool) -> None:
         topic = msgspec.json.encode(name)
         if batch.tombstone is not None:
             gap = msgspec.json.encode(batch.tombstone)
             self._send(b'{"op":"tombstone","topic":%b,%b' % (topic, gap[1:]))
-        if not batch.caught_up:
-            self._caught_up.discard(name)
         if batch.count:
             self._send(
                 b'{"op":"record","topic":%b,"records":%b,"from_seq":%d,"to_seq":%d,"head_seq":%d}'
                 % (topic, batch.records, batch.from_seq, batch.next_from_seq, batch.head_seq)
             )
-        if batch.caught_up and name not in self._caught_up:
-            self._caught_up.add(name)
+        if caught_up:
             self._send(b'{"op":"caught_up","topic":%b,"seq":%d}' % (topic, batch.next_from_seq))
 
-    def _topic_gone(self, name: str) -> None:
-        self._cursors.pop(name, None)
-        self._app.delivery.unfollow(self, name)
+    def send_gone(self, name: str) -> None:
         self._say("topic_deleted", topic=name)
 
-    def new_topic(self, topic: Topic) -> bool:
+    def send_error(self, error: HeadwaterError) -> None:
+        self._say_error(error)
+
+    def adopt(self, topic: Topic) -> bool:
         return False
 
+    # -- silence, and the end
+
     def beat(self, now_us: int) -> None:
-        """The library's pings are enough for a WebSocket."""
+        """A peer that is gone without a word is found out by a ping that nobody answers."""
+        if self._connection.paused:
+            return
+        if now_us - self._heard_us >= 3 * PING_AFTER_US:
+            self._connection.transport.abort()
+        elif now_us - max(self._heard_us, self._pinged_us) >= PING_AFTER_US:
+            self._pinged_us = now_us
+            self._protocol.send_ping(b"")
+            self._flush()
 
     def end(self) -> None:
-        if not self._ended:
-            self._protocol.send_close(_GOING_AWAY, "shutting down")
-            self._flush()
-            self._close()
-            self.connection.close()
+        if not self._following.ended:
+            self._fail(_GOING_AWAY, "shutting down")
 
     def _close(self) -> None:
-        if not self._ended:
-            self._ended = True
-            self._app.delivery.remove(self, list(self._cursors))
+        if not self._following.ended:
+            self._following.end()
+            self._app.delivery.remove_stream(self)
             self._app.quotas.close_stream(self._key)
+            self._connection.close()

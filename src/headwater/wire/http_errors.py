@@ -29,6 +29,7 @@ STATUS_OF_CODE: Final[dict[str, int]] = {
     "payload_too_large": 413,
     "unsupported_media_type": 415,
     "topic_full": 422,
+    "upgrade_required": 426,
     "throttled": 429,
     "headers_too_large": 431,
     "internal": 500,

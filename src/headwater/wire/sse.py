@@ -16,17 +16,26 @@ HEADERS: Final = {
     "cache-control": "no-store",
     "x-accel-buffering": "no",
 }
-CURSOR_BYTES_MAX: Final = 64 * 1024
+CURSOR_BYTES_MAX: Final = 96 * 1024
+"""256 topics with the longest names; a request's headers have room for it."""
 _cursors = msgspec.json.Decoder(dict[str, int])
 
 
 def event(name: bytes, data: bytes, event_id: bytes | None = None) -> bytes:
-    """One frame. A payload may be JSON on several lines; none of them can end the frame early."""
+    return frame(name, data_lines(data), event_id)
+
+
+def data_lines(data: bytes) -> bytes:
+    """A payload may be JSON on several lines; none of them can end the frame early."""
     if b"\n" in data or b"\r" in data:
         data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"\n", b"\ndata: ")
+    return b"data: " + data
+
+
+def frame(name: bytes, lines: bytes, event_id: bytes | None = None) -> bytes:
     if event_id is None:
-        return b"event: %b\ndata: %b\n\n" % (name, data)
-    return b"event: %b\nid: %b\ndata: %b\n\n" % (name, event_id, data)
+        return b"event: %b\n%b\n\n" % (name, lines)
+    return b"event: %b\nid: %b\n%b\n\n" % (name, event_id, lines)
 
 
 def json_event(name: bytes, data: Any, event_id: bytes | None = None) -> bytes:
