@@ -9,7 +9,8 @@ import tempfile
 from pathlib import Path
 
 from bench.conditions import describe_machine, load
-from bench.registry import BENCHMARKS, Run, load_all
+from bench.page import fill_page
+from bench.registry import BENCHMARKS, MissingToolError, Run, chosen_names, load_all
 from bench.report import Result, as_json, keep, markdown, table
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -17,10 +18,13 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("names", nargs="*", help="which benchmarks; all when none is named")
+    parser.add_argument("names", nargs="*", help="which benchmarks, or 'library', 'server'")
     parser.add_argument("--quick", action="store_true", help="a moment each: shows that they run")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results here too")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write tables for a page")
+    parser.add_argument(
+        "--page", type=Path, metavar="FILE", help="replace the tables between markers there"
+    )
     parser.add_argument("--list", action="store_true", help="name the benchmarks and stop")
     parser.add_argument(
         "--directory",
@@ -36,32 +40,50 @@ def main(arguments: list[str]) -> int:
     load_all()
     if chosen.list:
         for benchmark in BENCHMARKS.values():
-            print(f"{benchmark.name:16}{benchmark.question}")
+            print(f"{benchmark.name:20}{benchmark.group:10}{benchmark.question}")
         return 0
-    unknown = [name for name in chosen.names if name not in BENCHMARKS]
+    names = chosen_names(chosen.names)
+    unknown = [name for name in names if name not in BENCHMARKS]
     if unknown:
         print(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
+        return 2
+    if chosen.page is not None and chosen.quick:
+        print("figures of a quick run mean nothing; --page takes those of a full run only")
         return 2
     chosen.directory.mkdir(parents=True, exist_ok=True)
     machine = describe_machine(chosen.directory)
     results: list[Result] = []
-    for name in chosen.names or BENCHMARKS:
-        load_before = load()
-        scratch = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=chosen.directory))
+    skipped = 0
+    for name in names:
         try:
-            rows = BENCHMARKS[name].measure(Run(scratch, quick=chosen.quick))
-        finally:
-            shutil.rmtree(scratch)
-        told = machine | {"load": f"{load_before} before, {load()} after"}
-        results.append(Result(BENCHMARKS[name], rows, told, quick=chosen.quick))
-        print(table(results[-1]), flush=True)
-    if not chosen.quick:
+            results.append(measured(name, machine, chosen.directory, quick=chosen.quick))
+        except MissingToolError as error:
+            print(f"\n{name}: not measured: {error}", flush=True)
+            skipped += 1
+        else:
+            print(table(results[-1]), flush=True)
+    if results and not chosen.quick:
         print(f"kept in {keep(results, REPOSITORY / 'bench' / 'results')}")
     if chosen.json is not None:
         chosen.json.write_text(as_json(results), encoding="utf-8")
     if chosen.markdown is not None:
         chosen.markdown.write_text("\n".join(map(markdown, results)), encoding="utf-8")
-    return 0
+    if chosen.page is not None:
+        for name in fill_page(chosen.page, results):
+            print(f"{chosen.page} has no markers for {name}")
+    return 3 if skipped else 0
+
+
+def measured(name: str, machine: dict[str, str], directory: Path, *, quick: bool) -> Result:
+    load_before = load()
+    scratch = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=directory))
+    run = Run(scratch, quick=quick)
+    try:
+        rows = BENCHMARKS[name].measure(run)
+    finally:
+        shutil.rmtree(scratch)
+    told = machine | {"load": f"{load_before} before, {load()} after"}
+    return Result(BENCHMARKS[name], rows, told, quick=quick, notes=tuple(run.notes))
 
 
 if __name__ == "__main__":

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from headwater.core.units import MIB
 
 
 class MissingConditionsError(Exception):
     """A figure that does not say how it was made."""
+
+
+class MissingToolError(Exception):
+    """A program that the benchmark needs is not installed; the message says how to get it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,8 @@ class Run:
 
     directory: Path
     quick: bool = False
+    notes: list[str] = field(default_factory=list)
+    """Versions, settings and commands that belong to the figures; printed with them."""
 
     @property
     def rounds(self) -> int:
@@ -66,23 +73,40 @@ class Run:
 
 Measure = Callable[[Run], list[Row]]
 
+LIBRARY: Final = "library"
+"""What runs when nothing is named: needs no other program."""
+SERVER: Final = "server"
+
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
     name: str
     question: str
     measure: Measure = field(repr=False)
+    group: str = LIBRARY
 
 
 BENCHMARKS: dict[str, Benchmark] = {}
 
 
-def benchmark(name: str, question: str) -> Callable[[Measure], Measure]:
+def benchmark(name: str, question: str, group: str = LIBRARY) -> Callable[[Measure], Measure]:
     def register(measure: Measure) -> Measure:
-        BENCHMARKS[name] = Benchmark(name, question, measure)
+        BENCHMARKS[name] = Benchmark(name, question, measure, group)
         return measure
 
     return register
+
+
+def chosen_names(names: Sequence[str]) -> list[str]:
+    """The benchmarks that are meant: the name of a group is all of it, nothing the library."""
+    groups = {benchmark.group for benchmark in BENCHMARKS.values()}
+    chosen = [
+        [known for known, its in BENCHMARKS.items() if its.group == name]
+        if name in groups and name not in BENCHMARKS
+        else [name]
+        for name in names or [LIBRARY]
+    ]
+    return [name for several in chosen for name in several]
 
 
 def load_all() -> None:

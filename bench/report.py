@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +17,7 @@ class Result:
     rows: list[Row]
     machine: Mapping[str, str]
     quick: bool
+    notes: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         missing = [name for name, value in self.machine.items() if not value]
@@ -54,13 +55,16 @@ def table(result: Result) -> str:
             for column, (cell, width) in enumerate(zip(line, widths, strict=True))
         ]
         text.append("  ".join(cells).rstrip())
+    text.extend(f"# {note}" for note in result.notes)
     return "\n".join(text)
 
 
 def markdown(result: Result) -> str:
     lines = [HEADINGS, ["---", "---:", "---", "---", "---"], *map(_cells, result.rows)]
     rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return f"### {result.benchmark.question}\n\n{rows}\n\nMade on: {_about(result)}.\n"
+    notes = "".join(f"- `{note}`\n" for note in result.notes)
+    about = f"Made on: {_about(result)}.\n" + (f"\n{notes}" if notes else "")
+    return f"### {result.benchmark.question}\n\n{rows}\n\n{about}"
 
 
 def as_json(results: list[Result]) -> str:
@@ -73,6 +77,7 @@ def as_json(results: list[Result]) -> str:
                     "question": result.benchmark.question,
                     "quick": result.quick,
                     "machine": dict(result.machine),
+                    "notes": list(result.notes),
                     "rows": [asdict(row) for row in result.rows],
                 }
                 for result in results
