@@ -56,7 +56,7 @@ class GatedFile(PosixFile):
 
     @property
     def _is_log(self) -> bool:
-        return self.path.name.startswith("wal-")
+        return "wal" in self.path.parts
 
     def read(self, offset: int, length: int) -> bytes:
         self._disk.reads.pass_through()

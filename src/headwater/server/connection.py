@@ -222,6 +222,15 @@ class HttpConnection(asyncio.Protocol):
         if not self.peer_is_gone:
             self.transport.write(data)
 
+    def finish(self) -> None:
+        """Everything is said. Who may still be sending is heard out for a while, unheeded."""
+        self.upgraded = None
+        self.on_resumed = None
+        self._pending.clear()
+        self._held.clear()
+        self._closing = self._refused = True
+        self._finish()
+
     def close(self) -> None:
         self._closing = True
         if not self.peer_is_gone:
@@ -363,8 +372,13 @@ class HttpConnection(asyncio.Protocol):
             exchange.is_slow = True
             self.app.upgrade(exchange, rest)
             return
-        # Offers of HTTP/2 and the like come with an ordinary request; it is answered as one.
-        self._take_request()
+        if self._parser.get_method() == b"CONNECT":
+            self._refuse(HttpError("method_not_allowed", "this is not a proxy"))
+            return
+        # Offers of HTTP/2 and the like come with an ordinary request. The parser stops at its head,
+        # so that is read once more, without the offer.
+        lines = [b"%b %b HTTP/1.1" % (self._parser.get_method(), self._target)]
+        lines += [b"%b: %b" % item for item in self.headers.items() if item[0] != b"upgrade"]
         self._parser = httptools.HttpRequestParser(self)
-        if rest and not self._closing:
-            self.data_received(rest)
+        self._in_request = False
+        self.data_received(b"\r\n".join(lines) + b"\r\n\r\n" + rest)

@@ -98,7 +98,7 @@ class WebSocket(asyncio.Protocol):
                 agreed = response.status_code == 101
         self._flush()
         if not agreed:
-            self._connection.close()
+            self._connection.finish()
         return agreed
 
     def begin(self, rest: bytes) -> None:
@@ -157,7 +157,7 @@ class WebSocket(asyncio.Protocol):
             if data:
                 self._connection.send(data)
             else:
-                self._connection.close()  # the library's sign for the end
+                self._connection.finish()  # the library's sign for the end
 
     # -- operations
 
@@ -326,4 +326,3 @@ class WebSocket(asyncio.Protocol):
             self._following.end()
             self._app.delivery.remove_stream(self)
             self._app.quotas.close_stream(self._key)
-            self._connection.close()
