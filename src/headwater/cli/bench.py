@@ -63,11 +63,7 @@ def bench(
             bodies = _bodies(batch, size)
             path = f"/v0/topics/{topic}?return_seqs=false"
             writers = [
-                Work(
-                    f"/v0/topics/{topic}?return_seqs=false",
-                    lambda: next(bodies, None),
-                    _batch_of(batch),
-                )
+                Work(path, lambda: next(bodies, None), lambda _answer: batch)
                 for _ in range(connections)
             ]
             written = asyncio.run(put_under_load(target, writers, seconds, clock))

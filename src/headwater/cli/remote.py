@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
@@ -18,47 +19,53 @@ UrlOption = Annotated[
     str | None,
     typer.Option(
         "--url",
-        envvar="HEADWATER_URL",
         metavar="URL",
-        help="The server; else the saved context in use, else http://127.0.0.1:4000.",
-        show_envvar=False,
+        help="The server, also as HEADWATER_URL; else the saved context in use, else "
+        "http://127.0.0.1:4000.",
     ),
 ]
 ContextOption = Annotated[
     str | None,
     typer.Option(
         "--context",
-        envvar="HEADWATER_CONTEXT",
         metavar="NAME",
         help="A saved server, see `headwater context`.",
-        show_envvar=False,
     ),
 ]
 TokenOption = Annotated[
     str | None,
     typer.Option(
         "--token",
-        envvar="HEADWATER_TOKEN",
         metavar="SECRET",
         help="An API key. Better in HEADWATER_TOKEN or a context: others see command lines.",
-        show_envvar=False,
     ),
 ]
 
 
 def find_server(url: str | None, context: str | None, token: str | None) -> Context:
-    """A name given on the command line wins, then an address, then the context in use."""
+    """What the command line says, then the environment, then the context in use.
+
+    A context brings its own token: one meant for another server is not sent there.
+    """
+    if url is not None and context is not None:
+        raise RequestError("give --url or --context, not both")
+    if url is None and context is None:
+        url = os.environ.get("HEADWATER_URL") or None
     saved = load_contexts()
-    found = Context(DEFAULT_URL)
-    if url is not None:
-        found = Context(url if "://" in url else f"http://{url}")
-    elif context is not None or saved.current is not None:
-        name = context or saved.current or ""
-        if name not in saved.contexts:
+    if url is None:
+        context = context or os.environ.get("HEADWATER_CONTEXT") or saved.current
+    found = Context(DEFAULT_URL if url is None else _with_scheme(url))
+    if context is not None:
+        if context not in saved.contexts:
             known = ", ".join(sorted(saved.contexts)) or "none"
-            raise RequestError(f"there is no context {name!r}; saved are: {known}")
-        found = saved.contexts[name]
-    return found if token is None else Context(found.url, token, found.ca_file)
+            raise RequestError(f"there is no context {context!r}; saved are: {known}")
+        found = saved.contexts[context]
+    token = token or found.token or os.environ.get("HEADWATER_TOKEN") or None
+    return Context(found.url, token, found.ca_file)
+
+
+def _with_scheme(url: str) -> str:
+    return url if "://" in url else f"http://{url}"
 
 
 def connect(
