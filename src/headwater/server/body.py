@@ -6,11 +6,14 @@ import zlib
 from typing import Final
 
 from headwater.core.errors import InvalidRequestError
+from headwater.core.units import MIB
 from headwater.server.exchange import Exchange
 from headwater.wire.http_errors import HttpError
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _STEP_BYTES: Final = 256 * 1024
+_HARMLESS_BYTES: Final = 8 * MIB
+"""Records that are much alike pack very well; up to here, however well, they are taken."""
 
 
 def body_of(exchange: Exchange) -> bytes | bytearray:
@@ -37,7 +40,7 @@ def _unpacked(exchange: Exchange, encoding: bytes) -> bytes:
     if encoding != b"gzip":
         raise HttpError("unsupported_media_type", "bodies may be packed with gzip only")
     limits = exchange.connection.app.settings.limits
-    most = min(limits.body_bytes, max(len(exchange.body), 1024) * limits.expansion_ratio)
+    most = min(limits.body_bytes, max(_HARMLESS_BYTES, len(exchange.body) * limits.expansion_ratio))
     unpacker = zlib.decompressobj(_GZIP)
     pieces: list[bytes] = []
     size = 0

@@ -166,7 +166,10 @@ class HttpConnection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         self._in_head = False
-        modern = self._parser.get_http_version() == "1.1"
+        version = self._parser.get_http_version()
+        modern = version == "1.1"
+        if not modern and version != "1.0":
+            raise InvalidRequestError("only HTTP/1.1 and HTTP/1.0 are spoken here")
         host = self.headers.get(b"host")
         if b"," in (host or b"") or (modern and host is None):
             raise InvalidRequestError("a request has one Host header")
