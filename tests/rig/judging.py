@@ -71,7 +71,7 @@ class Judge:
         assert known.tail_bytes >= 0, name
         now = self.db.engine.core.clock.wall_ms()
         for key, entry in topic.keys.items():
-            if now < entry.expires_ts:
+            if max(now, self.wall_max_ms) < entry.expires_ts:
                 found = known.keys.lookup(key.encode(), now)
                 seqs = None if found is None else (found.first_seq, found.last_seq)
                 _same(f"{name}: key {key}", seqs, (entry.first_seq, entry.last_seq))
@@ -163,7 +163,7 @@ def _candidates(option: WorldTopic, *, power_lost: bool) -> Iterator[WorldTopic]
             yield absorbed
 
 
-def numbers_of(state: TopicState) -> dict[str, int]:
+def numbers_of(state: TopicState) -> dict[str, Any]:
     return {
         "head_seq": state.head_seq,
         "earliest_seq": state.earliest_seq,
@@ -171,10 +171,11 @@ def numbers_of(state: TopicState) -> dict[str, int]:
         "count": state.count,
         "bytes": state.bytes,
         "epoch": state.epoch,
+        "settings": state.config,
     }
 
 
-def numbers_in(topic: WorldTopic) -> dict[str, int]:
+def numbers_in(topic: WorldTopic) -> dict[str, Any]:
     return {
         "head_seq": topic.visible_seq,
         "earliest_seq": topic.earliest_seq,
@@ -182,6 +183,7 @@ def numbers_in(topic: WorldTopic) -> dict[str, int]:
         "count": len(topic.live),
         "bytes": topic.bytes,
         "epoch": topic.epoch,
+        "settings": topic.settings.to_wire(),
     }
 
 

@@ -169,6 +169,9 @@ class Checkpointer:
             active = written[-1] if not written[-1].sealed else None
             _merge(job.written, written)
             job.runs.append((first_seq, entries))
+        if active is not None and active.end_seq < job.last_seq:
+            # What came behind it was evicted before it got here: nothing can be appended to it.
+            _merge(job.written, [files.seal(active)])
 
     def _mark(self, jobs: Iterable[TopicJob]) -> None:
         core = self._core

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 
+from headwater.core.durability import Durability
 from headwater.core.errors import HeadwaterError
 from headwater.engine.checkpoint import Checkpointer
 from headwater.engine.core import EngineCore
@@ -12,7 +14,9 @@ from headwater.engine.reclaim import Reclaimer
 from headwater.engine.snapshots import Snapshotter
 from headwater.engine.topic import Topic
 from headwater.engine.topics import Topics
+from headwater.format.topic_frames import encode_checkpoint_mark
 from headwater.wal.committer import LogState
+from headwater.wal.ticket import Ticket
 
 
 class Housekeeping:
@@ -81,9 +85,30 @@ class Housekeeping:
         assert core.wal is not None
         if core.wal.state is LogState.WRITABLE:
             try:
+                self._drain()
+                core.owner.call(self._lower_ceilings)
                 self.absorb_everything()
             except (OSError, HeadwaterError):
                 return  # the log has everything; the next start replays it
+
+    def _drain(self) -> None:
+        """Wait until everything that was submitted has been answered."""
+        core = self._core
+        mark = encode_checkpoint_mark([], core.clock.wall_ms())
+        tickets = [Ticket(mark, 1, Durability.FSYNC, essential=True) for _ in core.shards]
+        for shard, ticket in enumerate(tickets):
+            core.owner.call(partial(core.submit_to, shard, ticket))
+        for ticket in tickets:
+            ticket.wait()
+
+    def _lower_ceilings(self) -> None:
+        """Nothing is on its way any more, so no seq above the heads was given to anybody."""
+        core = self._core
+        for topic in core.registry:
+            head = topic.log.visible_seq
+            if topic.loaded and core.ceilings.ceiling_of(topic.topic_id) > head:
+                core.ceilings.restore(topic.topic_id, head)
+                self._topics.touched(topic)
 
     def _load_one_expiring(self) -> None:
         """Topics with an age limit expire though nobody asks for them; one at a time is enough."""

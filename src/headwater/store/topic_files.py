@@ -154,6 +154,12 @@ class TopicFiles:
             begun = [first_seq for first_seq in begun if first_seq != active.first_seq]
         self._begun.extend(each for each in begun if each not in self._begun)
 
+    def seal(self, segment: Segment) -> Segment:
+        """The segment, with nothing behind its end, for good."""
+        with file_work(self.directory):
+            self._clean_up()
+        return replace(segment, sealed=True)
+
     def seal_if_due(self, segment: Segment, now_ms: int) -> Segment:
         """The segment, sealed if its age or size says so. That is a matter of memory alone."""
         if segment.sealed:
