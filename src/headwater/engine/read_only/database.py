@@ -80,6 +80,8 @@ class ReadOnlyDatabase:
         self._suspects: set[Finding] = set()
         self._view: DirectoryView | None = None
         self._refreshed_us = 0
+        self._sight: object = None
+        """How far the log reached when it was last looked at, as far as that could be told."""
         with self._lock:
             self._stable(lambda view: view)
 
@@ -231,19 +233,19 @@ class ReadOnlyDatabase:
             self._check_open()
             try:
                 if self._view is None:
+                    self._sight = None
                     self._view = self._take_view()
+                self._sight = self._view.fingerprint
                 return work(self._view)
             except _MAY_PASS as error:
-                sight = self._view.fingerprint if self._view is not None else None
-                seen.append((sight, str(error)))
+                seen.append((self._sight, str(error)))
                 self._view = None
                 failure = error
             if len(seen) > 2 and seen[-1] == seen[-2] == seen[-3]:
                 break  # nobody changes anything: it is not the owner's doing
-            self._clock.wait(
-                Doorbell(),
-                self._clock.monotonic_us() + min(1 << attempt, PAUSE_MS_MAX) * US_PER_MS,
-            )
+            if attempt:  # the first new view is mostly all it takes
+                pause_us = min(1 << attempt, PAUSE_MS_MAX) * US_PER_MS
+                self._clock.wait(Doorbell(), self._clock.monotonic_us() + pause_us)
         assert failure is not None
         raise self._verdict(failure, settled=len(seen) > 1 and seen[-1] == seen[-2])
 
@@ -261,11 +263,20 @@ class ReadOnlyDatabase:
 
     def _take_view(self) -> DirectoryView:
         view = DirectoryView(
-            self._disk, self._directory, self._settings, self._clock, self._judge, self._progress
+            self._disk,
+            self._directory,
+            self._settings,
+            self._clock,
+            self._judge,
+            self._progress,
+            self._note_sight,
         )
         view.evict()
         self._refreshed_us = self._clock.monotonic_us()
         return view
+
+    def _note_sight(self, sight: object) -> None:
+        self._sight = sight
 
     def _judge(self, findings: Sequence[Finding]) -> None:
         """A bad frame counts when a second view finds it too: the first may have been between an

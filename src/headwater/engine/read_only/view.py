@@ -52,7 +52,9 @@ class DirectoryView:
         clock: Clock,
         judge: Judge | None = None,
         progress: Progress = lambda _: None,
+        seen: Callable[[object], None] = lambda _: None,
     ) -> None:
+        """`seen` is told how far the log reached, before anything else is read."""
         wal_directory = directory / WAL_DIRECTORY
         if not disk.is_directory(wal_directory):
             raise RequestError(
@@ -78,6 +80,7 @@ class DirectoryView:
         self.reader = Reader(self.core, self.topics)
         self._judge = judge
         self._follower = LogFollower(disk, wal_directory, self.shards)
+        seen(self._follower.position)
         self._ahead: list[Group] = []
         """Read from the log but not taken in yet."""
         self._recovery = TopicRecovery(self.core, self.topics, self.shards, self.load)
