@@ -20,6 +20,8 @@ import httptools
 
 from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.server.exchange import Exchange
+from headwater.server.repeated_head import RepeatedHead, head_of
+from headwater.server.request_size import RequestSize
 from headwater.wire.http_errors import HttpError
 from headwater.wire.http_response import CONTINUE
 
@@ -29,8 +31,6 @@ if TYPE_CHECKING:
 WRITE_BUFFER_BYTES_MAX: Final = 1024 * 1024
 LINGER_US: Final = 2_000_000
 """How long a refused client may go on sending before it has read why."""
-FRAMING_BYTES_PER_BODY_BYTE: Final = 16
-"""A body in chunks of one byte needs six."""
 
 
 class HttpConnection(asyncio.Protocol):
@@ -46,12 +46,10 @@ class HttpConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpRequestParser(self)
         self._target = b""
-        self._header_bytes = 0
-        self._raw_bytes = 0
+        self._size = RequestSize(app.settings.limits)
         self._messages = 0
         self._in_head = False
         self._body: list[bytes] = []
-        self._body_bytes = 0
         self._pending: deque[Exchange] = deque()
         self._held: deque[Exchange] = deque()
         """The last of `_pending`, when they have to wait for those before them to begin."""
@@ -59,6 +57,7 @@ class HttpConnection(asyncio.Protocol):
         self._closing = False
         self._refused = False
         self._in_request = False
+        self._repeated: RepeatedHead | None = None
         self._stuck_bytes = 0
         self._stuck_since_us = 0
 
@@ -99,7 +98,11 @@ class HttpConnection(asyncio.Protocol):
             return
         if self._closing:
             return  # thrown away while the peer reads why
-        if not self._in_request:
+        whole = not self._in_request
+        if whole:
+            if self._repeated is not None and self._repeated.begins(data):
+                self._take_repeated(self._repeated, data)
+                return
             self._begin_request()
         message = self._messages
         try:
@@ -114,8 +117,11 @@ class HttpConnection(asyncio.Protocol):
         except httptools.HttpParserError as error:
             self._refuse(InvalidRequestError(f"not a request that can be read: {error}"))
             return
-        if self._in_request and message == self._messages:
-            self._count_raw(len(data))
+        if self._in_request:
+            if message == self._messages:
+                self._add_raw(len(data))
+        elif whole and message + 1 == self._messages:
+            self._remember_head(data)
 
     def eof_received(self) -> bool:
         """The peer will send no more; what it asked for is still answered.
@@ -143,7 +149,7 @@ class HttpConnection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         self.headers = {}
         self._target = b""
-        self._header_bytes = self._raw_bytes = self._body_bytes = 0
+        self._size.begin()
         self._body = []
         self._messages += 1
         self._in_head = True
@@ -151,10 +157,10 @@ class HttpConnection(asyncio.Protocol):
 
     def on_url(self, url: bytes) -> None:
         self._target += url
-        self._count_header(len(url))
+        self._size.add_header(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._count_header(len(name) + len(value) + 4)
+        self._size.add_header(len(name) + len(value) + 4)
         if not self._in_head:
             return  # a trailer: counted, and nobody here has a use for it
         name = name.lower()
@@ -174,17 +180,15 @@ class HttpConnection(asyncio.Protocol):
         if b"," in (host or b"") or (modern and host is None):
             raise InvalidRequestError("a request has one Host header")
         length = self.headers.get(b"content-length")
-        if length is not None and int(length) > self.app.settings.limits.body_bytes:
-            raise self._too_large()
+        if length is not None:
+            self._size.expect_body(int(length))
         self.deadline_us = self.app.now_us() + self.app.body_deadline_us
         asks = modern and self.headers.get(b"expect", b"").lower() == b"100-continue"
         if asks and not self._pending:  # before an answer that is owed, it would be taken for that
             self.transport.write(CONTINUE)
 
     def on_body(self, body: bytes) -> None:
-        self._body_bytes += len(body)
-        if self._body_bytes > self.app.settings.limits.body_bytes:
-            raise self._too_large()
+        self._size.add_body(len(body))
         self._body.append(body)
 
     def on_message_complete(self) -> None:
@@ -215,8 +219,10 @@ class HttpConnection(asyncio.Protocol):
         if self._closing and not pending:
             self._finish()
             return
-        self._begin_held()
-        self._set_reading()
+        if self._held:
+            self._begin_held()
+        if not self._reading or self.paused:
+            self._set_reading()
         if not pending and not self._in_request:
             self._await_request()
 
@@ -288,6 +294,22 @@ class HttpConnection(asyncio.Protocol):
         self._body = []
         exchange = self._new_exchange()
         exchange.body = body[0] if len(body) == 1 else b"".join(body)
+        self._begin(exchange)
+
+    def _remember_head(self, data: bytes) -> None:
+        """These bytes were exactly one request; the next may have the same head."""
+        self._repeated = head_of(data, self._size.body, self._parser, self._target, self.headers)
+
+    def _take_repeated(self, repeated: RepeatedHead, data: bytes) -> None:
+        exchange = Exchange(self, repeated.method, repeated.target)
+        exchange.headers = repeated.headers
+        exchange.keep_alive = repeated.keep_alive and not self.app.draining
+        exchange.started_us = self.app.now_us()
+        exchange.body = data[len(repeated.head) :]
+        self._pending.append(exchange)
+        self._begin(exchange)
+
+    def _begin(self, exchange: Exchange) -> None:
         if self._held or self._must_wait(exchange):
             self._held.append(exchange)
         else:
@@ -326,22 +348,11 @@ class HttpConnection(asyncio.Protocol):
             else:
                 self.transport.pause_reading()
 
-    def _count_header(self, size: int) -> None:
-        self._header_bytes += size
-        if self._header_bytes > self.app.settings.limits.header_bytes:
-            raise HttpError("headers_too_large", "the request's headers are too long")
-
-    def _count_raw(self, size: int) -> None:
-        """The parser holds back a header until it has all of it, so its bytes are counted too."""
-        self._raw_bytes += size
-        framing = self._raw_bytes - self._body_bytes
-        allowed = self.app.settings.limits.header_bytes
-        if framing > allowed + FRAMING_BYTES_PER_BODY_BYTE * self._body_bytes:
-            self._refuse(HttpError("headers_too_large", "the request's headers are too long"))
-
-    def _too_large(self) -> HttpError:
-        limit = self.app.settings.limits.body_bytes
-        return HttpError("payload_too_large", f"a body has at most {limit} bytes")
+    def _add_raw(self, size: int) -> None:
+        try:
+            self._size.add_raw(size)
+        except HttpError as error:
+            self._refuse(error)
 
     def _refuse(self, error: HeadwaterError | None) -> None:
         """This connection's bytes make no sense any more: say why, and end it."""

@@ -1,0 +1,83 @@
+"""The same head is read once; whatever differs is read anew."""
+
+from __future__ import annotations
+
+import httptools
+import pytest
+
+from headwater.server.repeated_head import RepeatedHead, head_of
+
+
+def remembered(data: bytes) -> RepeatedHead | None:
+    """What a connection would remember of these bytes, read by the real parser."""
+
+    class Reader:
+        def __init__(self) -> None:
+            self.headers: dict[bytes, bytes] = {}
+            self.target = b""
+            self.body = b""
+
+        def on_url(self, url: bytes) -> None:
+            self.target += url
+
+        def on_header(self, name: bytes, value: bytes) -> None:
+            self.headers[name.lower()] = value
+
+        def on_body(self, body: bytes) -> None:
+            self.body += body
+
+    reader = Reader()
+    parser = httptools.HttpRequestParser(reader)
+    parser.feed_data(data)
+    return head_of(data, len(reader.body), parser, reader.target, reader.headers)
+
+
+def request(body: bytes, *headers: bytes) -> bytes:
+    lines = [b"POST /v0/topics/a HTTP/1.1", b"host: x", b"content-length: %d" % len(body), *headers]
+    return b"\r\n".join(lines) + b"\r\n\r\n" + body
+
+
+def test_a_request_with_the_same_head_and_another_body_is_the_same_head() -> None:
+    known = remembered(request(b"12345"))
+    assert known is not None
+    assert known.begins(request(b"abcde"))
+    assert (known.method, known.target, known.keep_alive) == (b"POST", b"/v0/topics/a", True)
+
+
+def test_a_body_that_looks_like_another_request_is_still_only_a_body() -> None:
+    inner = b"GET / HTTP/1.1\r\nhost: y\r\n\r\n"
+    known = remembered(request(b"x" * len(inner)))
+    assert known is not None
+    assert known.begins(request(inner))
+    assert request(inner)[len(known.head) :] == inner
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        request(b"123456"),
+        request(b"1234"),
+        request(b"12345") + b"G",
+        request(b"12345")[:-1],
+        request(b"12345", b"x: y"),
+        request(b"12345").replace(b"/a ", b"/b "),
+        request(b"12345").replace(b"host: x", b"host: z"),
+        b"",
+    ],
+)
+def test_anything_that_is_not_wholly_the_same_goes_through_the_parser(other: bytes) -> None:
+    known = remembered(request(b"12345"))
+    assert known is not None
+    assert not known.begins(other)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+        request(b"12345", b"expect: 100-continue"),
+        b"GET / HTTP/1.1\r\nhost: x\r\n\r\n",
+    ],
+)
+def test_heads_that_mean_more_than_a_length_are_never_remembered(data: bytes) -> None:
+    assert remembered(data) is None
