@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.rig.server_process import clean_environment
 
 REPOSITORY = Path(__file__).parents[2]
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
@@ -45,6 +50,34 @@ def test_the_readme_example_runs_and_its_commands_answer(tmp_path: Path) -> None
             assert done.stdout.startswith(output.partition("...")[0].rstrip(", "))
         elif output:
             assert done.stdout == output
+
+
+@pytest.mark.e2e
+def test_the_server_of_the_readme_starts_writes_and_reads(tmp_path: Path) -> None:
+    if shutil.which("curl") is None or shutil.which("bash") is None:
+        pytest.skip("there is no curl or no bash here")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    (session,) = blocks("bash")
+    done = subprocess.run(
+        ["bash", "-euc", f"trap 'kill %1; wait' EXIT\n{session.replace('4000', port)}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=clean_environment(
+            PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            HEADWATER_PORT=port,
+            HEADWATER_URL=f"127.0.0.1:{port}",
+            XDG_CONFIG_HOME=str(tmp_path),
+        ),
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "wrote 1 record to orders, seq 1\n" in done.stdout
+    assert done.stdout.count('#paid {"total": 42}') == 2
+    assert '"data":{"total": 42}' in done.stdout
+    assert done.stdout.endswith("stopped cleanly\n")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
