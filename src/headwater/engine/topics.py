@@ -111,7 +111,8 @@ class Topics:
         if len(core.registry) >= core.settings.topics_max:
             raise OverloadedError(
                 f"there are {core.settings.topics_max} topics already; "
-                "drop some or raise topics_max"
+                "drop some or raise topics_max",
+                detail={"limit": "topics", "allowed": core.settings.topics_max},
             )
         epoch = core.registry.epoch_of(name) + 1
         topic_id = core.registry.take_id()

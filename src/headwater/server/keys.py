@@ -63,7 +63,7 @@ def parse_key(text: str) -> ApiKey:
     if len(secret) < 8:
         raise RequestError("an API key needs a secret of at least 8 characters")
     scopes = Scope.NONE
-    for word in filter(None, scope_text.split("+")):
+    for word in scope_text.split("+") if scope_text else ():
         if word == "admin":
             scopes |= EVERYTHING
         elif word in _SCOPES:
