@@ -14,7 +14,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv check format docs-format docs-conformance test test-all crash bench demo lock clean
+.PHONY: help venv check format docs-format docs-conformance test test-all crash bench bench-server demo lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
@@ -71,6 +71,9 @@ crash: $(STAMP) ## Run the crash and fault sweeps in full
 
 bench: $(STAMP) ## Measure, and print ratios with the conditions
 	$(BIN)/python -m bench $(ARGS)
+
+bench-server: $(STAMP) ## Measure the server beside Redis (apt-get install redis-server wrk)
+	$(BIN)/python -m bench server $(ARGS)
 
 demo: $(STAMP) ## Write a log, kill the writer, recover, show what happened
 	$(BIN)/python examples/wal_demo.py $(ARGS)

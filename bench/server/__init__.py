@@ -1,0 +1,1 @@
+"""The server under load, beside Redis in the same run. Everything on loopback."""
