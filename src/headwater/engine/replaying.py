@@ -7,6 +7,7 @@ records between two of them are handed out topic by topic, each with its bytes.
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -97,6 +98,9 @@ def _tables(
     for (path, _run), together in itertools.groupby(groups, lambda g: (g.path, g.run)):
         least = covered.get(path.parent, 0)
         while some := list(itertools.islice(together, ROWS_MAX)):
+            # Of the groups that begin within what is covered, all but the last end in it too.
+            begun = bisect_right(some, least + 1, key=lambda group: group.first_frame)
+            del some[: max(begun - 1, 0)]
             buffer = some[0].buffer
             try:
                 table = read_table(buffer, [(group.start, group.end) for group in some])
