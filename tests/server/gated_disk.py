@@ -42,7 +42,7 @@ class GatedDisk(PosixDisk):
         self.is_full = False
         self.is_broken = False
 
-    def open(self, path: PurePath, mode: OpenMode) -> PosixFile:
+    def open(self, path: PurePath, mode: OpenMode) -> GatedFile:
         plain = super().open(path, mode)
         gated = GatedFile(self, path, os.dup(plain._descriptor))
         plain.close()
@@ -53,6 +53,11 @@ class GatedFile(PosixFile):
     def __init__(self, disk: GatedDisk, path: PurePath, descriptor: int) -> None:
         super().__init__(path, descriptor)
         self._disk = disk
+
+    def take_descriptor(self) -> int:
+        """For a file that takes the place of this one."""
+        descriptor, self._descriptor = self._descriptor, -1
+        return descriptor
 
     @property
     def _is_log(self) -> bool:

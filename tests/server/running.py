@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,12 +15,22 @@ import uvloop
 from headwater.config.engine import EngineSettings
 from headwater.config.server import DeadlineSettings, LimitSettings, ServerSettings
 from headwater.config.wal import WalSettings
+from headwater.core.clock import SystemClock
 from headwater.server.app import App
 from headwater.server.listener import Server
 from tests.server.speaking import Browserless
 
 SMALL_ENGINE = EngineSettings(wal=WalSettings(shards=2, file_bytes=8 * 1024 * 1024))
 PATIENCE_S = 30.0
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    """Wait for something that happens in another thread and tells nobody."""
+    pause = threading.Event()
+    until = SystemClock().monotonic_us() + int(PATIENCE_S * 1_000_000)
+    while not condition():
+        assert SystemClock().monotonic_us() < until, "it never happened"
+        pause.wait(0.005)
 
 
 class RunningServer:

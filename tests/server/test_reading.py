@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.ipc
 import pytest
 
-from tests.server.running import RunningServer
+from tests.server.running import RunningServer, eventually
 from tests.server.speaking import Answer, Browserless
 
 
@@ -160,8 +160,7 @@ def waiters(server: RunningServer, topic: str) -> int:
 
 
 def wait_for_waiters(server: RunningServer, topic: str, count: int = 1) -> None:
-    while waiters(server, topic) < count:
-        pass
+    eventually(lambda: waiters(server, topic) >= count)
 
 
 def test_a_waiting_read_is_woken_by_a_write(
@@ -205,8 +204,7 @@ def test_a_reader_that_leaves_is_not_waited_for(
     with server.talk() as other:
         other.send(other.request("POST", f"/v0/topics/{topic}/diff", {"wait_ms": 30_000}))
         wait_for_waiters(server, topic)
-    while waiters(server, topic):
-        pass
+    eventually(lambda: not waiters(server, topic))
 
 
 # -- Arrow

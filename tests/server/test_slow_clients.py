@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.running import RunningServer, running, settings
+from tests.server.running import RunningServer, eventually, running, settings
 from tests.server.speaking import Browserless, Events
 from tests.server.watching import open_watch, watching
 
@@ -164,10 +164,8 @@ def test_a_client_that_never_takes_its_answer_is_cut_off(tmp_path: Path) -> None
         with server.talk() as lazy:
             lazy.send(lazy.request("POST", "/v0/topics/t/diff", {"max_batch_bytes": 2**23}) * 8)
             http.close()
-            while not server.app.connections:
-                pass
-            while server.app.connections:
-                pass
+            eventually(lambda: server.app.connections)
+            eventually(lambda: not server.app.connections)
 
 
 # -- crowds
@@ -184,8 +182,7 @@ def test_connections_over_the_limit_are_turned_away_and_the_others_served(tmp_pa
                     assert outside.is_closed()
             for connection in inside:
                 assert connection.write("t", 1).status < 300
-        while server.app.connections:
-            pass
+        eventually(lambda: not server.app.connections)
         with server.talk() as later:
             assert later.get("/v0/health").status == 200
 

@@ -10,7 +10,7 @@ import pytest
 from headwater.config.engine import EngineSettings
 from headwater.config.wal import WalSettings
 from tests.server.gated_disk import GatedDisk
-from tests.server.running import RunningServer, running, settings
+from tests.server.running import RunningServer, eventually, running, settings
 from tests.server.speaking import Browserless, Events
 from tests.server.watching import open_watch, stream, watching
 
@@ -111,13 +111,11 @@ def test_a_session_without_a_stream_expires_and_one_with_a_stream_does_not(
         kept, left = open_watch(http, {"t": {}}), open_watch(http, {"t": {}})
         with stream(server, kept) as events:
             events.until("caught-up")
-            while len(server.app.sessions) > 1:
-                pass
+            eventually(lambda: len(server.app.sessions) == 1)
             assert http.get(f"/v0/watch/{left}").code == "not_found"
             http.write("t", 1)
             assert events.records(1)[0]["data"] == 1
-        while len(server.app.sessions):
-            pass
+        eventually(lambda: not len(server.app.sessions))
         assert http.get(f"/v0/watch/{kept}").code == "not_found"
 
 
@@ -133,8 +131,7 @@ def test_sessions_and_streams_have_limits_that_name_themselves(tmp_path: Path) -
         with stream(server, wids[0]), stream(server, wids[1]):
             third = http.get(f"/v0/watch/{wids[2]}")
             assert (third.status, third.json["error"]["detail"]["limit"]) == (429, "streams")
-        while server.app.quotas.streams:
-            pass
+        eventually(lambda: not server.app.quotas.streams)
         with stream(server, wids[2]) as events:
             assert events.until("caught-up")
 
@@ -145,8 +142,7 @@ def test_streams_that_end_leave_nothing_behind(tmp_path: Path) -> None:
         for _ in range(20):
             with watching(server, {"t": {}, "t*": {}}, consistency="strong") as events:
                 events.until("caught-up")
-        while server.app.quotas.streams or server.app.sse_connections:
-            pass
+        eventually(lambda: not (server.app.quotas.streams or server.app.sse_connections))
         delivery = server.app.delivery
         assert not delivery._streams
         assert not delivery._followers

@@ -13,7 +13,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
-from tests.server.running import RunningServer, running, settings
+from tests.server.running import RunningServer, eventually, running, settings
 from tests.server.speaking import Browserless
 
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
@@ -353,8 +353,7 @@ def test_a_client_that_leaves_leaves_nothing_behind(tmp_path: Path) -> None:
             with open_socket(server) as ws:
                 ws.say("subscribe", topic="t")
                 ws.records(1)
-        while server.app.quotas.streams:
-            pass
+        eventually(lambda: not server.app.quotas.streams)
         assert not server.app.delivery._followers
         assert not server.app.delivery._streams
 
