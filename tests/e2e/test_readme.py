@@ -39,7 +39,13 @@ def test_the_readme_example_runs_and_its_commands_answer(tmp_path: Path) -> None
     (example,) = blocks("python")
     done = run(example, tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "7 1 b'{\"total\": 42}'\n"
+    assert done.stdout.splitlines() == [
+        "[1, 2]",
+        "1 paid {'total': 42}",
+        "2 None {'total': 7}",
+        "2 True",
+        "1",
+    ]
 
     (session,) = blocks("console")
     shown = re.split(r"^\$ headwater (.*)\n", session, flags=re.MULTILINE)[1:]
