@@ -66,6 +66,7 @@ class Serving:
             await self._metrics.start()
         try:
             await self._start()
+            self._hear_signals()
             self._tell_recovery()
             self._write_port_file()
             self._tell_address()
@@ -88,6 +89,12 @@ class Serving:
                 watching.cancel()
                 with suppress(asyncio.CancelledError):
                     await watching
+
+    def _hear_signals(self) -> None:
+        """Before anybody is told that it listens: whoever reads that may stop it at once."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._server.request_stop)
 
     async def _show_progress(self) -> None:
         await asyncio.sleep(SILENT_S)

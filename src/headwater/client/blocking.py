@@ -32,6 +32,7 @@ from headwater.client.watching import (
     wanted,
     watch_steps,
 )
+from headwater.config.topic import check_topic_name
 from headwater.core.clock import Clock, Doorbell, SystemClock
 from headwater.core.errors import HeadwaterError
 from headwater.core.records import Record
@@ -122,7 +123,7 @@ class Client:
         `tail` begins at the end. `idle_ms` ends the watch when nothing came for so long.
         """
         begin = None if tail else from_seq
-        watch = wanted(topic, node, match, from_seq=begin)
+        watch = wanted(check_topic_name(topic), node, match, from_seq=begin)
         if idle_ms is None:
             steps = watch_steps(watch, self._manner)
         else:

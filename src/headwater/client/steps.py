@@ -120,7 +120,12 @@ def _check_window(call: Call[Any], started: float, in_doubt: NoAnswerError) -> S
 
 def create_steps(topic: str, settings: Mapping[str, Any], manner: Manner) -> Steps[TopicState]:
     yield from call_steps(calls.put_topic(topic, settings), manner)
-    return (yield from call_steps(calls.get_topic(topic), manner))
+    try:
+        return (yield from call_steps(calls.get_topic(topic), manner))
+    except ForbiddenError as error:
+        raise ForbiddenError(
+            f"the topic {topic!r} is there with these settings, but this key may not look at it"
+        ) from error
 
 
 def topics_steps(prefix: str, manner: Manner) -> Steps[list[TopicState]]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from headwater.client import answers, calls
 from headwater.client.calls import Call
-from headwater.client.errors import error_for, error_of
+from headwater.client.errors import NoAnswerError, error_for, error_of
 from headwater.client.events import Event, EventParser
 from headwater.client.retry import may_retry
 from headwater.client.steps import Answer, Manner, Now, Pause, Step, call_steps
@@ -163,7 +163,7 @@ def _follow(watch: Wanted, wid: str, manner: Manner) -> WatchSteps:
     failures = 0
     heard: float = yield Now()
     while watch.topics:
-        error: HeadwaterError | None = None
+        error: HeadwaterError = NoAnswerError("the server ended the stream")
         try:
             cursor = encode_cursor(watch.cursors).decode() if watch.cursors else None
             answer: Answer = yield Follow(calls.follow_watch(wid, cursor))
@@ -186,8 +186,8 @@ def _follow(watch: Wanted, wid: str, manner: Manner) -> WatchSteps:
             if not may_retry(error):
                 raise
         failures += 1
-        pause = manner.retry.delay_s(failures, error or HeadwaterError(), manner.rng)
-        if (yield Now()) - heard + pause > manner.retry.give_up_after_s and error is not None:
+        pause = manner.retry.delay_s(failures, error, manner.rng)
+        if (yield Now()) - heard + pause > manner.retry.give_up_after_s:
             raise error
         yield Pause(pause)
 

@@ -171,7 +171,12 @@ KEYS: Final[tuple[Key, ...]] = (
     Key("hot_retain_bytes", "segments.hot_retain_bytes", AMOUNT, "bytes kept hot; 0 = any"),
     Key("rewrite_dead_ratio", "segments.rewrite_dead_ratio", share, "dead share to rewrite at"),
     Key("cache_bytes", "engine.cache_bytes", AMOUNT, "newest payloads kept in memory"),
-    Key("tail_bytes_max", "engine.tail_bytes_max", COUNT, "bytes only in the log; beyond, writes are refused"),
+    Key(
+        "tail_bytes_max",
+        "engine.tail_bytes_max",
+        COUNT,
+        "bytes only in the log; beyond, writes are refused",
+    ),
     Key("snapshot_interval_ms", "engine.snapshot_interval_ms", COUNT, "time between snapshots"),
     Key("reader_threads", "engine.reader_threads", whole(1, 256), "threads that read files"),
     Key("limit_topics", "limits.topics,engine.topics_max", COUNT, "topics"),

@@ -68,7 +68,7 @@ MISTAKES: list[tuple[type[errors.HeadwaterError], Callable[[Any], object]]] = [
     (errors.InvalidRequestError, lambda db: db.append("errors.log", {"text": 1})),
     (errors.InvalidRequestError, lambda db: db.append("errors.log", {"data": object()})),
     (errors.InvalidRequestError, lambda db: db.diff("errors.log", match="a*b*")),
-    (errors.BatchTooLargeError, lambda db: db.append("errors.log", [])),
+    (errors.BatchTooLargeError, lambda db: db.append("errors.log", [{"data": 1}] * 10_001)),
     (errors.RecordTooLargeError, lambda db: db.append("errors.log", {"data": "x" * 2**20})),
     (errors.HeadConflictError, lambda db: db.append("errors.log", {"data": 1}, expect_head_seq=9)),
     (errors.TopicExistsIncompatibleError, lambda db: db.create("errors.log", type="queue")),
