@@ -35,6 +35,9 @@ READ_WAIT_MS_CLAMP: Final = 30_000
 READ_SLOTS_MAX: Final = 65_536
 """Slots one read looks at before it answers with what it has; the cursor moves on."""
 
+WATCH_TOPICS_MAX: Final = 256
+"""Names in one watch; a name that ends in a star counts as one."""
+
 PAGE_SIZE_DEFAULT: Final = 100
 PAGE_SIZE_MAX: Final = 1_000
 

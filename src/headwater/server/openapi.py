@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from headwater.config.topic import TopicSettings
+from headwater.core.limits import NAME_PATTERN
 from headwater.server.routing import Route
 from headwater.wire.http_errors import STATUS_OF_CODE
 
@@ -26,6 +27,7 @@ _ERROR: Final[dict[str, Any]] = {
         }
     },
 }
+_NAMES: Final[dict[str, dict[str, Any]]] = {"{topic}": {"pattern": f"^{NAME_PATTERN.pattern}$"}}
 ALWAYS: Final = ("invalid_request", "unauthorized", "forbidden", "throttled", "not_ready")
 
 
@@ -62,7 +64,8 @@ def _operation(route: Route) -> dict[str, Any]:
     if route.body is not None:
         schema = {"$ref": f"#/components/schemas/{route.body.__name__}"}
         content = {"application/json": {"schema": schema}}
-        operation["requestBody"] = {"required": True, "content": content}
+        needed = any(field.required for field in msgspec.structs.fields(route.body))
+        operation["requestBody"] = {"required": needed, "content": content}
     elif route.takes_settings:
         schema = {"$ref": "#/components/schemas/TopicSettings"}
         operation["requestBody"] = {"content": {"application/json": {"schema": schema}}}
@@ -75,7 +78,7 @@ def _path_parameters(route: Route) -> list[dict[str, Any]]:
             "name": part[1:-1],
             "in": "path",
             "required": True,
-            "schema": {"type": "string", "minLength": 1},
+            "schema": {"type": "string", **_NAMES.get(part, {"minLength": 1})},
         }
         for part in route.path.split("/")
         if part.startswith("{")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from headwater.config.topic import check_topic_name
 from headwater.core.errors import InvalidRequestError, TopicNotFoundError
+from headwater.core.limits import WATCH_TOPICS_MAX
 from headwater.engine.steps import diff_request
 from headwater.engine.topic import Topic
 from headwater.model.match import TagMatcher, parse_match
@@ -23,7 +24,6 @@ from headwater.wire.requests import WatchRequest, WatchTopic, decode_request
 if TYPE_CHECKING:
     from headwater.server.app import App
 
-TOPICS_PER_WATCH_MAX: Final = 256
 HEARTBEAT_MS_CLAMP: Final = (1_000, 60_000)
 
 
@@ -74,8 +74,8 @@ class WatchSessions:
         limits = self._app.settings.limits
         if len(self._by_id) >= limits.watch_sessions:
             raise over_limit("watch_sessions", limits.watch_sessions)
-        if not 1 <= len(request.topics) <= TOPICS_PER_WATCH_MAX:
-            raise InvalidRequestError(f"a watch takes 1 to {TOPICS_PER_WATCH_MAX} topics")
+        if not 1 <= len(request.topics) <= WATCH_TOPICS_MAX:
+            raise InvalidRequestError(f"a watch takes 1 to {WATCH_TOPICS_MAX} topics")
         if request.consistency not in ("eventual", "strong"):
             raise InvalidRequestError("consistency is eventual or strong")
         read = diff_request(0, request.limit, request.max_batch_bytes, node=request.node)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from headwater.config.topic import check_topic_name
 from headwater.core import limits
 from headwater.core.errors import InvalidRequestError
 from headwater.engine.steps import create_steps, delete_steps, drop_steps
@@ -115,9 +116,8 @@ def list_topics(app: App, exchange: Exchange) -> None:
 
 
 async def drop_topic(app: App, exchange: Exchange) -> None:
-    steps = drop_steps(
-        app.engine, exchange.parameters[0], if_empty=flag(exchange, "if_empty", False)
-    )
+    name = check_topic_name(exchange.parameters[0])
+    steps = drop_steps(app.engine, name, if_empty=flag(exchange, "if_empty", False))
     dropped = await app.ready_database.drive(steps)
     answer(exchange, 200, {"deleted": dropped, "routers_removed": []})
 

@@ -12,6 +12,11 @@ from headwater.core.errors import InvalidRequestError
 Seq = Annotated[int, msgspec.Meta(ge=0, le=limits.INTEGER_MAX)]
 
 
+def _told(**schema: Any) -> msgspec.Meta:
+    """For the document only: what is checked elsewhere, with an error of its own."""
+    return msgspec.Meta(extra_json_schema=schema)
+
+
 class Body(msgspec.Struct, forbid_unknown_fields=True):
     """Base of all request bodies."""
 
@@ -27,7 +32,7 @@ class RecordIn(Body):
 
 
 class WriteRequest(Body):
-    records: list[RecordIn]
+    records: Annotated[list[RecordIn], _told(minItems=1, maxItems=limits.BATCH_RECORDS_MAX)]
     node: str | None = None
     idempotency_key: str | None = None
     create: bool | None = None
@@ -58,7 +63,9 @@ class WatchTopic(Body):
 
 
 class WatchRequest(Body):
-    topics: dict[str, WatchTopic]
+    topics: Annotated[
+        dict[str, WatchTopic], _told(minProperties=1, maxProperties=limits.WATCH_TOPICS_MAX)
+    ]
     node: str | list[str] | None = None
     limit: int = limits.READ_RECORDS_DEFAULT
     max_batch_bytes: int = 262_144
