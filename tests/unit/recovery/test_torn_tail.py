@@ -1,4 +1,4 @@
-"""A torn tail is put aside, overwritten with zeros, and reported; then it is as if never written."""
+"""A torn tail is put aside, overwritten with zeros and reported; then it is as if never there."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ def torn_log() -> tuple[FakeDisk, PurePath, int]:
     session = Session(disk).open()
     session.append(1)
     session.append(1)
+    session.abandon()
     path = next(path for path in log_files(disk) if path.name.startswith("wal-"))
     end = len(disk.files()[path].rstrip(b"\0"))
     disk.damage(path, end, GARBAGE)
