@@ -7,7 +7,7 @@ disk delays the reader who asked and nobody else (I14).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, TypeVar
@@ -152,11 +152,30 @@ class AsyncDatabase:
 
     async def drive(self, steps: Steps[T]) -> T:
         """Run an operation, awaiting where it waits."""
+        return await self._drive_on(steps, None)
+
+    async def _drive_on(self, steps: Steps[T], step: Step | None) -> T:
+        """Run an operation on from a step it has got to."""
+        result: Any = None
+        try:
+            if step is None:
+                step = steps.send(None)
+            while True:
+                result = step.work() if isinstance(step, AsOwner) else await self._do(step)
+                step = steps.send(result)
+        except StopIteration as done:
+            value: T = done.value
+            return value
+
+    def begin(self, steps: Steps[T]) -> T | Coroutine[Any, Any, T]:
+        """Run an operation as far as it waits for nothing: its result, or the rest to await."""
         result: Any = None
         try:
             while True:
                 step = steps.send(result)
-                result = step.work() if isinstance(step, AsOwner) else await self._do(step)
+                if not isinstance(step, AsOwner):
+                    return self._drive_on(steps, step)
+                result = step.work()
         except StopIteration as done:
             value: T = done.value
             return value

@@ -196,8 +196,15 @@ class Reader:
         found = topic.files.read(piece.segment, first, int(seqs[-1]), piece.entries)
         positions = seqs - first
         findings: list[Finding] = []
-        if self._core.settings.verify_reads:
+        checked = topic.files.checked(piece.segment)
+        if checked is not None:
+            checked = checked[first - piece.segment.first_seq :][: len(piece.entries)]
+        if self._core.settings.verify_reads and not (
+            checked is not None and checked[positions].all()
+        ):
             good, findings = good_positions(found, piece.entries, first)
+            if checked is not None:
+                checked |= good
             if not good.all():
                 positions = positions[good[positions]]
         offsets = piece.entries["offset"][positions].astype(numpy.int64) - found.base

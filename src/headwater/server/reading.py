@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -10,11 +11,8 @@ from headwater.core import limits
 from headwater.core.records import Record
 from headwater.core.units import MIB
 from headwater.engine.steps import (
-    DiffRequest,
     Found,
-    Take,
     diff_request,
-    found_steps,
     long_poll_steps,
     read_steps,
     topic_steps,
@@ -43,22 +41,18 @@ def diff(app: App, exchange: Exchange) -> None:
         body.from_seq, body.limit, body.max_batch_bytes, body.wait_ms, body.node, body.match
     )
     take = take_rendered(Projection(body.include_tags, body.include_meta))
-    topic = app.engine.topic(exchange.parameters[0])
-    if topic.loaded:
-        # Most reads are near the head and need no file: answered at once, without a task.
-        found = app.ready_database.drive_at_once(found_steps(app.engine, topic, request, take))
-        if found is not None and not (request.wait_us and found.is_empty):
-            _answer(exchange, found)
-            return
-    exchange.waits_for_news = request.wait_us > 0
-    app.spawn(exchange, _diff_later(app, exchange, request, take))
-
-
-async def _diff_later(
-    app: App, exchange: Exchange, request: DiffRequest, take: Take[bytes]
-) -> None:
     steps = long_poll_steps(app.engine, exchange.parameters[0], request, take)
-    _answer(exchange, await app.ready_database.drive(steps))
+    # Most reads are near the head and need no file: answered at once, without a task.
+    found = app.ready_database.begin(steps)
+    if isinstance(found, Found):
+        _answer(exchange, found)
+    else:
+        exchange.waits_for_news = request.wait_us > 0
+        app.spawn(exchange, _answer_later(exchange, found))
+
+
+async def _answer_later(exchange: Exchange, reading: Coroutine[Any, Any, Found[bytes]]) -> None:
+    _answer(exchange, await reading)
 
 
 def _answer(exchange: Exchange, found: Found[bytes]) -> None:

@@ -11,6 +11,9 @@ import threading
 from collections import OrderedDict
 from pathlib import PurePath
 
+import numpy
+from numpy.typing import NDArray
+
 MapKey = tuple[PurePath, int]
 """The file and its length: a rewritten file is another file."""
 
@@ -22,6 +25,7 @@ class SegmentMaps:
         self._maps_max = maps_max
         self._lock = threading.Lock()
         self._views: OrderedDict[MapKey, memoryview] = OrderedDict()
+        self._checked: dict[MapKey, NDArray[numpy.bool_]] = {}
 
     def __len__(self) -> int:
         return len(self._views)
@@ -37,13 +41,30 @@ class SegmentMaps:
         with self._lock:
             self._views[key] = view
             self._views.move_to_end(key)
+            self._checked.pop(key, None)
             while len(self._views) > self._maps_max:
-                self._views.popitem(last=False)
+                old, _ = self._views.popitem(last=False)
+                self._checked.pop(old, None)
 
     def forget(self, key: MapKey) -> None:
         with self._lock:
             self._views.pop(key, None)
+            self._checked.pop(key, None)
 
     def clear(self) -> None:
         with self._lock:
             self._views.clear()
+            self._checked.clear()
+
+    def checked(self, key: MapKey, count: int) -> NDArray[numpy.bool_] | None:
+        """Which of the records of a mapped file were found sound since it was mapped.
+
+        To be marked by whoever checks them. None when the file is not mapped.
+        """
+        with self._lock:
+            if key not in self._views:
+                return None
+            found = self._checked.get(key)
+            if found is None:
+                found = self._checked[key] = numpy.zeros(count, numpy.bool_)
+            return found

@@ -254,6 +254,17 @@ class TopicFiles:
                     return SegmentSlice(self._read_cold(segment, begin, end), begin, path)
                 raise SegmentChangedError(f"{path} is no longer there") from error
 
+    def checked(self, segment: Segment) -> NDArray[numpy.bool_] | None:
+        """Which records of a sealed segment were found sound since its file was mapped.
+
+        A sealed file does not change, so a frame is checked once for each mapping and not once for
+        each reader. None where nothing is mapped: the active segment, cold ones, no maps.
+        """
+        if self._maps is None or segment.is_cold or not segment.sealed:
+            return None
+        path = self._directory.path_of(segment.first_seq, SegmentFile.DATA)
+        return self._maps.checked((path, segment.data_bytes), segment.count)
+
     def _map(self, segment: Segment, path: PurePath) -> memoryview:
         key = (path, segment.data_bytes)
         if self._maps is not None and (known := self._maps.find(key)) is not None:
