@@ -194,11 +194,6 @@ class EngineMachine(RuleBasedStateMachine):
     def wall_clock_jumps(self, ms: int) -> None:
         if self.life.clock.wall_ms() + ms < 0:
             return
-        if ms < 0:
-            # Floors that age alone has moved are written down with the keeper's next round; until
-            # then a crash brings them back as the clock says.
-            self.life.round()
-            self.life.tick(US_PER_S)
         self.life.clock.jump_wall(ms)
 
     @rule(shards=st.sampled_from((1, 1, 2, 3)))

@@ -20,7 +20,7 @@ class Mismatch(AssertionError):
     """The engine is not what this world says."""
 
 
-def read_events(db: Database, name: str, from_seq: int = 0, limit: int = 7) -> Iterator[Event]:
+def read_events(db: Database, name: str, from_seq: int = 0, limit: int = 50) -> Iterator[Event]:
     """Everything a reader meets who follows its cursor to the end."""
     cursor = from_seq
     for _ in range(10_000):
@@ -92,11 +92,25 @@ class Judge:
             record.fate = LOST
             record.reasons = {"ttl"}
 
+    def choose(self, worlds: list[World], label: str) -> World:
+        """The world a running engine shows, after an operation that may or may not have failed."""
+        reasons = []
+        for world in worlds:
+            try:
+                self.check(world)
+            except Mismatch as mismatch:
+                reasons.append(str(mismatch))
+            else:
+                return world
+        raise Mismatch(f"{label}:\n" + "\n".join(reasons))
+
     # After a crash.
 
     def recognise(self, worlds: list[World], state: FakeDisk) -> World:
         """The world that is there: each topic by itself may be what it was before or after."""
-        power_lost = state.crash_kind is not CrashKind.KILL
+        return self.identify(worlds, state.crash_kind is not CrashKind.KILL, state.label)
+
+    def identify(self, worlds: list[World], power_lost: bool, label: str) -> World:
         found = World()
         last = worlds[-1]
         names = {state_.topic for state_ in self.db.topics()}
@@ -104,9 +118,9 @@ class Judge:
             options = [world.topics.get(name) for world in worlds]
             if name not in names:
                 if None not in options:
-                    raise Mismatch(f"{state.label}: topic {name} is gone")
+                    raise Mismatch(f"{label}: topic {name} is gone")
                 continue
-            found.topics[name] = self._recognise(name, options, power_lost, state.label)
+            found.topics[name] = self._recognise(name, options, power_lost, label)
         found.epochs = dict(last.epochs)
         for world in worlds:
             for name, epoch in world.epochs.items():
@@ -127,7 +141,7 @@ class Judge:
         there = [option for option in options if option is not None]
         acked_head = 0 if None in options else min(option.visible_seq for option in there)
         for option in reversed(there):
-            for candidate in _candidates(option, power_lost=power_lost):
+            for candidate in self._candidates(option, power_lost=power_lost):
                 try:
                     self._adopt(name, candidate, acked_head, option)
                     self._check_topic(name, self.db.state(name), candidate)
@@ -136,6 +150,23 @@ class Judge:
                 else:
                     return candidate
         raise Mismatch(f"{label}: {name} is nothing it could be:\n" + "\n".join(reasons))
+
+    def _candidates(self, option: WorldTopic, *, power_lost: bool) -> Iterator[WorldTopic]:
+        for past in option.possible(power_lost=power_lost):
+            yield past.frozen()
+            if past.durability.is_logged and any(map(is_unlogged, past.records)):
+                absorbed = past.frozen()  # what was ephemeral once may be in segments already
+                log_all(absorbed)
+                yield absorbed
+            if past.settings.ttl_ms and self.db.engine.core.clock.wall_ms() < self.wall_max_ms:
+                # The clock was set back. Floors that age alone has moved are written down within
+                # a second; until then they are what the clock says.
+                younger = past.frozen()
+                for record in younger.records:
+                    if record.reasons == {"ttl"}:
+                        record.fate, record.reasons = LIVE, set()
+                younger.evict(0)
+                yield younger
 
     def _adopt(self, name: str, topic: WorldTopic, acked_head: int, present: WorldTopic) -> None:
         """Let the world lose what its class may lose, as far as the engine says so."""
@@ -152,15 +183,9 @@ class Judge:
                 raise Mismatch(f"{name}: head {head} jumped away")
             lose_tail(topic, head)
         lose_unlogged(topic)
-
-
-def _candidates(option: WorldTopic, *, power_lost: bool) -> Iterator[WorldTopic]:
-    for past in option.possible(power_lost=power_lost):
-        yield past.frozen()
-        if past.durability.is_logged and any(map(is_unlogged, past.records)):
-            absorbed = past.frozen()  # what was ephemeral once may be in segments already
-            log_all(absorbed)
-            yield absorbed
+        if topic.durability is not Durability.FSYNC:
+            topic.last_ts = min(topic.last_ts, self.db.engine.topic(name).last_ts)
+        topic.unsure |= present.keys.keys() - topic.keys.keys()
 
 
 def numbers_of(state: TopicState) -> dict[str, Any]:

@@ -46,6 +46,8 @@ class WorldTopic(NaiveTopic):
     keys: dict[str, Key] = field(default_factory=dict)
     kept_head: int = 0
     """The head at the last snapshot: an ephemeral topic keeps at least this."""
+    unsure: set[str] = field(default_factory=set)
+    """Keys whose writes are gone: whether they are still remembered is nobody's promise."""
     past: list[WorldTopic] = field(default_factory=list, repr=False)
     """What a power loss may take a weak class back to, oldest first; the present is not in it."""
 
@@ -62,6 +64,7 @@ class WorldTopic(NaiveTopic):
             self.last_ts,
             dict(self.keys),
             self.kept_head,
+            set(self.unsure),
         )
         for record in twin.records:
             record.reasons = set(record.reasons)
@@ -223,6 +226,7 @@ def lose_unlogged(topic: WorldTopic) -> None:
             record.fate = LOST
             record.reasons = {"lost_tail"}
     if not topic.durability.is_logged:
+        topic.unsure.update(topic.keys)
         topic.keys.clear()
     log_all(topic)
 

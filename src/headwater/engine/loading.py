@@ -15,7 +15,14 @@ from headwater.config.topic import stored_settings
 from headwater.engine.core import EngineCore
 from headwater.engine.topic import Stored, Topic
 from headwater.format.frame import FrameFlag
-from headwater.format.segment import IndexFlag, decode_segment_frame, index_flags
+from headwater.format.segment import (
+    Entries,
+    FrameFault,
+    IndexFlag,
+    decode_segment_frame,
+    frame_faults,
+    index_flags,
+)
 from headwater.format.snapshot import TopicMeta
 from headwater.model.loss import Loss
 from headwater.model.tags import TagIndex
@@ -23,7 +30,7 @@ from headwater.model.topic import TopicLog
 from headwater.store.segment import Segment
 
 _TAGGED = int(FrameFlag.HAS_TAG)
-_DEAD = int(IndexFlag.DELETED)
+_UNREADABLE = int(IndexFlag.DELETED | IndexFlag.DAMAGED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,40 +120,68 @@ def install(topic: Topic, loaded: Loaded, core: EngineCore | None = None) -> Non
     topic.segments = loaded.segments
     topic.last_ts = max(topic.last_ts, loaded.log.last_write_ts)
     topic.tags_complete = not loaded.has_tags
+    topic.untagged_upto = topic.checkpointed_seq
     topic.meta = None  # the files may know more than the snapshot did
     topic.loaded = True
     topic.loading = None
 
 
-def load_tags(topic: Topic) -> list[tuple[bytes, int]]:
-    """The tags of live records in segments, in order of seq. Reads those records only."""
-    found: list[tuple[bytes, int]] = []
+@dataclass(frozen=True, slots=True)
+class TagPiece:
+    """A stretch of a segment with tagged records, frozen for reading."""
+
+    segment: Segment
+    first_seq: int
+    entries: Entries
+
+
+def plan_tags(topic: Topic) -> list[TagPiece]:
+    """As the owner: where the tags are that nobody has read yet."""
+    pieces: list[TagPiece] = []
     if topic.tags_complete:
-        return found
-    base = topic.log.index.base_seq
+        return pieces
+    index = topic.log.index
     for segment in topic.segments:
-        first = max(segment.first_seq, base)
-        last = min(segment.end_seq, topic.checkpointed_seq)
-        if first > last:
-            continue
-        entries = topic.log.index.entries(first, last)
+        first = max(segment.first_seq, index.base_seq)
+        last = min(segment.end_seq, topic.untagged_upto)
+        if first <= last:
+            entries = index.entries(first, last)
+            if (index_flags(entries) & _TAGGED).any():
+                pieces.append(TagPiece(segment, first, entries))
+    return pieces
+
+
+def load_tags(topic: Topic, pieces: list[TagPiece]) -> list[tuple[bytes, int]]:
+    """Anywhere: the tags of live records, in order of seq.
+
+    A damaged record has no tag that could be trusted; it is never served, deleted or not.
+    """
+    found: list[tuple[bytes, int]] = []
+    for piece in pieces:
+        first, entries = piece.first_seq, piece.entries
         flags = index_flags(entries)
-        tagged = numpy.flatnonzero((flags & _TAGGED != 0) & (flags & _DEAD == 0))
-        if not len(tagged):
-            continue
-        piece = topic.files.read(segment, first, last, entries)
-        end = len(piece.buffer)
+        part = topic.files.read(piece.segment, first, first + len(entries) - 1, entries)
+        faults = frame_faults(part.buffer, entries, first, part.base)
+        sound = (faults == FrameFault.NONE) | (faults == FrameFault.DELETED)
+        tagged = numpy.flatnonzero((flags & _TAGGED != 0) & (flags & _UNREADABLE == 0) & sound)
+        end = len(part.buffer)
         for position in tagged.tolist():
-            at = int(entries["offset"][position]) - piece.base
-            record = decode_segment_frame(piece.buffer, at, end)
+            at = int(entries["offset"][position]) - part.base
+            record = decode_segment_frame(part.buffer, at, end)
             found.append((record.tag, first + position))
     return found
 
 
-def install_tags(topic: Topic, found: list[tuple[bytes, int]]) -> None:
+def install_tags(topic: Topic, pieces: list[TagPiece], found: list[tuple[bytes, int]]) -> bool:
+    """As the owner. False when segments were rewritten or moved meanwhile: plan again."""
     if topic.tags_complete:
-        return
+        return True
+    now = {id(segment) for segment in topic.segments}
+    base = topic.log.index.base_seq
+    if any(id(p.segment) not in now and p.segment.end_seq >= base for p in pieces):
+        return False
     if topic.log.tags is None:
         topic.log.tags = TagIndex()
     topic.log.tags.add_older(found)
     topic.tags_complete = True
+    return True

@@ -24,6 +24,7 @@ from headwater.engine.loading import (
     install_tags,
     load_tags,
     load_topic,
+    plan_tags,
     topic_from_meta,
 )
 from headwater.engine.replaying import RecordRows, replay_rows
@@ -307,7 +308,8 @@ class TopicRecovery:
         body = decode_body(frame, RecordsDeleted)
         matcher = None if body.match is None else TagMatcher(body.match.encode(), body.prefix)
         if matcher is not None:
-            install_tags(topic, load_tags(topic))
+            pieces = plan_tags(topic)
+            install_tags(topic, pieces, load_tags(topic, pieces))
         self._topics.apply_deletion(topic, body.before_seq, matcher, body.upto_seq)
 
     def _settings(self, topic: Topic, frame: Frame) -> None:
@@ -349,7 +351,8 @@ class TopicRecovery:
         """
         core = self._core
         for topic in core.registry:
-            if topic.loaded and not topic.log.settings.durability.is_logged:
+            is_logged = topic.log.settings.durability.is_logged
+            if topic.loaded and (not is_logged or topic.topic_id in self._was_ephemeral):
                 self._lose_ephemeral(topic)
             ceiling = core.ceilings.ceiling_of(topic.topic_id)
             log = topic.log
@@ -365,11 +368,14 @@ class TopicRecovery:
     def _lose_ephemeral(self, topic: Topic) -> None:
         """What was not logged is gone; whoever still holds a cursor is told."""
         log, head = topic.log, topic.stored.head_seq
-        topic.logged_upto = log.visible_seq
+        is_logged = log.settings.durability.is_logged
+        topic.logged_upto = None if is_logged else log.visible_seq
         if head <= log.visible_seq:
             return
         if log.count:
-            self._topics.fill_dead(topic, head, topic.last_ts, lost=True, logged=False)
+            self._topics.fill_dead(topic, head, topic.last_ts, lost=True, logged=is_logged)
+            if is_logged:
+                self.filled.append(topic)
             return
         topic.log = TopicLog(log.settings, log.epoch, head + 1)
         topic.log.restore_floors(head + 1, head + 1, log.losses | Loss.LOST_TAIL)

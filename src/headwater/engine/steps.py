@@ -18,7 +18,14 @@ from headwater.core.records import Record
 from headwater.engine.core import EngineCore
 from headwater.engine.engine import Engine
 from headwater.engine.input import encode_records
-from headwater.engine.loading import Loaded, install, install_tags, load_tags
+from headwater.engine.loading import (
+    Loaded,
+    TagPiece,
+    install,
+    install_tags,
+    load_tags,
+    plan_tags,
+)
 from headwater.engine.pending import Appended, Pending
 from headwater.engine.reading import Diff, Reader, ReadFilter, ReadPlan
 from headwater.engine.topic import Topic
@@ -174,6 +181,27 @@ def append_steps(
     return appended
 
 
+def tags_steps(topic: Topic) -> Steps[None]:
+    """The topic's tag index, complete."""
+    for _ in range(EMPTY_ROUNDS_MAX):
+        if topic.tags_complete:
+            return
+        pieces = yield AsOwner(partial(plan_tags, topic))
+        tags = yield InFiles(partial(_tags, topic, pieces))
+        if tags is not None:
+            yield AsOwner(partial(install_tags, topic, pieces, tags))
+    if not topic.tags_complete:
+        raise SegmentChangedError(f"{topic.name!r} is being rewritten; try again")
+
+
+def _tags(topic: Topic, pieces: list[TagPiece]) -> list[tuple[bytes, int]] | None:
+    """None when a segment was rewritten or dropped between deciding and reading."""
+    try:
+        return load_tags(topic, pieces)
+    except SegmentChangedError:
+        return None
+
+
 def delete_steps(
     engine: Engine, name: str, before_seq: int | None, match: object | None
 ) -> Steps[Deleted]:
@@ -183,9 +211,8 @@ def delete_steps(
     if before_seq is not None and before_seq < 0:
         raise InvalidRequestError("before_seq must be a whole number, 0 or more")
     topic = yield from topic_steps(engine, name)
-    if matcher is not None and not topic.tags_complete:
-        tags = yield InFiles(lambda: load_tags(topic))
-        yield AsOwner(lambda: install_tags(topic, tags))
+    if matcher is not None:
+        yield from tags_steps(topic)
     deleted: Deleted = yield Answered(lambda: engine.delete(topic, before_seq, matcher))
     return deleted
 

@@ -73,6 +73,8 @@ class Topic:
     """What the disk was last known to hold; used to read it back."""
     tags_complete: bool = True
     """False until the tags of records in segments were read."""
+    untagged_upto: int = 0
+    """The last seq whose tag may have to be read from a segment."""
     loaded: bool = True
     """False until the index files were read; the numbers are known all the same."""
     loading: Any = None
