@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 import headwater
-from headwater.model.loss import Tombstone
+from headwater import Tombstone
 
 WRITERS = 20
 EACH = 10

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import headwater
-from headwater.config.engine import EngineSettings
+from headwater import EngineSettings
 from headwater.core.clock import SystemClock
 from headwater.disk import PosixDisk
 from headwater.engine.backup import RestorePoint, make_backup, restore_backup, verify_backup

@@ -10,8 +10,8 @@ import threading
 from pathlib import Path
 
 import headwater
+from headwater import Tombstone
 from headwater.core.errors import HeadConflictError
-from headwater.model.loss import Tombstone
 
 
 def main(directory: Path) -> None:

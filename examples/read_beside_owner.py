@@ -12,8 +12,8 @@ import tempfile
 from pathlib import Path
 
 import headwater
+from headwater import Tombstone
 from headwater.core.errors import DirectoryInUseError
-from headwater.model.loss import Tombstone
 
 RECORDS = 200
 
