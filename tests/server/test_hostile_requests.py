@@ -6,7 +6,6 @@ import gzip
 import json
 import socket
 import struct
-import zlib
 
 import pytest
 
@@ -251,13 +250,9 @@ def test_packed_bodies_are_taken_and_bombs_are_not(http: Browserless) -> None:
 
 
 def test_packed_bodies_of_every_size_come_out_whole(http: Browserless) -> None:
-    for size in (0, 1, 1_000, 262_120, 262_144, 262_200, 524_288, 1_000_000):
+    for size in (0, 1, 1_000, 262_100, *range(262_118, 262_128), 524_288, 1_000_000):
         body = b'{"records":[{"data":"' + b"x" * size + b'"}]}'
         packed = gzip.compress(body)
-        if len(body) > len(packed) * 200 and len(body) > 204_800:
-            noise = ",".join(str(zlib.crc32(b"%d" % n)) for n in range(size // 11))
-            body = b'{"records":[{"data":"' + noise.encode() + b'"}]}'
-            packed = gzip.compress(body)
         answer = http.ask("POST", "/v0/topics/sizes", packed, {"content-encoding": "gzip"})
         assert answer.status in (200, 201), (size, answer)
 
