@@ -151,6 +151,15 @@ def test_a_thousand_requests_at_once_are_answered_in_order(http: Browserless) ->
     assert seqs == list(range(1, len(seqs) + 1))
 
 
+def test_any_number_of_requests_can_stand_behind_a_slow_one(http: Browserless) -> None:
+    http.put("slow")
+    wait = http.request("POST", "/v0/topics/slow/diff", {"wait_ms": 200})
+    http.send(wait + http.request("GET", "/v0/health") * 3_000)
+    assert http.answer().json["caught_up"] is True
+    for _ in range(3_000):
+        assert http.answer().status == 200
+
+
 def test_answers_that_nobody_reads_hold_back_the_requests_behind_them(
     server: RunningServer, http: Browserless
 ) -> None:

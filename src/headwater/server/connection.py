@@ -53,6 +53,7 @@ class HttpConnection(asyncio.Protocol):
         self._pending: deque[Exchange] = deque()
         self._held: deque[Exchange] = deque()
         """The last of `_pending`, when they have to wait for those before them to begin."""
+        self._beginning = False
         self._reading = True
         self._closing = False
         self._refused = False
@@ -310,28 +311,28 @@ class HttpConnection(asyncio.Protocol):
         self._begin(exchange)
 
     def _begin(self, exchange: Exchange) -> None:
-        if self._held or self._must_wait(exchange):
+        if self._held or self._must_wait(len(self._pending) - 1):
             self._held.append(exchange)
         else:
             self.app.handle(exchange)
         self._await_request()
 
-    def _must_wait(self, exchange: Exchange) -> bool:
-        """Writes go on beside each other. Behind anything slower, requests are begun in turn."""
-        if self.paused:
-            return True
-        for earlier in self._pending:
-            if earlier is exchange:
-                return False
-            if earlier.is_slow:
-                return True
-        return False
+    def _must_wait(self, place: int) -> bool:
+        """Writes go on beside each other. Behind anything slower, requests are begun in turn, so
+        it is enough to ask the one before."""
+        return self.paused or (place > 0 and self._pending[place - 1].is_slow)
 
     def _begin_held(self) -> None:
-        while self._held and not self._must_wait(self._held[0]):
-            exchange = self._held.popleft()
-            exchange.started_us = self.app.now_us()
-            self.app.handle(exchange)
+        if self._beginning:
+            return  # an answer that was there at once; whoever began it goes on with the next
+        self._beginning = True
+        try:
+            while self._held and not self._must_wait(len(self._pending) - len(self._held)):
+                exchange = self._held.popleft()
+                exchange.started_us = self.app.now_us()
+                self.app.handle(exchange)
+        finally:
+            self._beginning = False
 
     def _await_request(self, *, first: bool = False) -> None:
         wait_us = self.app.header_deadline_us if first else self.app.idle_deadline_us
