@@ -24,12 +24,12 @@ from headwater.wal.committer import LogState
 from tests.crash.matrix import slice_of, tried
 from tests.crash.recovery_check import check_state
 from tests.crash.session import DISK, MEMORY, Session, new_disk, small
-from tests.crash.workloads import SCRIPTS, Run, patient
+from tests.crash.workloads import SCRIPTS, Run, patient, with_essentials
 
 pytestmark = pytest.mark.crash
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-EVERY_SCRIPT = {**SCRIPTS, "patient": patient}
+EVERY_SCRIPT = {**SCRIPTS, "patient": patient, "with_essentials": with_essentials}
 
 
 def calls_of(script: str, verbs: frozenset[Verb]) -> int:
@@ -82,9 +82,10 @@ def test_a_failed_call_poisons_or_refuses_and_loses_nothing(script: str, number:
 
 @pytest.mark.parametrize("number", NO_ROOM)
 @pytest.mark.parametrize("always", [False, True])
-@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("script", [*SCRIPTS, "with_essentials"])
 def test_a_full_disk_refuses_and_loses_nothing(script: str, always: bool, number: int) -> None:
-    for nth in slice_of(range(calls_of(script, SPACE_VERBS)), 5):
+    every = 1 if script == "with_essentials" else 5
+    for nth in slice_of(range(calls_of(script, SPACE_VERBS)), every):
         fault = Fault(SPACE_VERBS, number, nth=nth, always=always)
         run, disk = run_with(script, fault)
         label = f"{script}: no room at call {nth}, {disk.calls_of(SPACE_VERBS)[nth]}"
@@ -224,3 +225,19 @@ def test_a_log_on_a_full_disk_opens_and_is_read_and_resumes(overwriting_needs_ro
     session.pass_time(1_000_000)
     assert session.append(1).error is None
     session.check_each_answered_once()
+
+
+def test_an_essential_write_survives_a_rotation_that_failed_half_way() -> None:
+    """The next file is there by name, CURRENT could not be replaced, and the old file goes on."""
+    between = 0
+    for nth in range(calls_of("with_essentials", SPACE_VERBS)):
+        run, disk = run_with("with_essentials", Fault(SPACE_VERBS, errno.ENOSPC, nth=nth))
+        call = disk.calls_of(SPACE_VERBS)[nth]
+        if not run.sessions or not call.path.name.startswith(("CURRENT", "wal-")):
+            continue
+        for state in run.fake.crash_states(plan=PREFIXES):
+            state.label = f"no room at {call}; then {state.label}"
+            found = check_state(run, state, thorough=False)
+            between += len(found.recovered.report.shards[0].leftovers) if found.items else 0
+            tried("errors: a rotation that failed half way, then a crash at every point")
+    assert between > 0, "a file was staged and not used when the crash came"

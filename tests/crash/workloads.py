@@ -123,6 +123,15 @@ def patient(run: Run) -> None:
     session.close()
 
 
+def with_essentials(run: Run) -> None:
+    """Every group has a ticket that may use the reserve when there is no room."""
+    run.settings = small(file_bytes=4096, reserve_bytes=256)
+    session = run.session(ahead=False).open()
+    for _ in range(9):
+        session.commit(session.ticket(1, size=400), session.ticket(2, essential=True))
+    session.abandon()
+
+
 def oversized(run: Run) -> None:
     """A group larger than a file gets a file of its own."""
     session = run.session(ahead=False).open()
