@@ -91,6 +91,8 @@ class EngineCore:
     """Topics whose segments may have space to give back, by id."""
     expiring: dict[int, Topic] = field(default_factory=dict)
     """Topics with an age limit, by id."""
+    broken: dict[int, Topic] = field(default_factory=dict)
+    """Topics whose files could not be read, by id. The log keeps all it has of them."""
     dropped: list[int] = field(default_factory=list)
     """Ids of topics that are gone from the log and whose files can go."""
     changed: bool = False

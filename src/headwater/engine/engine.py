@@ -21,10 +21,11 @@ from headwater.engine.housekeeping import Housekeeping
 from headwater.engine.input import EncodedRecords
 from headwater.engine.keeper import Keeper
 from headwater.engine.loading import Loaded, load_once
+from headwater.engine.losses import RecoveryNotes
 from headwater.engine.owner import Owner
 from headwater.engine.pending import Change, Write
 from headwater.engine.reading import Reader, ReadPlan
-from headwater.engine.recovering import RecoveryNotes, TopicRecovery
+from headwater.engine.recovering import TopicRecovery
 from headwater.engine.snapshot_loading import retired_logs
 from headwater.engine.snapshots import Snapshotter
 from headwater.engine.tail import TailCache

@@ -61,7 +61,7 @@ class Housekeeping:
     def _absorb_everything(self) -> None:
         core = self._core
         cut = self._checkpointer.run(full=True)
-        if core.changed or cut.jobs:
+        if (core.changed or cut.jobs) and not core.broken:
             self._reclaimer.remove_dropped_topics()
             self._snapshotter.write(cut.covered)
         self._snapshot_at_us = core.clock.monotonic_us()

@@ -80,23 +80,34 @@ def load_topic(topic: Topic) -> Loaded:
         topic.checkpointed_seq, stored.active_first_seq, stored.active_data_bytes, earliest
     )
     live = [segment for segment in segments if segment.end_seq >= earliest]
-    log = TopicLog(settings, epoch, live[0].first_seq if live else topic.checkpointed_seq + 1)
+    first = min(live[0].first_seq if live else topic.checkpointed_seq + 1, earliest)
+    log = TopicLog(settings, epoch, first)
     has_tags = False
     for segment in live:
         entries = files.index(segment)
-        log.load_gap(segment.first_seq, int(entries["ts"][0]), lost=False)
+        _load_gap(topic, log, segment.first_seq, earliest)
         log.load_entries(entries)
         has_tags = has_tags or bool((index_flags(entries) & _TAGGED).any())
-    log.load_gap(topic.checkpointed_seq + 1, topic.last_ts, lost=False)
+    _load_gap(topic, log, topic.checkpointed_seq + 1, earliest)
     log.restore_floors(
         stored.evict_floor, stored.earliest_seq, Loss(stored.losses), stored.delete_below
     )
     return Loaded(log, segments, has_tags)
 
 
+def _load_gap(topic: Topic, log: TopicLog, end_seq: int, earliest_seq: int) -> None:
+    """Seqs that are in no segment: fine below the earliest live one, a loss that is told above."""
+    log.load_gap(min(end_seq, max(earliest_seq, log.index.next_seq)), topic.last_ts, lost=False)
+    if log.index.next_seq < end_seq:
+        topic.files.tell_missing(log.index.next_seq, end_seq - 1)
+        log.load_gap(end_seq, topic.last_ts, lost=True)
+
+
 def load_once(core: EngineCore, topic: Topic) -> Loaded:
     """Load a topic that several may ask for at once. Files are settled by the first only: a
     second time would cut what was appended since."""
+    if topic.broken is not None:
+        raise topic.broken
     with core.load_lock:
         # In this order, for `install` changes both in the other one without the lock.
         loaded: Loaded | None = topic.loading

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import PurePath
 
 import numpy
 
 from headwater.config.topic import stored_settings
-from headwater.core.durability import Durability
-from headwater.core.errors import DamageError, NewerFormatError
+from headwater.core.errors import DamageError, NewerFormatError, StorageError
 from headwater.engine.core import EngineCore
 from headwater.engine.loading import (
     Loaded,
@@ -27,6 +25,7 @@ from headwater.engine.loading import (
     plan_tags,
     topic_from_meta,
 )
+from headwater.engine.losses import RecoveryNotes, close_gaps
 from headwater.engine.replaying import RecordRows, replay_rows
 from headwater.engine.snapshot_loading import covered_frames, load_snapshot
 from headwater.engine.tail import TailChunk
@@ -56,20 +55,6 @@ from headwater.recovery.survey import ShardSurvey
 Progress = Callable[[float], None]
 
 
-@dataclass(slots=True)
-class RecoveryNotes:
-    """What the operator should know about how the topics came back."""
-
-    snapshot_number: int = 0
-    snapshots_unreadable: list[str] = field(default_factory=list)
-    topics: int = 0
-    topics_loaded: int = 0
-    frames_replayed: int = 0
-    frames_absorbed: int = 0
-    seqs_lost: int = 0
-    """Seqs of the disk class that were reserved before a crash and have no record."""
-
-
 class TopicRecovery:
     """`shards` is what a look at the log found; `load` reads the files of one topic."""
 
@@ -95,7 +80,9 @@ class TopicRecovery:
 
     def run(self, progress: Progress) -> None:
         self.read(progress)
-        self._close_gaps()
+        self.filled = close_gaps(
+            self._core, self._topics, self.notes, self._was_ephemeral, self._load_or_leave
+        )
         progress(1.0)
 
     def read(self, progress: Progress) -> None:
@@ -108,9 +95,8 @@ class TopicRecovery:
             else:
                 self._note_topic(found)
         progress(0.4)
-        for topic in self._touched.values():
-            install(topic, self._load(topic), self._core)
-            self.notes.topics_loaded += 1
+        for topic in list(self._touched.values()):
+            self._load_or_leave(topic)
         progress(0.6)
         for found in self._rows(records=True):
             if isinstance(found, RecordRows):
@@ -120,6 +106,21 @@ class TopicRecovery:
         self._remember_keys()
         self.notes.topics = len(self._core.registry)
         progress(0.9)
+
+    def _load_or_leave(self, topic: Topic) -> bool:
+        """Damage to one topic's files must not keep the others from being used (I6)."""
+        try:
+            install(topic, self._load(topic), self._core)
+        except StorageError as error:
+            if self._core.read_only:
+                raise  # their owner may be at work on them: look again
+            topic.broken = error
+            self._core.broken[topic.topic_id] = topic
+            self.notes.topics_broken.append(f"{topic.name}: {error}")
+            self._touched.pop(topic.topic_id, None)
+            return False
+        self.notes.topics_loaded += 1
+        return True
 
     def _from_snapshot(self) -> None:
         core = self._core
@@ -342,47 +343,6 @@ class TopicRecovery:
                     expires_ts=entry.expires_ts,
                 )
         self._keys.clear()
-
-    def _close_gaps(self) -> None:
-        """The disk class goes on above every seq it may have acked (I3).
-
-        A clean stop leaves no seq between head and ceiling; so it is not asked how the last run
-        ended, and opening twice gives the same as once (I4).
-        """
-        core = self._core
-        for topic in core.registry:
-            is_logged = topic.log.settings.durability.is_logged
-            if topic.loaded and (not is_logged or topic.topic_id in self._was_ephemeral):
-                self._lose_ephemeral(topic)
-            ceiling = core.ceilings.ceiling_of(topic.topic_id)
-            log = topic.log
-            if log.settings.durability is Durability.DISK and ceiling > log.visible_seq:
-                if not topic.loaded:
-                    install(topic, self._load(topic), self._core)
-                self.notes.seqs_lost += ceiling - topic.log.visible_seq
-                self._topics.fill_dead(topic, ceiling, topic.last_ts, lost=True)
-                self.filled.append(topic)
-            if topic.loaded:
-                self._topics.evict(topic)
-
-    def _lose_ephemeral(self, topic: Topic) -> None:
-        """What was not logged is gone; whoever still holds a cursor is told."""
-        log, head = topic.log, topic.stored.head_seq
-        is_logged = log.settings.durability.is_logged
-        topic.logged_upto = None if is_logged else log.visible_seq
-        if head <= log.visible_seq:
-            return
-        if log.count:
-            self._topics.fill_dead(topic, head, topic.last_ts, lost=True, logged=is_logged)
-            if is_logged:
-                self.filled.append(topic)
-            return
-        topic.log = TopicLog(log.settings, log.epoch, head + 1)
-        topic.log.restore_floors(head + 1, head + 1, log.losses | Loss.LOST_TAIL)
-        self._core.tail_bytes -= topic.tail_bytes
-        topic.tail_bytes = 0
-        topic.tail.clear()
-        topic.meta = None
 
 
 _APPLY: dict[FrameType, Callable[[TopicRecovery, Topic, Frame], None]] = {

@@ -10,6 +10,7 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
+from headwater.core.errors import StorageError
 from headwater.engine.tail import Tail
 from headwater.format.snapshot import TopicMeta
 from headwater.format.topic_frames import CheckpointEntry
@@ -79,6 +80,8 @@ class Topic:
     """False until the index files were read; the numbers are known all the same."""
     loading: Any = None
     """What was read from the files, until it is installed."""
+    broken: StorageError | None = None
+    """Its files could not be read at the start: nobody may use it until they are restored."""
     dropped: bool = False
     creation: bytes | None = None
     """The frame that makes the topic, until it is known to be safe in the log."""

@@ -246,7 +246,8 @@ class Topics:
     def discard(self, topic: Topic) -> None:
         """The topic is gone: give back what it held in memory."""
         topic.dropped = True
-        for by_id in (self._core.dirty, self._core.moved, self._core.expiring, self._core.reclaim):
+        core = self._core
+        for by_id in (core.dirty, core.moved, core.expiring, core.reclaim, core.broken):
             by_id.pop(topic.topic_id, None)
         self._core.tail_bytes -= topic.tail_bytes
         topic.tail_bytes = 0

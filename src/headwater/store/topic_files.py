@@ -362,6 +362,11 @@ class TopicFiles:
             path = self._directory.path_of(segment.first_seq, SegmentFile.DATA)
             self._maps.forget((path, segment.data_bytes))
 
+    def tell_missing(self, first_seq: int, last_seq: int) -> None:
+        """These seqs should be in a segment, and there is none that has them."""
+        reason = f"seqs {first_seq} to {last_seq} are in no segment"
+        self._tell(Finding(self.directory, 0, first_seq, reason))
+
     def _tell(self, finding: Finding) -> None:
         if self._report is not None:
             self._report(finding)

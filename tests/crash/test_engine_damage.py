@@ -1,0 +1,136 @@
+"""Damage at rest to everything an engine keeps beside its log: segments, cold copies, snapshots.
+
+Each byte flipped, each file cut at each length, gone, or emptied. Allowed is: refused with the file
+named, or opened with every record served as it was written and what is missing told. Never a wrong
+byte, never a silent gap, never a topic that suffers for another one's file (I5, I6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import PurePath
+
+import pytest
+
+from headwater.core.errors import HeadwaterError, StorageError
+from headwater.engine.blocking import Database
+from headwater.testing import FakeDisk, ManualClock
+from headwater.testing.trace import Image
+from tests.crash.matrix import FULL, tried
+from tests.rig.judging import Event, read_events
+from tests.rig.life import DATA, SMALL, Life, new_disk, open_stepped
+from tests.rig.scripts import records
+
+pytestmark = pytest.mark.crash
+
+TOPICS = ("one", "two")
+EVERY = 1 if FULL else 9
+
+
+def lived(*, cleanly: bool) -> Life:
+    """Two topics with hot, cold and active segments, deletes, and records in the log only."""
+    fake = new_disk()
+    life = Life(fake)
+    for name in TOPICS:
+        life.append(name, records(12, "x"))
+        life.append(name, records(2, "y"), key="k")
+    life.checkpoint()
+    life.delete("one", match="y")
+    life.checkpoint()
+    life.reclaim()
+    for name in TOPICS:
+        life.append(name, records(1))
+    if cleanly:
+        life.close()
+    fake.settle()
+    return life
+
+
+@cache
+def specimen(cleanly: bool) -> tuple[Image, dict[str, list[Event]]]:
+    life = lived(cleanly=cleanly)
+    image = life.fake.snapshot()
+    db = open_stepped(FakeDisk(image=image), SMALL, ManualClock())
+    return image, {name: list(read_events(db, name)) for name in TOPICS}
+
+
+def paths(image: Image) -> list[PurePath]:
+    """Every file but the log's own, which have sweeps of their own, and the lock."""
+    wal = DATA / "wal"
+    return [
+        path
+        for path in FakeDisk(image=image).files()
+        if path.name != "LOCK" and (wal not in path.parents or path.name == "CURRENT")
+    ]
+
+
+def read_or_refuse(db: Database, name: str) -> list[Event] | None:
+    """What a reader gets; None when it is refused with an error that says where."""
+    try:
+        return list(read_events(db, name))
+    except StorageError as error:
+        assert error.path is not None, error
+        return None
+
+
+def judge(disk: FakeDisk, path: PurePath, expected: dict[str, list[Event]], what: str) -> str:
+    try:
+        db = open_stepped(disk, SMALL, ManualClock())
+    except StorageError as error:
+        assert error.path is not None, what
+        assert "topics" not in path.parts, f"{what}: one topic's file stops all of them: {error}"
+        return "refused"
+    hurt = 0
+    for name in TOPICS:
+        found = read_or_refuse(db, name)
+        if found == expected[name]:
+            continue
+        hurt += 1
+        told = found is None or db.engine.core.findings
+        assert told, f"{what}: {name} changed without a word"
+        served = [event for event in found or () if event[0] != "tombstone"]
+        wrong = [event for event in served if event not in expected[name]]
+        assert not wrong, f"{what}: {name} served {wrong}"
+    assert hurt < len(TOPICS), f"{what}: both topics suffer"
+    for name in TOPICS:
+        try:
+            db.append(name, {"data": "after"})
+        except HeadwaterError:
+            assert hurt, f"{what}: {name} cannot be written"
+    db.engine._lock.release()
+    again = open_stepped(disk, SMALL, ManualClock())
+    for name in TOPICS:
+        read_or_refuse(again, name)
+    again.engine._lock.release()
+    return "hurt" if hurt else "harmless"
+
+
+def damages(path: PurePath, content: bytes) -> Iterator[tuple[str, bytes | None]]:
+    for offset in range(0, len(content), EVERY):
+        bit = 1 << offset % 8
+        flipped = content[:offset] + bytes([content[offset] ^ bit]) + content[offset + 1 :]
+        yield f"bit flipped in byte {offset} of {path}", flipped
+    for length in range(0, len(content), EVERY):
+        yield f"{path} cut to {length} bytes", content[:length]
+    yield f"{path} with bytes behind its end", content + b"\0" * 40
+    yield f"{path} zeroed", bytes(len(content))
+    yield f"{path} missing", None
+
+
+@pytest.mark.parametrize("kind", ["data", "idx", "cold", "bin", "CURRENT"])
+@pytest.mark.parametrize("cleanly", [True, False], ids=["stopped", "killed"])
+def test_damage_is_told_and_never_served_and_hurts_one_topic_only(cleanly: bool, kind: str) -> None:
+    image, expected = specimen(cleanly)
+    chosen = [path for path in paths(image) if path.name.split(".")[-1] == kind]
+    assert chosen
+    for path in chosen:
+        for what, content in damages(path, FakeDisk(image=image).files()[path]):
+            disk = FakeDisk(image=image)
+            if content is None:
+                disk.unlink(path)
+                disk.settle()
+            else:
+                disk.write_file(path, content)
+            outcome = judge(disk, path, expected, what)
+            tried(f"engine, damage to .{kind}: {outcome}")
