@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -54,8 +55,9 @@ def median_sync_rate(turns: Sequence[Turn]) -> float:
 
 
 def latency_us(turns: Sequence[Turn], percent: int) -> float:
-    """The median over turns of a percentile within each."""
-    return statistics.median(percentile(turn.latencies_us, percent) for turn in turns)
+    """The median over turns of a percentile within each; turns too short for any do not count."""
+    found = [percentile(turn.latencies_us, percent) for turn in turns if turn.latencies_us]
+    return statistics.median(found) if found else math.nan
 
 
 def percentile(values: Sequence[float], percent: int) -> float:

@@ -22,7 +22,6 @@ EXPLAINED: dict[int, str] = {
     176: "a property of disks: `make bench` tells what this one does",
     177: "there are no locks: one owner touches state, see docs/decisions",
     180: "a matter of measuring: `make bench`",
-    188: "decided in favour of 64 MiB: shown by 173",
     208: "of a phase this software never had: it always persists",
     243: "decided per topic and shard: shown by 192",
     298: "msgpack here, with magic, version, length and checksum",

@@ -114,6 +114,8 @@ class TopicRecovery:
         except StorageError as error:
             if self._core.read_only:
                 raise  # their owner may be at work on them: look again
+            if isinstance(error.__cause__, OSError) and not isinstance(error, DamageError):
+                raise  # the disk failed, not the files: the next start may find them sound
             topic.broken = error
             self._core.broken[topic.topic_id] = topic
             self.notes.topics_broken.append(f"{topic.name}: {error}")
