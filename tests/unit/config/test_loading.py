@@ -41,6 +41,7 @@ def mistakes(
     return caught.value.mistakes
 
 
+@pytest.mark.claims(294)
 def test_nothing_given_means_the_defaults_of_the_contract() -> None:
     settings = load()
     assert settings == Settings()
