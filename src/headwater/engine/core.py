@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import PurePath
 
 from headwater.config.engine import EngineSettings
@@ -116,7 +117,7 @@ class EngineCore:
         return self.retention.now_ms(self.clock.wall_ms(), self.clock.monotonic_us())
 
     def new_topic(self, topic_id: int, name: str, log: TopicLog) -> Topic:
-        topic = Topic(topic_id, name, log, self.files_of(topic_id))
+        topic = Topic(topic_id, name, log, partial(self.files_of, topic_id))
         topic.shard = shard_of(topic_id, self.settings.wal.shards)
         topic.logged_upto = None if log.settings.durability.is_logged else 0
         self.note_expiry(topic)

@@ -48,7 +48,9 @@ class Topic:
     topic_id: int
     name: str
     log: TopicLog
-    files: TopicFiles
+    make_files: Callable[[], TopicFiles]
+    """Its files are named when somebody first needs them: most topics are idle."""
+    _files: TopicFiles | None = None
     keys: IdempotencyWindow = field(default_factory=IdempotencyWindow)
     tail: Tail = field(default_factory=Tail)
     segments: list[Segment] = field(default_factory=list)
@@ -106,6 +108,12 @@ class Topic:
     def logs(self, seq: int) -> bool:
         """True when the record with this seq is in the log."""
         return self.logged_upto is None or seq <= self.logged_upto
+
+    @property
+    def files(self) -> TopicFiles:
+        if self._files is None:
+            self._files = self.make_files()
+        return self._files
 
     @property
     def has_holes(self) -> bool:
