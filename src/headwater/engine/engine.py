@@ -201,23 +201,32 @@ class Engine:
         self.core.owner.post(lambda: self._take_effect(tickets))
 
     def _take_effect(self, tickets: Sequence[Ticket]) -> None:
+        broken: Exception | None = None
         for ticket in tickets:
-            context, error = ticket.context, ticket.error
-            if isinstance(context, Write):
-                if error is None:
-                    self._note_sync(context, ticket)
-                    self._appender.published(context)
-                else:
-                    self._appender.failed(context, error)
-            elif isinstance(context, Change):
-                if error is None:
-                    context.carry_out()
-                else:
-                    context.refuse(error)
+            try:
+                self._take_one(ticket)
+            except Exception as error:  # whoever is behind it is answered all the same (I15)
+                broken = broken or error
             ticket.taken = True
         for shard in self.core.shards:
             shard.settle()
         self._harden()
+        if broken is not None:
+            raise broken
+
+    def _take_one(self, ticket: Ticket) -> None:
+        context, error = ticket.context, ticket.error
+        if isinstance(context, Write):
+            if error is None:
+                self._note_sync(context, ticket)
+                self._appender.published(context)
+            else:
+                self._appender.failed(context, error)
+        elif isinstance(context, Change):
+            if error is None:
+                context.carry_out()
+            else:
+                context.refuse(error)
 
     def _note_sync(self, write: Write, ticket: Ticket) -> None:
         """How long the sync took that an ack waited for, or that there is one still to come."""

@@ -16,13 +16,14 @@ from headwater.engine.core import EngineCore
 from headwater.engine.topic import Stored, Topic
 from headwater.format.frame import FrameFlag
 from headwater.format.segment import (
+    SEGMENT_FRAME,
     Entries,
     FrameFault,
     IndexFlag,
-    decode_segment_frame,
     frame_faults,
     index_flags,
 )
+from headwater.format.segment.run import heads_at
 from headwater.format.snapshot import TopicMeta
 from headwater.model.loss import Loss
 from headwater.model.tags import TagIndex
@@ -175,11 +176,17 @@ def load_tags(topic: Topic, pieces: list[TagPiece]) -> list[tuple[bytes, int]]:
         faults = frame_faults(part.buffer, entries, first, part.base)
         sound = (faults == FrameFault.NONE) | (faults == FrameFault.DELETED)
         tagged = numpy.flatnonzero((flags & _TAGGED != 0) & (flags & _UNREADABLE == 0) & sound)
-        end = len(part.buffer)
-        for position in tagged.tolist():
-            at = int(entries["offset"][position]) - part.base
-            record = decode_segment_frame(part.buffer, at, end)
-            found.append((record.tag, first + position))
+        offsets = entries["offset"][tagged].astype(numpy.int64) - part.base
+        heads = heads_at(part.buffer, SEGMENT_FRAME, offsets)
+        starts = offsets + SEGMENT_FRAME.size + heads["node_len"]
+        ends = (starts + heads["tag_len"]).tolist()
+        buffer = part.buffer
+        found += [
+            (bytes(buffer[start:end]), seq)
+            for start, end, seq in zip(
+                starts.tolist(), ends, (tagged + first).tolist(), strict=True
+            )
+        ]
     return found
 
 

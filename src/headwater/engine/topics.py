@@ -149,9 +149,11 @@ class Topics:
             return self.state(topic), False
 
         change = Change(take_effect)
-        if not is_changed:
+        if not is_changed and topic.creation is None:
             change.result = (self.state(topic), False)
             return change
+        if topic.creation is not None:
+            frames.insert(0, topic.creation)  # not known to be safe yet: this change may be first
         self._submit(topic, b"".join(frames), change, frame_count=len(frames))
         return change
 
