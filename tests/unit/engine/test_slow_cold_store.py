@@ -91,7 +91,7 @@ def test_writes_and_live_reads_go_on_while_every_cold_read_hangs(tmp_path: Path)
             readers = [asyncio.create_task(db.diff("old", 0)) for _ in range(5)]
             for _ in range(SMALL.reader_threads):
                 await store.someone_waits()
-            watching = asyncio.create_task(anext(db.watch("old", tail=True)))
+            watching = asyncio.ensure_future(anext(db.watch("old", tail=True)))
             await check_writes_and_live_reads(db)
             watched = await soon(watching)
             assert watched is not None
