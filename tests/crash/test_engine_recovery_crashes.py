@@ -17,7 +17,7 @@ pytestmark = pytest.mark.crash
 
 FIRST = CrashPlan.of(CrashKind.NONE, CrashKind.ALL, CrashKind.KILL, CrashKind.SINGLE_DROP)
 DEPTH = 3 if FULL else 2
-WIDTH = 20 if FULL else 5
+WIDTH = 20 if FULL else 3
 """How many of the crashes at each depth are followed."""
 
 
