@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -40,7 +41,8 @@ class Row:
 
     def against(self, other: Row) -> Row:
         """The same figure as a ratio to another one."""
-        ratio = self.value / other.value
+        # A moment so short that the other got nothing done: it happens in quick runs only.
+        ratio = self.value / other.value if other.value else math.inf
         return Row(self.name, self.value, self.unit, self.conditions, other.name, ratio)
 
 
