@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,9 @@ from headwater.core.errors import HeadConflictError, HeadwaterError
 from headwater.engine.engine import Engine
 from headwater.engine.input import encode_records
 from headwater.engine.loading import load_once
+from headwater.model.match import parse_match
 from headwater.testing import KILL, POWER_LOSS, Fault, FaultDisk, Verb
+from tests.rig.judging import read_events
 from tests.rig.life import SMALL, Life, check_again, new_disk, with_shards
 from tests.rig.scripts import records
 
@@ -228,29 +231,55 @@ def test_the_files_of_a_dropped_topic_go_though_a_snapshot_came_between() -> Non
 
 
 def test_a_delete_replayed_late_spares_the_record_that_came_after_it() -> None:
-    """A write fails behind which a delete was queued; its seq is used again."""
+    """A write fails behind which a delete was queued, and its seq is used again. The log still
+    has the delete when the record is in a segment already."""
     fake = new_disk()
     disk = FaultDisk(fake)
     life = Life(fake, disk)
     life.append("a", records(2, "x"))
     engine = life.db.engine
     disk.add(Fault(Verb.WRITE, errno.ENOSPC, path="*/wal/*"))
+    matcher = parse_match("x")
     with life.owner.holding():
         write = engine.append("a", encode_records(records(1, "x")))
-        change = engine.delete(engine.topic("a"), 2, None)
+        change = engine.delete(engine.topic("a"), None, matcher)
     assert write.error is not None
     assert change.error is None
-    life.world.delete("a", 2, None)
+    life.world.delete("a", None, matcher)
     life.tick(2_000_000)
-    with life.owner.holding():
-        again = engine.append("a", encode_records(records(1, "x")))
-        tags = engine.delete(engine.topic("a"), 3, None)
-    assert again.answer().last_seq == 3
-    assert tags.error is None
-    life.world.append("a", records(1, "x"), life.clock.wall_ms())
-    life.world.delete("a", 3, None)
-    life.check()
+    life.append("a", records(1, "x", size=400))
+    assert life.world.topics["a"].visible_seq == 3
+    life.absorb()
+    assert engine.topic("a").checkpointed_seq == 3
     killed(life).check()
+
+
+def test_no_answer_overtakes_that_of_an_earlier_write_to_the_same_topic() -> None:
+    """The first two writes wait for a sync, since either may be the one that makes the topic. The
+    third comes after the first was answered, and shares a group with the second."""
+    settings = replace(SMALL, wal=replace(SMALL.wal, group_frames_max=3))
+    life = Life(new_disk(), settings=settings)
+    engine = life.db.engine
+    with life.owner.holding():
+        first, second = (
+            engine.append("a", encode_records(records(1)), settings={"durability": "memory"})
+            for _ in range(2)
+        )
+        life.wal.step()
+        assert first.done
+        assert not second.done
+        third = engine.append("a", encode_records(records(1)))
+    assert [each.answer().first_seq for each in (first, second, third)] == [1, 2, 3]
+    assert [record.seq for record in life.db.diff("a").records] == [1, 2, 3]
+
+
+def test_no_seq_the_disk_class_acked_is_given_out_again_after_a_power_loss() -> None:
+    settings = replace(SMALL, wal=replace(SMALL.wal, group_frames_max=1))
+    life = Life(new_disk(), settings=settings)
+    life.create("a", durability="disk")
+    for _ in range(30):
+        life.append("a", records(1))
+        power_lost(life).abandon()
 
 
 def test_what_was_logged_survives_a_change_to_ephemeral_and_back() -> None:
@@ -298,3 +327,17 @@ def test_an_ephemeral_write_sent_twice_is_made_once() -> None:
     life.append("a", records(1), key="k")
     life.append("a", records(1), key="k")
     assert life.db.state("a").count == 1
+
+
+def test_a_missing_segment_is_a_loss_that_readers_are_told_of() -> None:
+    life = Life(new_disk())
+    life.append("a", records(12))
+    life.close()
+    for path in list(life.fake.files()):
+        if path.name.startswith("seg-0000000000000006"):
+            life.fake.unlink(path)
+    life._open()
+    events = list(read_events(life.db, "a"))
+    assert ("tombstone", 6, 10) in events
+    assert [event[0] for event in events if event[0] != "tombstone"] == [1, 2, 3, 4, 5, 11, 12]
+    assert life.db.engine.core.findings
