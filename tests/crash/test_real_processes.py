@@ -89,7 +89,7 @@ def check_directory(directory: Path, acked: Acked) -> None:
 
 
 @pytest.mark.claims(164, 202)
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(7200 if FULL else 600)
 @pytest.mark.parametrize("shards", [1, 3])
 def test_nothing_acked_is_lost_when_a_writer_is_killed_again_and_again(
     tmp_path: Path, shards: int
