@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -20,6 +21,8 @@ from headwater.testing.oracle import Crash
 from headwater.wal.committer import LogState
 from tests.crash.matrix import FULL, tried
 from tests.crash.session import DISK, FSYNC, MEMORY, WAL, Session, by_stream, new_disk, small
+
+pytestmark = pytest.mark.crash
 
 TOPICS = st.integers(1, 4)
 CLASSES = st.sampled_from([FSYNC, FSYNC, DISK, MEMORY])
