@@ -1,17 +1,41 @@
-"""Headwater: one durable event log for one machine."""
+"""Headwater: one durable event log for one machine.
 
-from headwater.client import AsyncClient, Client
-from headwater.config.engine import EngineSettings
+The names below are imported when they are first used: a command that only asks a server
+need not load the engine, a server need not load the client, and Spark's executors load
+neither.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from headwater.core import errors
-from headwater.core.records import Record
-from headwater.engine.asynchronous import AsyncDatabase
-from headwater.engine.blocking import Database
-from headwater.engine.opening import open_database as open  # noqa: A004
-from headwater.engine.opening import open_database_async as open_async
-from headwater.engine.read_only import ReadOnlyDatabase
-from headwater.model.loss import Tombstone
+
+if TYPE_CHECKING:
+    from headwater.client import AsyncClient, Client
+    from headwater.config.engine import EngineSettings
+    from headwater.core.records import Record
+    from headwater.engine.asynchronous import AsyncDatabase
+    from headwater.engine.blocking import Database
+    from headwater.engine.opening import open_database as open  # noqa: A004
+    from headwater.engine.opening import open_database_async as open_async
+    from headwater.engine.read_only import ReadOnlyDatabase
+    from headwater.model.loss import Tombstone
 
 __version__ = "0.1.0"
+
+# name -> module and the name it has there
+_WHERE = {
+    "AsyncClient": ("headwater.client", "AsyncClient"),
+    "AsyncDatabase": ("headwater.engine.asynchronous", "AsyncDatabase"),
+    "Client": ("headwater.client", "Client"),
+    "Database": ("headwater.engine.blocking", "Database"),
+    "EngineSettings": ("headwater.config.engine", "EngineSettings"),
+    "ReadOnlyDatabase": ("headwater.engine.read_only", "ReadOnlyDatabase"),
+    "Record": ("headwater.core.records", "Record"),
+    "Tombstone": ("headwater.model.loss", "Tombstone"),
+    "open": ("headwater.engine.opening", "open_database"),
+    "open_async": ("headwater.engine.opening", "open_database_async"),
+}
 
 __all__ = [
     "AsyncClient",
@@ -27,3 +51,19 @@ __all__ = [
     "open",
     "open_async",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """The public name `name`, imported now."""
+    try:
+        module, attribute = _WHERE[name]
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    value: object = getattr(import_module(module), attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """The public names, whether imported yet or not."""
+    return __all__
