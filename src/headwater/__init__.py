@@ -5,10 +5,10 @@ need not load the engine, a server need not load the client, and Spark's executo
 neither.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from headwater.core import errors
+from headwater.core.late_names import late_names
 
 if TYPE_CHECKING:
     from headwater.client import AsyncClient, Client
@@ -23,19 +23,21 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# name -> module and the name it has there
-_WHERE = {
-    "AsyncClient": ("headwater.client", "AsyncClient"),
-    "AsyncDatabase": ("headwater.engine.asynchronous", "AsyncDatabase"),
-    "Client": ("headwater.client", "Client"),
-    "Database": ("headwater.engine.blocking", "Database"),
-    "EngineSettings": ("headwater.config.engine", "EngineSettings"),
-    "ReadOnlyDatabase": ("headwater.engine.read_only", "ReadOnlyDatabase"),
-    "Record": ("headwater.core.records", "Record"),
-    "Tombstone": ("headwater.model.loss", "Tombstone"),
-    "open": ("headwater.engine.opening", "open_database"),
-    "open_async": ("headwater.engine.opening", "open_database_async"),
-}
+__getattr__ = late_names(
+    __name__,
+    {
+        "AsyncClient": "headwater.client:AsyncClient",
+        "AsyncDatabase": "headwater.engine.asynchronous:AsyncDatabase",
+        "Client": "headwater.client:Client",
+        "Database": "headwater.engine.blocking:Database",
+        "EngineSettings": "headwater.config.engine:EngineSettings",
+        "ReadOnlyDatabase": "headwater.engine.read_only:ReadOnlyDatabase",
+        "Record": "headwater.core.records:Record",
+        "Tombstone": "headwater.model.loss:Tombstone",
+        "open": "headwater.engine.opening:open_database",
+        "open_async": "headwater.engine.opening:open_database_async",
+    },
+)
 
 __all__ = [
     "AsyncClient",
@@ -51,19 +53,3 @@ __all__ = [
     "open",
     "open_async",
 ]
-
-
-def __getattr__(name: str) -> object:
-    """The public name `name`, imported now."""
-    try:
-        module, attribute = _WHERE[name]
-    except KeyError:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-    value: object = getattr(import_module(module), attribute)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    """The public names, whether imported yet or not."""
-    return __all__

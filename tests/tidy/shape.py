@@ -57,10 +57,10 @@ def module_names_say_something(source: Source) -> Iterator[Finding]:
 
 
 def package_doors_only_re_export(source: Source) -> Iterator[Finding]:
-    """An `__init__.py` holds a docstring, imports and `__all__`, so it has nothing to break."""
+    """An `__init__.py` holds a docstring, imports, late or not, and `__all__`, so it has nothing to break."""
     if source.path.name != "__init__.py":
         return
-    allowed = {"__all__"}
+    allowed = {"__getattr__", "__all__"}
     if source.path.parent == PACKAGE:
         allowed.add("__version__")  # the one place that has it; the build reads it here
     for node in source.tree.body:
@@ -73,6 +73,10 @@ def package_doors_only_re_export(source: Source) -> Iterator[Finding]:
                 continue
             case ast.AnnAssign(target=ast.Name(id=name)) if name in allowed:
                 continue
+            case ast.If(test=ast.Name(id="TYPE_CHECKING"), body=body, orelse=[]) if all(
+                isinstance(each, ast.Import | ast.ImportFrom) for each in body
+            ):
+                continue  # how a type checker sees names that are imported late
         yield source.finding(node, "__init__ only re-exports; move this into a module")
 
 
