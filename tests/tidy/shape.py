@@ -57,7 +57,7 @@ def module_names_say_something(source: Source) -> Iterator[Finding]:
 
 
 def package_doors_only_re_export(source: Source) -> Iterator[Finding]:
-    """An `__init__.py` holds a docstring, imports, late or not, and `__all__`, so it has nothing to break."""
+    """An `__init__.py` holds a docstring, imports, late or not, and `__all__`: nothing to break."""
     if source.path.name != "__init__.py":
         return
     allowed = {"__getattr__", "__all__"}
