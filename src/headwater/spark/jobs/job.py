@@ -1,0 +1,72 @@
+"""What every pipeline job shares: where the data is, how it tells its progress, what it reports.
+
+A job is a module with a frozen struct of options, a frozen struct of findings (a `Report`) and a
+plain function `run(spark, options, progress=None)`. It prints nothing and exits nowhere: the
+command line, a notebook and spark-submit show the same report each in their way.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import Any, Protocol
+
+import msgspec
+
+from headwater.core.errors import RequestError
+
+
+class Progress(Protocol):
+    """Somebody who watches. May be called from any thread, and as often as it suits."""
+
+    def total(self, count: int) -> None:
+        """So many steps there are in all, as far as is known by now."""
+
+    def advance(self, count: int) -> None:
+        """So many more steps are done."""
+
+    def say(self, text: str) -> None:
+        """What is being done now, in a few words."""
+
+
+class NoProgress:
+    """Nobody watches."""
+
+    def total(self, count: int) -> None: ...
+
+    def advance(self, count: int) -> None: ...
+
+    def say(self, text: str) -> None: ...
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the topics are: a data directory, or a server."""
+
+    path: str | None = None
+    url: str | None = None
+    token: str | None = None
+    topics: tuple[str, ...] = ()
+
+    def options(self) -> dict[str, str]:
+        """The same as options of `spark.read.format("headwater")`, all topics but the names."""
+        if (self.path is None) == (self.url is None):
+            raise RequestError("name a data directory (--path) or a server (--url), one of them")
+        given = {"path": self.path, "url": self.url, "token": self.token}
+        return {key: value for key, value in given.items() if value is not None}
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job did. Subclasses add their findings as further fields."""
+
+    ok: bool
+    """All is well: the command line ends with 0 only then."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values for JSON, in the order of the fields."""
+        found: dict[str, Any] = msgspec.to_builtins(self, enc_hook=_plain)
+        return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, PurePath):
+        return str(value)
+    raise NotImplementedError(f"a report cannot hold {type(value).__name__}")
