@@ -23,7 +23,7 @@ MAY_PRINT = ("cli/",)
 HARMLESS_OS = frozenset(
     (
         "PathLike", "WNOHANG", "_exit", "cpu_count", "environ", "fsdecode", "fsencode", "fspath",
-        "getenv", "getpid", "getppid", "kill", "linesep", "process_cpu_count",
+        "getenv", "getpid", "getppid", "kill", "linesep", "pathsep", "process_cpu_count",
         "sched_getaffinity", "sched_setaffinity", "sep", "strerror", "sysconf", "uname",
         "urandom", "waitpid", "waitstatus_to_exitcode",
         "path.basename", "path.commonpath", "path.dirname", "path.isabs", "path.join",
