@@ -26,7 +26,6 @@ from headwater.engine.owner import Owner
 from headwater.engine.pending import Change, Write
 from headwater.engine.reading import Reader, ReadPlan
 from headwater.engine.recovering import TopicRecovery
-from headwater.engine.snapshot_loading import retired_logs
 from headwater.engine.snapshots import Snapshotter
 from headwater.engine.tail import TailCache
 from headwater.engine.topic import Topic
@@ -36,6 +35,7 @@ from headwater.model.match import TagMatcher
 from headwater.model.retention_clock import RetentionClock
 from headwater.recovery.opening import OpenWal, open_wal
 from headwater.recovery.report import WalReport
+from headwater.recovery.snapshots import retired_logs
 from headwater.store.checked import Finding
 from headwater.store.object_store import open_cold_tier
 from headwater.wal.ceilings import SeqCeilings

@@ -26,8 +26,6 @@ from headwater.engine.loading import (
     topic_from_meta,
 )
 from headwater.engine.losses import RecoveryNotes, close_gaps
-from headwater.engine.replaying import RecordRows, replay_rows
-from headwater.engine.snapshot_loading import covered_frames, load_snapshot
 from headwater.engine.tail import TailChunk
 from headwater.engine.topic import Topic
 from headwater.engine.topics import Topics
@@ -50,6 +48,8 @@ from headwater.model.loss import Loss
 from headwater.model.match import TagMatcher
 from headwater.model.topic import TopicLog
 from headwater.recovery.replay import Group, replay
+from headwater.recovery.rows import RecordRows, replay_rows
+from headwater.recovery.snapshots import covered_frames, load_snapshot
 from headwater.recovery.survey import ShardSurvey
 
 Progress = Callable[[float], None]
