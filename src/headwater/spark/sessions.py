@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 from headwater.core.errors import RequestError
 from headwater.core.units import GIB, MIB
 from headwater.disk.cache import cache_directory, read_cached, write_cached
-from headwater.spark.archive import archive_options
-from headwater.spark.java import find_java
+from headwater.spark.archive import find_archive, options_to_use
+from headwater.spark.java import Java, find_java, with_launcher
 from headwater.spark.masters import Master, parse_master
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _ALWAYS: Final = {
     "spark.ui.showConsoleProgress": "false",
 }
 _QUIET: Final = b"""\
-# Written by Headwater: only what is wrong, one line each, on stderr.
+# Written by Headwater: only what is wrong, on stderr.
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
 appender.stderr.type = Console
@@ -53,6 +53,14 @@ appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = spark: %p %c{1}: %m%n%ex
+# Otherwise Spark would say at every start how to set the level.
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+# A task that failed is told by the exception that Python gets.
+logger.executor.name = org.apache.spark.executor.Executor
+logger.executor.level = off
+logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
+logger.tasks.level = off
 """
 
 Setting = str | int | float | bool | None
@@ -65,22 +73,37 @@ def session(name: str, master: str = "local[*]", **conf: Setting) -> SparkSessio
     underscores for dots (`spark_ui_enabled=True`); None takes a setting of ours away. Started by
     spark-submit, its master and its Java count.
     """
+    return start(name, master, conf)
+
+
+def start(
+    name: str,
+    master: str,
+    conf: Mapping[str, Setting],
+    *,
+    use_archive: bool = True,
+    use_launcher: bool = False,
+) -> SparkSession:
+    """The same for our own programs, which may go through the launcher to be spared a warning."""
     require_pyspark()
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    wanted = {_dotted(key): value for key, value in conf.items()}
+    wanted = _texts({_dotted(key): value for key, value in conf.items()})
     running = SparkContext._active_spark_context
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    settings: dict[str, str | None] = {**_ALWAYS, **wanted}
+    if running is not None and not submitted and running.master != master:
+        raise RequestError(
+            f"a Spark session on {running.master} runs in this process, so there can be none "
+            f"on {master}; stop that one first, or ask for its master"
+        )
     if running is None and not submitted:
-        settings = _settings(parse_master(master), wanted)
-    else:
-        if running is not None and not submitted and running.master != master:
-            raise RequestError(
-                f"a Spark session on {running.master} runs in this process, so there can be none "
-                f"on {master}; stop that one first, or ask for its master"
-            )
-        settings = {**_ALWAYS, **_texts(wanted)}
+        java = find_java()
+        java = with_launcher(java) if use_launcher else java
+        _set_environment(java)
+        settings = {**_for_a_machine(parse_master(master)), **settings}
+        settings[DRIVER_JAVA_OPTIONS] = _java_options(java, wanted, use_archive)
     builder = SparkSession.builder.appName(name)
     if not submitted:
         builder = builder.master(master)
@@ -109,25 +132,33 @@ def require_pyspark() -> str:
     return str(pyspark.__version__)
 
 
-def _settings(master: Master, wanted: Mapping[str, Setting]) -> dict[str, str | None]:
-    """What a new session starts with. Sets the environment its processes inherit."""
-    java = find_java()
+def _set_environment(java: Java) -> None:
+    """What the JVM and the Python workers inherit. Spark has no setting for these."""
     os.environ["JAVA_HOME"] = str(java.home)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    texts = _texts(wanted)
-    ours = dict(_ALWAYS)
-    ours["spark.driver.memory"] = f"{_driver_memory() // MIB}m"
+
+
+def _for_a_machine(master: Master) -> dict[str, str]:
+    """What depends on where the work is done."""
+    ours = {"spark.driver.memory": f"{_driver_memory() // MIB}m"}
     if master.on_this_machine:
         ours["spark.driver.host"] = LOOPBACK
         ours["spark.driver.bindAddress"] = LOOPBACK
     if master.cores is not None:
         # A shuffle of a laptop's size gains nothing from Spark's 200 pieces.
         ours["spark.sql.shuffle.partitions"] = str(max(2, master.cores))
+    return ours
+
+
+def _java_options(java: Java, wanted: Mapping[str, str | None], use_archive: bool) -> str:
+    """Ours first: Java obeys the last of two options that contradict each other."""
     options = [f"-Dlog4j2.configurationFile={_quiet_logging()}"]
-    options.append(archive_options(java, require_pyspark()))
-    options.append(texts.get(DRIVER_JAVA_OPTIONS) or "")
-    return {**ours, **texts, DRIVER_JAVA_OPTIONS: " ".join(filter(None, options))}
+    archive = find_archive(java, require_pyspark()) if use_archive else None
+    if archive is not None:
+        options.append(options_to_use(java, archive))
+    options.append(wanted.get(DRIVER_JAVA_OPTIONS) or "")
+    return " ".join(filter(None, options))
 
 
 def _driver_memory() -> int:
