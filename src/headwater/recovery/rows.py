@@ -39,7 +39,9 @@ class RecordRows:
     """Records of one topic, in seq order, as they lie in one log file."""
 
     topic_id: int
+    path: PurePath
     buffer: memoryview
+    """The whole of that file."""
     offsets: NDArray[numpy.int64]
     sizes: NDArray[numpy.int64]
     seqs: NDArray[numpy.int64]
@@ -57,7 +59,7 @@ class RecordRows:
             getattr(self, name)[start:end]
             for name in ("offsets", "sizes", "seqs", "ts", "flags", "node_len", "tag_len")
         ]
-        return RecordRows(self.topic_id, self.buffer, *columns)
+        return RecordRows(self.topic_id, self.path, self.buffer, *columns)
 
     def entries(self) -> Entries:
         """Index entries for records that are only in the log."""
@@ -137,7 +139,7 @@ def _split(
     at = 0
     for row in [*controls, len(table)]:
         if row > at:
-            yield from _by_topic(table, buffer, at, row, records=records)
+            yield from _by_topic(table, buffer, path, at, row, records=records)
         if row < len(table):
             yield _control(table, buffer, path, row)
         at = row + 1
@@ -154,25 +156,30 @@ def _control(table: FrameTable, buffer: memoryview, path: PurePath, row: int) ->
 
 
 def _by_topic(
-    table: FrameTable, buffer: memoryview, start: int, end: int, *, records: bool
+    table: FrameTable, buffer: memoryview, path: PurePath, start: int, end: int, *, records: bool
 ) -> Iterator[RecordRows]:
     topics = table.topic_id[start:end]
     if (topics == topics[0]).all():
-        yield _record_rows(table, buffer, numpy.arange(start, end), int(topics[0]))
+        yield _record_rows(table, buffer, path, numpy.arange(start, end), int(topics[0]))
         return
     order = numpy.argsort(topics, kind="stable")
     ordered = topics[order]
     borders = numpy.flatnonzero(numpy.diff(ordered)) + 1
     for rows in numpy.split(order, borders):
         chosen = rows if records else rows[:1]
-        yield _record_rows(table, buffer, chosen + start, int(topics[rows[0]]))
+        yield _record_rows(table, buffer, path, chosen + start, int(topics[rows[0]]))
 
 
 def _record_rows(
-    table: FrameTable, buffer: memoryview, rows: NDArray[numpy.int64], topic_id: int
+    table: FrameTable,
+    buffer: memoryview,
+    path: PurePath,
+    rows: NDArray[numpy.int64],
+    topic_id: int,
 ) -> RecordRows:
     return RecordRows(
         topic_id,
+        path,
         buffer,
         table.offset[rows],
         table.size[rows],
