@@ -52,10 +52,12 @@ def look(disk: Disk, wal_directory: PurePath, *, deep: bool = False) -> WalRepor
     """Survey all shards and decide, without changing anything."""
     directories = find_shard_directories(disk, wal_directory)
     shards = [survey_shard(disk, directory, deep=deep) for directory in directories]
-    if len(shards) > 1:
-        # The flat directory holds the shard directories; an empty one says nothing.
-        shards = [shard for shard in shards if not shard.is_bare]
-    return report_on(shards)
+    return report_on(without_bare(shards))
+
+
+def without_bare(shards: list[ShardSurvey]) -> list[ShardSurvey]:
+    """The flat directory holds the shard directories; an empty one says nothing."""
+    return [shard for shard in shards if not shard.is_bare] if len(shards) > 1 else shards
 
 
 def recover(

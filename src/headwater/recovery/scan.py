@@ -38,6 +38,8 @@ class Surroundings:
     """Agreed losses: offset of the damage -> offset to go on at, or END_OF_FILE."""
     deep: bool = False
     """Check every frame's own checksum too, not only the group's hash."""
+    skim: bool = True
+    """False: the caller looks at the frames of each group himself, many at a time."""
 
 
 class _Stop(Exception):
@@ -95,7 +97,7 @@ def _walk(
         if at >= len(buffer):
             return at, _cut_short(scan, len(buffer), around)
         try:
-            mark = _read_group(buffer, at, scan.number, chain, around.deep)
+            mark = _read_group(buffer, at, scan.number, chain, around)
         except _Stop as stop:
             return at, stop
         chain.chain = chain_of(buffer[at : at + MARK_BYTES])
@@ -133,7 +135,9 @@ def _cut_short(scan: FileScan, length: int, around: Surroundings) -> _Stop | Non
     return None
 
 
-def _read_group(buffer: memoryview, at: int, number: int, chain: Chain, deep: bool) -> CommitMark:
+def _read_group(
+    buffer: memoryview, at: int, number: int, chain: Chain, around: Surroundings
+) -> CommitMark:
     """The mark at `at`, after checking its place, its chain and the bytes it promises."""
     try:
         mark = decode_mark(buffer, at, len(buffer))
@@ -162,8 +166,8 @@ def _read_group(buffer: memoryview, at: int, number: int, chain: Chain, deep: bo
     body = buffer[mark.body_at : mark.end]
     if checksum64(body) != mark.body_hash:
         raise _Stop(Verdict.TORN, _first_bad_frame(buffer, mark))
-    if deep or mark.frame_count:
-        _check_frames(buffer, mark, deep)
+    if around.deep or (around.skim and mark.frame_count):
+        _check_frames(buffer, mark, around.deep)
     return mark
 
 

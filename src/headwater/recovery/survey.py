@@ -50,6 +50,15 @@ class CurrentState(Enum):
     OF_ANOTHER_LOG = "belongs to another log"
 
 
+@dataclass(frozen=True, slots=True)
+class FileTask:
+    """One log file to look at, and what is known of it from outside."""
+
+    path: PurePath
+    number: int
+    around: Surroundings
+
+
 @dataclass(slots=True)
 class ShardSurvey:
     directory: PurePath
@@ -93,6 +102,16 @@ def survey_shard(
     disk: Disk, directory: PurePath, *, deep: bool = False, repairs: Repairs | None = None
 ) -> ShardSurvey:
     """Look at one shard. `repairs` stands in for the REPAIRS file, to try out a plan."""
+    survey, tasks = begin_survey(disk, directory, deep=deep, repairs=repairs)
+    for task in tasks:
+        survey.files.append(_look_at(disk, survey, task))
+    return survey
+
+
+def begin_survey(
+    disk: Disk, directory: PurePath, *, deep: bool = False, repairs: Repairs | None = None
+) -> tuple[ShardSurvey, list[FileTask]]:
+    """Everything about a shard but its groups: names, CURRENT, REPAIRS, and what is to be read."""
     survey = ShardSurvey(directory)
     numbers = _sort_names(disk, survey)
     first_marks = {n: _first_mark(disk, survey, n) for n in numbers}
@@ -110,12 +129,13 @@ def survey_shard(
         survey.oldest_missing = bool(numbers) and numbers[0] != current.oldest
     numbers = _set_aside_unused(disk, survey, numbers)
     survey.current_state = _compare_current(survey, numbers)
+    tasks = []
     for index, number in enumerate(numbers):
         following = numbers[index + 1] if index + 1 < len(numbers) else None
         mark = None if following is None else first_marks[following]
         next_chain = None if mark is None else mark.chain
-        survey.files.append(_look_at(disk, survey, number, following, next_chain, deep))
-    return survey
+        tasks.append(_task(survey, number, following, next_chain, deep))
+    return survey, tasks
 
 
 def list_directory(disk: Disk, path: PurePath) -> list[str]:
@@ -216,15 +236,9 @@ def _compare_current(survey: ShardSurvey, numbers: list[int]) -> CurrentState:
     return CurrentState.NAMES_LAST if numbers[-1] == current.active else CurrentState.NAMES_EARLIER
 
 
-def _look_at(
-    disk: Disk,
-    survey: ShardSurvey,
-    number: int,
-    following: int | None,
-    next_chain: int | None,
-    deep: bool,
-) -> FileScan:
-    scan = FileScan(survey.directory / wal_file_name(number), number)
+def _task(
+    survey: ShardSurvey, number: int, following: int | None, next_chain: int | None, deep: bool
+) -> FileTask:
     current = survey.current
     named = current is not None and current.active == number
     around = Surroundings(
@@ -235,7 +249,12 @@ def _look_at(
         skips=survey.repairs.of_file(number),
         deep=deep,
     )
-    scan_file(read_log_file(disk, scan.path), scan, survey.chain, around)
+    return FileTask(survey.directory / wal_file_name(number), number, around)
+
+
+def _look_at(disk: Disk, survey: ShardSurvey, task: FileTask) -> FileScan:
+    scan = FileScan(task.path, task.number)
+    scan_file(read_log_file(disk, scan.path), scan, survey.chain, task.around)
     if scan.verdict is Verdict.DAMAGED:
         # Later files are still looked at, so that one report has everything.
         survey.chain.trusted = False
