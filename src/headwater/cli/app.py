@@ -15,6 +15,7 @@ from headwater.cli.delete import delete
 from headwater.cli.doctor import doctor
 from headwater.cli.door import FriendlyGroup
 from headwater.cli.output import say
+from headwater.cli.pipeline import pipeline
 from headwater.cli.read import read, tail, watch
 from headwater.cli.restore import restore
 from headwater.cli.serve import serve
@@ -68,6 +69,7 @@ def _headwater(
 @wal.callback(invoke_without_command=True)
 @topic.callback(invoke_without_command=True)
 @context.callback(invoke_without_command=True)
+@pipeline.callback(invoke_without_command=True)
 def _group(context: typer.Context) -> None:
     _help_when_alone(context)
 
@@ -104,6 +106,7 @@ app.add_typer(wal, name="wal")
 wal.command("verify")(verify_wal)
 wal.command("dump")(dump)
 wal.command("repair")(repair)
+app.add_typer(pipeline, name="pipeline")
 app.command("backup")(backup)
 app.command("restore")(restore)
 app.command("verify")(verify)

@@ -20,6 +20,7 @@ from headwater.disk.cache import cache_directory, read_cached, write_cached
 from headwater.spark.archive import find_archive, options_to_use
 from headwater.spark.java import Java, find_java, with_launcher
 from headwater.spark.masters import Master, parse_master
+from headwater.spark.shipping import ship
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,8 +102,9 @@ def start(
     if running is None and not submitted:
         java = find_java()
         java = with_launcher(java) if use_launcher else java
-        _set_environment(java)
-        settings = {**_for_a_machine(parse_master(master)), **settings}
+        where = parse_master(master)
+        _set_environment(java, where, wanted)
+        settings = {**_for_a_machine(where), **settings}
         settings[DRIVER_JAVA_OPTIONS] = _java_options(java, wanted, use_archive)
     builder = SparkSession.builder.appName(name)
     if not submitted:
@@ -111,6 +113,9 @@ def start(
         if value is not None:
             builder = builder.config(key, value)
     spark = builder.getOrCreate()
+    if running is None:
+        context = spark.sparkContext
+        ship(context, parse_master(str(context.master)), wanted)
     register(spark)
     return spark
 
@@ -132,11 +137,14 @@ def require_pyspark() -> str:
     return str(pyspark.__version__)
 
 
-def _set_environment(java: Java) -> None:
-    """What the JVM and the Python workers inherit. Spark has no setting for these."""
+def _set_environment(java: Java, master: Master, wanted: Mapping[str, str | None]) -> None:
+    """What the JVM and the Python workers inherit. Spark reads these nowhere else."""
     os.environ["JAVA_HOME"] = str(java.home)
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    given = wanted.get("spark.pyspark.python")
+    if given or master.on_this_machine:
+        # Elsewhere there need not be an interpreter in the same place; the cluster has its own.
+        os.environ["PYSPARK_PYTHON"] = given or sys.executable
 
 
 def _for_a_machine(master: Master) -> dict[str, str]:

@@ -8,11 +8,11 @@ command line, a notebook and spark-submit show the same report each in their way
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 
-from headwater.core.errors import RequestError
+from headwater.core.errors import RequestError, StorageError
 
 
 class Progress(Protocol):
@@ -56,6 +56,9 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What a job did. Subclasses add their findings as further fields."""
+
+    exit_code: ClassVar[int] = StorageError.exit_code
+    """What the command line ends with when not all is well."""
 
     ok: bool
     """All is well: the command line ends with 0 only then."""

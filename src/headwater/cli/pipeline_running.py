@@ -1,0 +1,115 @@
+"""From a job and its options to a session, a bar, a report on the terminal, and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from headwater.cli.output import complain, printable, say_json
+from headwater.cli.pipeline_flags import Running
+from headwater.core.errors import AccessError
+from headwater.disk import PosixDisk, replace_file
+from headwater.spark.failures import explained
+from headwater.spark.jobs.job import NoProgress, Report
+from headwater.spark.jobs.job import Progress as Watching
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OptionsT = TypeVar("OptionsT")
+ReportT = TypeVar("ReportT", bound=Report)
+
+
+def run_job(
+    name: str,
+    job: Callable[[SparkSession, OptionsT, Watching | None], ReportT],
+    options: OptionsT,
+    running: Running,
+    show: Callable[[ReportT], None],
+) -> None:
+    """Run it, show what it found, and leave with 0 only when all is well."""
+    with explained(), watching(name) as progress:
+        progress.say("starting Spark")
+        with session_for(name, running) as spark:
+            progress.say(name)
+            report = job(spark, options, progress)
+    finish_job(name, report, running, show)
+
+
+def finish_job(
+    name: str, report: ReportT, running: Running, show: Callable[[ReportT], None]
+) -> None:
+    """Tell what a job found, in the form that was asked for."""
+    if running.report is not None:
+        _write_report(report, running)
+    if running.as_json:
+        say_json(report.as_json())
+    else:
+        show(report)
+    if not report.ok:
+        complain(f"{name}: not all is well; the report says what")
+        raise typer.Exit(report.exit_code)
+
+
+@contextmanager
+def session_for(name: str, running: Running) -> Iterator[SparkSession]:
+    """A session for one job; it is over with the block, however that ends."""
+    from headwater.spark.sessions import start
+
+    spark = start(f"headwater {name}", running.master, dict(running.settings()), use_launcher=True)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def watching(name: str) -> Iterator[Watching]:
+    """A bar on stderr while the job runs, when somebody is there to see it."""
+    if not sys.stderr.isatty():
+        yield NoProgress()
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    console = Console(file=sys.stderr)
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
+        yield _Bar(bar, name)
+
+
+class _Bar:
+    def __init__(self, bar: Progress, name: str) -> None:
+        self._bar = bar
+        self._task = bar.add_task(name, total=None)
+
+    def total(self, count: int) -> None:
+        self._bar.update(self._task, total=count)
+
+    def advance(self, count: int) -> None:
+        self._bar.advance(self._task, count)
+
+    def say(self, text: str) -> None:
+        # Names of topics are in it, and rich would read their brackets.
+        self._bar.update(self._task, description=printable(text).replace("[", "\\["))
+
+
+def _write_report(report: Report, running: Running) -> None:
+    assert running.report is not None
+    text = msgspec.json.format(msgspec.json.encode(report.as_json()), indent=2)
+    try:
+        replace_file(PosixDisk(), running.report.absolute(), text + b"\n")
+    except OSError as error:
+        why = (error.strerror or "").lower()
+        raise AccessError(f"the report cannot be written ({why})", path=running.report) from error
