@@ -13,7 +13,7 @@ import numpy
 
 from headwater.config.topic import stored_settings
 from headwater.engine.core import EngineCore
-from headwater.engine.topic import Stored, Topic
+from headwater.engine.topic import Topic
 from headwater.format.frame import FrameFlag
 from headwater.format.segment import (
     SEGMENT_FRAME,
@@ -25,20 +25,15 @@ from headwater.format.segment import (
 )
 from headwater.format.segment.run import heads_at
 from headwater.format.snapshot import TopicMeta
-from headwater.model.loss import Loss
 from headwater.model.tags import TagIndex
 from headwater.model.topic import TopicLog
+from headwater.recovery.stored import Stored, StoredLog, load_log
 from headwater.store.segment import Segment
+
+Loaded = StoredLog
 
 _TAGGED = int(FrameFlag.HAS_TAG)
 _UNREADABLE = int(IndexFlag.DELETED | IndexFlag.DAMAGED)
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    log: TopicLog
-    segments: list[Segment]
-    has_tags: bool
 
 
 def topic_from_meta(core: EngineCore, meta: TopicMeta) -> Topic:
@@ -48,15 +43,7 @@ def topic_from_meta(core: EngineCore, meta: TopicMeta) -> Topic:
     log.last_write_ts = meta.last_ts
     topic = core.new_topic(meta.topic_id, meta.name, log)
     topic.checkpointed_seq = meta.checkpointed_seq
-    topic.stored = Stored(
-        meta.head_seq,
-        meta.active_first_seq,
-        meta.active_data_bytes,
-        meta.evict_floor,
-        meta.earliest_seq,
-        meta.delete_below,
-        meta.eviction_reason,
-    )
+    topic.stored = Stored.from_meta(meta)
     topic.last_ts = meta.last_ts
     topic.durable_earliest = meta.earliest_seq
     topic.loaded = False
@@ -74,34 +61,10 @@ def topic_from_meta(core: EngineCore, meta: TopicMeta) -> Topic:
 
 def load_topic(topic: Topic) -> Loaded:
     """Read the index files. What is below the earliest live seq is not even looked at."""
-    stored, files = topic.stored, topic.files
-    settings, epoch = topic.log.settings, topic.log.epoch
-    earliest = max(stored.earliest_seq, stored.evict_floor, stored.delete_below)
-    segments = files.load(
-        topic.checkpointed_seq, stored.active_first_seq, stored.active_data_bytes, earliest
+    log = topic.log
+    return load_log(
+        topic.files, log.settings, log.epoch, topic.stored, topic.checkpointed_seq, topic.last_ts
     )
-    live = [segment for segment in segments if segment.end_seq >= earliest]
-    first = min(live[0].first_seq if live else topic.checkpointed_seq + 1, earliest)
-    log = TopicLog(settings, epoch, first)
-    has_tags = False
-    for segment in live:
-        entries = files.index(segment)
-        _load_gap(topic, log, segment.first_seq, earliest)
-        log.load_entries(entries)
-        has_tags = has_tags or bool((index_flags(entries) & _TAGGED).any())
-    _load_gap(topic, log, topic.checkpointed_seq + 1, earliest)
-    log.restore_floors(
-        stored.evict_floor, stored.earliest_seq, Loss(stored.losses), stored.delete_below
-    )
-    return Loaded(log, segments, has_tags)
-
-
-def _load_gap(topic: Topic, log: TopicLog, end_seq: int, earliest_seq: int) -> None:
-    """Seqs that are in no segment: fine below the earliest live one, a loss that is told above."""
-    log.load_gap(min(end_seq, max(earliest_seq, log.index.next_seq)), topic.last_ts, lost=False)
-    if log.index.next_seq < end_seq:
-        topic.files.tell_missing(log.index.next_seq, end_seq - 1)
-        log.load_gap(end_seq, topic.last_ts, lost=True)
 
 
 def load_once(core: EngineCore, topic: Topic) -> Loaded:

@@ -13,34 +13,13 @@ from numpy.typing import NDArray
 from headwater.core.errors import StorageError
 from headwater.engine.tail import Tail
 from headwater.format.snapshot import TopicMeta
-from headwater.format.topic_frames import CheckpointEntry
 from headwater.model.idempotency import IdempotencyWindow
 from headwater.model.topic import TopicLog
+from headwater.recovery.stored import Stored
 from headwater.store.segment import Segment
 from headwater.store.topic_files import TopicFiles
 
 Wakeup = Callable[[], None]
-
-
-@dataclass(slots=True)
-class Stored:
-    """How far the files of a topic are good, and the floors that were written down."""
-
-    head_seq: int = 0
-    active_first_seq: int = 0
-    active_data_bytes: int = 0
-    evict_floor: int = 1
-    earliest_seq: int = 1
-    delete_below: int = 0
-    losses: int = 0
-
-    def move_to(self, entry: CheckpointEntry) -> None:
-        """A checkpoint that is newer than what was known."""
-        self.head_seq = max(self.head_seq, entry.checkpointed_seq)
-        self.active_first_seq = entry.active_first_seq
-        self.active_data_bytes = entry.active_data_bytes
-        self.evict_floor = max(self.evict_floor, entry.evict_floor)
-        self.earliest_seq = max(self.earliest_seq, entry.earliest_seq)
 
 
 @dataclass(slots=True, eq=False)

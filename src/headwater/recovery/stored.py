@@ -1,0 +1,104 @@
+"""What the disk was last known to hold of a topic, and reading it back as a topic's log.
+
+Snapshot and log say how far segments reach and where the floors are; the index files say the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headwater.config.topic import TopicSettings
+from headwater.format.frame import FrameFlag
+from headwater.format.segment import index_flags
+from headwater.format.snapshot import TopicMeta
+from headwater.format.topic_frames import CheckpointEntry
+from headwater.model.loss import Loss
+from headwater.model.topic import TopicLog
+from headwater.store.segment import Segment
+from headwater.store.topic_files import TopicFiles
+
+_TAGGED = int(FrameFlag.HAS_TAG)
+
+
+@dataclass(slots=True)
+class Stored:
+    """How far the files of a topic are good, and the floors that were written down."""
+
+    head_seq: int = 0
+    active_first_seq: int = 0
+    active_data_bytes: int = 0
+    evict_floor: int = 1
+    earliest_seq: int = 1
+    delete_below: int = 0
+    losses: int = 0
+
+    @classmethod
+    def from_meta(cls, meta: TopicMeta) -> Stored:
+        return cls(
+            meta.head_seq,
+            meta.active_first_seq,
+            meta.active_data_bytes,
+            meta.evict_floor,
+            meta.earliest_seq,
+            meta.delete_below,
+            meta.eviction_reason,
+        )
+
+    def move_to(self, entry: CheckpointEntry) -> None:
+        """A checkpoint that is newer than what was known."""
+        self.head_seq = max(self.head_seq, entry.checkpointed_seq)
+        self.active_first_seq = entry.active_first_seq
+        self.active_data_bytes = entry.active_data_bytes
+        self.evict_floor = max(self.evict_floor, entry.evict_floor)
+        self.earliest_seq = max(self.earliest_seq, entry.earliest_seq)
+
+    @property
+    def first_needed(self) -> int:
+        """Below it no record is alive, so that segments may be gone."""
+        return max(self.earliest_seq, self.evict_floor, self.delete_below)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLog:
+    log: TopicLog
+    segments: list[Segment]
+    has_tags: bool
+
+
+def load_log(
+    files: TopicFiles,
+    settings: TopicSettings,
+    epoch: int,
+    stored: Stored,
+    checkpointed_seq: int,
+    last_ts: int,
+) -> StoredLog:
+    """Read the index files. What is below the earliest live seq is not even looked at."""
+    earliest = stored.first_needed
+    segments = files.load(
+        checkpointed_seq, stored.active_first_seq, stored.active_data_bytes, earliest
+    )
+    live = [segment for segment in segments if segment.end_seq >= earliest]
+    first = min(live[0].first_seq if live else checkpointed_seq + 1, earliest)
+    log = TopicLog(settings, epoch, first)
+    has_tags = False
+    for segment in live:
+        entries = files.index(segment)
+        _load_gap(files, log, segment.first_seq, earliest, last_ts)
+        log.load_entries(entries)
+        has_tags = has_tags or bool((index_flags(entries) & _TAGGED).any())
+    _load_gap(files, log, checkpointed_seq + 1, earliest, last_ts)
+    log.restore_floors(
+        stored.evict_floor, stored.earliest_seq, Loss(stored.losses), stored.delete_below
+    )
+    return StoredLog(log, segments, has_tags)
+
+
+def _load_gap(
+    files: TopicFiles, log: TopicLog, end_seq: int, earliest_seq: int, last_ts: int
+) -> None:
+    """Seqs that are in no segment: fine below the earliest live one, a loss that is told above."""
+    log.load_gap(min(end_seq, max(earliest_seq, log.index.next_seq)), last_ts, lost=False)
+    if log.index.next_seq < end_seq:
+        files.tell_missing(log.index.next_seq, end_seq - 1)
+        log.load_gap(end_seq, last_ts, lost=True)
