@@ -1,0 +1,18 @@
+"""Queues: who holds which job, until when, and what comes next. No I/O and no clock."""
+
+from headwater.model.queue.cohort import ClaimWindow, share
+from headwater.model.queue.fresh import LiveSeqs
+from headwater.model.queue.grant import Grant
+from headwater.model.queue.history import LeaseHistory
+from headwater.model.queue.leases import Dying, QueueLeases, Verdict
+
+__all__ = [
+    "ClaimWindow",
+    "Dying",
+    "Grant",
+    "LeaseHistory",
+    "LiveSeqs",
+    "QueueLeases",
+    "Verdict",
+    "share",
+]

@@ -1,0 +1,49 @@
+"""Jobs nobody has claimed yet: found by walking the topic's own index, so they cost nothing."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+import numpy
+from numpy.typing import NDArray
+
+from headwater.model.index import DEAD
+
+_FEW: Final = 8
+"""Up to here one look each is quicker than asking numpy."""
+
+
+class LiveSeqs(Protocol):
+    """What a queue needs to know of its topic; a `SeqIndex` knows it."""
+
+    @property
+    def next_seq(self) -> int: ...
+
+    @property
+    def live_count(self) -> int: ...
+
+    def is_live(self, seq: int) -> bool: ...
+
+    def first_live(self, from_seq: int) -> int: ...
+
+    def flags(self, first_seq: int, end_seq: int) -> NDArray[numpy.uint32]: ...
+
+
+def next_live(jobs: LiveSeqs, from_seq: int, wanted: int) -> tuple[list[int], int]:
+    """At most `wanted` live seqs from here on, and how far was looked.
+
+    One stretch is looked at, so fewer may be found than there are; the next call goes on.
+    """
+    first = jobs.first_live(from_seq)
+    if first >= jobs.next_seq:
+        return [], jobs.next_seq
+    if wanted <= _FEW:
+        found = [first]
+        while len(found) < wanted and (seq := jobs.first_live(found[-1] + 1)) < jobs.next_seq:
+            found.append(seq)
+        return found, found[-1] + 1
+    end = min(first + wanted, jobs.next_seq)
+    live = numpy.flatnonzero(jobs.flags(first, end) & DEAD == 0)
+    if len(live) == end - first:
+        return list(range(first, end)), end
+    return (live + first).tolist(), end

@@ -1,0 +1,90 @@
+"""What one claim was given, and when each claim runs out.
+
+Jobs claimed together share one object, so a job in flight costs a place in a dict and one in a
+list. There is no timer for a job: a heap holds one entry for each claim, and whoever claims next
+looks at its top.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from typing import Final
+
+_SLACK: Final = 64
+"""Entries that are not worth a cleaning."""
+
+
+class Grant:
+    """A claim: the jobs it was given and the terms they are all held on.
+
+    Its number is the fence: every later claim has a larger one, restarts included, so a worker
+    that slept through its deadline cannot settle a job that somebody else holds by now.
+    """
+
+    __slots__ = ("connection", "deadline_us", "held", "lease_id", "node", "seqs")
+
+    def __init__(
+        self, lease_id: int, node: str, seqs: list[int], deadline_us: int, connection: int | None
+    ) -> None:
+        self.lease_id = lease_id
+        self.node = node
+        self.seqs = seqs
+        """Every job it was given; some may have left it since."""
+        self.held = len(seqs)
+        """How many have not."""
+        self.deadline_us = deadline_us
+        """Monotonic; the claim holds up to and including this moment."""
+        self.connection = connection
+        """The connection it lives and ends with, if it does."""
+
+
+class Deadlines:
+    """Grants by the time they run out. Entries that say nothing any more are passed over, and
+    cleaned out before they are more than the others."""
+
+    __slots__ = ("_heap", "_order", "_stale")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Grant]] = []
+        self._order = 0
+        self._stale = 0
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, grant: Grant) -> None:
+        self._order += 1
+        heapq.heappush(self._heap, (grant.deadline_us, self._order, grant))
+
+    def move(self, grant: Grant, deadline_us: int) -> None:
+        """Another deadline. A later one needs no new entry: the old one will be put back."""
+        earlier = deadline_us < grant.deadline_us
+        grant.deadline_us = deadline_us
+        if earlier:
+            self.add(grant)
+            self.note_stale()
+
+    def note_stale(self) -> None:
+        """One entry says nothing any more: all jobs of its grant are settled, or it has a twin."""
+        self._stale += 1
+        if self._stale > len(self._heap) // 2 + _SLACK:
+            kept = {id(grant): grant for _, _, grant in self._heap if grant.held}
+            self._heap = [(grant.deadline_us, at, grant) for at, grant in enumerate(kept.values())]
+            heapq.heapify(self._heap)
+            self._order, self._stale = len(self._heap), 0
+
+    def next_us(self) -> int | None:
+        """A moment before which nothing runs out."""
+        return self._heap[0][0] if self._heap else None
+
+    def expired(self, now_us: int) -> Iterator[Grant]:
+        """Take out the grants whose time is over."""
+        while self._heap and self._heap[0][0] < now_us:
+            _, order, grant = heapq.heappop(self._heap)
+            if not grant.held:
+                self._stale = max(self._stale - 1, 0)
+            elif grant.deadline_us < now_us:
+                yield grant
+            else:
+                heapq.heappush(self._heap, (grant.deadline_us, order, grant))

@@ -1,0 +1,409 @@
+"""The leases of one queue: who holds which job, what comes back, and what is next.
+
+A job is in exactly one place:
+
+| place | which jobs | what takes it away |
+|---|---|---|
+| fresh | live, at or behind `claim_cursor`, in no other place | a claim |
+| held | in `leases`, with the claim that holds it | ack, nack, its deadline |
+| leaving | being deleted for good: acked, or delivered too often | the log has it |
+| delayed | given back with a delay, or not to be claimed before its time | the time |
+| reclaimed | below `claim_cursor`, ready again; served first | a claim |
+| parked | its key is held by another job (`fifo_key`) | that job leaves |
+
+Ready jobs cost nothing: the fresh ones are the topic's own index behind a cursor. Nothing here
+looks at a clock. Deadlines and delays are monotonic microseconds, so a wall clock that jumps moves
+none of them. Only an appointment (`deliver_at`) is about the calendar, which the caller passes in
+as a time that follows the wall clock without leaps.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from headwater.core.units import US_PER_MS
+from headwater.model.queue.delays import Delays
+from headwater.model.queue.fresh import LiveSeqs, next_live
+from headwater.model.queue.grant import Deadlines, Grant
+from headwater.model.queue.keys import FifoKeys
+
+DRAW_SLOTS_MAX: Final = 16_384
+"""Seqs one draw passes at most; whoever wants more draws again."""
+
+
+Claims = dict[int, list[int]]
+"""Jobs by the number of their claim."""
+
+
+class Verdict(NamedTuple):
+    """What an ack, nack or extend did: to these jobs, and not to those."""
+
+    taken: list[int]
+    skipped: list[int]
+    claims: Claims
+    """The jobs taken, by the claim they were held under: one event of the log each."""
+
+
+class Dying(NamedTuple):
+    """A job that was delivered as often as it may be, and is to be put away."""
+
+    seq: int
+    deliveries: int
+
+
+class QueueLeases:
+    __slots__ = (
+        "_connections",
+        "_deadlines",
+        "_dying",
+        "_out_upto",
+        "appointments",
+        "claim_cursor",
+        "dead_lettered",
+        "delays",
+        "deliveries_max",
+        "keys",
+        "keys_known",
+        "leases",
+        "leaving",
+        "next_lease_id",
+        "reclaim",
+        "returned",
+    )
+
+    def __init__(self, next_lease_id: int = 1) -> None:
+        self.leases: dict[int, Grant] = {}
+        self.leaving: dict[int, Grant | None] = {}
+        """With the claim it was acked under, to go back to should the log refuse."""
+        self.returned: dict[int, int] = {}
+        """Deliveries that came to nothing, for jobs that had any."""
+        self.reclaim: list[int] = []
+        self.delays = Delays()
+        """Given back with a delay: monotonic microseconds."""
+        self.appointments = Delays()
+        """Not to be delivered before: calendar milliseconds."""
+        self.claim_cursor = 0
+        self.next_lease_id = next_lease_id
+        self.dead_lettered = 0
+        self.deliveries_max = 0
+        """0 means no limit; without a dead letter topic there is none."""
+        self.keys: FifoKeys | None = None
+        self.keys_known = True
+        """False when jobs are out whose keys nobody told: see `unkeyed`."""
+        self._out_upto = 0
+        """No job behind this one is out of line before the cursor has met it."""
+        self._deadlines = Deadlines()
+        self._connections: dict[int, set[Grant]] = {}
+        self._dying: list[int] = []
+
+    # -- counting
+
+    @property
+    def in_flight(self) -> int:
+        return len(self.leases) + len(self.leaving)
+
+    def ready(self, jobs: LiveSeqs) -> int:
+        """Live jobs that nobody holds and no time keeps back."""
+        out = self.in_flight + len(self.delays) + len(self.appointments)
+        return max(jobs.live_count - out, 0)
+
+    def has_fresh(self, jobs: LiveSeqs) -> bool:
+        """The cursor has not seen everything yet."""
+        return self.claim_cursor < jobs.next_seq
+
+    def deliveries(self, seq: int) -> int:
+        """How often the job was handed out, this time included."""
+        return self.returned.get(seq, 0) + (seq in self.leases)
+
+    def next_change_us(self, now_us: int, calendar_ms: int) -> int | None:
+        """A moment before which nothing becomes ready by itself."""
+        times = [self._deadlines.next_us(), self.delays.next()]
+        appointment = self.appointments.next()
+        if appointment is not None:
+            times.append(now_us + (appointment - calendar_ms) * US_PER_MS)
+        return min((time for time in times if time is not None), default=None)
+
+    # -- claiming
+
+    def sweep(self, now_us: int, calendar_ms: int) -> None:
+        """What ran out or came due since the last look is ready again."""
+        for grant in self._deadlines.expired(now_us):
+            for seq in self._held_by(grant):
+                self._let_go(seq, grant)
+                self._return(seq)
+        for seq in self.delays.due(now_us):
+            self._ready_again(seq)
+        for seq in self.appointments.due(calendar_ms):
+            self._ready_again(seq)
+
+    def draw(self, jobs: LiveSeqs, wanted: int) -> list[int]:
+        """Take the next jobs out of line, reclaimed ones first; nobody else will be given them.
+
+        They must be granted or put back. Takes about as long as there are jobs wanted. Fewer may
+        come while `has_fresh` says that there are more.
+        """
+        drawn: list[int] = []
+        reclaim = self.reclaim
+        while reclaim and len(drawn) < wanted:
+            seq = heapq.heappop(reclaim)
+            if not jobs.is_live(seq):
+                self.forget((seq,))
+            elif not self._put_away(seq):
+                drawn.append(seq)
+        self.claim_cursor = jobs.first_live(self.claim_cursor)
+        passed_max = self.claim_cursor + DRAW_SLOTS_MAX
+        while len(drawn) < wanted and self.has_fresh(jobs) and self.claim_cursor < passed_max:
+            fresh, self.claim_cursor = next_live(jobs, self.claim_cursor, wanted - len(drawn))
+            if fresh and fresh[0] <= self._out_upto:
+                fresh = [seq for seq in fresh if self._is_fresh(seq)]
+            drawn += fresh
+        return drawn
+
+    def _is_fresh(self, seq: int) -> bool:
+        """Not out of line already, as after a restart, or because its time has not come."""
+        return (
+            seq not in self.leases
+            and seq not in self.leaving
+            and seq not in self.delays
+            and seq not in self.appointments
+            and not self._put_away(seq)
+        )
+
+    def put_back(self, seqs: Iterable[int]) -> None:
+        """Drawn and not granted after all."""
+        for seq in seqs:
+            heapq.heappush(self.reclaim, seq)
+
+    def admit(self, seq: int, key: bytes | None) -> bool:
+        """May this drawn job go out, as far as its key is concerned? If not, it is parked."""
+        return key is None or self.keys is None or self.keys.hold(key, seq)
+
+    def grant(
+        self, seqs: list[int], node: str, deadline_us: int, connection: int | None = None
+    ) -> Grant:
+        """Give drawn jobs to a worker, under a number larger than any before."""
+        grant = Grant(self.next_lease_id, node, seqs, deadline_us, connection)
+        self.next_lease_id += 1
+        self._install(grant)
+        return grant
+
+    def _install(self, grant: Grant) -> None:
+        if not grant.seqs:
+            return
+        self.leases.update(dict.fromkeys(grant.seqs, grant))
+        self._deadlines.add(grant)
+        if grant.connection is not None:
+            self._connections.setdefault(grant.connection, set()).add(grant)
+
+    # -- settling
+
+    def ack(
+        self, node: str, seqs: Iterable[int], lease_ids: Sequence[int] | None, now_us: int
+    ) -> Verdict:
+        """Jobs that are done. They leave; `gone` or `stays` says what became of it."""
+        verdict = self._judge(node, seqs, lease_ids, now_us)
+        for seq in verdict.taken:
+            self.leaving[seq] = self.leases.pop(seq)
+        return verdict
+
+    def nack(
+        self,
+        node: str,
+        seqs: Iterable[int],
+        lease_ids: Sequence[int] | None,
+        now_us: int,
+        delay_us: int = 0,
+    ) -> Verdict:
+        """Jobs given back, to be delivered again at once or after a delay."""
+        verdict = self._judge(node, seqs, lease_ids, now_us)
+        for seq in verdict.taken:
+            self._let_go(seq, self.leases[seq])
+            self._return(seq, now_us + delay_us if delay_us else None)
+        return verdict
+
+    def extend(
+        self,
+        node: str,
+        seqs: Iterable[int],
+        lease_ids: Sequence[int] | None,
+        now_us: int,
+        deadline_us: int,
+    ) -> Verdict:
+        """Hold these jobs until another deadline, under the number they have."""
+        verdict = self._judge(node, seqs, lease_ids, now_us)
+        moved: dict[Grant, list[int]] = {}
+        for seq in verdict.taken:
+            moved.setdefault(self.leases[seq], []).append(seq)
+        for grant, some in moved.items():
+            if len(some) == grant.held:
+                self._deadlines.move(grant, deadline_us)
+                continue
+            for seq in some:
+                self._let_go(seq, grant)
+            self._install(Grant(grant.lease_id, node, some, deadline_us, grant.connection))
+        return verdict
+
+    def release(self, connection: int) -> Claims:
+        """The connection ended: its jobs are ready again at once. Gives which they were."""
+        released: Claims = {}
+        for grant in sorted(self._connections.pop(connection, ()), key=lambda g: g.lease_id):
+            for seq in self._held_by(grant):
+                self._let_go(seq, grant)
+                self._return(seq)
+                released.setdefault(grant.lease_id, []).append(seq)
+        return released
+
+    def _judge(
+        self, node: str, seqs: Iterable[int], lease_ids: Sequence[int] | None, now_us: int
+    ) -> Verdict:
+        """Only the holder, in time, under the current number if one is named; each job once."""
+        taken: list[int] = []
+        skipped: list[int] = []
+        claims: Claims = {}
+        named: set[int] = set()
+        leases = self.leases
+        for at, seq in enumerate(seqs):
+            grant = leases.get(seq)
+            if (
+                grant is None
+                or grant.node != node
+                or now_us > grant.deadline_us
+                or (lease_ids is not None and lease_ids[at] != grant.lease_id)
+                or seq in named
+            ):
+                skipped.append(seq)
+            else:
+                named.add(seq)
+                taken.append(seq)
+                claims.setdefault(grant.lease_id, []).append(seq)
+        return Verdict(taken, skipped, claims)
+
+    def _held_by(self, grant: Grant) -> list[int]:
+        return [seq for seq in grant.seqs if self.leases.get(seq) is grant]
+
+    def _let_go(self, seq: int, grant: Grant) -> None:
+        del self.leases[seq]
+        self._lighten(grant)
+
+    def _lighten(self, grant: Grant) -> None:
+        """One job fewer; the last one takes the grant with it."""
+        grant.held -= 1
+        if not grant.held:
+            self._deadlines.note_stale()
+            if grant.connection is not None:
+                owned = self._connections.get(grant.connection)
+                if owned is not None:
+                    owned.discard(grant)
+                    if not owned:
+                        del self._connections[grant.connection]
+
+    def _return(self, seq: int, ready_us: int | None = None) -> None:
+        """A delivery came to nothing."""
+        self.returned[seq] = self.returned.get(seq, 0) + 1
+        if self._put_away(seq):
+            return
+        if ready_us is None:
+            self._ready_again(seq)
+        else:
+            self.delays.add(seq, ready_us)
+
+    def _ready_again(self, seq: int) -> None:
+        if seq < self.claim_cursor:  # otherwise the cursor will come to it
+            heapq.heappush(self.reclaim, seq)
+
+    def _put_away(self, seq: int) -> bool:
+        """True when it was delivered often enough: it leaves instead of being ready."""
+        if not self.deliveries_max or self.returned.get(seq, 0) < self.deliveries_max:
+            return False
+        self.leaving[seq] = None
+        self._dying.append(seq)
+        return True
+
+    # -- leaving
+
+    def take_dying(self) -> list[Dying]:
+        """Jobs to put away since the last time; each must be `gone` or `stays` later."""
+        dying, self._dying = self._dying, []
+        return [Dying(seq, self.returned.get(seq, 0)) for seq in dying if seq in self.leaving]
+
+    def gone(self, seqs: Iterable[int]) -> None:
+        """These jobs are deleted for good."""
+        self.forget(seqs)
+
+    def stays(self, seqs: Iterable[int], now_us: int) -> None:
+        """The log refused the delete: held as before, if the time is not over."""
+        for seq in seqs:
+            if seq not in self.leaving:
+                continue
+            grant = self.leaving.pop(seq)
+            if grant is None:
+                self._ready_again(seq)
+            elif now_us > grant.deadline_us:
+                self._lighten(grant)
+                self._return(seq)
+            else:
+                self.leases[seq] = grant
+
+    def forget(self, seqs: Iterable[int]) -> None:
+        """Jobs that are not there any more, whoever deleted them."""
+        for seq in seqs:
+            grant = self.leases.pop(seq, None) or self.leaving.pop(seq, None)
+            if grant is not None:
+                self._lighten(grant)
+            self.returned.pop(seq, None)
+            self.delays.discard(seq)
+            self.appointments.discard(seq)
+            if self.keys is not None:
+                heir = self.keys.free(seq)
+                if heir is not None:
+                    heapq.heappush(self.reclaim, heir)
+
+    def forget_below(self, floor: int) -> None:
+        """Everything below this seq is gone: costs what is out of line, not what was dropped."""
+        out = (self.leases, self.leaving, self.returned, self.delays.seqs())
+        seqs = {seq for place in out for seq in place if seq < floor}
+        self.forget(sorted(seqs.union(s for s in self.appointments.seqs() if s < floor)))
+
+    # -- rules
+
+    def appoint(self, seq: int, deliver_at_ms: int) -> None:
+        """A new job that may not be delivered before this time."""
+        self.appointments.add(seq, deliver_at_ms)
+        self.note_out(seq)
+
+    def note_out(self, seq: int) -> None:
+        """This job is out of line, and the cursor may not have met it yet."""
+        self._out_upto = max(self._out_upto, seq)
+
+    def hold_again(self, grant: Grant) -> None:
+        """A claim of an earlier life that still holds."""
+        self._install(grant)
+        self.note_out(max(grant.seqs))
+        self.next_lease_id = max(self.next_lease_id, grant.lease_id + 1)
+
+    def keep_order(self, by_key: bool) -> None:
+        """Deliver the jobs of a key one at a time, or not."""
+        if by_key and self.keys is None:
+            self.keys = FifoKeys()
+            self.keys_known = not self.unkeyed_seqs()
+        elif not by_key and self.keys is not None:
+            self.put_back(self.keys.let_go())
+            self.keys = None
+            self.keys_known = True
+
+    def unkeyed_seqs(self) -> list[int]:
+        """Jobs that have been out before and may hold a key that is not known: after a restart,
+        or after a change of rules."""
+        out = {*self.leases, *self.leaving, *self.delays.seqs()}
+        return sorted(out)
+
+    def learn_keys(self, keys: Mapping[int, bytes | None]) -> None:
+        """The keys of the jobs that `unkeyed_seqs` named, as far as they are still there."""
+        if self.keys is not None:
+            for seq in self.unkeyed_seqs():
+                key = keys.get(seq)
+                if key is not None:
+                    self.keys.adopt(key, seq)
+        self.keys_known = True
