@@ -90,6 +90,10 @@ class NotAQueueError(RequestError):
     code = "not_a_queue"
 
 
+class InvalidPayloadError(RequestError):
+    """A record's payload is not what a reader said it would be."""
+
+
 class UnavailableError(HeadwaterError):
     """Not now: the same call may work later, without anybody changing anything."""
 
@@ -182,6 +186,10 @@ class SyncError(StorageError):
 
 class AccessError(StorageError):
     """The operating system refuses a path."""
+
+
+class DataLossError(StorageError):
+    """Records that a reader asked for are gone, by retention or a crash. The message names them."""
 
 
 class FormatError(HeadwaterError):
