@@ -19,7 +19,8 @@ from headwater.engine.reading import Diff
 from headwater.engine.topics import Deleted, TopicState
 
 T = TypeVar("T")
-Records = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+Records = Mapping[str, Any] | Sequence[Mapping[str, Any]] | msgspec.Raw
+"""One record, a list of them, or a list that is JSON already."""
 HEARTBEAT_MS: Final = 10_000
 """How often a silent stream shows that it lives; a client gives it a little over twice that."""
 _encode = msgspec.json.Encoder().encode
@@ -72,10 +73,10 @@ def append(
     create: bool | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Call[Appended]:
-    body: dict[str, Any] = {
-        "records": [records] if isinstance(records, Mapping) else list(records),
-        "idempotency_key": idempotency_key,
-    }
+    given: object = records
+    if not isinstance(records, msgspec.Raw):
+        given = [records] if isinstance(records, Mapping) else list(records)
+    body: dict[str, Any] = {"records": given, "idempotency_key": idempotency_key}
     optional = {
         "node": node,
         "expect_head_seq": expect_head_seq,
