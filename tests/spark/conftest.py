@@ -20,14 +20,21 @@ QUICK = "-XX:TieredStopAtLevel=1"
 """Jobs of a second end before Java's second compiler has earned its keep."""
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _class_data_archive() -> None:
+@pytest.fixture(scope="session")
+def class_data_archive() -> None:
+    """Starting Spark twice as fast, for every test that does."""
     if find_archive(find_java(), require_pyspark()) is None:
         make_archive(find_java(), require_pyspark())
 
 
+@pytest.fixture(autouse=True)
+def _with_the_archive(request: pytest.FixtureRequest) -> None:
+    if request.node.get_closest_marker("spark") is not None:
+        request.getfixturevalue("class_data_archive")
+
+
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(class_data_archive: None) -> Iterator[SparkSession]:
     """A session on two threads of this process, made for short jobs."""
     session = headwater.spark.session(
         "headwater tests",

