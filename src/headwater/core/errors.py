@@ -94,6 +94,18 @@ class InvalidPayloadError(RequestError):
     """A record's payload is not what a reader said it would be."""
 
 
+class RouterNotFoundError(RequestError):
+    """No router has this name."""
+
+    code = "router_not_found"
+
+
+class RouterCycleError(RequestError):
+    """Copies would come back to the topic they are from. `detail` has the path."""
+
+    code = "router_cycle"
+
+
 class UnavailableError(HeadwaterError):
     """Not now: the same call may work later, without anybody changing anything."""
 

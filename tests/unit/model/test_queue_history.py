@@ -111,6 +111,7 @@ def test_an_event_the_snapshot_has_seen_changes_nothing() -> None:
     events.append(claimed((1, 2), grant.lease_id))
     queue.nack("one", [2], None, 0, delay_us=50_000)
     events.append(LeaseEvent(LeaseKind.RETURNED, (2,), lease_id=grant.lease_id, span_ms=50))
+    events.append(LeaseEvent(LeaseKind.EXTENDED, (2,), lease_id=grant.lease_id, span_ms=10**6))
     later = claim(queue, index, 1, now_us=60_000, lease_us=1_000_000)
     assert later.seqs == [2]
     events.append(claimed((2,), later.lease_id))
@@ -119,6 +120,13 @@ def test_an_event_the_snapshot_has_seen_changes_nothing() -> None:
     for event in events:
         history.apply(event, T0)
     assert history.meta() == meta
+
+
+def test_a_job_delivered_too_often_in_an_earlier_life_is_put_away_when_it_is_met() -> None:
+    queue = revived(QueueMeta(returned=((2, 3),)), wall_ms=T0)
+    queue.deliveries_max = 3
+    assert claim(queue, jobs(3), 3).seqs == [1, 3]
+    assert queue.take_dying() == [(2, 3)]
 
 
 @pytest.mark.claims(389)

@@ -4,10 +4,12 @@ from headwater.model.queue.cohort import ClaimWindow, share
 from headwater.model.queue.fresh import LiveSeqs
 from headwater.model.queue.grant import Grant
 from headwater.model.queue.history import LeaseHistory
-from headwater.model.queue.leases import Dying, QueueLeases, Verdict
+from headwater.model.queue.leases import QueueLeases
+from headwater.model.queue.verdict import Claims, Dying, Verdict
 
 __all__ = [
     "ClaimWindow",
+    "Claims",
     "Dying",
     "Grant",
     "LeaseHistory",

@@ -21,36 +21,17 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from headwater.core.units import US_PER_MS
 from headwater.model.queue.delays import Delays
 from headwater.model.queue.fresh import LiveSeqs, next_live
 from headwater.model.queue.grant import Deadlines, Grant
 from headwater.model.queue.keys import FifoKeys
+from headwater.model.queue.verdict import Claims, Dying, Verdict, judge
 
 DRAW_SLOTS_MAX: Final = 16_384
 """Seqs one draw passes at most; whoever wants more draws again."""
-
-
-Claims = dict[int, list[int]]
-"""Jobs by the number of their claim."""
-
-
-class Verdict(NamedTuple):
-    """What an ack, nack or extend did: to these jobs, and not to those."""
-
-    taken: list[int]
-    skipped: list[int]
-    claims: Claims
-    """The jobs taken, by the claim they were held under: one event of the log each."""
-
-
-class Dying(NamedTuple):
-    """A job that was delivered as often as it may be, and is to be put away."""
-
-    seq: int
-    deliveries: int
 
 
 class QueueLeases:
@@ -203,7 +184,7 @@ class QueueLeases:
         self, node: str, seqs: Iterable[int], lease_ids: Sequence[int] | None, now_us: int
     ) -> Verdict:
         """Jobs that are done. They leave; `gone` or `stays` says what became of it."""
-        verdict = self._judge(node, seqs, lease_ids, now_us)
+        verdict = judge(self.leases, node, seqs, lease_ids, now_us)
         for seq in verdict.taken:
             self.leaving[seq] = self.leases.pop(seq)
         return verdict
@@ -217,7 +198,7 @@ class QueueLeases:
         delay_us: int = 0,
     ) -> Verdict:
         """Jobs given back, to be delivered again at once or after a delay."""
-        verdict = self._judge(node, seqs, lease_ids, now_us)
+        verdict = judge(self.leases, node, seqs, lease_ids, now_us)
         for seq in verdict.taken:
             self._let_go(seq, self.leases[seq])
             self._return(seq, now_us + delay_us if delay_us else None)
@@ -232,7 +213,7 @@ class QueueLeases:
         deadline_us: int,
     ) -> Verdict:
         """Hold these jobs until another deadline, under the number they have."""
-        verdict = self._judge(node, seqs, lease_ids, now_us)
+        verdict = judge(self.leases, node, seqs, lease_ids, now_us)
         moved: dict[Grant, list[int]] = {}
         for seq in verdict.taken:
             moved.setdefault(self.leases[seq], []).append(seq)
@@ -254,31 +235,6 @@ class QueueLeases:
                 self._return(seq)
                 released.setdefault(grant.lease_id, []).append(seq)
         return released
-
-    def _judge(
-        self, node: str, seqs: Iterable[int], lease_ids: Sequence[int] | None, now_us: int
-    ) -> Verdict:
-        """Only the holder, in time, under the current number if one is named; each job once."""
-        taken: list[int] = []
-        skipped: list[int] = []
-        claims: Claims = {}
-        named: set[int] = set()
-        leases = self.leases
-        for at, seq in enumerate(seqs):
-            grant = leases.get(seq)
-            if (
-                grant is None
-                or grant.node != node
-                or now_us > grant.deadline_us
-                or (lease_ids is not None and lease_ids[at] != grant.lease_id)
-                or seq in named
-            ):
-                skipped.append(seq)
-            else:
-                named.add(seq)
-                taken.append(seq)
-                claims.setdefault(grant.lease_id, []).append(seq)
-        return Verdict(taken, skipped, claims)
 
     def _held_by(self, grant: Grant) -> list[int]:
         return [seq for seq in grant.seqs if self.leases.get(seq) is grant]

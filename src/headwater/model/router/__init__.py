@@ -1,0 +1,18 @@
+"""Routers: copies from one topic to another, who may feed whom, and how far each has come."""
+
+from headwater.model.router.cursor import CursorMark, Fate, RouterCursor, Slot, slot_for
+from headwater.model.router.definition import Guarantee, RouterSettings, router_settings
+from headwater.model.router.graph import HOPS_MAX, RouterGraph
+
+__all__ = [
+    "HOPS_MAX",
+    "CursorMark",
+    "Fate",
+    "Guarantee",
+    "RouterCursor",
+    "RouterGraph",
+    "RouterSettings",
+    "Slot",
+    "router_settings",
+    "slot_for",
+]
