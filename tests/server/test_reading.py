@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from typing import Any
 
+import numpy
 import pyarrow.ipc
 import pytest
 
@@ -254,3 +256,23 @@ def test_an_arrow_answer_is_bounded_in_bytes(
     assert 0 < rows < 2_000
     assert first.headers["x-caught-up"] == "false"
     assert int(first.headers["x-next-from-seq"]) == rows
+
+
+def test_each_loss_has_an_arrow_answer_of_its_own(
+    server: RunningServer, http: Browserless, topic: str
+) -> None:
+    http.write(topic, *range(20))
+    lost = [4, 5, 11]
+    log = server.app.engine.topic(topic).log
+    server.inside(lambda: log.mark_lost(numpy.array(lost, numpy.int64)))
+    cursor, found, told = 0, [], []
+    while cursor < 20:
+        answer = http.get(f"/v0/topics/{topic}/arrow?from_seq={cursor}")
+        assert answer.headers["x-epoch"] == "1"
+        if answer.headers["x-tombstone"]:
+            tombstone = json.loads(answer.headers["x-tombstone"])
+            told += range(tombstone["gap_from"], tombstone["gap_to"] + 1)
+        found += table(answer)["seq"].to_pylist()
+        assert int(answer.headers["x-next-from-seq"]) > cursor
+        cursor = int(answer.headers["x-next-from-seq"])
+    assert (told, found) == (lost, [seq for seq in range(1, 21) if seq not in lost])

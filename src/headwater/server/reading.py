@@ -95,7 +95,9 @@ async def read_arrow(app: App, exchange: Exchange) -> None:
             cursor, min(limits.READ_RECORDS_CLAMP, most - len(records)), limits.READ_BYTES_CLAMP
         )
         found = await database.drive(read_steps(app.engine, topic, request))
-        tombstone = tombstone or found.tombstone
+        if found.tombstone is not None and (records or tombstone is not None):
+            break  # an answer tells one loss, and it comes before the records
+        tombstone = found.tombstone or tombstone
         cursor, caught_up = found.next_from_seq, found.caught_up
         records += [record for record in found.records if record.seq <= to_seq]
         size += sum(len(record.data_json) for record in found.records)
@@ -106,6 +108,7 @@ async def read_arrow(app: App, exchange: Exchange) -> None:
         {
             "content-type": ARROW_MEDIA_TYPE,
             "x-next-from-seq": str(min(cursor, to_seq)),
+            "x-epoch": str(topic.log.epoch),
             "x-caught-up": "true" if caught_up else "false",
             "x-tombstone": "" if tombstone is None else encode_tombstone(tombstone).decode(),
         },
