@@ -5,6 +5,8 @@ Payloads stay the bytes that came: a record's `data` is parsed when somebody ask
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
@@ -140,6 +142,17 @@ class ErrorEvent(msgspec.Struct):
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class ArrowPage:
+    """Records as an Arrow IPC stream. `tombstone` is about what was lost before them."""
+
+    stream: bytes
+    next_from_seq: int
+    caught_up: bool
+    tombstone: Tombstone | None
+    epoch: int
+
+
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
@@ -190,6 +203,26 @@ def topics_page(body: bytes) -> TopicsPage:
 
 def deleted(body: bytes) -> Deleted:
     return decode(body, Deleted)
+
+
+def no_page(_body: bytes) -> ArrowPage:
+    raise UnexpectedAnswerError("the server's answer lacks the headers of the contract")
+
+
+def arrow_page(headers: Mapping[str, str], body: bytes) -> ArrowPage:
+    told = headers.get("x-tombstone", "")
+    try:
+        return ArrowPage(
+            body,
+            int(headers["x-next-from-seq"]),
+            headers["x-caught-up"] == "true",
+            decode(told.encode(), Tombstone) if told else None,
+            int(headers.get("x-epoch", "0")),
+        )
+    except (KeyError, ValueError) as error:
+        raise UnexpectedAnswerError(
+            f"the server's answer lacks the headers of the contract ({error}); check the address"
+        ) from error
 
 
 def was_deleted(body: bytes) -> bool:

@@ -8,7 +8,8 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from headwater.client import calls
-from headwater.client.calls import Records
+from headwater.client.answers import ArrowPage
+from headwater.client.calls import ARROW_ROWS_DEFAULT, Records
 from headwater.client.http import Address, BlockingHttp, BlockingStream
 from headwater.client.retry import Retry
 from headwater.client.steps import (
@@ -35,6 +36,7 @@ from headwater.client.watching import (
 from headwater.config.topic import check_topic_name
 from headwater.core.clock import Clock, Doorbell, SystemClock
 from headwater.core.errors import HeadwaterError
+from headwater.core.limits import INTEGER_MAX
 from headwater.core.records import Record
 from headwater.engine.pending import Appended
 from headwater.engine.reading import Diff
@@ -106,6 +108,19 @@ class Client:
     def diff(self, topic: str, from_seq: int = 0, **options: Any) -> Diff:
         """What came after `from_seq`. Options: limit, max_batch_bytes, wait_ms, node, match."""
         return self._drive(call_steps(calls.diff(topic, from_seq, **options), self._manner))
+
+    def arrow(
+        self,
+        topic: str,
+        from_seq: int = 0,
+        *,
+        to_seq: int = INTEGER_MAX,
+        limit: int = ARROW_ROWS_DEFAULT,
+    ) -> ArrowPage:
+        """What came after `from_seq`, up to `to_seq`, as an Arrow IPC stream; go on from
+        `next_from_seq` until it is `caught_up`."""
+        call = calls.arrow(topic, from_seq, to_seq, limit)
+        return self._drive(call_steps(call, self._manner))
 
     def watch(
         self,

@@ -23,6 +23,7 @@ Records = Mapping[str, Any] | Sequence[Mapping[str, Any]] | msgspec.Raw
 """One record, a list of them, or a list that is JSON already."""
 HEARTBEAT_MS: Final = 10_000
 """How often a silent stream shows that it lives; a client gives it a little over twice that."""
+ARROW_ROWS_DEFAULT: Final = 100_000
 _encode = msgspec.json.Encoder().encode
 
 
@@ -46,6 +47,11 @@ class Call(Generic[T]):
     wait_s: float = 0.0
     """How long the server may take on purpose."""
     topic: str | None = None
+    read_answer: Callable[[Mapping[str, str], bytes], T] | None = None
+    """In place of `read`, for an answer whose headers tell something too."""
+
+    def result(self, headers: Mapping[str, str], body: bytes) -> T:
+        return self.read(body) if self.read_answer is None else self.read_answer(headers, body)
 
 
 def put_topic(topic: str, settings: Mapping[str, Any]) -> Call[None]:
@@ -115,6 +121,17 @@ def diff(
     wait_s = min(max(wait_ms, 0), limits.READ_WAIT_MS_CLAMP) / 1_000
     return Call(
         "POST", _path(topic, "/diff"), answers.diff, body=_json(body, "the read"), wait_s=wait_s
+    )
+
+
+def arrow(topic: str, from_seq: int, to_seq: int, limit: int) -> Call[answers.ArrowPage]:
+    query = {"from_seq": str(from_seq), "to_seq": str(to_seq), "limit": str(limit)}
+    return Call(
+        "GET",
+        _path(topic, "/arrow"),
+        answers.no_page,
+        query=query,
+        read_answer=answers.arrow_page,
     )
 
 

@@ -75,7 +75,7 @@ def once(call: Call[T]) -> Steps[T]:
     answer: Answer = yield Send(call)
     if not answer.is_good:
         raise error_of(answer.status, answer.headers, answer.body)
-    return call.read(answer.body)
+    return call.result(answer.headers, answer.body)
 
 
 def call_steps(call: Call[T], manner: Manner) -> Steps[T]:

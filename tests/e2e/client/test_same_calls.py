@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow.ipc
 import pytest
 
 import headwater
@@ -140,3 +141,28 @@ def test_lists_of_topics_longer_than_a_page_come_whole(client: headwater.Client)
         assert len(client.topics("many.")) == 30
     finally:
         limits.PAGE_SIZE_MAX = size  # type: ignore[misc]
+
+
+def test_pages_of_arrow_tell_where_to_go_on_and_what_was_lost(client: headwater.Client) -> None:
+    client.create("arrow.a", cap_records=4)
+    client.append("arrow.a", [{"data": number, "tag": "t"} for number in range(10)])
+    first = client.arrow("arrow.a", limit=3)
+    assert (first.next_from_seq, first.caught_up, first.epoch) == (9, False, 1)
+    assert first.tombstone is not None
+    assert (first.tombstone.gap_from, first.tombstone.gap_to) == (1, 6)
+    found = pyarrow.ipc.open_stream(first.stream).read_all()
+    assert found["seq"].to_pylist() == [7, 8, 9]
+    second = client.arrow("arrow.a", first.next_from_seq, to_seq=20)
+    assert (second.caught_up, second.tombstone) == (True, None)
+    with pytest.raises(errors.TopicNotFoundError):
+        client.arrow("arrow.nothing")
+
+
+def test_an_awaitable_client_reads_pages_of_arrow_too(shared: ServerProcess) -> None:
+    async def session() -> None:
+        async with headwater.AsyncClient(shared.url) as client:
+            await client.append("arrow.b", [{"data": number} for number in range(3)])
+            page = await client.arrow("arrow.b", 1)
+            assert pyarrow.ipc.open_stream(page.stream).read_all()["seq"].to_pylist() == [2, 3]
+
+    asyncio.run(session())
