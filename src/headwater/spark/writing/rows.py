@@ -27,7 +27,7 @@ _BLANKS: Final = " \t\r\n"
 _EMPTY: Final = r"^\{\s*\}$"
 _NO_TEXT: Final = pa.scalar(None, pa.string())
 _MARK_TEXT: Final = f'"{MARK}"'
-_values = msgspec.json.Decoder(list[msgspec.Raw])
+json_values = msgspec.json.Decoder(list[msgspec.Raw])
 _one = msgspec.json.Decoder(msgspec.Raw)
 _objects = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -89,7 +89,7 @@ class Rows:
         columns = self._columns
         if columns.data is None:
             return json_objects(columns.fields, [batch.column(name) for name in columns.fields])
-        texts = self._json(batch.column(columns.data), "data", _values, _one)
+        texts = self._json(batch.column(columns.data), "data", json_values, _one)
         return pc.fill_null(texts, "null")
 
     def _meta(self, batch: pa.RecordBatch) -> Any:
@@ -123,7 +123,7 @@ class Rows:
         else:
             # What Spark hands over may be indented; a record begins with its value.
             texts = pc.utf8_trim(self._utf8(column, field), characters=_BLANKS)
-        if not _all_valid(texts, all_at_once):
+        if not all_valid(texts, all_at_once):
             self._check_each(texts, field, each)
         return texts
 
@@ -188,7 +188,7 @@ def _is_textual(kind: pa.DataType) -> bool:
     return any(check(kind) for check in checks)
 
 
-def _all_valid(texts: Any, decoder: msgspec.json.Decoder[Any]) -> bool:
+def all_valid(texts: Any, decoder: msgspec.json.Decoder[Any]) -> bool:
     """Is every text one JSON value? False also when it is only hard to tell.
 
     They are read as the members of one array. That each came out as long as it went in shows that
@@ -202,7 +202,7 @@ def _all_valid(texts: Any, decoder: msgspec.json.Decoder[Any]) -> bool:
     try:
         found = decoder.decode(body)
         if decoder is _objects:
-            found = _values.decode(body)
+            found = json_values.decode(body)
     except (msgspec.MsgspecError, RecursionError):
         return False
     lengths = pa.array([len(bytes(raw)) for raw in found], pa.int32())
