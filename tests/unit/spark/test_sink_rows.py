@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -186,6 +186,7 @@ def test_overwriting_a_topic_is_refused() -> None:
         sink_options({**URL, "topic": "t"}, schema, overwrite=True)
 
 
+@settings(max_examples=60, deadline=None)
 @given(
     rows=st.lists(st.binary(min_size=1, max_size=40), max_size=60),
     portions=st.lists(st.integers(1, 20), min_size=1),
@@ -215,6 +216,7 @@ def test_chunks_depend_on_the_rows_alone(
         assert len(chunk) == 1 or sum(map(len, chunk)) <= bytes_most
 
 
+@settings(max_examples=60, deadline=None)
 @given(
     writer=st.text(
         st.characters(exclude_characters='/*"\\', exclude_categories=["C"]), max_size=20

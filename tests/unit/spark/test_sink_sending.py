@@ -79,7 +79,7 @@ def test_two_copies_that_take_turns_for_hours_write_every_row_once(rig: Rig) -> 
     for at in range(0, 90, 10):
         for copy in (one, other) if at % 20 else (other, one):
             copy.add(texts_of(options, ROWS[at : at + 10]))
-            rig.server_clock.push(45)
+            rig.server_clock.push(130)
     for copy in (other, one):
         copy.add(texts_of(options, ROWS[90:]))
         copy.finish()
