@@ -11,9 +11,13 @@ from collections.abc import Callable
 import typer
 
 from headwater.cli.door import FriendlyGroup
+from headwater.cli.pipeline_backfill import backfill
 from headwater.cli.pipeline_doctor import doctor
 
-VERBS: tuple[tuple[str, Callable[..., None]], ...] = (("doctor", doctor),)
+VERBS: tuple[tuple[str, Callable[..., None]], ...] = (
+    ("doctor", doctor),
+    ("backfill", backfill),
+)
 
 pipeline = typer.Typer(
     cls=FriendlyGroup,

@@ -47,11 +47,17 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     topics: tuple[str, ...] = ()
 
     def options(self) -> dict[str, str]:
-        """The same as options of `spark.read.format("headwater")`, all topics but the names."""
+        """Where it is, as options of `spark.read.format("headwater")` and of its writer."""
         if (self.path is None) == (self.url is None):
             raise RequestError("name a data directory (--path) or a server (--url), one of them")
         given = {"path": self.path, "url": self.url, "token": self.token}
         return {key: value for key, value in given.items() if value is not None}
+
+    def reading(self) -> dict[str, str]:
+        """The same with the topics, as options of a reader; without names it is all topics."""
+        if self.topics:
+            return {**self.options(), "topics": ",".join(self.topics)}
+        return {**self.options(), "topicPattern": ".*"}
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

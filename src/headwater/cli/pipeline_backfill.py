@@ -1,0 +1,149 @@
+"""`headwater pipeline backfill`: rows from files or tables become records of a topic."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headwater.cli.output import printable, say, say_table
+from headwater.cli.pipeline_flags import (
+    ConfFlag,
+    MasterFlag,
+    ReportFlag,
+    Running,
+    TokenOption,
+    place_of,
+)
+from headwater.cli.pipeline_running import run_job
+from headwater.cli.place import JsonOption
+from headwater.core.errors import RequestError
+
+if TYPE_CHECKING:
+    from headwater.spark.jobs.backfill import BackfillReport
+
+# By how the location ends, where no format is given.
+FORMATS = {
+    (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".json.zst", ".jsonl.zst"): "json",
+    (".csv", ".csv.gz", ".csv.zst"): "csv",
+    (".parquet",): "parquet",
+}
+
+
+def backfill(
+    location: Annotated[
+        str, typer.Argument(metavar="ORIGIN", help="A file, a directory, a pattern, a table.")
+    ],
+    topic: Annotated[
+        str, typer.Option("--topic", metavar="NAME", help="The topic that gets the records.")
+    ],
+    url: Annotated[str | None, typer.Option("--url", metavar="URL", help="Its server.")] = None,
+    token: TokenOption = None,
+    origin_format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="json|csv|parquet|delta",
+            help="What ORIGIN is; json means one record a line. Known by the name's ending else.",
+        ),
+    ] = None,
+    fields: Annotated[
+        str | None,
+        typer.Option(
+            "--fields",
+            metavar="DDL",
+            help="Columns of a CSV file with types, as in 'user string, amount long'; without "
+            "it they are those of its first line, all text.",
+        ),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data", metavar="COLUMN", help="The column with the payload; all columns else."
+        ),
+    ] = None,
+    tag: Annotated[
+        str | None,
+        typer.Option("--tag", metavar="COLUMN", help="The column or JSON field with the tag."),
+    ] = None,
+    node: Annotated[
+        str | None,
+        typer.Option("--node", metavar="COLUMN", help="The column or JSON field with the node."),
+    ] = None,
+    order_by: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--order-by",
+            metavar="COLUMN",
+            help="The topic gets the rows in this order; $.name is a field of a JSON payload.",
+        ),
+    ] = None,
+    in_order: Annotated[
+        bool,
+        typer.Option("--in-order", help="Files by name, rows as they stand there. One writer."),
+    ] = False,
+    durability: Annotated[
+        str | None,
+        typer.Option(metavar="CLASS", help="Of the topic, if it is new: fsync, disk, memory."),
+    ] = None,
+    write_id: Annotated[
+        str | None,
+        typer.Option(
+            "--write-id",
+            metavar="NAME",
+            help="Names the write: one that is there is not written again. Made of the rows else.",
+        ),
+    ] = None,
+    master: MasterFlag = "local[*]",
+    conf: ConfFlag = None,
+    report: ReportFlag = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write rows of files or of a table to a topic, each exactly once.
+
+    Every row is looked at first: with one that can be no record, nothing is written and the exit
+    code is 2. The same command again finishes what was interrupted and writes nothing twice.
+    """
+    from headwater.spark.jobs import backfill as job
+    from headwater.spark.jobs.origins import Origin
+
+    options = job.BackfillOptions(
+        place=place_of(None, url, token, [topic]),
+        origin=Origin(
+            format=origin_format or _format_of(location),
+            location=location,
+            fields=fields,
+            data=data,
+            tag=tag,
+            node=node,
+        ),
+        order_by=tuple(order_by or ()),
+        in_order=in_order,
+        write_id=write_id,
+        durability=durability,
+    )
+    running = Running(master=master, conf=conf, as_json=as_json, report=report)
+    run_job("backfill", job.run, options, running, _show)
+
+
+def _format_of(location: str) -> str:
+    for endings, name in FORMATS.items():
+        if location.lower().rstrip("/").endswith(endings):
+            return name
+    raise RequestError(
+        f"say what {location!r} is with --format: json (one record a line), csv, parquet or delta"
+    )
+
+
+def _show(report: BackfillReport) -> None:
+    if report.unfit:
+        rows = [[row.file, row.text, row.why] for row in report.unfit_rows]
+        say_table(["file", "first row that does not fit", "why"], rows)
+        say(f"{report.unfit:,} rows can be no records; nothing was written")
+        return
+    rate = report.records / max(report.seconds, 0.001)
+    say(
+        f"{report.records:,} records from {report.files:,} files are in "
+        f"{printable(report.topic)} ({report.seconds:.1f} s, {rate:,.0f} a second)"
+    )
+    say(f"the write is called {report.write_id}; the same again changes nothing")

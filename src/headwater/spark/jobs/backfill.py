@@ -1,0 +1,121 @@
+"""The job `backfill`: rows from files or tables become records of a topic.
+
+First everything is looked at: a row that cannot be a record ends the job before anything is
+written. Then the sink writes, exactly once: the write is named after what was found (the topic,
+the files, a checksum over all rows), so the same backfill run again finishes what was interrupted
+and writes nothing twice.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from headwater.core.clock import Clock, SystemClock
+from headwater.core.errors import RequestError
+from headwater.core.units import US_PER_S
+from headwater.format.checksum import checksum64
+from headwater.spark.jobs.job import NoProgress, Place, Progress, Report
+from headwater.spark.jobs.looking import Look, UnfitRow, look
+from headwater.spark.jobs.origins import BLOCK, CARRIED, DATA, FILE, Origin, read_origin
+from headwater.spark.jobs.watching import tasks_shown
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class BackfillOptions(msgspec.Struct, frozen=True, kw_only=True):
+    place: Place
+    origin: Origin
+    order_by: tuple[str, ...] = ()
+    """Columns, or parts of a JSON payload as `$.name`; the topic gets the rows in this order."""
+    in_order: bool = False
+    """Files by name and rows as they stand there, by one writer."""
+    write_id: str | None = None
+    durability: str | None = None
+
+    def topic(self) -> str:
+        if len(self.place.topics) != 1:
+            raise RequestError("name the one topic that gets the records")
+        return self.place.topics[0]
+
+
+class BackfillReport(Report, frozen=True, kw_only=True):
+    topic: str
+    files: int
+    records: int
+    bytes: int
+    """Of the payloads, where they are text; 0 where columns become them."""
+    unfit: int
+    unfit_rows: tuple[UnfitRow, ...]
+    write_id: str
+    seconds: float
+
+
+def run(
+    spark: SparkSession,
+    options: BackfillOptions,
+    progress: Progress | None = None,
+    clock: Clock | None = None,
+) -> BackfillReport:
+    """Look at everything, then write it. With one row that does not fit, nothing is written."""
+    progress = progress or NoProgress()
+    clock = clock or SystemClock()
+    started_us = clock.monotonic_us()
+    topic = options.topic()
+    if options.place.url is None:
+        raise RequestError("a topic is written through its server: name it with url")
+    rows = read_origin(spark, options.origin)
+    progress.say("looking at every row")
+    with tasks_shown(spark, progress):
+        found = look(rows)
+    write_id = options.write_id or _name_of(options, found)
+    if not found.unfit:
+        progress.say(f"writing {found.rows:,} records to {topic}")
+        with tasks_shown(spark, progress):
+            _write(rows, options, topic, write_id)
+    return BackfillReport(
+        ok=not found.unfit,
+        topic=topic,
+        files=len(found.files),
+        records=0 if found.unfit else found.rows,
+        bytes=found.bytes,
+        unfit=found.unfit,
+        unfit_rows=found.unfit_rows,
+        write_id=write_id,
+        seconds=(clock.monotonic_us() - started_us) / US_PER_S,
+    )
+
+
+def _write(rows: DataFrame, options: BackfillOptions, topic: str, write_id: str) -> None:
+    in_order = options.in_order or bool(options.order_by)
+    rows = _ordered(rows, options).drop(*CARRIED)
+    writer = rows.write.format("headwater").mode("append").options(**options.place.options())
+    if options.durability is not None:
+        writer = writer.option("durability", options.durability)
+    if in_order:
+        # One writer with one order has the same rows whenever it is run; else partitions are
+        # as many as the master of the day has cores, and the sink has to compare.
+        writer = writer.option("rerun", "trust")
+    writer.option("topic", topic).option("writeId", write_id).save()
+
+
+def _ordered(rows: DataFrame, options: BackfillOptions) -> DataFrame:
+    """Rows in an order reach the topic in that order only from one writer."""
+    from pyspark.sql import functions as f
+
+    if not options.order_by and not options.in_order:
+        return rows
+    wanted = [
+        f.get_json_object(DATA, name) if name.startswith("$.") else f.col(f"`{name}`")
+        for name in options.order_by
+    ]
+    as_it_stands = [f.col(f"`{FILE}`"), f.col(f"`{BLOCK}`"), f.monotonically_increasing_id()]
+    return rows.orderBy(*wanted, *as_it_stands).coalesce(1)
+
+
+def _name_of(options: BackfillOptions, found: Look) -> str:
+    """The same rows for the same topic have the same name; one row more is another write."""
+    asked = (options.topic(), options.origin, options.order_by, options.in_order)
+    return f"backfill-{checksum64(msgspec.json.encode([*asked, found])):016x}"
