@@ -39,7 +39,9 @@ def _encoders(batch: int) -> dict[str, Callable[[], list[bytes]]]:
         ]
 
     def at_once() -> list[bytes]:
-        return encode_appends(7, 1, 1, 4, flags, empty, empty, datas)
+        made = encode_appends(7, 1, 1, 4, flags, empty, empty, datas)
+        ends = [*made.offsets[1:], len(made.buffer)]
+        return [made.buffer[at:end] for at, end in zip(made.offsets, ends, strict=True)]
 
     return {"encode_frame": one_by_one, "encode_appends": at_once}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httptools
 import pytest
 
-from headwater.server.repeated_head import RepeatedHead, head_of
+from headwater.server.head import RepeatedHead, parsed_head, repeatable
 
 
 def remembered(data: bytes) -> RepeatedHead | None:
@@ -29,7 +29,8 @@ def remembered(data: bytes) -> RepeatedHead | None:
     reader = Reader()
     parser = httptools.HttpRequestParser(reader)
     parser.feed_data(data)
-    return head_of(data, len(reader.body), parser, reader.target, reader.headers)
+    head = parsed_head(parser, reader.target, reader.headers)
+    return repeatable(data, len(reader.body), head)
 
 
 def request(body: bytes, *headers: bytes) -> bytes:
@@ -41,7 +42,8 @@ def test_a_request_with_the_same_head_and_another_body_is_the_same_head() -> Non
     known = remembered(request(b"12345"))
     assert known is not None
     assert known.begins(request(b"abcde"))
-    assert (known.method, known.target, known.keep_alive) == (b"POST", b"/v0/topics/a", True)
+    head = known.head
+    assert (head.method, head.path, head.keep_alive) == (b"POST", b"/v0/topics/a", True)
 
 
 def test_a_body_that_looks_like_another_request_is_still_only_a_body() -> None:
@@ -49,7 +51,7 @@ def test_a_body_that_looks_like_another_request_is_still_only_a_body() -> None:
     known = remembered(request(b"x" * len(inner)))
     assert known is not None
     assert known.begins(request(inner))
-    assert request(inner)[len(known.head) :] == inner
+    assert request(inner)[len(known.data) :] == inner
 
 
 @pytest.mark.parametrize(

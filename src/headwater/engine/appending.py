@@ -1,30 +1,25 @@
-"""The write path: admit, take seqs, encode once, submit; later publish in order and answer.
+"""The way in: admit, take seqs, encode once, submit. What comes back is `publishing`.
 
 Nothing is awaited here and nothing is done per record that can be done per batch. What fails
-before the log took it leaves nothing behind; what the log refuses later gives its seqs back.
+before the log took it leaves nothing behind.
 
-Keeps I2, I3, I13, I15.
+Keeps I2, I3, I13.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
 from headwater.config.topic import Discard
 from headwater.core import limits
 from headwater.core.durability import Durability
-from headwater.core.errors import (
-    HeadwaterError,
-    InvalidRequestError,
-    OverloadedError,
-    RequestError,
-)
+from headwater.core.errors import InvalidRequestError, OverloadedError, RequestError
 from headwater.engine.core import EngineCore
 from headwater.engine.input import EncodedRecords
 from headwater.engine.pending import Appended, Change, Write
-from headwater.engine.tail import TailChunk
+from headwater.engine.publishing import Publisher
 from headwater.engine.topic import Topic
 from headwater.engine.topics import Topics
 from headwater.format.appends import encode_appends
@@ -36,13 +31,13 @@ from headwater.wal.ticket import Ticket
 _SEGMENT_SHIFT: Final = SEGMENT_FRAME_BYTES_MIN - FRAME_BYTES_MIN
 """A record's frame in a segment is this much longer (it is negative) than in the log."""
 _DURABLE: Final = int(FrameFlag.DURABLE)
-_AT_START: Final = (0,)
 
 
 class Appender:
-    def __init__(self, core: EngineCore, topics: Topics) -> None:
+    def __init__(self, core: EngineCore, topics: Topics, publisher: Publisher) -> None:
         self._core = core
         self._topics = topics
+        self._publisher = publisher
 
     def append(
         self,
@@ -64,7 +59,7 @@ class Appender:
             repeat = self._repeat(topic, key, now)
             if repeat is not None:
                 return repeat
-        size = records.payload_bytes
+        size = records.size
         if topic.log.settings.discard is Discard.REJECT:
             self._topics.evict(topic)  # what expired makes room
         try:
@@ -124,15 +119,10 @@ class Appender:
         if durability is Durability.FSYNC:
             # As in the frames: a reader holds what the index says against them.
             write.flags = [_DURABLE | own for own in records.flags]
-        if len(frames) == 1:
-            body = write.buffer = frames[0]
-            write.lengths = (len(body) + _SEGMENT_SHIFT,)
-            write.offsets = _AT_START
-        else:
-            write.lengths = [len(frame) + _SEGMENT_SHIFT for frame in frames]
-            write.offsets = _offsets(frames)
-            body = write.buffer = b"".join(frames)
-        count = len(frames)
+        body = write.buffer = frames.buffer
+        write.offsets = frames.offsets
+        write.lengths = [size + _SEGMENT_SHIFT for size in frames.sizes]
+        count = len(frames.offsets)
         control = [] if topic.creation is None else [topic.creation]
         if key is not None:
             control.append(self._remember(write, key))
@@ -141,7 +131,7 @@ class Appender:
             durability = self._class_for(write, durability)
             if not durability.is_logged and topic.creation is None and topic.in_flight == 0:
                 self._under_way(write)
-                self.published(write)
+                self._publisher.published(write)
                 return
             if not write.logged:
                 body, count = b"", 0  # only its creation, if anything, goes into the log
@@ -210,67 +200,6 @@ class Appender:
             key, write.first_seq, write.last_seq, write.expires_ts, write.created
         )
         return encode_idempotency(write.topic.topic_id, entry, write.ts)
-
-    def published(self, write: Write) -> None:
-        """The write is safe, by its class: make it visible and answer."""
-        core, topic = self._core, write.topic
-        self._no_longer_under_way(write)
-        topic.creation = None
-        core.changed = True
-        if topic.dropped:
-            write.succeed(self._answer(write))
-            return
-        log = topic.log
-        if write.first_seq > log.visible_seq + 1:
-            # An earlier write failed after its seqs were taken: nobody was told of them.
-            self._topics.fill_dead(topic, write.first_seq - 1, write.ts, logged=write.logged)
-        log.publish(write.first_seq, write.lengths, write.ts, write.flags, write.tags)
-        chunk = TailChunk(write.first_seq, write.buffer, write.offsets)
-        self._topics.keep_in_tail(topic, chunk, logged=write.logged)
-        if write.key is not None:
-            topic.keys.settle(write.key)
-            topic.keys.expire(write.ts)
-        settings = log.settings
-        if settings.ttl_ms or settings.cap_records or settings.cap_bytes:
-            self._topics.evict(topic)
-        counters = core.counters
-        counters.appends += 1
-        counters.records_appended += len(write.offsets)
-        write.succeed(self._answer(write))
-        if topic.waiters:
-            topic.wake()
-        if core.on_news is not None:
-            core.on_news(topic)
-
-    def _no_longer_under_way(self, write: Write) -> None:
-        write.topic.in_flight -= 1
-        if write.waits:
-            write.topic.waiting -= 1
-
-    def failed(self, write: Write, error: HeadwaterError) -> None:
-        """The log did not take it: give the seqs back if nobody took later ones."""
-        topic = write.topic
-        self._no_longer_under_way(write)
-        topic.log.give_up(sum(write.lengths) - len(write.lengths) * SEGMENT_FRAME_BYTES_MIN)
-        if write.key is not None:
-            topic.keys.abandon(write.key)
-        if topic.in_flight == 0 and topic.log.inflight:
-            topic.log.unassign(topic.log.visible_seq + 1)
-        self._topics.forget_if_never_made(topic)
-        write.fail(error)
-
-    def _answer(self, write: Write) -> Appended:
-        head = max(write.topic.log.visible_seq, write.last_seq)
-        return Appended(write.first_seq, write.last_seq, head, write.created, deduped=False)
-
-
-def _offsets(frames: Sequence[bytes]) -> Sequence[int]:
-    offsets = [0]
-    at = 0
-    for frame in frames[:-1]:
-        at += len(frame)
-        offsets.append(at)
-    return offsets
 
 
 def _checked_key(key: str) -> bytes:

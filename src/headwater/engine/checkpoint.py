@@ -8,9 +8,10 @@ covers the frames of a log file lets that file go.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Final
 
 import numpy
@@ -30,6 +31,9 @@ from headwater.wal.ticket import Ticket
 
 RUN_BYTES_MAX: Final = 16 * MIB
 """How much is turned into segment bytes at once: bounds memory and time under the lock."""
+
+PIECE_BYTES_MAX: Final = MIB // 4
+"""How much of it is joined at once: joining keeps other threads from running."""
 
 _DEAD: Final = int(IndexFlag.DELETED | IndexFlag.LOST)
 
@@ -155,16 +159,16 @@ class Checkpointer:
         for segment, entries, seqs in job.flags:
             files.flag_deleted(segment, entries, seqs)
         active = job.active
-        for first_seq, chunks in _runs(job):
-            count = sum(len(slice_.offsets) for slice_ in chunks)
+        for first_seq, pieces in _runs(job):
+            count = sum(len(piece.offsets) for piece in pieces)
             at = first_seq - job.first_seq
             assert job.entries is not None
             entries_then = job.entries[at : at + count]
             dead = (index_flags(entries_then) & _DEAD).astype(numpy.uint8)
             if dead.any():
-                data, entries = encode_run(chunks, first_seq, dead, entries_then["ts"])
+                data, entries = encode_run(pieces, first_seq, dead, entries_then["ts"])
             else:
-                data, entries = encode_run(chunks, first_seq)
+                data, entries = encode_run(pieces, first_seq)
             written = files.append_run(active, first_seq, data, entries, now)
             active = written[-1] if not written[-1].sealed else None
             _merge(job.written, written)
@@ -225,21 +229,46 @@ class Checkpointer:
         topic.meta = None
 
 
-def _runs(job: TopicJob) -> Iterable[tuple[int, list[WalSlice]]]:
-    """The chunks in portions of bounded size, each with its first seq."""
-    portion: list[WalSlice] = []
-    first_seq, size = job.first_seq, 0
-    for chunk in job.chunks:
-        offsets = numpy.asarray(chunk.offsets, dtype=numpy.int64)
-        if chunk.first_seq < job.first_seq:
-            offsets = offsets[job.first_seq - chunk.first_seq :]
-        portion.append(WalSlice(chunk.buffer, offsets))
-        size += len(chunk.buffer)
+def _runs(job: TopicJob) -> Iterator[tuple[int, list[WalSlice]]]:
+    """What goes into segments in one go, each time with its first seq."""
+    run: list[WalSlice] = []
+    first_seq, size, count = job.first_seq, 0, 0
+    for piece in _pieces(job):
+        run.append(piece)
+        size += len(piece.buffer)
+        count += len(piece.offsets)
         if size >= RUN_BYTES_MAX:
-            yield first_seq, portion
-            portion, first_seq, size = [], chunk.last_seq + 1, 0
+            yield first_seq, run
+            run, first_seq, size, count = [], first_seq + count, 0, 0
+    if run:
+        yield first_seq, run
+
+
+def _pieces(job: TopicJob) -> Iterator[WalSlice]:
+    """The chunks joined: a column costs the same for one record as for a thousand."""
+    portion: list[TailChunk] = []
+    size = 0
+    for chunk in job.chunks:
+        portion.append(chunk)
+        size += len(chunk.buffer)
+        if size >= PIECE_BYTES_MAX:
+            yield _joined(portion, job.first_seq)
+            portion, size = [], 0
     if portion:
-        yield first_seq, portion
+        yield _joined(portion, job.first_seq)
+
+
+def _joined(chunks: Sequence[TailChunk], first_seq: int) -> WalSlice:
+    known = max(first_seq - chunks[0].first_seq, 0)  # in a segment before, or evicted
+    if len(chunks) == 1:
+        offsets = numpy.asarray(chunks[0].offsets, numpy.int64)
+        return WalSlice(chunks[0].buffer, offsets[known:])
+    counts = [len(chunk.offsets) for chunk in chunks]
+    ends = numpy.cumsum([len(chunk.buffer) for chunk in chunks])
+    bases = numpy.concatenate(([0], ends[:-1]))
+    within = chain.from_iterable([chunk.offsets for chunk in chunks])
+    offsets = numpy.fromiter(within, numpy.int64, sum(counts)) + numpy.repeat(bases, counts)
+    return WalSlice(b"".join([chunk.buffer for chunk in chunks]), offsets[known:])
 
 
 def _merge(segments: list[Segment], changed: Sequence[Segment]) -> None:

@@ -18,12 +18,12 @@ from headwater.engine.appending import Appender
 from headwater.engine.checkpoint import Checkpointer
 from headwater.engine.core import EngineCore, ShardProgress
 from headwater.engine.housekeeping import Housekeeping
-from headwater.engine.input import EncodedRecords
 from headwater.engine.keeper import Keeper
 from headwater.engine.loading import Loaded, load_once
 from headwater.engine.losses import RecoveryNotes
 from headwater.engine.owner import Owner
-from headwater.engine.pending import Change, Write
+from headwater.engine.pending import Change
+from headwater.engine.publishing import Publisher
 from headwater.engine.reading import Reader, ReadPlan
 from headwater.engine.recovering import TopicRecovery
 from headwater.engine.snapshots import Snapshotter
@@ -98,7 +98,8 @@ class Engine:
             wal=opened.wal,
         )
         self.topics = Topics(self.core)
-        self._appender = Appender(self.core, self.topics)
+        self._publisher = Publisher(self.core, self.topics)
+        self.append = Appender(self.core, self.topics, self._publisher).append
         self._reader = Reader(self.core, self.topics)
         self._housekeeping = Housekeeping(
             self.core, self.topics, Checkpointer(self.core), Snapshotter(self.core)
@@ -127,25 +128,6 @@ class Engine:
         self._keeper.start()
 
     # -- what callers do, as the owner
-
-    def append(
-        self,
-        name: str,
-        records: EncodedRecords,
-        *,
-        idempotency_key: str | None = None,
-        expect_head_seq: int | None = None,
-        create: bool | None = None,
-        settings: Mapping[str, Any] | None = None,
-    ) -> Write:
-        return self._appender.append(
-            name,
-            records,
-            idempotency_key=idempotency_key,
-            expect_head_seq=expect_head_seq,
-            create=create,
-            settings=settings,
-        )
 
     def create(self, name: str, settings: Mapping[str, Any]) -> Change:
         return self.topics.create(name, settings)
@@ -201,57 +183,7 @@ class Engine:
         self.core.owner.post(lambda: self._take_effect(tickets))
 
     def _take_effect(self, tickets: Sequence[Ticket]) -> None:
-        broken: Exception | None = None
-        for ticket in tickets:
-            try:
-                self._take_one(ticket)
-            except Exception as error:  # whoever is behind it is answered all the same (I15)
-                broken = broken or error
-            ticket.taken = True
-        for shard in self.core.shards:
-            shard.settle()
-        self._harden()
-        if broken is not None:
-            raise broken
-
-    def _take_one(self, ticket: Ticket) -> None:
-        context, error = ticket.context, ticket.error
-        if isinstance(context, Write):
-            if error is None:
-                self._note_sync(context, ticket)
-                self._appender.published(context)
-            else:
-                self._appender.failed(context, error)
-        elif isinstance(context, Change):
-            if error is None:
-                context.carry_out()
-            else:
-                context.refuse(error)
-
-    def _note_sync(self, write: Write, ticket: Ticket) -> None:
-        """How long the sync took that an ack waited for, or that there is one still to come."""
-        assert self.core.wal is not None
-        topic = write.topic
-        if ticket.durability.waits_for_sync:
-            write.sync_us = self.core.wal.shards[topic.shard].counters.sync_us_last
-            return
-        if not topic.unsynced_writes:
-            topic.hardened_seq = write.first_seq - 1
-        topic.unsynced_writes += 1
-        unsynced = self.core.shards[topic.shard].unsynced
-        unsynced.append((ticket.last_frame, topic, write.last_seq))
-
-    def _harden(self) -> None:
-        """What was visible before its sync has it now: tell those who waited for that."""
-        assert self.core.wal is not None
-        for shard, progress in zip(self.core.wal.shards, self.core.shards, strict=True):
-            synced_frame = shard.synced_frame
-            while progress.unsynced and progress.unsynced[0][0] <= synced_frame:
-                _, topic, last_seq = progress.unsynced.popleft()
-                topic.hardened_seq = last_seq
-                topic.unsynced_writes -= 1
-                if self.core.on_hardened is not None:
-                    self.core.on_hardened(topic)
+        self._publisher.take_effect(tickets)
 
     # -- care
 

@@ -24,13 +24,11 @@ class EncodedRecords:
     tags: list[bytes]
     datas: list[bytes]
     flags: list[int]
+    size: int = 0
+    """Bytes of nodes, tags and datas."""
 
     def __len__(self) -> int:
         return len(self.datas)
-
-    @property
-    def payload_bytes(self) -> int:
-        return sum(map(len, self.nodes)) + sum(map(len, self.tags)) + sum(map(len, self.datas))
 
 
 def encode_records(records: Sequence[Mapping[str, Any]], node: str | None = None) -> EncodedRecords:
@@ -79,6 +77,7 @@ def _encode_one(
     encoded.tags.append(tag)
     encoded.datas.append(data)
     encoded.flags.append(flags)
+    encoded.size += len(node) + len(tag) + len(data)
 
 
 def _json(value: Any, field: str, where: str) -> bytes:

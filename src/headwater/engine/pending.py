@@ -20,12 +20,11 @@ R = TypeVar("R")
 
 
 class Pending(Generic[R]):
-    __slots__ = ("error", "on_done", "result")
+    """Defaults stand in the class: most of what can be told about a write never is."""
 
-    def __init__(self) -> None:
-        self.result: R | None = None
-        self.error: HeadwaterError | None = None
-        self.on_done: Callable[[Pending[R]], None] | None = None
+    result: R | None = None
+    error: HeadwaterError | None = None
+    on_done: Callable[[Pending[R]], None] | None = None
 
     @property
     def done(self) -> bool:
@@ -70,45 +69,27 @@ class Appended(NamedTuple):
 class Write(Pending[Appended]):
     """One append of one or more records."""
 
-    __slots__ = (
-        "_followers",
-        "buffer",
-        "created",
-        "expires_ts",
-        "first_seq",
-        "flags",
-        "key",
-        "lengths",
-        "logged",
-        "offsets",
-        "sync_us",
-        "tags",
-        "topic",
-        "ts",
-        "waits",
-    )
+    buffer = b""
+    offsets: Sequence[int] = ()
+    lengths: Sequence[int] = ()
+    """Size each record will have in a segment."""
+    flags: Sequence[int] = ()
+    tags: Sequence[bytes] = ()
+    created = False
+    waits = False
+    """Its ack is held until a sync."""
+    logged = True
+    """Its records are in the log."""
+    key: bytes | None = None
+    expires_ts = 0
+    sync_us = 0
+    """How long the sync took that this write waited for."""
+    _followers: list[Write] | None = None
 
     def __init__(self, topic: Topic, first_seq: int, ts: int) -> None:
-        super().__init__()
         self.topic = topic
         self.first_seq = first_seq
         self.ts = ts
-        self.buffer = b""
-        self.offsets: Sequence[int] = ()
-        self.lengths: Sequence[int] = ()
-        """Size each record will have in a segment."""
-        self.flags: Sequence[int] = ()
-        self.tags: Sequence[bytes] = ()
-        self.created = False
-        self.waits = False
-        """Its ack is held until a sync."""
-        self.logged = True
-        """Its records are in the log."""
-        self.key: bytes | None = None
-        self.expires_ts = 0
-        self.sync_us = 0
-        """How long the sync took that this write waited for."""
-        self._followers: list[Write] | None = None
 
     @property
     def last_seq(self) -> int:
@@ -121,9 +102,12 @@ class Write(Pending[Appended]):
         self._followers.append(follower)
 
     def succeed(self, result: Appended) -> None:
-        super().succeed(result)
-        for follower in self._followers or ():
-            follower.succeed(result._replace(deduped=True))
+        self.result = result
+        if self.on_done is not None:
+            self.on_done(self)
+        if self._followers is not None:
+            for follower in self._followers:
+                follower.succeed(result._replace(deduped=True))
 
     def fail(self, error: HeadwaterError) -> None:
         super().fail(error)
@@ -134,12 +118,9 @@ class Write(Pending[Appended]):
 class Change(Pending[Any]):
     """A control change. Takes effect when the log has it, in the log's order."""
 
-    __slots__ = ("_give_up", "_take_effect")
-
     def __init__(
         self, take_effect: Callable[[], Any], give_up: Callable[[], None] | None = None
     ) -> None:
-        super().__init__()
         self._take_effect = take_effect
         self._give_up = give_up
 

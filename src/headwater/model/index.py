@@ -114,8 +114,10 @@ class SeqIndex:
         if not seq & _BLOCK_MASK:
             self._close_blocks()
 
-    def append_many(self, lengths: Sequence[int], ts: int, flags: Sequence[int]) -> None:
-        """Live records of one moment, beginning at `next_seq`."""
+    def append_many(
+        self, lengths: Sequence[int], ts: int | Sequence[int], flags: Sequence[int]
+    ) -> None:
+        """Live records, of one moment or with a time each, beginning at `next_seq`."""
         entries = numpy.zeros(len(lengths), INDEX_DTYPE)
         entries["len"] = lengths
         entries["ts"] = ts

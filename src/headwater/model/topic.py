@@ -178,27 +178,28 @@ class TopicLog:
         self,
         first_seq: int,
         lengths: Sequence[int],
-        ts: int,
+        ts: int | Sequence[int],
         flags: Sequence[int],
         tags: TagsInOrder | None = None,
     ) -> None:
         """Make records visible, in the order in which their seqs were handed out.
 
-        `lengths` are the whole sizes of their segment frames, `flags` their index flags. At
-        recovery the seqs were handed out by an earlier life; the head follows.
+        `lengths` are the whole sizes of their segment frames, `flags` their index flags; `ts` is
+        the time of all of them, or of each. At recovery the seqs were handed out by an earlier
+        life; the head follows.
         """
         if first_seq != self.visible_seq + 1:
             raise InvariantError(f"seq {first_seq} cannot be seen after {self.visible_seq}")
         index = self.index
         before = index.live_bytes
-        if len(lengths) == 1:
+        if isinstance(ts, int) and len(lengths) == 1:
             index.append_one(lengths[0], ts, flags[0])
         else:
             index.append_many(lengths, ts, flags)
         if tags is not None:
             self._note_tags(first_seq, tags)
         self.visible_seq += len(lengths)
-        self.last_write_ts = ts
+        self.last_write_ts = ts if isinstance(ts, int) else ts[-1]
         if self.visible_seq > self.head_seq:
             self.head_seq = self.visible_seq
         if self._inflight_bytes:

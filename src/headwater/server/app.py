@@ -19,6 +19,7 @@ from headwater.engine.engine import Engine
 from headwater.server.connection import HttpConnection
 from headwater.server.delivery import Delivery
 from headwater.server.exchange import Exchange
+from headwater.server.head import Head
 from headwater.server.keys import ApiKey, KeyRing, Scope
 from headwater.server.quotas import Quotas
 from headwater.server.routing import Route, RouteTable
@@ -44,9 +45,11 @@ class App:
         self.quotas = Quotas(settings.limits)
         self.log = structlog.get_logger("headwater.server")
         self.database: AsyncDatabase | None = None
+        self._engine: Engine | None = None
         self.recovery_progress = 0.0
         self.draining = False
-        self.started_us = clock.monotonic_us()
+        self.now_us = clock.monotonic_us
+        self.started_us = self.now_us()
         self.connections: set[HttpConnection] = set()
         self.sessions = WatchSessions(self)
         self.delivery = Delivery(self)
@@ -54,19 +57,16 @@ class App:
         self.connections_max = settings.limits.connections
         """Fewer when the operating system allows fewer open files."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._request_prefix = secrets.token_hex(4)
+        self.request_prefix = secrets.token_hex(4).encode()
         self._request_numbers = itertools.count(1)
         deadlines = settings.deadlines
         self.header_deadline_us = int(deadlines.headers_s * US)
         self.body_deadline_us = int(deadlines.body_s * US)
         self.idle_deadline_us = int(deadlines.idle_s * US)
 
-    def now_us(self) -> int:
-        return self.clock.monotonic_us()
-
     @property
     def engine(self) -> Engine:
-        return self.ready_database.engine
+        return self._engine or self.ready_database.engine
 
     @property
     def ready_database(self) -> AsyncDatabase:
@@ -82,6 +82,7 @@ class App:
     def serve_from(self, database: AsyncDatabase) -> None:
         """Recovery is done: answer everything."""
         self.database = database
+        self._engine = database.engine
         database.engine.core.on_news = self.delivery.on_news
         database.engine.core.on_hardened = self.delivery.on_hardened
 
@@ -108,9 +109,10 @@ class App:
     def handle(self, exchange: Exchange) -> None:
         """Route a request, check its key, let its handler begin. Never raises."""
         try:
-            exchange.request_id = f"{self._request_prefix}-{next(self._request_numbers):x}"
-            route, exchange.parameters = self.routes.find(exchange.method, exchange.path)
-            self._admit(exchange, route)
+            exchange.number = next(self._request_numbers)
+            route = exchange.head.route or self._admit(exchange.head)
+            if self.draining and not route.is_open:
+                raise ClosedError("shutting down; nothing was done")
             work = route.handler(self, exchange)
             if work is not None:
                 self.spawn(exchange, work)
@@ -119,18 +121,21 @@ class App:
         except Exception as error:
             self._broken(exchange, error)
 
-    def _admit(self, exchange: Exchange, route: Route) -> None:
-        if route.is_open:
-            return
-        exchange.key = key = self.keys.find(exchange.headers.get(b"authorization"))
-        if not len(self.keys):
-            refuse_other_sites(exchange)
-        if route.scope is not Scope.NONE:
-            key.require(route.scope)
-        if route.names_topic:
-            key.require_name(exchange.parameters[0])
-        if self.draining:
-            raise ClosedError("shutting down; nothing was done")
+    def _admit(self, head: Head) -> Route:
+        """Find the route of a head and check its key. Who was let in stays so: keys do not change
+        while the server runs."""
+        route, head.parameters = self.routes.find(head.method, head.path)
+        if not route.is_open:
+            head.key = key = self.keys.find(head.headers.get(b"authorization"))
+            head.usage = self.quotas.of(key)
+            if not len(self.keys):
+                refuse_other_sites(head)
+            if route.scope is not Scope.NONE:
+                key.require(route.scope)
+            if route.names_topic:
+                key.require_name(head.parameters[0])
+        head.route = route
+        return route
 
     def spawn(self, exchange: Exchange, work: Coroutine[Any, Any, None]) -> None:
         """Run what cannot be answered at once. Not used by the write path."""
@@ -156,7 +161,7 @@ class App:
         self.log.error(
             "request failed",
             request_id=exchange.request_id,
-            method=exchange.method.decode("latin-1"),
+            method=exchange.head.method.decode("latin-1"),
             error=repr(error),
             exc_info=error,
         )
@@ -169,10 +174,10 @@ class App:
         from headwater.server.websocket import upgrade
 
         try:
-            route, exchange.parameters = self.routes.find(exchange.method, exchange.path)
-            if route.path != "/v0/ws":
+            if self._admit(exchange.head).path != "/v0/ws":
                 raise HttpError("not_found", "this path does not speak WebSocket")
-            self._admit(exchange, route)
+            if self.draining:
+                raise ClosedError("shutting down; nothing was done")
             upgrade(self, exchange, rest)
         except HeadwaterError as error:
             exchange.keep_alive = False
@@ -182,8 +187,8 @@ class App:
             self._broken(exchange, error)
 
     def key_of(self, exchange: Exchange) -> ApiKey:
-        assert exchange.key is not None
-        return exchange.key
+        assert exchange.head.key is not None
+        return exchange.head.key
 
     # -- the end
 
@@ -209,9 +214,9 @@ def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
 
 
-def refuse_other_sites(exchange: Exchange) -> None:
+def refuse_other_sites(head: Head) -> None:
     """Without keys, being able to connect is all it takes: a page of another site, open in a
     browser on this machine, can. Browsers say which site a request comes from."""
-    origin = exchange.headers.get(b"origin")
-    if origin is not None and origin.partition(b"://")[2] != exchange.headers.get(b"host"):
+    origin = head.headers.get(b"origin")
+    if origin is not None and origin.partition(b"://")[2] != head.headers.get(b"host"):
         raise HttpError("forbidden", "pages of other sites may not use a server without keys")

@@ -19,6 +19,8 @@ _HARMLESS_BYTES: Final = 8 * MIB
 def body_of(exchange: Exchange) -> bytes | bytearray:
     """The body as JSON text, unpacked. A bomb is refused while it grows, not after."""
     body = exchange.body
+    if exchange.head.is_plain_json and body.isascii():
+        return body
     kind = exchange.headers.get(b"content-type")
     if kind is not None and body and kind.partition(b";")[0].strip().lower() != b"application/json":
         raise HttpError(

@@ -20,7 +20,7 @@ import httptools
 
 from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.server.exchange import Exchange
-from headwater.server.repeated_head import RepeatedHead, head_of
+from headwater.server.head import Head, RepeatedHead, parsed_head, repeatable
 from headwater.server.request_size import RequestSize
 from headwater.wire.http_errors import HttpError
 from headwater.wire.http_response import CONTINUE
@@ -58,7 +58,10 @@ class HttpConnection(asyncio.Protocol):
         self._closing = False
         self._refused = False
         self._in_request = False
+        self._head: Head | None = None
+        """Of the request that was parsed last."""
         self._repeated: RepeatedHead | None = None
+        self._pipeline_max = app.settings.limits.pipeline
         self._stuck_bytes = 0
         self._stuck_since_us = 0
 
@@ -101,8 +104,9 @@ class HttpConnection(asyncio.Protocol):
             return  # thrown away while the peer reads why
         whole = not self._in_request
         if whole:
-            if self._repeated is not None and self._repeated.begins(data):
-                self._take_repeated(self._repeated, data)
+            repeated = self._repeated
+            if repeated is not None and repeated.begins(data):
+                self._begin(repeated.head, data[len(repeated.data) :])
                 return
             self._begin_request()
         message = self._messages
@@ -122,7 +126,10 @@ class HttpConnection(asyncio.Protocol):
             if message == self._messages:
                 self._add_raw(len(data))
         elif whole and message + 1 == self._messages:
-            self._remember_head(data)
+            # These bytes were exactly one request; the next may have the same head.
+            self._repeated = (
+                None if self._head is None else repeatable(data, self._size.body, self._head)
+            )
 
     def eof_received(self) -> bool:
         """The peer will send no more; what it asked for is still answered.
@@ -281,41 +288,29 @@ class HttpConnection(asyncio.Protocol):
         self._in_request = True
         self.deadline_us = self.app.now_us() + self.app.header_deadline_us
 
-    def _new_exchange(self) -> Exchange:
-        exchange = Exchange(self, self._parser.get_method(), self._target)
-        exchange.headers = self.headers
-        exchange.keep_alive = self._parser.should_keep_alive() and not self.app.draining
-        exchange.started_us = self.app.now_us()
+    def _parsed_head(self) -> Head:
+        head = parsed_head(self._parser, self._target, self.headers)
+        if self.app.draining:
+            head.keep_alive = False
         self._in_request = False
-        self._pending.append(exchange)
-        return exchange
+        return head
 
     def _take_request(self) -> None:
         body = self._body
         self._body = []
-        exchange = self._new_exchange()
-        exchange.body = body[0] if len(body) == 1 else b"".join(body)
-        self._begin(exchange)
+        self._head = head = self._parsed_head()
+        self._begin(head, body[0] if len(body) == 1 else b"".join(body))
 
-    def _remember_head(self, data: bytes) -> None:
-        """These bytes were exactly one request; the next may have the same head."""
-        self._repeated = head_of(data, self._size.body, self._parser, self._target, self.headers)
-
-    def _take_repeated(self, repeated: RepeatedHead, data: bytes) -> None:
-        exchange = Exchange(self, repeated.method, repeated.target)
-        exchange.headers = repeated.headers
-        exchange.keep_alive = repeated.keep_alive and not self.app.draining
-        exchange.started_us = self.app.now_us()
-        exchange.body = data[len(repeated.head) :]
-        self._pending.append(exchange)
-        self._begin(exchange)
-
-    def _begin(self, exchange: Exchange) -> None:
-        if self._held or self._must_wait(len(self._pending) - 1):
+    def _begin(self, head: Head, body: bytes | bytearray) -> None:
+        pending = self._pending
+        exchange = Exchange(self, head, body, self.app.now_us())
+        pending.append(exchange)
+        if self._held or self._must_wait(len(pending) - 1):
             self._held.append(exchange)
         else:
             self.app.handle(exchange)
-        self._await_request()
+        if len(pending) >= self._pipeline_max:
+            self._set_reading()
 
     def _must_wait(self, place: int) -> bool:
         """Writes go on beside each other. Behind anything slower, requests are begun in turn, so
@@ -337,11 +332,9 @@ class HttpConnection(asyncio.Protocol):
     def _await_request(self, *, first: bool = False) -> None:
         wait_us = self.app.header_deadline_us if first else self.app.idle_deadline_us
         self.deadline_us = self.app.now_us() + wait_us
-        if len(self._pending) >= self.app.settings.limits.pipeline:
-            self._set_reading()
 
     def _set_reading(self) -> None:
-        want = not self.paused and len(self._pending) < self.app.settings.limits.pipeline
+        want = not self.paused and len(self._pending) < self._pipeline_max
         if want != self._reading and not self.peer_is_gone:
             self._reading = want
             if want:
@@ -357,10 +350,8 @@ class HttpConnection(asyncio.Protocol):
 
     def _refuse(self, error: HeadwaterError | None) -> None:
         """This connection's bytes make no sense any more: say why, and end it."""
-        exchange = Exchange(self, b"", self._target)
-        exchange.headers = {}
-        exchange.keep_alive = False
-        exchange.started_us = self.app.now_us()
+        head = Head(b"", self._target, {}, keep_alive=False)
+        exchange = Exchange(self, head, b"", self.app.now_us())
         self._pending.append(exchange)
         self._closing = self._refused = True
         self._in_request = False
@@ -383,7 +374,8 @@ class HttpConnection(asyncio.Protocol):
 
     def _upgrade(self, rest: bytes) -> None:
         if self.headers.get(b"upgrade", b"").lower() == b"websocket":
-            exchange = self._new_exchange()
+            exchange = Exchange(self, self._parsed_head(), b"", self.app.now_us())
+            self._pending.append(exchange)
             exchange.is_slow = True
             self.app.upgrade(exchange, rest)
             return

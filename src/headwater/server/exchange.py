@@ -14,7 +14,7 @@ from headwater.wire.http_response import answer_head, header_lines, json_answer
 
 if TYPE_CHECKING:
     from headwater.server.connection import HttpConnection
-    from headwater.server.keys import ApiKey
+    from headwater.server.head import Head
 
 GZIP_BYTES_MIN: Final = 1_400
 """Shorter answers fit a packet anyway."""
@@ -22,50 +22,56 @@ _GZIP: Final = re.compile(rb"\s*(gzip|\*)\s*(;\s*q=(1(\.0*)?|0\.0*[1-9]\d*))?\s*
 
 
 class Exchange:
-    __slots__ = (
-        "_begun",
-        "_ready",
-        "body",
-        "connection",
-        "headers",
-        "is_slow",
-        "keep_alive",
-        "key",
-        "method",
-        "on_gone",
-        "parameters",
-        "path",
-        "query_bytes",
-        "request_id",
-        "started_us",
-        "streaming",
-        "waits_for_news",
-    )
+    """Defaults stand in the class: an exchange lives for a millisecond and sets few of them."""
 
-    def __init__(self, connection: HttpConnection, method: bytes, target: bytes) -> None:
+    keep_alive = True
+    number = 0
+    """Counts the requests of this server; 0 for one that could not be read."""
+    streaming = False
+    is_slow = False
+    """Waits for more than the log: those behind it on the connection begin after it."""
+    waits_for_news = False
+    """Is answered when something happens, not when something is done."""
+    on_gone: Callable[[], None] | None = None
+    """Told when the connection ended before the answer did."""
+    _ready: bytes | None = None
+    _begun = False
+
+    def __init__(
+        self, connection: HttpConnection, head: Head, body: bytes | bytearray, started_us: int
+    ) -> None:
         self.connection = connection
-        self.method = method
-        path, _, query = target.partition(b"?")
-        self.path = path if path.startswith(b"/") else _path_of(path)
-        self.query_bytes = query
-        self.headers: dict[bytes, bytes] = connection.headers
-        self.body: bytes | bytearray = b""
-        self.keep_alive = True
-        self.key: ApiKey | None = None
-        self.parameters: tuple[str, ...] = ()
-        self.request_id = ""
-        self.started_us = 0
-        self.streaming = False
-        self.is_slow = False
-        """Waits for more than the log: those behind it on the connection begin after it."""
-        self.waits_for_news = False
-        """Is answered when something happens, not when something is done."""
-        self.on_gone: Callable[[], None] | None = None
-        """Told when the connection ended before the answer did."""
-        self._ready: bytes | None = None
-        self._begun = False
+        self.head = head
+        self.body = body
+        self.started_us = started_us
+        if not head.keep_alive:
+            self.keep_alive = False
 
     # -- what was asked
+
+    @property
+    def method(self) -> bytes:
+        return self.head.method
+
+    @property
+    def path(self) -> bytes:
+        return self.head.path
+
+    @property
+    def query_bytes(self) -> bytes:
+        return self.head.query_bytes
+
+    @property
+    def headers(self) -> dict[bytes, bytes]:
+        return self.head.headers
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        return self.head.parameters
+
+    @property
+    def request_id(self) -> str:
+        return f"{self.connection.app.request_prefix.decode()}-{self.number:x}"
 
     def query(self) -> dict[str, str]:
         """Query parameters; the last one of a name wins."""
@@ -99,14 +105,19 @@ class Exchange:
         if len(body) >= GZIP_BYTES_MIN and self._takes_gzip():
             body = gzip.compress(body, 1)
             extra += b"content-encoding: gzip\r\nvary: accept-encoding\r\n"
-        answer = json_answer(status, body, self.keep_alive, extra + self._id_line())
-        self._ready = answer[: len(answer) - len(body)] if self.method == b"HEAD" else answer
+        if self.number:
+            extra += b"x-request-id: %b-%x\r\n" % (
+                self.connection.app.request_prefix,
+                self.number,
+            )
+        answer = json_answer(status, body, self.keep_alive, extra)
+        self._ready = answer[: len(answer) - len(body)] if self.head.method == b"HEAD" else answer
         self.connection.answer_ready()
 
     def answer(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
         """Any other whole answer. A HEAD request gets its headers only."""
         all_headers = {**headers, "content-length": str(len(body))}
-        if self.request_id:
+        if self.number:
             all_headers["x-request-id"] = self.request_id
         head = answer_head(status, all_headers, self.keep_alive)
         self._ready = head if self.method == b"HEAD" else head + body
@@ -145,12 +156,3 @@ class Exchange:
     def _takes_gzip(self) -> bool:
         offers = self.headers.get(b"accept-encoding", b"").lower().split(b",")
         return any(_GZIP.fullmatch(offer) is not None for offer in offers)
-
-    def _id_line(self) -> bytes:
-        return f"x-request-id: {self.request_id}\r\n".encode() if self.request_id else b""
-
-
-def _path_of(target: bytes) -> bytes:
-    """The path in `http://host/path`, which proxies send."""
-    _, found, rest = target.partition(b"://")
-    return b"/" + rest.partition(b"/")[2] if found else target

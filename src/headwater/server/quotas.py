@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from headwater.config.server import LimitSettings
 from headwater.server.keys import ApiKey
 from headwater.wire.http_errors import HttpError
@@ -18,34 +16,49 @@ def over_limit(limit: str, allowed: int) -> HttpError:
     )
 
 
+class Usage:
+    """What one key has under way."""
+
+    __slots__ = ("_limits", "in_flight", "streams")
+
+    def __init__(self, limits: LimitSettings) -> None:
+        self._limits = limits
+        self.in_flight = 0
+        self.streams = 0
+
+    def begin(self) -> None:
+        """A request whose answer comes later."""
+        if self.in_flight >= self._limits.in_flight_per_key:
+            raise over_limit("in_flight_per_key", self._limits.in_flight_per_key)
+        self.in_flight += 1
+
+    def end(self) -> None:
+        self.in_flight -= 1
+
+
 class Quotas:
     def __init__(self, limits: LimitSettings) -> None:
         self._limits = limits
         self._streams = 0
-        self._streams_by_key: Counter[bytes] = Counter()
-        self._in_flight: Counter[bytes] = Counter()
+        self._usage: dict[bytes, Usage] = {}
 
     @property
     def streams(self) -> int:
         return self._streams
 
+    def of(self, key: ApiKey) -> Usage:
+        """There are as many of these as keys in the settings."""
+        return self._usage.setdefault(key.digest, Usage(self._limits))
+
     def open_stream(self, key: ApiKey) -> None:
+        usage = self.of(key)
         if self._streams >= self._limits.streams:
             raise over_limit("streams", self._limits.streams)
-        if self._streams_by_key[key.digest] >= self._limits.streams_per_key:
+        if usage.streams >= self._limits.streams_per_key:
             raise over_limit("streams_per_key", self._limits.streams_per_key)
         self._streams += 1
-        self._streams_by_key[key.digest] += 1
+        usage.streams += 1
 
     def close_stream(self, key: ApiKey) -> None:
         self._streams -= 1
-        self._streams_by_key[key.digest] -= 1
-
-    def begin(self, key: ApiKey) -> None:
-        """A request whose answer comes later."""
-        if self._in_flight[key.digest] >= self._limits.in_flight_per_key:
-            raise over_limit("in_flight_per_key", self._limits.in_flight_per_key)
-        self._in_flight[key.digest] += 1
-
-    def end(self, key: ApiKey) -> None:
-        self._in_flight[key.digest] -= 1
+        self.of(key).streams -= 1

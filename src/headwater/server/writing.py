@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,25 +17,28 @@ from headwater.format.frame import FrameFlag, join_data
 from headwater.server.body import body_of
 from headwater.server.exchange import Exchange
 from headwater.server.topics import flag, require_named
-from headwater.wire.requests import WriteRequest, decode_request
+from headwater.wire.answers import Performance, WriteAnswer
+from headwater.wire.requests import NO_META, RecordIn, WriteRequest, decode_request
 
 if TYPE_CHECKING:
     from headwater.engine.topic import Topic
     from headwater.server.app import App
+    from headwater.server.quotas import Usage
 
 _HAS_TAG = int(FrameFlag.HAS_TAG)
 _HAS_NODE = int(FrameFlag.HAS_NODE)
 _HAS_META = int(FrameFlag.HAS_META)
+_encode = msgspec.json.Encoder().encode
 _meta_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def write_records(app: App, exchange: Exchange) -> None:
-    engine = app.engine
-    name = exchange.parameters[0]
+    name = exchange.head.parameters[0]
     request = decode_request(body_of(exchange), WriteRequest)
-    require_named(app.key_of(exchange), request.config)
+    if request.config is not None:
+        require_named(app.key_of(exchange), request.config)
     records = encode_request(request)
-    topic = engine.find(name)
+    topic = app.engine.find(name)
     if topic is not None and not topic.loaded:
         app.spawn(exchange, _write_after_loading(app, exchange, topic, name, request, records))
         return
@@ -55,12 +60,14 @@ async def _write_after_loading(
 def _append(
     app: App, exchange: Exchange, name: str, request: WriteRequest, records: EncodedRecords
 ) -> None:
+    head = exchange.head
     key = request.idempotency_key
-    if key is None and b"idempotency-key" in exchange.headers:
+    if key is None and b"idempotency-key" in head.headers:
         key = exchange.header(b"idempotency-key")
-    with_seqs = not exchange.query_bytes or flag(exchange, "return_seqs", True)
-    quota_key = app.key_of(exchange)
-    app.quotas.begin(quota_key)
+    with_seqs = not head.query_bytes or flag(exchange, "return_seqs", True)
+    usage = head.usage
+    assert usage is not None
+    usage.begin()
     try:
         write = app.engine.append(
             name,
@@ -71,48 +78,28 @@ def _append(
             settings=request.config,
         )
     except BaseException:
-        app.quotas.end(quota_key)
+        usage.end()
         raise
-
-    def answer(done: Pending[Appended]) -> None:
-        app.quotas.end(quota_key)
-        if done.error is not None:
-            exchange.fail(done.error)
-        else:
-            assert isinstance(done, Write)
-            _answer(exchange, done, with_seqs=with_seqs)
-
+    answer = partial(_answer, exchange, usage, with_seqs)
     if write.done:
         answer(write)
     else:
         write.on_done = answer
 
 
-def _answer(exchange: Exchange, write: Write, *, with_seqs: bool) -> None:
-    result = write.answer()
+def _answer(exchange: Exchange, usage: Usage, with_seqs: bool, write: Pending[Appended]) -> None:
+    usage.end()
+    if write.error is not None:
+        exchange.fail(write.error)
+        return
+    assert isinstance(write, Write)
+    first, last, head, created, deduped = write.answer()
     total_ms = exchange.elapsed_ms()
     fsync_ms = write.sync_us / 1_000
-    seqs = b""
-    if with_seqs:
-        seqs = b'"seqs":[%b],' % b",".join([b"%d" % seq for seq in result.seqs])
-    body = (
-        b'{"first_seq":%d,"last_seq":%d,%b"head_seq":%d,"count":%d,"created":%b,"deduped":%b,'
-        b'"performance":{"server_total_ms":%.3f,"wal_append_ms":%.3f,"fsync_ms":%.3f,'
-        b'"throttle_wait_ms":0}}'
-        % (
-            result.first_seq,
-            result.last_seq,
-            seqs,
-            result.head_seq,
-            result.records,
-            b"true" if result.created else b"false",
-            b"true" if result.deduped else b"false",
-            total_ms,
-            max(total_ms - fsync_ms, 0.0),
-            fsync_ms,
-        )
-    )
-    exchange.answer_json(201 if result.created and not result.deduped else 200, body)
+    spent = Performance(total_ms, max(round(total_ms - fsync_ms, 3), 0.0), fsync_ms)
+    seqs = list(range(first, last + 1)) if with_seqs else msgspec.UNSET
+    body = _encode(WriteAnswer(first, last, seqs, head, last - first + 1, created, deduped, spent))
+    exchange.answer_json(201 if created and not deduped else 200, body)
 
 
 def encode_request(request: WriteRequest) -> EncodedRecords:
@@ -124,9 +111,38 @@ def encode_request(request: WriteRequest) -> EncodedRecords:
         raise BatchTooLargeError(
             f"a write takes at most {limits.BATCH_RECORDS_MAX} records, not {len(records)}"
         )
+    datas = [bytes(record.data) for record in records]
+    if request.node is None and not _have_extras(records):
+        none = [b""] * len(datas)
+        encoded = EncodedRecords(none, none, datas, [0] * len(datas), sum(map(len, datas)))
+    else:
+        encoded = _with_extras(request, datas)
+    if encoded.size > limits.RECORD_BYTES_MAX:
+        _refuse_large(datas)
+    return encoded
+
+
+def _have_extras(records: Sequence[RecordIn]) -> bool:
+    for record in records:
+        if record.tag is not None or record.node is not None or record.meta is not NO_META:
+            return True
+    return False
+
+
+def _refuse_large(datas: Sequence[bytes]) -> None:
+    for position, data in enumerate(datas):
+        if len(data) > limits.RECORD_BYTES_MAX:
+            raise RecordTooLargeError(
+                f"record {position} has {len(data)} bytes; "
+                f"at most {limits.RECORD_BYTES_MAX} are taken"
+            )
+
+
+def _with_extras(request: WriteRequest, datas: list[bytes]) -> EncodedRecords:
+    """Records of which some have more than a payload; `datas` takes the joined ones."""
     batch_node = _checked(request.node, "node", limits.NODE_BYTES_MAX) if request.node else b""
-    encoded = EncodedRecords([], [], [], [])
-    for position, record in enumerate(records):
+    encoded = EncodedRecords([], [], datas, [])
+    for position, record in enumerate(request.records):
         flags = 0
         tag, node = b"", batch_node
         if record.tag is not None:
@@ -137,20 +153,14 @@ def encode_request(request: WriteRequest) -> EncodedRecords:
             flags |= _HAS_NODE
         elif node:
             flags |= _HAS_NODE
-        data = bytes(record.data)
         meta = bytes(record.meta)
         if meta and meta != b"null":
-            data = join_data(data, _checked_meta(meta, position))
+            datas[position] = join_data(datas[position], _checked_meta(meta, position))
             flags |= _HAS_META
-        if len(data) > limits.RECORD_BYTES_MAX:
-            raise RecordTooLargeError(
-                f"record {position} has {len(data)} bytes; "
-                f"at most {limits.RECORD_BYTES_MAX} are taken"
-            )
         encoded.nodes.append(node)
         encoded.tags.append(tag)
-        encoded.datas.append(data)
         encoded.flags.append(flags)
+        encoded.size += len(node) + len(tag) + len(datas[position])
     return encoded
 
 

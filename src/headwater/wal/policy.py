@@ -112,9 +112,10 @@ class Never:
 class CommitWindow:
     """How long a group waits for company.
 
-    Writers that wait for their acks come back together after a sync. So the size of the last
-    group predicts the next one: as long as fewer are here, waiting a little gathers the rest into
-    one sync. A lone writer is never made to wait, and a prediction that fails is dropped at once.
+    Writers that wait for their acks come back together after a sync. So those who were in the
+    last group, and those who came while it was synced, predict the next one: as long as fewer are
+    here, waiting a little gathers the rest into one sync. A lone writer is never made to wait, and
+    a prediction that fails is dropped at once.
     """
 
     def __init__(self, us_min: int, us_max: int) -> None:
@@ -133,5 +134,6 @@ class CommitWindow:
             return 0
         return round(self._us_min + (self._us_max - self._us_min) * self._pressure)
 
-    def observe(self, group_size: int) -> None:
-        self.expected = group_size
+    def observe(self, writers: int) -> None:
+        """This many were there at the end of a sync: answered by it, or waiting for the next."""
+        self.expected = writers

@@ -130,7 +130,8 @@ class Shard:
             rested = False
             held = committer.commit(group)
             if held:
-                self.window.observe(held)
+                # Who came during the sync is not among those it answered: all of them are out there.
+                self.window.observe(held + len(queue))
 
     def _rest(self) -> bool:
         """Sleep until there is work. True when the sleep also was the wait for company.
@@ -138,13 +139,26 @@ class Shard:
         Writers who were just answered come back together. Sleeping until all of them are here
         costs one wake-up; waking for the first would take the interpreter from the others.
         """
-        expected, until_us = self.window.expected, self._committer.next_tick_us()
+        expected = self.window.expected
         if expected > 1:
-            company_us = self._clock.monotonic_us() + self.window.wait_us(0)
-            until_us = company_us if until_us is None else min(company_us, until_us)
-        self._queue.park(self._clock, expected, until_us)
+            self._await(expected, self.window.wait_us(0))
+        else:
+            self._queue.park(self._clock, 1, self._committer.next_tick_us())
         self._committer.tick()
         return expected > 1
+
+    def _await(self, wanted: int, wait_us: int) -> None:
+        """Sleep until this many tickets wait, or nobody came for `wait_us`.
+
+        As long as some arrive, whoever submits them needs the interpreter, and a sync for those
+        who are here would only be in the way of the rest.
+        """
+        clock, queue = self._clock, self._queue
+        last_us = clock.monotonic_us() + self._settings.commit_window_us_max
+        seen = -1
+        while seen < len(queue) < wanted:
+            seen = len(queue)
+            queue.park(clock, wanted, min(clock.monotonic_us() + wait_us, last_us))
 
     def _run_errands(self) -> None:
         while self._errands:
@@ -168,6 +182,5 @@ class Shard:
         wait_us = self.window.wait_us(held)
         if wait_us == 0 or held == 0:
             return
-        missing = self.window.expected - held
-        self._queue.park(self._clock, missing, self._clock.monotonic_us() + wait_us)
+        self._await(self.window.expected - held, wait_us)
         self._queue.take(group, self._settings.group_frames_max, self._settings.group_bytes_max)

@@ -19,18 +19,14 @@ class Ticket:
     acks, floors, checkpoints) may use the reserve while the disk is full.
     """
 
-    __slots__ = (
-        "_gate",
-        "body",
-        "context",
-        "durability",
-        "error",
-        "essential",
-        "frame_count",
-        "last_frame",
-        "resolved",
-        "taken",
-    )
+    # Defaults stand in the class: setting an attribute costs time, and most keep theirs.
+    last_frame = 0
+    """Number of its last frame in the shard, once it was written."""
+    resolved = False
+    taken = False
+    """The submitter's own: it has drawn its conclusions from the answer."""
+    error: HeadwaterError | None = None
+    _gate: threading.Lock | None = None
 
     def __init__(
         self,
@@ -46,13 +42,6 @@ class Ticket:
         self.durability = durability
         self.essential = essential
         self.context = context
-        self.last_frame = 0
-        """Number of its last frame in the shard, once it was written."""
-        self.resolved = False
-        self.taken = False
-        """The submitter's own: it has drawn its conclusions from the answer."""
-        self.error: HeadwaterError | None = None
-        self._gate: threading.Lock | None = None
 
     def resolve(self, error: HeadwaterError | None = None) -> None:
         """Answer the ticket. A second answer is a bug in the log, not in the submitter."""
@@ -95,7 +84,8 @@ def resolve_all(tickets: Sequence[Ticket], error: HeadwaterError | None = None) 
     for ticket in tickets:
         if ticket.resolved:
             raise InvariantError("a commit ticket was resolved twice")
-        ticket.error = error
+        if error is not None:
+            ticket.error = error
         ticket.resolved = True
         gate = ticket._gate
         if gate is not None:

@@ -21,14 +21,17 @@ class Body(msgspec.Struct, forbid_unknown_fields=True):
     """Base of all request bodies."""
 
 
+NO_META = msgspec.Raw()
+"""Stands for none at all: msgspec takes no bytes as they are for `Raw | None`."""
+
+
 class RecordIn(Body):
     """One record. `data` and `meta` are kept as the bytes that were sent."""
 
     data: msgspec.Raw
     tag: str | None = None
     node: str | None = None
-    meta: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
-    """Empty when there is none: msgspec takes no bytes as they are for `Raw | None`."""
+    meta: msgspec.Raw = msgspec.field(default_factory=lambda: NO_META)
 
 
 class WriteRequest(Body):

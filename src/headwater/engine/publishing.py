@@ -1,0 +1,213 @@
+"""The way out: what the log answers takes effect in its order, is seen, and is acknowledged.
+
+Writes of one topic that were committed together are made visible together: one run of entries,
+one chunk for readers, one round of eviction and of news. What the log refused gives its seqs back.
+
+Keeps I2, I13, I15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headwater.core.errors import HeadwaterError
+from headwater.engine.core import EngineCore
+from headwater.engine.pending import Appended, Change, Write
+from headwater.engine.tail import TailChunk
+from headwater.engine.topic import Topic
+from headwater.engine.topics import Topics
+from headwater.format.segment import SEGMENT_FRAME_BYTES_MIN
+from headwater.wal.ticket import Ticket
+
+
+class Publisher:
+    def __init__(self, core: EngineCore, topics: Topics) -> None:
+        self._core = core
+        self._topics = topics
+
+    def take_effect(self, tickets: Sequence[Ticket]) -> None:
+        """As the owner: the answers of the log, in its order."""
+        broken: Exception | None = None
+        for run in _runs(tickets):
+            try:
+                self._take(run)
+            except Exception as error:  # whoever is behind it is answered all the same (I15)
+                broken = broken or error
+        for ticket in tickets:
+            ticket.taken = True
+        for shard in self._core.shards:
+            shard.settle()
+        self._harden()
+        if broken is not None:
+            raise broken
+
+    def _take(self, run: Sequence[Ticket]) -> None:
+        context, error = run[0].context, run[0].error
+        if isinstance(context, Write):
+            if error is not None:
+                self.failed(context, error)
+                return
+            self._note_syncs(run)
+            writes: list[Write] = [ticket.context for ticket in run]
+            if len(writes) > 1 and _is_gapless(writes):
+                self._published_together(writes)
+                return
+            for write in writes:
+                self.published(write)
+        elif isinstance(context, Change):
+            if error is None:
+                context.carry_out()
+            else:
+                context.refuse(error)
+
+    def published(self, write: Write) -> None:
+        """The write is safe, by its class: make it visible and answer."""
+        core, topic = self._core, write.topic
+        _no_longer_under_way(write)
+        topic.creation = None
+        core.changed = True
+        if topic.dropped:
+            write.succeed(_answer(write))
+            return
+        log = topic.log
+        if write.first_seq > log.visible_seq + 1:
+            # An earlier write failed after its seqs were taken: nobody was told of them.
+            self._topics.fill_dead(topic, write.first_seq - 1, write.ts, logged=write.logged)
+        log.publish(write.first_seq, write.lengths, write.ts, write.flags, write.tags)
+        chunk = TailChunk(write.first_seq, write.buffer, write.offsets)
+        self._topics.keep_in_tail(topic, chunk, logged=write.logged)
+        if write.key is not None:
+            topic.keys.settle(write.key)
+            topic.keys.expire(write.ts)
+        self._after(topic, 1, len(write.offsets))
+        write.succeed(_answer(write))
+        self._tell(topic)
+
+    def _published_together(self, writes: Sequence[Write]) -> None:
+        """The same for many writes of one topic, whose seqs follow each other."""
+        topic = writes[0].topic
+        topic.creation = None
+        self._core.changed = True
+        buffers: list[bytes] = []
+        lengths: list[int] = []
+        flags: list[int] = []
+        tags: list[bytes] = []
+        times: list[int] = []
+        offsets: list[int] = []
+        at = 0
+        for write in writes:
+            _no_longer_under_way(write)
+            buffers.append(write.buffer)
+            lengths += write.lengths
+            flags += write.flags
+            tags += write.tags
+            times += [write.ts] * len(write.offsets)
+            offsets += [at + offset for offset in write.offsets]
+            at += len(write.buffer)
+            if write.key is not None:
+                topic.keys.settle(write.key)
+                topic.keys.expire(write.ts)
+        first_seq = writes[0].first_seq
+        topic.log.publish(first_seq, lengths, times, flags, tags)
+        self._topics.keep_in_tail(topic, TailChunk(first_seq, b"".join(buffers), offsets))
+        self._after(topic, len(writes), len(lengths))
+        for write in writes:
+            write.succeed(_answer(write))
+        self._tell(topic)
+
+    def _after(self, topic: Topic, writes: int, records: int) -> None:
+        settings, counters = topic.log.settings, self._core.counters
+        if settings.ttl_ms or settings.cap_records or settings.cap_bytes:
+            self._topics.evict(topic)
+        counters.appends += writes
+        counters.records_appended += records
+
+    def _tell(self, topic: Topic) -> None:
+        """After the acks: whoever waits for records of this topic."""
+        if topic.waiters:
+            topic.wake()
+        if self._core.on_news is not None:
+            self._core.on_news(topic)
+
+    def failed(self, write: Write, error: HeadwaterError) -> None:
+        """The log did not take it: give the seqs back if nobody took later ones."""
+        topic = write.topic
+        _no_longer_under_way(write)
+        topic.log.give_up(sum(write.lengths) - len(write.lengths) * SEGMENT_FRAME_BYTES_MIN)
+        if write.key is not None:
+            topic.keys.abandon(write.key)
+        if topic.in_flight == 0 and topic.log.inflight:
+            topic.log.unassign(topic.log.visible_seq + 1)
+        self._topics.forget_if_never_made(topic)
+        write.fail(error)
+
+    # -- syncs
+
+    def _note_syncs(self, run: Sequence[Ticket]) -> None:
+        """How long the sync took that acks waited for, or that there is one still to come."""
+        core = self._core
+        assert core.wal is not None
+        topic: Topic = run[0].context.topic
+        sync_us = core.wal.shards[topic.shard].counters.sync_us_last
+        for ticket in run:
+            write: Write = ticket.context
+            if ticket.durability.waits_for_sync:
+                write.sync_us = sync_us
+                continue
+            if not topic.unsynced_writes:
+                topic.hardened_seq = write.first_seq - 1
+            topic.unsynced_writes += 1
+            unsynced = core.shards[topic.shard].unsynced
+            unsynced.append((ticket.last_frame, topic, write.last_seq))
+
+    def _harden(self) -> None:
+        """What was visible before its sync has it now: tell those who waited for that."""
+        core = self._core
+        assert core.wal is not None
+        for shard, progress in zip(core.wal.shards, core.shards, strict=True):
+            synced_frame = shard.synced_frame
+            while progress.unsynced and progress.unsynced[0][0] <= synced_frame:
+                _, topic, last_seq = progress.unsynced.popleft()
+                topic.hardened_seq = last_seq
+                topic.unsynced_writes -= 1
+                if core.on_hardened is not None:
+                    core.on_hardened(topic)
+
+
+def _runs(tickets: Sequence[Ticket]) -> list[list[Ticket]]:
+    """Neighbours that are successful writes to one topic; anything else by itself."""
+    runs: list[list[Ticket]] = []
+    topic: Topic | None = None
+    for ticket in tickets:
+        context = ticket.context
+        if ticket.error is not None or not isinstance(context, Write):
+            runs.append([ticket])
+            topic = None
+        elif context.topic is topic:
+            runs[-1].append(ticket)
+        else:
+            runs.append([ticket])
+            topic = context.topic
+    return runs
+
+
+def _is_gapless(writes: Sequence[Write]) -> bool:
+    """True when nothing stands between these writes and what is visible, and none is special."""
+    topic = writes[0].topic
+    seq = topic.log.visible_seq + 1
+    for write in writes:
+        if write.first_seq != seq or not write.logged:
+            return False
+        seq += len(write.offsets)
+    return not topic.dropped
+
+
+def _no_longer_under_way(write: Write) -> None:
+    write.topic.in_flight -= 1
+    if write.waits:
+        write.topic.waiting -= 1
+
+
+def _answer(write: Write) -> Appended:
+    head = max(write.topic.log.visible_seq, write.last_seq)
+    return Appended(write.first_seq, write.last_seq, head, write.created, deduped=False)

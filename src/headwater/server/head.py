@@ -1,0 +1,96 @@
+"""What a request says before its body, and what follows from that alone.
+
+Clients send the same request line and headers again and again; only the body changes. The same
+bytes mean the same, so they are read once, and route, key and media type are looked up once.
+Anything that is not wholly the same, or comes in pieces, goes through the parser.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import httptools
+
+if TYPE_CHECKING:
+    from headwater.server.keys import ApiKey
+    from headwater.server.quotas import Usage
+    from headwater.server.routing import Route
+
+_END: Final = b"\r\n\r\n"
+
+
+class Head:
+    """Read by many exchanges; the app fills in the rest when it first lets one of them in."""
+
+    __slots__ = (
+        "headers",
+        "is_plain_json",
+        "keep_alive",
+        "key",
+        "method",
+        "parameters",
+        "path",
+        "query_bytes",
+        "route",
+        "usage",
+    )
+
+    def __init__(
+        self, method: bytes, target: bytes, headers: dict[bytes, bytes], *, keep_alive: bool
+    ) -> None:
+        path, _, query = target.partition(b"?")
+        self.method = method
+        self.path = path if path.startswith(b"/") else _path_of(path)
+        self.query_bytes = query
+        self.headers = headers
+        self.keep_alive = keep_alive
+        self.is_plain_json = (
+            headers.get(b"content-type") == b"application/json"
+            and b"content-encoding" not in headers
+        )
+        """Nothing has to be asked about the body before it is read as JSON."""
+        self.route: Route | None = None
+        """None until a request with this head was let in."""
+        self.parameters: tuple[str, ...] = ()
+        self.key: ApiKey | None = None
+        self.usage: Usage | None = None
+
+
+class RepeatedHead(NamedTuple):
+    data: bytes
+    size: int
+    """Bytes of the whole request."""
+    head: Head
+
+    def begins(self, data: bytes) -> bool:
+        """True when these bytes are exactly one request with this head."""
+        return len(data) == self.size and data.startswith(self.data)
+
+
+def repeatable(data: bytes, body_bytes: int, head: Head) -> RepeatedHead | None:
+    """What to remember of a request that `data` is exactly one of; None when it is not sure."""
+    before = data[: len(data) - body_bytes]
+    headers = head.headers
+    if (
+        not before.endswith(_END)
+        or before.find(_END) != len(before) - len(_END)
+        or headers.get(b"content-length", b"") != b"%d" % body_bytes
+        or b"transfer-encoding" in headers
+        or b"expect" in headers
+        or b"upgrade" in headers
+    ):
+        return None
+    return RepeatedHead(before, len(data), head)
+
+
+def parsed_head(
+    parser: httptools.HttpRequestParser, target: bytes, headers: dict[bytes, bytes]
+) -> Head:
+    """The head that the parser has just read."""
+    return Head(parser.get_method(), target, headers, keep_alive=parser.should_keep_alive())
+
+
+def _path_of(target: bytes) -> bytes:
+    """The path in `http://host/path`, which proxies send."""
+    _, found, rest = target.partition(b"://")
+    return b"/" + rest.partition(b"/")[2] if found else target
