@@ -94,7 +94,8 @@ class Outlet:
     def finish(self) -> TopicPart:
         self._send(self._chunker.rest())
         sender = self._sender
-        staged = _packed(self._staged) if self._standing.compare else None
+        compare = self._standing.compare and not self._standing.done
+        staged = _packed(self._staged) if compare else None
         return TopicPart(
             self._standing.claimed_seq, self._rows, sender.sent, sender.skipped, staged
         )
