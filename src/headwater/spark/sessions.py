@@ -7,8 +7,6 @@ the source is registered. Whatever is given as `conf` wins over what is set here
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import os
 import sys
 from collections.abc import Mapping
@@ -25,8 +23,6 @@ from headwater.spark.shipping import ship
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SOURCE_MODULE: Final = "headwater.spark.source"
-SOURCE_CLASS: Final = "HeadwaterDataSource"
 LOOPBACK: Final = "127.0.0.1"
 INSTALL: Final = 'pip install "headwater[spark]"'
 DRIVER_MEMORY_LEAST: Final = 1 * GIB
@@ -131,8 +127,9 @@ def start(
 
 def register(spark: SparkSession) -> None:
     """Make the session know the format "headwater"."""
-    if importlib.util.find_spec(SOURCE_MODULE) is not None:
-        spark.dataSource.register(getattr(importlib.import_module(SOURCE_MODULE), SOURCE_CLASS))
+    from headwater.spark.source import source_class
+
+    spark.dataSource.register(source_class(spark))
 
 
 def require_pyspark() -> str:

@@ -24,9 +24,11 @@ from headwater.core.errors import (
     UnavailableError,
 )
 from headwater.disk import Buffer, Disk
+from headwater.format.names import TOPICS_DIRECTORY
 from headwater.format.segment import (
     SegmentPart,
     parse_segment_file,
+    parse_topic_directory_name,
     segment_file_name,
     topic_directory_name,
 )
@@ -58,8 +60,16 @@ class ObjectColdTier:
         self._not_found = file_systems.FileType.NotFound
 
     def topic(self, topic_id: int) -> ObjectSegmentStore:
-        prefix = f"{self._root}/topics/{topic_directory_name(topic_id)}"
+        prefix = f"{self._root}/{TOPICS_DIRECTORY}/{topic_directory_name(topic_id)}"
         return ObjectSegmentStore(self._files, prefix, self._not_found)
+
+    def topic_ids(self) -> Sequence[int]:
+        selector_class = importlib.import_module("pyarrow.fs").FileSelector
+        prefix = f"{self._root}/{TOPICS_DIRECTORY}"
+        with _store_work(prefix):
+            found = self._files.get_file_info(selector_class(prefix, allow_not_found=True))
+        numbers = (parse_topic_directory_name(info.base_name) for info in found)
+        return sorted(number for number in numbers if number is not None)
 
 
 class ObjectSegmentStore:

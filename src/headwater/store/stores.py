@@ -13,9 +13,11 @@ from typing import Protocol
 from headwater.core.errors import DamageError
 from headwater.disk import Buffer, Disk, replace_file, sync_names
 from headwater.disk.whole import TEMPORARY_SUFFIX
+from headwater.format.names import TOPICS_DIRECTORY
 from headwater.format.segment import (
     SegmentPart,
     parse_segment_file,
+    parse_topic_directory_name,
     segment_file_name,
     topic_directory_name,
 )
@@ -49,6 +51,9 @@ class ColdTier(Protocol):
     """Gives each topic its store."""
 
     def topic(self, topic_id: int) -> SegmentStore: ...
+
+    def topic_ids(self) -> Sequence[int]:
+        """The topics of which anything is there, ascending."""
 
 
 class LocalSegmentStore:
@@ -116,7 +121,14 @@ class LocalColdTier:
 
     def __init__(self, disk: Disk, root: PurePath) -> None:
         self._disk = disk
-        self._root = root
+        self._topics = root / TOPICS_DIRECTORY
 
     def topic(self, topic_id: int) -> LocalSegmentStore:
-        return LocalSegmentStore(self._disk, self._root / "topics" / topic_directory_name(topic_id))
+        return LocalSegmentStore(self._disk, self._topics / topic_directory_name(topic_id))
+
+    def topic_ids(self) -> Sequence[int]:
+        if not self._disk.is_directory(self._topics):
+            return []
+        with file_work(self._topics):
+            names = self._disk.list_directory(self._topics)
+        return sorted(n for n in map(parse_topic_directory_name, names) if n is not None)

@@ -1,0 +1,143 @@
+"""Keeping scans apart: each scan of a query is planned for itself, whatever others were pushed.
+
+Spark 4.1 to 4.3 keep the plan of a Python source, its pushed filters included, with the table that
+a DataFrame was loaded as. A second query on the same DataFrame, or a second scan of it in one
+query, is then answered with the filters of the first or the last: rows are missing, and nobody is
+told. Until that is mended in Spark, a rule of the optimizer gives each scan a table of its own
+before anything is pushed. It is a few lines of Java, compiled by the compiler that Spark itself
+brings for generated code.
+
+Where the rule cannot be had, filters are not pushed: slower, and never wrong.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
+_RULE: Final = "HeadwaterScansApart"
+_KEPT_WITH_THE_TABLE: Final = "setReadInfo"
+_SCAN_SOURCE: Final = "org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2"
+
+_JAVA: Final = """\
+import java.lang.reflect.Field;
+import java.lang.reflect.Method;
+import java.util.Map;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
+
+public class HeadwaterScansApart extends scala.runtime.AbstractFunction1 {
+  final Map own = java.util.Collections.synchronizedMap(new java.util.WeakHashMap());
+
+  public Object apply(Object session) { return new Separating(own); }
+
+  public static class Separating extends org.apache.spark.sql.catalyst.rules.Rule {
+    private final Map own;
+    public Separating(Map own) { this.own = own; }
+    public TreeNode apply(TreeNode plan) { return plan.transformUp(new Swap(own)); }
+  }
+
+  public static class Swap extends scala.runtime.AbstractPartialFunction {
+    private final Map own;
+    public Swap(Map own) { this.own = own; }
+
+    public boolean isDefinedAt(Object node) {
+      if (!(node instanceof DataSourceV2Relation)) return false;
+      Object table = ((DataSourceV2Relation) node).table();
+      return table instanceof PythonTable && !own.containsKey(table);
+    }
+
+    public Object applyOrElse(Object node, scala.Function1 otherwise) {
+      if (!isDefinedAt(node)) return otherwise.apply(node);
+      try {
+        return separate((DataSourceV2Relation) node);
+      } catch (Exception error) {
+        throw new IllegalStateException("a scan could not be kept apart from the others", error);
+      }
+    }
+
+    private Object separate(DataSourceV2Relation relation) throws Exception {
+      PythonTable table = (PythonTable) relation.table();
+      PythonDataSourceV2 shared = (PythonDataSourceV2) read(table, "ds");
+      PythonDataSourceV2 alone = new PythonDataSourceV2();
+      alone.setShortName(table.name());
+      write(alone, "dataSourceInPython", read(shared, "dataSourceInPython"));
+      PythonTable copy = new PythonTable(alone, table.name(), table.schema());
+      own.put(copy, Boolean.TRUE);
+      Method[] methods = relation.getClass().getMethods();
+      for (int i = 0; i < methods.length; i++) {
+        if (methods[i].getName().equals("copy")) {
+          Object[] values = new Object[methods[i].getParameterTypes().length];
+          values[0] = copy;
+          for (int j = 1; j < values.length; j++) {
+            Method given = relation.getClass().getMethod("copy$default$" + (j + 1), new Class[0]);
+            values[j] = given.invoke(relation, new Object[0]);
+          }
+          return methods[i].invoke(relation, values);
+        }
+      }
+      throw new NoSuchMethodException("copy");
+    }
+
+    private static Object read(Object owner, String name) throws Exception {
+      Field field = owner.getClass().getDeclaredField(name);
+      field.setAccessible(true);
+      return field.get(owner);
+    }
+
+    private static void write(Object owner, String name, Object value) throws Exception {
+      Field field = owner.getClass().getDeclaredField(name);
+      field.setAccessible(true);
+      field.set(owner, value);
+    }
+  }
+}
+"""
+
+
+def pushes_safely(spark: SparkSession) -> bool:
+    """True when filters may be pushed in this session; makes sure of it where that is possible."""
+    if str(spark.conf.get(PUSHDOWN, "false")).lower() != "true":
+        return False
+    gateway = getattr(spark.sparkContext, "_gateway", None)
+    if gateway is None:
+        return False
+    try:
+        return _is_mended(gateway.jvm) or _has_rule(spark, gateway)
+    except _errors():
+        return False  # another Spark, or none of the classic kind
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    from py4j.protocol import Py4JError
+
+    return Py4JError, TypeError, AttributeError
+
+
+def _is_mended(jvm: Any) -> bool:
+    """A Spark whose tables keep no plan needs no rule."""
+    loader = jvm.Thread.currentThread().getContextClassLoader()
+    methods = loader.loadClass(_SCAN_SOURCE).getDeclaredMethods()
+    return all(method.getName() != _KEPT_WITH_THE_TABLE for method in methods)
+
+
+def _has_rule(spark: SparkSession, gateway: Any) -> bool:
+    session: Any = spark._jsparkSession
+    rules = session.extensions().buildOptimizerRules(session)
+    known = [rules.apply(place).getClass().getName() for place in range(rules.size())]
+    if not any(name.startswith(_RULE) for name in known):
+        jvm = gateway.jvm
+        compiler = jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(jvm.Thread.currentThread().getContextClassLoader())
+        compiler.cook(_JAVA)
+        kind = compiler.getClassLoader().loadClass(_RULE)
+        constructor = kind.getDeclaredConstructor(gateway.new_array(jvm.java.lang.Class, 0))
+        rule = constructor.newInstance(gateway.new_array(jvm.java.lang.Object, 0))
+        session.extensions().injectOptimizerRule(rule)
+    return True

@@ -1,0 +1,198 @@
+"""A cold tier by itself, without the data directory it belongs to: an archive of sealed segments.
+
+There are no names in it, so topics are called by their numbers, as their directories are. And
+there is no log: what was deleted after a segment was moved is known to the data directory alone.
+To read cold segments as their owner does, name the data directory and give the tier as `cold`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any, Final, TypeVar
+
+from headwater.core.errors import RequestError, StorageError
+from headwater.disk import Disk, PosixDisk
+from headwater.format.names import TOPICS_DIRECTORY
+from headwater.format.segment import (
+    ENTRY_BYTES,
+    Entries,
+    SegmentPart,
+    bad_entries,
+    parse_topic_directory_name,
+    topic_directory_name,
+)
+from headwater.spark.reading.assembling import Gap
+from headwater.spark.reading.decode import Rows
+from headwater.spark.reading.directory import cold_tier
+from headwater.spark.reading.filters import Filters
+from headwater.spark.reading.piece_reading import read_segment_piece
+from headwater.spark.reading.pieces import ColdSlice, LostPiece, Piece, SegmentPiece, clip, portions
+from headwater.spark.reading.places import ReadContext, TopicFacts
+from headwater.store.pair import mend_entries, whole_entries
+from headwater.store.segment import Segment, SegmentSlice, Tier
+from headwater.store.stores import SegmentStore
+
+T = TypeVar("T")
+
+NOT_COLD: Final = "not_cold"
+"""The reason of a gap: these seqs are not in the cold tier, whoever has them."""
+
+
+class ColdFiles:
+    """The segments of one topic in a cold tier, as readers of pieces know files."""
+
+    def __init__(self, store: SegmentStore, directory: PurePath) -> None:
+        self._store = store
+        self._directory = directory
+
+    @property
+    def directory(self) -> PurePath:
+        return self._directory
+
+    def segments(self) -> list[Segment]:
+        found = []
+        for first_seq in self._store.list():
+            if not self._store.exists(first_seq, SegmentPart.IDX):
+                continue  # the index is written last: without it nothing is whole yet
+            count = self._store.len(first_seq, SegmentPart.IDX) // ENTRY_BYTES
+            data_bytes = self._store.len(first_seq, SegmentPart.DATA)
+            found.append(Segment(first_seq, count, data_bytes, True, 0, Tier.COLD))
+        return found
+
+    def index(self, segment: Segment) -> Entries:
+        first_seq, size = segment.first_seq, segment.count * ENTRY_BYTES
+        entries = whole_entries(self._store.read_range(first_seq, SegmentPart.IDX, 0, size))
+        if len(bad_entries(entries, first_seq)):
+            data = self._store.read_range(first_seq, SegmentPart.DATA, 0, segment.data_bytes)
+            entries, _ = mend_entries(entries, first_seq, memoryview(data), self._directory)
+        return entries
+
+    def read(
+        self, segment: Segment, first_seq: int, last_seq: int, entries: Entries
+    ) -> SegmentSlice:
+        begin = int(entries["offset"][0])
+        end = min(int(entries["offset"][-1]) + int(entries["len"][-1]), segment.data_bytes)
+        found = self._store.read_range(segment.first_seq, SegmentPart.DATA, begin, end - begin)
+        return SegmentSlice(memoryview(found), begin, self._directory)
+
+
+@dataclass(slots=True)
+class ColdSight:
+    place: ColdPlace
+    _known: dict[str, list[Piece]] = field(default_factory=dict)
+
+    def names(self) -> list[str]:
+        return [topic_directory_name(each) for each in self.place.tier.topic_ids()]
+
+    def facts(self, name: str) -> TopicFacts | None:
+        pieces = self._pieces(name)
+        if not pieces:
+            return None
+        return TopicFacts(name, 0, pieces[0].first_seq, pieces[-1].last_seq)
+
+    def slices(
+        self, facts: TopicFacts, first_seq: int, last_seq: int, filters: Filters
+    ) -> list[ColdSlice]:
+        low, high = max(first_seq, filters.seq.low), min(last_seq, filters.seq.high)
+        kept = [
+            piece
+            for piece in clip(self._pieces(facts.topic), low, high)
+            if filters.seq.meets(piece.first_seq, piece.last_seq)
+        ]
+        return [
+            ColdSlice(facts.topic, some)
+            for some in portions(kept, self.place.rows_max, self.place.bytes_max)
+        ]
+
+    def gap(self, facts: TopicFacts, cursor: int) -> Gap | None:
+        return facts.gap_after(cursor)
+
+    def seq_at(self, facts: TopicFacts, ts_us: int) -> int:
+        files = self.place.files_of(facts.topic)
+        for piece in self._pieces(facts.topic):
+            if isinstance(piece, SegmentPiece):
+                young = files.index(piece.segment)["ts"].astype("int64") * 1_000 >= ts_us
+                if young.any():
+                    return piece.first_seq + int(young.argmax())
+        return facts.head_seq + 1
+
+    def _pieces(self, name: str) -> list[Piece]:
+        if name not in self._known:
+            pieces: list[Piece] = []
+            for segment in self.place.files_of(name).segments():
+                if pieces and segment.first_seq > pieces[-1].last_seq + 1:
+                    before = pieces[-1].last_seq + 1
+                    pieces.append(LostPiece(before, segment.first_seq - 1, NOT_COLD))
+                pieces.append(SegmentPiece(segment, segment.first_seq, segment.end_seq))
+            self._known[name] = pieces
+        return self._known[name]
+
+
+@dataclass(slots=True)
+class ColdPlace:
+    path: str
+    rows_max: int
+    bytes_max: int
+    _tier: Any = field(default=None, repr=False, compare=False)
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self.path, self.rows_max, self.bytes_max
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.path, self.rows_max, self.bytes_max = state
+        self._tier = None
+
+    @property
+    def tier(self) -> Any:
+        if self._tier is None:
+            self._tier = cold_tier(PosixDisk(), self.path)
+        return self._tier
+
+    def files_of(self, name: str) -> ColdFiles:
+        topic_id = parse_topic_directory_name(name)
+        if topic_id is None:
+            raise RequestError(
+                f"a cold tier by itself knows topics by number, such as 0000002A, not {name!r}; "
+                "to read topics by name give the data directory as path and the tier as cold"
+            )
+        directory = PurePath(self.path) / TOPICS_DIRECTORY / name
+        return ColdFiles(self.tier.topic(topic_id), directory)
+
+    def now(self, work: Callable[[ColdSight], T]) -> T:
+        return work(ColdSight(self))
+
+    def read(
+        self, slices: list[ColdSlice], context: ReadContext
+    ) -> Iterator[tuple[str, Rows | Gap]]:
+        for each in slices:
+            files = self.files_of(each.topic)
+            for piece in each.pieces:
+                for found in self._read_piece(files, piece, context):
+                    yield each.topic, found
+
+    def _read_piece(
+        self, files: ColdFiles, piece: Piece, context: ReadContext
+    ) -> Iterator[Rows | Gap]:
+        if not isinstance(piece, SegmentPiece):
+            assert isinstance(piece, LostPiece)
+            yield piece.gap
+            return
+        at = piece.first_seq
+        tolerant = not context.fail_on_data_loss
+        try:
+            for found in read_segment_piece(files, piece, context, tolerant=tolerant):
+                if found.what is not None:
+                    yield found.what
+                at = max(at, found.upto_seq + 1)
+        except StorageError:
+            # Gone since it was planned is a loss; there and not readable is damage.
+            if any(each.first_seq == piece.segment.first_seq for each in files.segments()):
+                raise
+            yield LostPiece(at, piece.last_seq, NOT_COLD).gap
+
+
+def is_cold_tier(disk: Disk, path: str) -> bool:
+    """True for a directory that has topics and no log."""
+    return disk.is_directory(PurePath(path) / TOPICS_DIRECTORY)

@@ -1,0 +1,155 @@
+"""A data directory as a place to read from.
+
+A task is sent where its records were. It first asks the log what was deleted since, then reads
+piece by piece; when a file is gone or has changed it takes a look of its own, finds where the rest
+of its seqs went, and goes on behind the last one it has given out. So every seq is given once or
+told as lost, from whichever file has it by then (I6, I8, I9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from headwater.core.errors import DamageError
+from headwater.spark.reading.assembling import Gap
+from headwater.spark.reading.changes import Changes, changes_since
+from headwater.spark.reading.decode import Rows
+from headwater.spark.reading.deletions import deleted_rows, newest
+from headwater.spark.reading.directory import MAY_PASS, Directory, Tries
+from headwater.spark.reading.directory_sight import DirectorySight
+from headwater.spark.reading.log_view import Deletion, LogView
+from headwater.spark.reading.piece_reading import read_piece
+from headwater.spark.reading.pieces import DirectorySlice, LostPiece, Piece, clip
+from headwater.spark.reading.places import ReadContext
+
+T = TypeVar("T")
+
+DROPPED: Final = "dropped"
+"""The reason of a gap: the topic itself is gone."""
+
+
+@dataclass(slots=True)
+class DirectoryPlace:
+    path: str
+    cold: str | None
+    rows_max: int
+    bytes_max: int
+    _directory: Directory | None = field(default=None, repr=False, compare=False)
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        """What was seen stays in the process that saw it."""
+        return self.path, self.cold, self.rows_max, self.bytes_max
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.path, self.cold, self.rows_max, self.bytes_max = state
+        self._directory = None
+
+    @property
+    def directory(self) -> Directory:
+        if self._directory is None:
+            self._directory = Directory(self.path, self.cold)
+        return self._directory
+
+    def now(self, work: Callable[[DirectorySight], T]) -> T:
+        directory = self.directory
+        return directory.now(
+            lambda view: work(DirectorySight(directory, view, self.rows_max, self.bytes_max))
+        )
+
+    def read(
+        self, slices: list[DirectorySlice], context: ReadContext
+    ) -> Iterator[tuple[str, Rows | Gap]]:
+        try:
+            changes: Changes | None = changes_since(
+                slices[0].follower
+            )  # all slices of a task have one plan
+        except MAY_PASS:
+            changes = None  # the log was trimmed or begun anew: every slice looks for itself
+        for each in slices:
+            reader = SliceReader(self.directory, each, context)
+            reader.take_in(changes)
+            for found in reader.read():
+                yield each.topic, found
+
+
+class SliceReader:
+    """One slice, read to its end whatever its owner does meanwhile."""
+
+    def __init__(self, directory: Directory, wanted: DirectorySlice, context: ReadContext) -> None:
+        self._directory = directory
+        self._slice = wanted
+        self._context = context
+        self._pieces = list(wanted.pieces)
+        self._deletions = list(wanted.deletions)
+        self._at = wanted.first_seq
+        """The next seq to be dealt with."""
+        self._tolerant = False
+
+    def take_in(self, changes: Changes | None) -> None:
+        """What was deleted since the slice was made; None when nobody can tell any more."""
+        wanted = self._slice
+        if changes is None:
+            self._look_again()
+            return
+        if wanted.topic_id in changes.dropped:
+            self._pieces = [LostPiece(self._at, wanted.last_seq, DROPPED)]
+            return
+        self._at = max(self._at, changes.below.get(wanted.topic_id, 0))
+        self._pieces = clip(self._pieces, self._at, wanted.last_seq)
+        self._deletions = newest([*self._deletions, *changes.deletions.get(wanted.topic_id, ())])
+
+    def read(self) -> Iterator[Rows | Gap]:
+        tries = Tries(self._directory)
+        while True:
+            try:
+                yield from self._read_pieces()
+                return
+            except MAY_PASS as error:
+                self._failed(error, tries)
+                self._look_again()
+
+    def _read_pieces(self) -> Iterator[Rows | Gap]:
+        for piece in self._pieces:
+            for found in read_piece(
+                self._directory,
+                self._slice.topic_id,
+                piece,
+                self._context,
+                tolerant=self._tolerant,
+            ):
+                if isinstance(found.what, Gap):
+                    yield found.what
+                elif found.what is not None:
+                    rows = self._undeleted(found.what)
+                    if len(rows):
+                        yield rows
+                self._at = max(self._at, found.upto_seq + 1)
+
+    def _undeleted(self, rows: Rows) -> Rows:
+        deleted = deleted_rows(rows, self._deletions)
+        return rows if deleted is None else rows.kept(~deleted)
+
+    def _failed(self, error: Exception, tries: Tries) -> None:
+        try:
+            tries.failed(error, self._directory.position)
+        except DamageError:
+            if self._context.fail_on_data_loss or self._tolerant:
+                raise
+            self._tolerant = True  # it is there to stay: told as a gap, and the rest is read
+
+    def _look_again(self) -> None:
+        """Find where the rest of the seqs are by now."""
+        self._pieces, self._deletions = self._directory.anew(self._where_now)
+
+    def _where_now(self, view: LogView) -> tuple[list[Piece], list[Deletion]]:
+        first, last = self._at, self._slice.last_seq
+        topic = view.find(self._slice.topic)
+        if topic is None or topic.topic_id != self._slice.topic_id:
+            return [LostPiece(first, last, DROPPED)], []
+        pieces = clip(self._directory.pieces(view, topic), first, last)
+        if first < topic.evict_floor:
+            upto = min(topic.first_seq - 1, last)
+            pieces.insert(0, LostPiece(first, upto, topic.losses.word))
+        return pieces, topic.deletions

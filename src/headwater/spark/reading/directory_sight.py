@@ -1,0 +1,144 @@
+"""A data directory at one moment, on the driver: topics, floors, and slices for tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy
+
+from headwater.format.segment import Entries
+from headwater.recovery.following import LogFollower
+from headwater.spark.reading.assembling import Gap
+from headwater.spark.reading.decode import FrameRows, Mask
+from headwater.spark.reading.deletions import deleted_rows
+from headwater.spark.reading.directory import Directory
+from headwater.spark.reading.filters import Filters
+from headwater.spark.reading.log_view import LoggedTopic, LogView
+from headwater.spark.reading.piece_reading import read_piece
+from headwater.spark.reading.pieces import (
+    DirectorySlice,
+    LogPiece,
+    LostPiece,
+    Piece,
+    SegmentPiece,
+    clip,
+    portions,
+)
+from headwater.spark.reading.places import ReadContext, TopicFacts
+from headwater.spark.reading.retention import Slots, evicted, has_retention
+
+
+@dataclass(slots=True)
+class DirectorySight:
+    directory: Directory
+    view: LogView
+    rows_max: int
+    bytes_max: int
+    _pieces: dict[str, list[Piece]] = field(default_factory=dict)
+    _copied: LogFollower | None = None
+
+    def names(self) -> list[str]:
+        return [topic.name for topic in self.view.topics()]
+
+    def facts(self, name: str) -> TopicFacts | None:
+        topic = self.view.find(name)
+        if topic is None:
+            return None
+        first, floor, losses = topic.first_seq, topic.evict_floor, topic.losses
+        if has_retention(topic.settings) and topic.head_seq >= first:
+            now_ms = self.directory.clock.wall_ms()
+            gone = evicted(topic, self._slots(topic), now_ms)
+            if gone is not None:
+                first, floor = max(first, gone.first_seq), max(floor, gone.evict_floor)
+                losses |= gone.reason
+        return TopicFacts(name, topic.epoch, first, topic.head_seq, floor, losses.word)
+
+    def slices(
+        self, facts: TopicFacts, first_seq: int, last_seq: int, filters: Filters
+    ) -> list[DirectorySlice]:
+        topic = self.view.find(facts.topic)
+        assert topic is not None, "facts are of this sight"
+        low = max(first_seq, facts.first_seq, filters.seq.low)
+        high = min(last_seq, facts.head_seq, filters.seq.high)
+        kept = [
+            piece
+            for piece in clip(self._pieces_of(topic), low, high)
+            if self._may_pass(topic, piece, filters)
+        ]
+        deletions = [each for each in topic.deletions if each.last_seq >= low]
+        return [
+            DirectorySlice(
+                topic.name,
+                topic.topic_id,
+                topic.epoch,
+                some[0].first_seq,
+                some[-1].last_seq,
+                some,
+                deletions,
+                self._follower(),
+            )
+            for some in portions(kept, self.rows_max, self.bytes_max)
+        ]
+
+    def gap(self, facts: TopicFacts, cursor: int) -> Gap | None:
+        return facts.gap_after(cursor)
+
+    def seq_at(self, facts: TopicFacts, ts_us: int) -> int:
+        topic = self.view.find(facts.topic)
+        assert topic is not None, "facts are of this sight"
+        for slots in self._slots(topic):
+            young = numpy.flatnonzero(slots.entries["ts"].astype(numpy.int64) * 1_000 >= ts_us)
+            if len(young):
+                return max(slots.first_seq + int(young[0]), facts.first_seq)
+        return facts.head_seq + 1
+
+    def _may_pass(self, topic: LoggedTopic, piece: Piece, filters: Filters) -> bool:
+        if not filters.seq.meets(piece.first_seq, piece.last_seq):
+            return False
+        if isinstance(piece, LostPiece) or not filters.has_times:
+            return True
+        times = self._entries(topic, piece)["ts"].astype(numpy.int64) * 1_000
+        return filters.ts_us.meets(int(times.min()), int(times.max()))
+
+    def _follower(self) -> LogFollower:
+        """One for all slices of this sight: each task gets a copy of its own when it is sent."""
+        if self._copied is None:
+            self._copied = self.view.follower()
+        return self._copied
+
+    def _pieces_of(self, topic: LoggedTopic) -> list[Piece]:
+        if topic.name not in self._pieces:
+            self._pieces[topic.name] = self.directory.pieces(self.view, topic)
+        return self._pieces[topic.name]
+
+    def _slots(self, topic: LoggedTopic) -> Iterator[Slots]:
+        for piece in self._pieces_of(topic):
+            if not isinstance(piece, LostPiece):
+                entries = self._entries(topic, piece)
+                yield Slots(piece.first_seq, entries, self._deleted(topic, piece, entries))
+
+    def _entries(self, topic: LoggedTopic, piece: SegmentPiece | LogPiece) -> Entries:
+        if isinstance(piece, SegmentPiece):
+            first = piece.segment.first_seq
+            entries = self.directory.files_of(topic.topic_id).index(piece.segment)
+            return entries[piece.first_seq - first : piece.last_seq - first + 1]
+        run = next(run for run in topic.runs if run.seqs[0] <= piece.first_seq <= run.seqs[-1])
+        low = piece.first_seq - int(run.seqs[0])
+        return run.part(low, low + len(piece.offsets)).entries()
+
+    def _deleted(
+        self, topic: LoggedTopic, piece: SegmentPiece | LogPiece, entries: Entries
+    ) -> Mask | None:
+        """Deletes by tag that the entries do not show: only those cost a look at the frames."""
+        meant = [each for each in topic.deletions if each.last_seq >= piece.first_seq]
+        if not meant:
+            return None
+        found: Mask = numpy.zeros(len(entries), numpy.bool_)
+        context = ReadContext(Filters(), verify=False, fail_on_data_loss=True)
+        for each in read_piece(self.directory, topic.topic_id, piece, context, tolerant=True):
+            if isinstance(each.what, FrameRows):
+                deleted = deleted_rows(each.what, meant)
+                if deleted is not None:
+                    found[each.what.seqs[deleted] - piece.first_seq] = True
+        return found

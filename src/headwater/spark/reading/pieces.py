@@ -1,0 +1,190 @@
+"""What a task is sent: which seqs of which topic, and where they were when the query was planned.
+
+A place is a hint. Segments are rewritten, moved and dropped and log files are trimmed while a
+query waits for its turn, so a task that does not find what it was promised looks again by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
+
+import numpy
+from numpy.typing import NDArray
+
+from headwater.core.errors import DataLossError
+from headwater.format.segment import SEGMENT_FRAME_BYTES_MIN
+from headwater.recovery.following import LogFollower
+from headwater.spark.reading.assembling import Gap
+from headwater.spark.reading.log_view import Deletion
+from headwater.store.segment import Segment
+
+
+def data_loss(topic: str, gap: Gap) -> DataLossError:
+    return DataLossError(
+        f"topic {topic!r} has lost {gap}",
+        advice="with failOnDataLoss=false this becomes a row whose column gap tells it",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentPiece:
+    """A stretch of the entries of one segment."""
+
+    segment: Segment
+    first_seq: int
+    last_seq: int
+
+    @property
+    def size(self) -> int:
+        """Bytes, about."""
+        share = (self.last_seq - self.first_seq + 1) / max(self.segment.count, 1)
+        return int(self.segment.data_bytes * share)
+
+    def part(self, first_seq: int, last_seq: int) -> SegmentPiece:
+        return replace(self, first_seq=first_seq, last_seq=last_seq)
+
+
+@dataclass(frozen=True, slots=True)
+class LogPiece:
+    """Records that lie in one file of the log, one for each seq."""
+
+    path: PurePath
+    first_seq: int
+    offsets: NDArray[numpy.uint32] = field(repr=False)
+    size: int
+
+    @property
+    def last_seq(self) -> int:
+        return self.first_seq + len(self.offsets) - 1
+
+    def part(self, first_seq: int, last_seq: int) -> LogPiece:
+        offsets = self.offsets[first_seq - self.first_seq : last_seq - self.first_seq + 1]
+        size = self.size * len(offsets) // max(len(self.offsets), 1)
+        return LogPiece(self.path, first_seq, offsets, size)
+
+
+@dataclass(frozen=True, slots=True)
+class LostPiece:
+    """Seqs that should have records and have none."""
+
+    first_seq: int
+    last_seq: int
+    reason: str
+    size: int = 0
+
+    def part(self, first_seq: int, last_seq: int) -> LostPiece:
+        return replace(self, first_seq=first_seq, last_seq=last_seq)
+
+    @property
+    def gap(self) -> Gap:
+        missed = self.last_seq - self.first_seq + 1
+        return Gap(self.first_seq, self.last_seq, self.reason, missed)
+
+
+Piece = SegmentPiece | LogPiece | LostPiece
+
+
+def clip(pieces: list[Piece], first_seq: int, last_seq: int) -> list[Piece]:
+    """Only what is between these seqs."""
+    return [
+        piece
+        if first_seq <= piece.first_seq and piece.last_seq <= last_seq
+        else piece.part(max(first_seq, piece.first_seq), min(last_seq, piece.last_seq))
+        for piece in pieces
+        if piece.first_seq <= last_seq and first_seq <= piece.last_seq
+    ]
+
+
+def portions(pieces: list[Piece], rows_max: int, bytes_max: int) -> Iterator[list[Piece]]:
+    """Pieces in portions of bounded size, cut where they must be; at least one seq in each."""
+    portion: list[Piece] = []
+    rows = size = 0
+    waiting = list(reversed(pieces))
+    while waiting:
+        piece = waiting.pop()
+        count = piece.last_seq - piece.first_seq + 1
+        each = max(piece.size / count, SEGMENT_FRAME_BYTES_MIN)
+        room = min(rows_max - rows, int((bytes_max - size) / each))
+        if isinstance(piece, LostPiece):
+            room = count
+        elif room < 1 and portion:
+            yield portion
+            portion, rows, size = [], 0, 0
+            waiting.append(piece)
+            continue
+        taken = min(max(room, 1), count)
+        if taken < count:
+            cut = piece.first_seq + taken
+            waiting.append(piece.part(cut, piece.last_seq))
+            piece = piece.part(piece.first_seq, cut - 1)
+        portion.append(piece)
+        if not isinstance(piece, LostPiece):
+            rows, size = rows + taken, size + piece.size
+    if portion:
+        yield portion
+
+
+@dataclass(frozen=True, slots=True)
+class DirectorySlice:
+    """Seqs of a topic in a data directory."""
+
+    topic: str
+    topic_id: int
+    epoch: int
+    first_seq: int
+    last_seq: int
+    pieces: list[Piece]
+    deletions: list[Deletion]
+    follower: LogFollower = field(repr=False)
+    """Goes on where the log ended when this was planned."""
+
+    @property
+    def rows(self) -> int:
+        return sum(p.last_seq - p.first_seq + 1 for p in self.pieces)
+
+    @property
+    def size(self) -> int:
+        return sum(piece.size for piece in self.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class ColdSlice:
+    """Seqs of a topic in a cold tier by itself."""
+
+    topic: str
+    pieces: list[Piece]
+
+    @property
+    def rows(self) -> int:
+        return sum(p.last_seq - p.first_seq + 1 for p in self.pieces)
+
+    @property
+    def size(self) -> int:
+        return sum(piece.size for piece in self.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteSlice:
+    """Seqs of a topic on a server."""
+
+    topic: str
+    epoch: int
+    first_seq: int
+    last_seq: int
+    size: int
+
+    @property
+    def rows(self) -> int:
+        return self.last_seq - self.first_seq + 1
+
+
+@dataclass(frozen=True, slots=True)
+class GapSlice:
+    """A loss that was known when the query was planned."""
+
+    topic: str
+    gap: Gap
+    rows: int = 1
+    size: int = 0

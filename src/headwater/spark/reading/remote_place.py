@@ -1,0 +1,182 @@
+"""A running server as a place to read from: pages of Arrow over HTTP, by as many tasks as wanted.
+
+The server knows everything, so nothing has to be looked up twice: a page tells what was lost
+before it and where to go on. Imports the client when it is used, not before: those who read files
+need none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import pyarrow
+import pyarrow.ipc
+
+from headwater.core.errors import TopicNotFoundError
+from headwater.spark.reading.assembling import Gap
+from headwater.spark.reading.decode import Column, Integers, Mask, Rows
+from headwater.spark.reading.filters import Filters
+from headwater.spark.reading.pieces import RemoteSlice
+from headwater.spark.reading.places import ReadContext, TopicFacts
+
+if TYPE_CHECKING:
+    from headwater.client import Client
+    from headwater.engine.topics import TopicState
+
+T = TypeVar("T")
+
+RECREATED: Final = "recreated"
+TIMEOUT_S: Final = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowRows:
+    """A batch as the server sends it."""
+
+    batch: Any
+
+    def __len__(self) -> int:
+        return int(self.batch.num_rows)
+
+    @property
+    def seqs(self) -> Integers:
+        found: Integers = self.batch.column("seq").to_numpy()
+        return found
+
+    @property
+    def ts_us(self) -> Integers:
+        found: Integers = self.batch.column("ts").cast(pyarrow.int64()).to_numpy() * 1_000
+        return found
+
+    def text(self, name: str) -> Column:
+        return self.batch.column(name)
+
+    def binary(self, name: str) -> Column:
+        return self.batch.column(name).cast(pyarrow.binary())
+
+    def kept(self, mask: Mask) -> ArrowRows:
+        return ArrowRows(self.batch.filter(pyarrow.array(mask)))
+
+
+@dataclass(slots=True)
+class RemoteSight:
+    client: Client
+    rows_max: int
+    bytes_max: int
+    _states: dict[str, TopicState] = field(default_factory=dict)
+
+    def names(self) -> list[str]:
+        self._states = {state.topic: state for state in self.client.topics()}
+        return sorted(self._states)
+
+    def facts(self, name: str) -> TopicFacts | None:
+        state = self._states.get(name)
+        if state is None:
+            try:
+                state = self._states[name] = self.client.state(name)
+            except TopicNotFoundError:
+                return None
+        return TopicFacts(
+            name,
+            state.epoch,
+            state.earliest_seq,
+            state.head_seq,
+            state.evict_floor,
+        )
+
+    def slices(
+        self, facts: TopicFacts, first_seq: int, last_seq: int, filters: Filters
+    ) -> list[RemoteSlice]:
+        low = max(first_seq, facts.first_seq, filters.seq.low)
+        high = min(last_seq, facts.head_seq, filters.seq.high)
+        state = self._states[facts.topic]
+        each = max(state.bytes // max(state.count, 1), 1)
+        step = max(min(self.rows_max, self.bytes_max // each), 1)
+        return [
+            RemoteSlice(facts.topic, facts.epoch, at, min(at + step - 1, high), each * step)
+            for at in range(low, high + 1, step)
+            if filters.seq.meets(at, min(at + step - 1, high))
+        ]
+
+    def gap(self, facts: TopicFacts, cursor: int) -> Gap | None:
+        if facts.gap_after(cursor) is None:
+            return None
+        lost = self.client.diff(facts.topic, cursor, limit=1).tombstone
+        if lost is None:
+            return None
+        return Gap(lost.gap_from, lost.gap_to, lost.reason, lost.missed_estimate)
+
+    def seq_at(self, facts: TopicFacts, ts_us: int) -> int:
+        """By halves: the times of a topic do not go back."""
+        low, high = facts.first_seq, facts.head_seq + 1
+        while low < high:
+            middle = (low + high) // 2
+            diff = self.client.diff(facts.topic, middle - 1, limit=1)
+            if not diff.records:
+                high = middle  # everything from here on is gone
+            elif diff.records[0].ts * 1_000 < ts_us:
+                low = diff.records[0].seq + 1
+            else:
+                high = middle
+        return low
+
+
+@dataclass(slots=True)
+class RemotePlace:
+    url: str
+    token: str | None = field(repr=False)
+    rows_max: int
+    bytes_max: int
+    _client: Client | None = field(default=None, repr=False, compare=False)
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self.url, self.token, self.rows_max, self.bytes_max
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.url, self.token, self.rows_max, self.bytes_max = state
+        self._client = None
+
+    @property
+    def client(self) -> Client:
+        if self._client is None:
+            from headwater.client import Client
+
+            self._client = Client(self.url, token=self.token, timeout_s=TIMEOUT_S)
+        return self._client
+
+    def now(self, work: Callable[[RemoteSight], T]) -> T:
+        return work(RemoteSight(self.client, self.rows_max, self.bytes_max))
+
+    def read(
+        self, slices: list[RemoteSlice], context: ReadContext
+    ) -> Iterator[tuple[str, Rows | Gap]]:
+        for each in slices:
+            for found in self._read_slice(each, context):
+                yield each.topic, found
+
+    def _read_slice(self, wanted: RemoteSlice, context: ReadContext) -> Iterator[Rows | Gap]:
+        cursor = wanted.first_seq - 1
+        while cursor < wanted.last_seq:
+            try:
+                page = self.client.arrow(
+                    wanted.topic, cursor, to_seq=wanted.last_seq, limit=context.batch_rows_max
+                )
+            except TopicNotFoundError:
+                yield Gap(cursor + 1, wanted.last_seq, "dropped")
+                return
+            if page.epoch != wanted.epoch:
+                yield Gap(cursor + 1, wanted.last_seq, RECREATED)
+                return
+            if page.tombstone is not None and page.tombstone.gap_from <= wanted.last_seq:
+                lost = page.tombstone
+                gap_to = min(lost.gap_to, wanted.last_seq)
+                missed = min(lost.missed_estimate, gap_to - lost.gap_from + 1)
+                yield Gap(lost.gap_from, gap_to, lost.reason, missed)
+            for batch in pyarrow.ipc.open_stream(page.stream):
+                if batch.num_rows:
+                    yield ArrowRows(batch)
+            if page.caught_up or page.next_from_seq <= cursor:
+                return
+            cursor = page.next_from_seq

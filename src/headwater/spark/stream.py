@@ -1,0 +1,180 @@
+"""`spark.readStream.format("headwater")`: micro-batches of seqs, each read like a batch query.
+
+Nothing is remembered between calls but the end of an availableNow run: what there is to read is
+looked up each time, and where the query stands is in its checkpoint. What retention takes before
+it was read stops the query, or becomes a row, as `failOnDataLoss` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from headwater.core.errors import RequestError
+from headwater.spark.reading.assembling import Gap
+from headwater.spark.reading.filters import Filters
+from headwater.spark.reading.offsets import Cursor, decode_offset, encode_offset, share
+from headwater.spark.reading.options import SourceOptions
+from headwater.spark.reading.places import Sight, TopicFacts
+from headwater.spark.reading.planning import (
+    chosen_topics,
+    gap_slices,
+    place_of,
+    shared_out,
+    upto,
+)
+from headwater.spark.reading.schema import chosen_columns
+from headwater.spark.reading.tasks import SlicePartition, TaskReader
+
+DROPPED = "dropped"
+RECREATED = "recreated"
+REWOUND = "rewound"
+"""The topic ends before what was read of it: an older copy was put in its place."""
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        for option, given in (
+            ("endingSeq", options.ending is not None or options.ending_by_topic),
+            ("endingTimestamp", options.ending_us is not None),
+        ):
+            if given:
+                raise RequestError(
+                    f"option {option} is for batch queries; a stream that ends is a query with "
+                    "the trigger availableNow",
+                    detail={"option": option},
+                )
+        self._options = options
+        self._columns = chosen_columns(options, schema)
+        self._place = place_of(options)
+        self._target: dict[str, Cursor] | None = None
+
+    # -- where the query is, and where it could be
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        def begin(sight: Sight) -> dict[str, Cursor]:
+            topics = chosen_topics(sight, self._options, Filters())
+            return {each.topic: self._beginning(sight, each) for each in topics}
+
+        return encode_offset(self._place.now(begin))
+
+    def latestOffset(self, start: Any, limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        cursors = decode_offset(start)
+        facts = self._facts()
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return encode_offset(self._reachable(cursors, facts, most))
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+        """The ends of the topics, whatever limit there is: the distance to them is the lag."""
+        return encode_offset(self._heads())
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        most = self._options.records_per_trigger_max
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._target = self._heads()
+
+    def _beginning(self, sight: Sight, facts: TopicFacts) -> Cursor:
+        start = self._options.start_of(facts.topic)
+        if self._options.starting_us is not None:
+            seq = sight.seq_at(facts, self._options.starting_us) - 1
+        elif start.latest:
+            seq = facts.head_seq
+        else:
+            seq = facts.first_seq - 1 if start.seq is None else start.seq - 1
+        return Cursor(facts.epoch, seq)
+
+    def _facts(self) -> dict[str, TopicFacts]:
+        def look(sight: Sight) -> dict[str, TopicFacts]:
+            names = sight.names() if self._options.topic_pattern else self._options.topics
+            found = ((name, sight.facts(name)) for name in names if self._options.wants(name))
+            return {name: facts for name, facts in found if facts is not None}
+
+        return self._place.now(look)
+
+    def _heads(self) -> dict[str, Cursor]:
+        return {name: Cursor(f.epoch, f.head_seq) for name, f in self._facts().items()}
+
+    def _reachable(
+        self, cursors: Mapping[str, Cursor], facts: Mapping[str, TopicFacts], most: int | None
+    ) -> dict[str, Cursor]:
+        """The end of the next batch."""
+        found: dict[str, Cursor] = {}
+        lags: dict[str, int] = {}
+        for name, each in facts.items():
+            cursor = cursors.get(name)
+            target = None if self._target is None else self._target.get(name)
+            head = each.head_seq
+            if self._target is not None:
+                if target is None or target.epoch != each.epoch:
+                    if cursor is not None:
+                        found[name] = cursor
+                    continue  # it came after this run began
+                head = min(head, target.seq)
+            if cursor is None or cursor.epoch != each.epoch:
+                found[name] = Cursor(each.epoch, each.first_seq - 1)
+                continue
+            if cursor.seq > each.head_seq:
+                found[name] = Cursor(each.epoch, each.head_seq)
+                continue
+            from_seq = max(cursor.seq, each.first_seq - 1)
+            found[name] = Cursor(each.epoch, from_seq)  # what is gone before it is told as well
+            lags[name] = max(head - from_seq, 0)
+        for name, count in share(lags, most).items() if most is not None else lags.items():
+            if count:
+                found[name] = Cursor(found[name].epoch, found[name].seq + count)
+        return found
+
+    # -- reading
+
+    def partitions(self, start: Any, end: Any) -> list[InputPartition]:
+        before, after = decode_offset(start), decode_offset(end)
+        slices = self._place.now(lambda sight: self._slices(sight, before, after))
+        return [SlicePartition(group) for group in shared_out(slices, self._options)]
+
+    def _slices(
+        self, sight: Sight, before: Mapping[str, Cursor], after: Mapping[str, Cursor]
+    ) -> list[Any]:
+        slices: list[Any] = []
+        for name, cursor in sorted(before.items()):
+            end = after.get(name)
+            gap: Gap | None = None
+            if end is None:
+                gap = Gap(cursor.seq + 1, None, DROPPED)
+            elif end.epoch != cursor.epoch:
+                gap = Gap(cursor.seq + 1, None, RECREATED)
+            elif end.seq < cursor.seq:
+                gap = Gap(end.seq + 1, cursor.seq, REWOUND, cursor.seq - end.seq)
+            slices += gap_slices(name, gap, self._options)
+            if end is not None and gap is None and end.seq > cursor.seq:
+                slices += self._range(sight, name, cursor, end.seq)
+        return slices
+
+    def _range(self, sight: Sight, name: str, cursor: Cursor, last_seq: int) -> list[Any]:
+        """The seqs behind a cursor, up to and with `last_seq`."""
+        facts = sight.facts(name)
+        if facts is None or facts.epoch != cursor.epoch:
+            gap = Gap(cursor.seq + 1, last_seq, DROPPED, last_seq - cursor.seq)
+            return list(gap_slices(name, gap, self._options))
+        lost = upto(sight.gap(facts, cursor.seq), last_seq)
+        slices: list[Any] = list(gap_slices(name, lost, self._options))
+        slices += sight.slices(facts, cursor.seq + 1, last_seq, Filters())
+        if facts.head_seq < last_seq:
+            first = max(facts.head_seq, cursor.seq) + 1
+            gap = Gap(first, last_seq, REWOUND, last_seq - first + 1)
+            slices += gap_slices(name, gap, self._options)
+        return slices
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        task = TaskReader.of(self._place, self._options, self._columns, Filters())
+        return task.read(partition)
