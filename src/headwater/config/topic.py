@@ -37,6 +37,12 @@ class Discard(Enum):
     REJECT = "reject"
 
 
+class FifoKey(Enum):
+    """What tells which jobs of a queue belong together: of those, one at a time is out."""
+
+    TAG = "tag"
+
+
 class TopicSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     type: TopicType = TopicType.LOG
     ttl_ms: int = 0
@@ -54,6 +60,8 @@ class TopicSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     max_deliveries: int = 0
     dead_letter: str | None = None
     leases_durable: bool = False
+    fifo_key: FifoKey | None = None
+    paused: bool = False
 
     @property
     def durable(self) -> bool:
@@ -122,6 +130,10 @@ def _priority(name: str, value: Any) -> int | None:
     return None if value is None else _clamped(PRIORITY_CLAMP, name, value)
 
 
+def _fifo_key(name: str, value: Any) -> FifoKey | None:
+    return None if value is None else _one_of(FifoKey, name, value)
+
+
 def _topic_or_none(name: str, value: Any) -> str | None:
     if value is None:
         return None
@@ -148,6 +160,8 @@ _CHECKS: Final[dict[str, Check]] = {
     "max_deliveries": _amount,
     "dead_letter": _topic_or_none,
     "leases_durable": _boolean,
+    "fifo_key": _fifo_key,
+    "paused": _boolean,
 }
 
 

@@ -44,6 +44,10 @@ PAGE_SIZE_MAX: Final = 1_000
 PRIORITY_CLAMP: Final = (-1_000, 1_000)
 LEASE_MS_CLAMP: Final = (100, 86_400_000)
 CLAIM_JITTER_MS_CLAMP: Final = (0, 5_000)
+CLAIM_JOBS_CLAMP: Final = (1, 1_000)
+SETTLE_JOBS_MAX: Final = 1_000
+"""Jobs that one ack, nack or extend names."""
+NACK_DELAY_MS_MAX: Final = 86_400_000
 
 TOPICS_MAX: Final = 100_000
 ROUTERS_MAX: Final = 10_000

@@ -7,7 +7,7 @@ disk delays the reader who asked and nobody else (I14).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, TypeVar
@@ -17,6 +17,14 @@ from headwater.core.records import Record
 from headwater.engine.blocking import Records
 from headwater.engine.engine import Engine
 from headwater.engine.pending import Appended, Pending
+from headwater.engine.queue_steps import (
+    ack_steps,
+    claim_steps,
+    extend_steps,
+    nack_steps,
+    queue_stats_steps,
+)
+from headwater.engine.queues import Claimed, QueueStats, Settled
 from headwater.engine.reading import Diff
 from headwater.engine.steps import (
     Answered,
@@ -130,6 +138,53 @@ class AsyncDatabase:
         """Drop a topic and everything in it. False when there was none."""
         return await self.drive(drop_steps(self._engine, topic, if_empty=if_empty))
 
+    # -- queues
+
+    async def claim(
+        self, topic: str, node: str, limit: int = 1, *, lease_ms: int | None = None
+    ) -> Claimed:
+        """Take up to `limit` jobs of a queue; they are this node's until their deadline."""
+        return await self.drive(claim_steps(self._engine, topic, node, limit, lease_ms))
+
+    async def ack(
+        self,
+        topic: str,
+        node: str,
+        seqs: Sequence[int],
+        *,
+        lease_ids: Sequence[int] | None = None,
+    ) -> Settled:
+        """These jobs are done: they are deleted for good."""
+        return await self.drive(ack_steps(self._engine, topic, node, seqs, lease_ids))
+
+    async def nack(
+        self,
+        topic: str,
+        node: str,
+        seqs: Sequence[int],
+        *,
+        lease_ids: Sequence[int] | None = None,
+        delay_ms: int = 0,
+    ) -> Settled:
+        """Give these jobs back, to be delivered again at once or after a delay."""
+        return await self.drive(nack_steps(self._engine, topic, node, seqs, lease_ids, delay_ms))
+
+    async def extend(
+        self,
+        topic: str,
+        node: str,
+        seqs: Sequence[int],
+        *,
+        lease_ids: Sequence[int] | None = None,
+        lease_ms: int | None = None,
+    ) -> Settled:
+        """Hold these jobs for `lease_ms` from now."""
+        return await self.drive(extend_steps(self._engine, topic, node, seqs, lease_ids, lease_ms))
+
+    async def queue_stats(self, topic: str) -> QueueStats:
+        """How many jobs are ready, in flight, delayed, and were given up."""
+        return await self.drive(queue_stats_steps(self._engine, topic))
+
     async def checkpoint(self) -> None:
         """Move everything into segments and take a snapshot now. Happens by itself, too."""
         await self._loop.run_in_executor(None, self._engine.checkpoint)
@@ -155,44 +210,44 @@ class AsyncDatabase:
         return await self._drive_on(steps, None)
 
     async def _drive_on(self, steps: Steps[T], step: Step | None) -> T:
-        """Run an operation on from a step it has got to."""
-        result: Any = None
+        """Run an operation on from a step it has got to. It hears of an error, or of being
+        cancelled, before whoever awaits it does."""
         try:
             if step is None:
                 step = steps.send(None)
             while True:
-                result = step.work() if isinstance(step, AsOwner) else await self._do(step)
-                step = steps.send(result)
+                try:
+                    result = step.work() if isinstance(step, AsOwner) else await self._do(step)
+                except BaseException as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(result)
         except StopIteration as done:
             value: T = done.value
             return value
 
     def begin(self, steps: Steps[T]) -> T | Coroutine[Any, Any, T]:
         """Run an operation as far as it waits for nothing: its result, or the rest to await."""
-        result: Any = None
         try:
-            while True:
-                step = steps.send(result)
-                if not isinstance(step, AsOwner):
-                    return self._drive_on(steps, step)
-                result = step.work()
+            step = steps.send(None)
+            while isinstance(step, AsOwner):
+                step = _step_on(steps, step)
         except StopIteration as done:
             value: T = done.value
             return value
+        return self._drive_on(steps, step)
 
     def drive_at_once(self, steps: Steps[T]) -> T | None:
         """Run an operation that waits for nothing; None when it would have to."""
-        result: Any = None
         try:
-            while True:
-                step = steps.send(result)
-                if not isinstance(step, AsOwner):
-                    steps.close()
-                    return None
-                result = step.work()
+            step = steps.send(None)
+            while isinstance(step, AsOwner):
+                step = _step_on(steps, step)
         except StopIteration as done:
             value: T = done.value
             return value
+        steps.close()
+        return None
 
     async def _do(self, step: Step) -> Any:
         if self._engine.core.closing:
@@ -231,3 +286,12 @@ class AsyncDatabase:
             return
         finally:
             step.topic.waiters.discard(woken.set)
+
+
+def _step_on(steps: Steps[Any], step: AsOwner) -> Step:
+    """Do a step as the owner, who is calling; gives the next one."""
+    try:
+        result = step.work()
+    except BaseException as error:
+        return steps.throw(error)
+    return steps.send(result)

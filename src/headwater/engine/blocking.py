@@ -15,6 +15,14 @@ from headwater.core.errors import ClosedError
 from headwater.core.records import Record
 from headwater.engine.engine import Engine
 from headwater.engine.pending import Appended, Gate, Pending
+from headwater.engine.queue_steps import (
+    ack_steps,
+    claim_steps,
+    extend_steps,
+    nack_steps,
+    queue_stats_steps,
+)
+from headwater.engine.queues import Claimed, QueueStats, Settled
 from headwater.engine.reading import Diff
 from headwater.engine.steps import (
     Answered,
@@ -128,6 +136,53 @@ class Database:
         """Drop a topic and everything in it. False when there was none."""
         return self._drive(drop_steps(self._engine, topic, if_empty=if_empty))
 
+    # -- queues
+
+    def claim(
+        self, topic: str, node: str, limit: int = 1, *, lease_ms: int | None = None
+    ) -> Claimed:
+        """Take up to `limit` jobs of a queue; they are this node's until their deadline."""
+        return self._drive(claim_steps(self._engine, topic, node, limit, lease_ms))
+
+    def ack(
+        self,
+        topic: str,
+        node: str,
+        seqs: Sequence[int],
+        *,
+        lease_ids: Sequence[int] | None = None,
+    ) -> Settled:
+        """These jobs are done: they are deleted for good."""
+        return self._drive(ack_steps(self._engine, topic, node, seqs, lease_ids))
+
+    def nack(
+        self,
+        topic: str,
+        node: str,
+        seqs: Sequence[int],
+        *,
+        lease_ids: Sequence[int] | None = None,
+        delay_ms: int = 0,
+    ) -> Settled:
+        """Give these jobs back, to be delivered again at once or after a delay."""
+        return self._drive(nack_steps(self._engine, topic, node, seqs, lease_ids, delay_ms))
+
+    def extend(
+        self,
+        topic: str,
+        node: str,
+        seqs: Sequence[int],
+        *,
+        lease_ids: Sequence[int] | None = None,
+        lease_ms: int | None = None,
+    ) -> Settled:
+        """Hold these jobs for `lease_ms` from now."""
+        return self._drive(extend_steps(self._engine, topic, node, seqs, lease_ids, lease_ms))
+
+    def queue_stats(self, topic: str) -> QueueStats:
+        """How many jobs are ready, in flight, delayed, and were given up."""
+        return self._drive(queue_stats_steps(self._engine, topic))
+
     def checkpoint(self) -> None:
         """Move everything into segments and take a snapshot now. Happens by itself, too."""
         self._engine.checkpoint()
@@ -148,11 +203,16 @@ class Database:
         self.close()
 
     def _drive(self, steps: Steps[T]) -> T:
-        """Run an operation on the caller's thread."""
-        result: Any = None
+        """Run an operation on the caller's thread. It hears of an error before the caller does."""
         try:
+            step = steps.send(None)
             while True:
-                result = self._do(steps.send(result))
+                try:
+                    result = self._do(step)
+                except BaseException as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(result)
         except StopIteration as done:
             value: T = done.value
             return value

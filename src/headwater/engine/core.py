@@ -30,6 +30,8 @@ from headwater.wal.ceilings import SeqCeilings
 from headwater.wal.sharded import ShardedWal, shard_of
 from headwater.wal.ticket import Ticket
 
+LEASES_AHEAD = 65_536
+"""Claims that are numbered ahead of their use, with one frame."""
 FINDINGS_MAX = 1_000
 """Damaged frames that are remembered with their place; further ones are only counted."""
 
@@ -103,6 +105,11 @@ class EngineCore:
     """Log directories of an earlier layout, with their last frame, until they are removed."""
     load_lock: threading.Lock = field(default_factory=threading.Lock)
     findings: list[Finding] = field(default_factory=list)
+    lease_ceilings: SeqCeilings = field(default_factory=lambda: SeqCeilings(LEASES_AHEAD))
+    """Numbers of claims that may be used without a word in the log."""
+    opened_us: int = field(init=False)
+    opened_ms: int = field(init=False)
+    """When this life began, by both clocks: leases of the life before run on from there."""
     closing: bool = False
     read_only: bool = False
     """Somebody else may own the directory: nothing in it is changed, mended or removed."""
@@ -111,6 +118,10 @@ class EngineCore:
     """Told of every topic that has something new, or is gone: for delivery to streams."""
     on_hardened: Callable[[Topic], None] | None = None
     """Told of a topic whose visible records were synced only now: for streams that wait for it."""
+
+    def __post_init__(self) -> None:
+        self.opened_us = self.clock.monotonic_us()
+        self.opened_ms = self.clock.wall_ms()
 
     def retention_ms(self) -> int:
         """The time by which records expire."""

@@ -25,6 +25,7 @@ from headwater.format.segment import (
 )
 from headwater.format.segment.run import heads_at
 from headwater.format.snapshot import TopicMeta
+from headwater.model.queue import LeaseHistory
 from headwater.model.tags import TagIndex
 from headwater.model.topic import TopicLog
 from headwater.recovery.stored import Stored, StoredLog, load_log
@@ -52,6 +53,8 @@ def topic_from_meta(core: EngineCore, meta: TopicMeta) -> Topic:
         topic.logged_upto = meta.checkpointed_seq
     if meta.ceiling:
         core.ceilings.restore(meta.topic_id, meta.ceiling)
+    if meta.queue is not None:
+        topic.lease_history = LeaseHistory.since(meta.queue)
     for key in meta.keys:
         topic.keys.remember(
             key.key, key.first_seq, key.last_seq, created=key.created, expires_ts=key.expires_ts

@@ -138,6 +138,17 @@ class Reader:
             self._locate(plan, selection.seqs)
         return plan
 
+    def plan_seqs(self, topic: Topic, seqs: Sequence[int]) -> ReadPlan:
+        """As the owner: where these records are, as far as they are there at all."""
+        index = topic.log.index
+        live = numpy.array(sorted(filter(index.is_live, seqs)), numpy.int64)
+        upto = int(live[-1]) if len(live) else 0
+        selection = Selection(live, upto, False, None, len(live))
+        plan = ReadPlan(topic, selection, topic.log.visible_seq, topic.log.earliest_seq)
+        if len(live):
+            self._locate(plan, live)
+        return plan
+
     def _locate(self, plan: ReadPlan, seqs: NDArray[numpy.int64]) -> None:
         topic = plan.topic
         tail_first = topic.tail.first_seq

@@ -35,6 +35,7 @@ from headwater.format.control import (
     decode_idempotency,
 )
 from headwater.format.frame import Frame, FrameType, UnknownFrameError
+from headwater.format.lease_frames import decode_lease_event
 from headwater.format.topic_frames import (
     CheckpointEntry,
     RecordsDeleted,
@@ -46,6 +47,7 @@ from headwater.format.topic_frames import (
 )
 from headwater.model.loss import Loss
 from headwater.model.match import TagMatcher
+from headwater.model.queue import LeaseHistory
 from headwater.model.topic import TopicLog
 from headwater.recovery.replay import Group, replay
 from headwater.recovery.rows import RecordRows, replay_rows
@@ -309,6 +311,9 @@ class TopicRecovery:
 
     def _delete(self, topic: Topic, frame: Frame) -> None:
         body = decode_body(frame, RecordsDeleted)
+        if body.seqs:
+            self._topics.apply_seqs_deletion(topic, body.seqs)
+            return
         matcher = None if body.match is None else TagMatcher(body.match.encode(), body.prefix)
         if matcher is not None:
             pieces = plan_tags(topic)
@@ -329,6 +334,12 @@ class TopicRecovery:
     def _ceiling(self, topic: Topic, frame: Frame) -> None:
         ceiling = decode_head_watermark(frame)
         self._core.ceilings.restore(topic.topic_id, ceiling)
+
+    def _lease(self, topic: Topic, frame: Frame) -> None:
+        if topic.lease_history is None:
+            topic.lease_history = LeaseHistory()
+        topic.lease_history.apply(decode_lease_event(frame), frame.ts)
+        topic.meta = None
 
     def _key(self, topic: Topic, frame: Frame) -> None:
         self._keys.append((topic, decode_idempotency(frame)))
@@ -353,4 +364,5 @@ _APPLY: dict[FrameType, Callable[[TopicRecovery, Topic, Frame], None]] = {
     FrameType.EVICT_WATERMARK: TopicRecovery._floors,
     FrameType.HEAD_WATERMARK: TopicRecovery._ceiling,
     FrameType.IDEMPOTENCY: TopicRecovery._key,
+    FrameType.LEASE: TopicRecovery._lease,
 }

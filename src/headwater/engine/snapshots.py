@@ -11,6 +11,7 @@ from functools import partial
 from headwater.disk import replace_file, sync_names
 from headwater.engine.core import EngineCore
 from headwater.engine.topic import Topic
+from headwater.format.lease_frames import QueueMeta
 from headwater.format.names import (
     CURRENT_NAME,
     REPAIRS_NAME,
@@ -27,6 +28,7 @@ from headwater.format.snapshot import (
     parse_snapshot_name,
     snapshot_name,
 )
+from headwater.model.queue.history import remember
 
 KEPT = 2
 
@@ -151,8 +153,21 @@ def topic_meta(core: EngineCore, topic: Topic) -> TopicMeta:
             KeyMeta(e.key, e.first_seq, e.last_seq, e.expires_ts, e.created)
             for e in topic.keys.entries()
         ),
+        queue=_queue_meta(core, topic),
     )
     return topic.meta
+
+
+def _queue_meta(core: EngineCore, topic: Topic) -> QueueMeta | None:
+    if topic.queue is None:
+        return None if topic.lease_history is None else topic.lease_history.meta()
+    return remember(
+        topic.queue.leases,
+        core.clock.monotonic_us(),
+        core.clock.wall_ms(),
+        durable=topic.log.settings.leases_durable,
+        ceiling=core.lease_ceilings.ceiling_of(topic.topic_id),
+    )
 
 
 def _relative(directory: str, root: str) -> str:

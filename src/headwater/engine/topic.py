@@ -11,9 +11,11 @@ import numpy
 from numpy.typing import NDArray
 
 from headwater.core.errors import StorageError
+from headwater.engine.queue_state import TopicQueue
 from headwater.engine.tail import Tail
 from headwater.format.snapshot import TopicMeta
 from headwater.model.idempotency import IdempotencyWindow
+from headwater.model.queue import LeaseHistory
 from headwater.model.topic import TopicLog
 from headwater.recovery.stored import Stored
 from headwater.store.segment import Segment
@@ -68,6 +70,10 @@ class Topic:
     """The frame that makes the topic, until it is known to be safe in the log."""
     meta: TopicMeta | None = None
     """What the last snapshot said, as long as nothing changed since."""
+    queue: TopicQueue | None = None
+    """Its leases, once somebody asked for them."""
+    lease_history: LeaseHistory | None = None
+    """What the log told of its leases, until then."""
     waiters: set[Wakeup] = field(default_factory=set)
     unsynced_writes: int = 0
     """Writes that are visible and not yet known to be on stable storage."""

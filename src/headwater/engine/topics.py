@@ -6,10 +6,11 @@ log's order. That order is the only truth, for records and for metadata (I3, I8,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+import numpy
 
 from headwater.config.topic import TopicSettings, changed, check_topic_name, topic_settings
 from headwater.core.durability import Durability
@@ -85,7 +86,7 @@ class Topics:
 
         change = Change(take_effect, give_up)
         try:
-            self._submit(topic, topic.creation, change, essential=False)
+            self.submit(topic, topic.creation, change, essential=False)
         except BaseException:
             self.forget_if_never_made(topic)
             raise
@@ -140,7 +141,7 @@ class Topics:
         frames = [encode_body(FrameType.CONFIG_UPDATE, topic.topic_id, now, body)]
         if topic.log.evict_floor > 1:
             # A wider cap must not bring back what an earlier one lost.
-            frames.append(self._watermark(topic))
+            frames.append(self.watermark(topic))
 
         def take_effect() -> tuple[TopicState, bool]:
             self.reconfigure(topic, wanted)
@@ -154,7 +155,7 @@ class Topics:
             return change
         if topic.creation is not None:
             frames.insert(0, topic.creation)  # not known to be safe yet: this change may be first
-        self._submit(topic, b"".join(frames), change, frame_count=len(frames))
+        self.submit(topic, b"".join(frames), change, frame_count=len(frames))
         return change
 
     def reconfigure(self, topic: Topic, settings: TopicSettings) -> None:
@@ -186,7 +187,7 @@ class Topics:
         frames = [encode_body(FrameType.DELETE, topic.topic_id, self._core.clock.wall_ms(), body)]
         if topic.topic_id in self._core.moved:
             # The room this makes must not bring back what a cap took before.
-            frames.insert(0, self._watermark(topic))
+            frames.insert(0, self.watermark(topic))
 
         def take_effect() -> Deleted:
             deletion = self.apply_deletion(topic, before_seq, matcher, upto_seq)
@@ -197,7 +198,7 @@ class Topics:
 
         change = Change(take_effect)
         if topic.is_logged:
-            self._submit(topic, b"".join(frames), change, frame_count=len(frames))
+            self.submit(topic, b"".join(frames), change, frame_count=len(frames))
         else:
             change.carry_out()
         return change
@@ -208,11 +209,25 @@ class Topics:
         deletion = topic.log.delete(before_seq=before_seq, matcher=matcher, upto_seq=upto_seq)
         if len(deletion.seqs):
             topic.unflagged.append(deletion.seqs)
+        if topic.queue is not None:
+            topic.queue.leases.forget(deletion.seqs.tolist())
+            topic.queue.leases.forget_below(deletion.earliest_seq)
         self._core.dirty[topic.topic_id] = topic  # the next mark makes its floor durable
         self.shed(topic)
         self.touched(topic)
         self._core.counters.records_deleted += deletion.records
         return deletion
+
+    def apply_seqs_deletion(self, topic: Topic, seqs: Sequence[int]) -> int:
+        """Delete these records, as far as they are there; gives how many were."""
+        newly, _ = topic.log.delete_seqs(numpy.array(seqs, numpy.int64))
+        if len(newly):
+            topic.unflagged.append(newly)
+        self._core.dirty[topic.topic_id] = topic
+        self.shed(topic)
+        self.touched(topic)
+        self._core.counters.records_deleted += len(newly)
+        return len(newly)
 
     def drop(self, topic: Topic, *, if_empty: bool = False) -> Change:
         """Drop a topic and everything in it. The name is free at once; the id is never reused."""
@@ -239,7 +254,7 @@ class Topics:
 
         change = Change(take_effect, give_up)
         try:
-            self._submit(topic, frame, change)
+            self.submit(topic, frame, change)
         except BaseException:
             give_up()
             raise
@@ -255,6 +270,7 @@ class Topics:
         topic.tail_bytes = 0
         topic.tail.clear()
         self._core.ceilings.forget(topic.topic_id)
+        self._core.lease_ceilings.forget(topic.topic_id)
         self._core.changed = True
 
     def evict(self, topic: Topic) -> None:
@@ -268,6 +284,8 @@ class Topics:
         self._core.moved[topic.topic_id] = topic
         self._core.dirty[topic.topic_id] = topic
         self._core.counters.records_evicted += eviction.records
+        if topic.queue is not None:
+            topic.queue.leases.forget_below(topic.log.earliest_seq)
         self.shed(topic)
         self.touched(topic)
 
@@ -317,9 +335,9 @@ class Topics:
         for topic in moved.values():
             if not topic.dropped and topic.is_logged:
                 change = Change(lambda: True)
-                self._submit(topic, self._watermark(topic), change, durability=Durability.MEMORY)
+                self.submit(topic, self.watermark(topic), change, durability=Durability.MEMORY)
 
-    def _watermark(self, topic: Topic) -> bytes:
+    def watermark(self, topic: Topic) -> bytes:
         log = topic.log
         return encode_evict_watermark(
             topic.topic_id,
@@ -351,7 +369,7 @@ class Topics:
         registry = self._core.registry
         return (registry.get(name) for name in registry.names(prefix, after))
 
-    def _submit(
+    def submit(
         self,
         topic: Topic,
         body: bytes,

@@ -94,6 +94,8 @@ class QueueMeta(msgspec.Struct, frozen=True, array_like=True):
     delays: tuple[DelayMeta, ...] = ()
     appointments: tuple[tuple[int, int], ...] = ()
     """When a job may be delivered, by seq; wall clock ms."""
+    ceiling: int = 0
+    """No claim is given a number up to here again, though not all of them were used."""
 
 
 def encode_lease_event(topic_id: int, event: LeaseEvent, ts: int) -> bytes:

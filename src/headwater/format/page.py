@@ -15,6 +15,7 @@ from headwater.format.control import HEAD_WATERMARK, IDEMPOTENCY
 from headwater.format.current import Current, encode_current
 from headwater.format.frame import FRAME, FRAME_BYTES_MIN, FRAME_TYPE_MEANING, FrameFlag
 from headwater.format.layout import Layout
+from headwater.format.lease_frames import LEASE, LEASE_KIND_MEANING
 from headwater.format.mark import COMMIT_MARK, FORMAT_VERSION, MARK_BYTES
 from headwater.format.names import (
     CURRENT_NAME,
@@ -105,6 +106,11 @@ clock, which may go back; order is told by seq and by place, never by time.
 def _frame_types() -> str:
     known = [(str(int(kind)), kind.name, why) for kind, why in FRAME_TYPE_MEANING.items()]
     return _rows([("type", "name", "meaning"), ("---", "---", "---"), *known])
+
+
+def _lease_kinds() -> str:
+    known = [(str(int(kind)), kind.name, why) for kind, why in LEASE_KIND_MEANING.items()]
+    return _rows([("kind", "name", "meaning"), ("---", "---", "---"), *known])
 
 
 def _frames() -> str:
@@ -267,6 +273,8 @@ CHAPTERS: Final[tuple[Chapter, ...]] = (
             EVICT_WATERMARK,
             CHECKPOINT_ENTRY,
             IDEMPOTENCY,
+            LEASE,
+            _lease_kinds(),
         ),
     ),
     Chapter(f"{CURRENT_NAME}, {REPAIRS_NAME}, quarantine", (_small_files(),)),

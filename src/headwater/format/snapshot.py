@@ -16,6 +16,7 @@ from headwater.core.errors import FormatError
 from headwater.format.checksum import checksum64
 from headwater.format.frame import UnknownFrameError
 from headwater.format.layout import Field, Layout
+from headwater.format.lease_frames import QueueMeta
 
 META_DIRECTORY: Final = "meta"
 SNAPSHOT_MAGIC: Final = 0x544F4E5357444848  # "HHDWSNOT" little-endian, never a frame length
@@ -65,6 +66,8 @@ class TopicMeta(msgspec.Struct, frozen=True, array_like=True):
     active_first_seq: int
     active_data_bytes: int
     keys: tuple[KeyMeta, ...] = ()
+    queue: QueueMeta | None = None
+    """What is known of its leases, if it is a queue and anything is."""
 
 
 class ShardMeta(msgspec.Struct, frozen=True, array_like=True):

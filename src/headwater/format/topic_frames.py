@@ -57,6 +57,8 @@ class RecordsDeleted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     match: str | None = None
     """A tag, or the beginning of a tag with a star behind it."""
     prefix: bool = False
+    seqs: tuple[int, ...] = ()
+    """Jobs of a queue that are done, by seq. The other fields then name nothing: 0, 0, None."""
 
 
 class CheckpointEntry(msgspec.Struct, frozen=True):

@@ -39,6 +39,8 @@ def test_nothing_given_means_the_defaults_of_the_contract() -> None:
         "max_deliveries": 0,
         "dead_letter": None,
         "leases_durable": False,
+        "fifo_key": None,
+        "paused": False,
     }
     assert topic_settings({}) is DEFAULT_TOPIC_SETTINGS
 

@@ -49,7 +49,7 @@ def test_a_window_opens_with_its_first_claimer_and_closes_for_all() -> None:
     window.join("gone", 99, now_us=149, window_us=50)
     window.leave("gone")
     assert (window.closes_us, window.wanted, len(window)) == (150, 40, 2)
-    assert window.close(8) == [("poll", 2), ("push", 6)]
+    assert window.close() == ["poll", "push"]
     assert (window.closes_us, len(window)) == (None, 0)
     assert window.join("poll", 1, now_us=200, window_us=50)
 

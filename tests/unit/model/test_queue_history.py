@@ -122,6 +122,26 @@ def test_an_event_the_snapshot_has_seen_changes_nothing() -> None:
     assert history.meta() == meta
 
 
+def test_a_job_claimed_again_after_its_delay_is_held_and_delayed_no_longer() -> None:
+    history = LeaseHistory()
+    history.apply(LeaseEvent(LeaseKind.APPOINTED, (1,), times=(T0,)), T0)
+    history.apply(claimed((1,), 1), T0)
+    history.apply(LeaseEvent(LeaseKind.RETURNED, (1,), lease_id=1, span_ms=50), T0)
+    history.apply(claimed((1,), 2), T0 + 60)
+    meta = history.meta()
+    assert (meta.delays, meta.appointments, meta.returned) == ((), (), ((1, 1),))
+    assert [grant.seqs for grant in meta.grants] == [(1,)]
+
+
+def test_a_job_whose_ack_is_on_its_way_is_held_as_far_as_a_snapshot_knows() -> None:
+    index, queue = jobs(2), QueueLeases()
+    claim(queue, index, 2, lease_us=1_000_000)
+    queue.ack("one", [1], None, 0)
+    meta = remember(queue, 0, T0, durable=True)
+    again = revived(meta, wall_ms=T0)
+    assert sorted(again.leases) == [1, 2]
+
+
 def test_a_job_delivered_too_often_in_an_earlier_life_is_put_away_when_it_is_met() -> None:
     queue = revived(QueueMeta(returned=((2, 3),)), wall_ms=T0)
     queue.deliveries_max = 3
@@ -136,5 +156,16 @@ def test_numbers_and_dead_letters_are_told_by_events_of_their_own() -> None:
     history.apply(LeaseEvent(LeaseKind.APPOINTED, (7, 8), times=(T0 + 5, T0 + 9)), T0)
     history.apply(claimed((7,), 5_001), T0)
     history.apply(LeaseEvent(LeaseKind.DEAD_LETTERED, (7,)), T0)
-    assert history.meta() == QueueMeta(5_002, 1, appointments=((8, T0 + 9),))
+    assert history.meta() == QueueMeta(5_002, 1, appointments=((8, T0 + 9),), ceiling=5_000)
     assert history.seqs() == {8}
+    history.keep(lambda seq: seq != 8)
+    assert history.seqs() == set()
+
+
+def test_numbers_go_on_above_the_ceiling_and_claims_below_it_are_still_heard() -> None:
+    """A ceiling is reserved ahead: claims that use it come later and have smaller numbers."""
+    history = LeaseHistory.since(QueueMeta(next_lease_id=20, ceiling=5_000))
+    history.apply(claimed((1,), 20), T0)
+    queue = revived(history.meta(), wall_ms=T0)
+    assert sorted(queue.leases) == [1]
+    assert queue.next_lease_id == 5_001

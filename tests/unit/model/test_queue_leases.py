@@ -176,6 +176,21 @@ def test_an_appointment_is_kept_by_the_calendar_and_then_goes_first() -> None:
     assert claim(queue, index, 2, calendar_ms=5_000).seqs == [2, 4]
 
 
+def test_a_claim_that_is_taken_back_was_no_delivery() -> None:
+    index, queue = jobs(2), QueueLeases()
+    queue.deliveries_max = 1
+    grant = claim(queue, index, 2)
+    queue.take_back(grant)
+    assert (queue.in_flight, queue.returned, len(queue.take_dying())) == (0, {}, 0)
+    assert claim(queue, index, 2).seqs == [1, 2]
+
+
+def test_a_large_claim_goes_on_behind_a_gap_it_met_on_the_way() -> None:
+    index, queue = jobs(40), QueueLeases()
+    delete(index, *range(8, 15), 20)
+    assert claim(queue, index, 20).seqs == [*range(1, 8), *range(15, 20), *range(21, 29)]
+
+
 def test_appointments_are_kept_in_whatever_order_they_were_made() -> None:
     index, queue = jobs(4), QueueLeases()
     queue.appoint(4, 5_000)

@@ -41,6 +41,9 @@ class ClaimWindow(Generic[Claimer]):
     def __len__(self) -> int:
         return len(self._members)
 
+    def __contains__(self, claimer: Claimer) -> bool:
+        return claimer in self._members
+
     def join(self, claimer: Claimer, wanted: int, now_us: int, window_us: int) -> bool:
         """True when this claimer opened the window, so that somebody sets the alarm."""
         self._members.append(claimer)
@@ -60,8 +63,8 @@ class ClaimWindow(Generic[Claimer]):
     def wanted(self) -> int:
         return sum(self._wanted)
 
-    def close(self, available: int) -> list[tuple[Claimer, int]]:
-        """Everyone with their share, in the order they came; the next claim opens a new window."""
-        served = list(zip(self._members, share(available, self._wanted), strict=True))
+    def close(self) -> list[Claimer]:
+        """Everyone who waits, in the order they came; the next claim opens a new window."""
+        members = self._members
         self._members, self._wanted, self.closes_us = [], [], None
-        return served
+        return members

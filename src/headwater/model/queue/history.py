@@ -20,6 +20,7 @@ So an event that the snapshot has seen already changes nothing, which the number
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -53,11 +54,14 @@ class LeaseHistory:
     returned: dict[int, int] = field(default_factory=dict)
     delays: dict[int, DelayMeta] = field(default_factory=dict)
     appointments: dict[int, int] = field(default_factory=dict)
+    ceiling: int = 0
+    """Numbers up to here may have been used by claims that are in no log."""
 
     @classmethod
     def since(cls, meta: QueueMeta) -> LeaseHistory:
         """Go on from what a snapshot says."""
         history = cls(meta.next_lease_id - 1, meta.next_lease_id, meta.dead_lettered)
+        history.ceiling = meta.ceiling
         for grant in meta.grants:
             terms = _Terms(
                 grant.lease_id, grant.node, grant.until_ms, grant.span_ms, grant.connected
@@ -88,7 +92,7 @@ class LeaseHistory:
                 for seq in event.seqs:
                     self.forget(seq)
             case LeaseKind.NUMBERED:
-                self.next_lease_id = max(self.next_lease_id, event.lease_id + 1)
+                self.ceiling = max(self.ceiling, event.lease_id)
 
     def _claimed(self, event: LeaseEvent, ts: int) -> None:
         terms = _Terms(
@@ -125,6 +129,12 @@ class LeaseHistory:
         """Every job this history knows something of."""
         return {*self.leases, *self.returned, *self.delays, *self.appointments}
 
+    def keep(self, is_live: Callable[[int], bool]) -> None:
+        """Forget every job that is not there any more."""
+        for seq in self.seqs():
+            if not is_live(seq):
+                self.forget(seq)
+
     def meta(self) -> QueueMeta:
         together: dict[_Terms, list[int]] = {}
         for seq, terms in self.leases.items():
@@ -136,16 +146,20 @@ class LeaseHistory:
             tuple(sorted(self.returned.items())),
             tuple(self.delays[seq] for seq in sorted(self.delays)),
             tuple(sorted(self.appointments.items())),
+            self.ceiling,
         )
 
 
-def remember(queue: QueueLeases, now_us: int, wall_ms: int, *, durable: bool) -> QueueMeta:
+def remember(
+    queue: QueueLeases, now_us: int, wall_ms: int, *, durable: bool, ceiling: int = 0
+) -> QueueMeta:
     """What a snapshot says of a live queue; without durable leases, only what was promised."""
     if not durable:
         return QueueMeta(
             queue.next_lease_id,
             queue.dead_lettered,
             appointments=tuple(queue.appointments.items()),
+            ceiling=ceiling,
         )
     held: dict[Grant, list[int]] = {}
     for seq, grant in queue.leases.items():
@@ -170,12 +184,13 @@ def remember(queue: QueueLeases, now_us: int, wall_ms: int, *, durable: bool) ->
         tuple(sorted(queue.returned.items())),
         tuple(delays),
         tuple(queue.appointments.items()),
+        ceiling,
     )
 
 
 def resume(queue: QueueLeases, meta: QueueMeta, now_us: int, wall_ms: int) -> None:
     """Give a new queue what the log and the snapshot told. Only live jobs may be named."""
-    queue.next_lease_id = max(queue.next_lease_id, meta.next_lease_id)
+    queue.next_lease_id = max(queue.next_lease_id, meta.next_lease_id, meta.ceiling + 1)
     queue.dead_lettered = meta.dead_lettered
     queue.returned.update(meta.returned)
     for seq, _ in meta.returned:

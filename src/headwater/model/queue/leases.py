@@ -170,6 +170,13 @@ class QueueLeases:
         self._install(grant)
         return grant
 
+    def take_back(self, grant: Grant) -> None:
+        """A claim that nobody was told of, because the log refused it: no delivery counts."""
+        seqs = self._held_by(grant)
+        for seq in seqs:
+            self._let_go(seq, grant)
+            self._ready_again(seq)
+
     def _install(self, grant: Grant) -> None:
         if not grant.seqs:
             return

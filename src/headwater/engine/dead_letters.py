@@ -1,0 +1,72 @@
+"""Jobs that were delivered as often as they may be: copied to the dead letter topic, then deleted.
+
+The copy is safe before the delete is written, so a crash in between leaves both and loses none.
+The copy carries a key made of the job's topic and seq: done again within the dead letter topic's
+idempotency window, it is not made twice. What cannot be copied now stays, and is tried again with
+the next claim.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from headwater.core.errors import HeadwaterError, RequestError
+from headwater.core.records import Record
+from headwater.engine.engine import Engine
+from headwater.engine.input import EncodedRecords, encode_records
+from headwater.engine.job_records import records_steps
+from headwater.engine.queues import Queues
+from headwater.engine.steps import Answered, AsOwner, Steps
+from headwater.engine.topic import Topic
+from headwater.model.queue import Dying
+
+
+def dead_letter_steps(engine: Engine, queues: Queues, topic: Topic) -> Steps[None]:
+    """Put away what is to be put away since the last time."""
+    assert topic.queue is not None
+    leases = topic.queue.leases
+    dying: list[Dying] = yield AsOwner(leases.take_dying)
+    if not dying:
+        return
+    left = [job.seq for job in dying]
+    target = topic.log.settings.dead_letter
+    try:
+        records = yield from records_steps(engine, topic, left)
+        for job in dying:
+            record = records.get(job.seq)
+            if record is None or target is None:
+                continue  # damaged, or the rules changed: it stays
+            encoded = dead_letter(topic, record, job)
+            key = f"dead letter of {topic.topic_id}: {job.seq}"
+            yield Answered(
+                partial(engine.append, target, encoded, idempotency_key=key, create=True)
+            )
+            yield Answered(partial(queues.put_away, topic, job.seq))
+            left.remove(job.seq)
+    except HeadwaterError:
+        return  # the next claim tries again; the one at hand is answered
+    finally:
+        if left:
+            now_us = engine.core.clock.monotonic_us()
+            engine.core.owner.post(lambda: leases.stays(left, now_us))
+
+
+def dead_letter(topic: Topic, record: Record, job: Dying) -> EncodedRecords:
+    """The copy: the record with where it is from. Its own meta goes when there is no room."""
+    told = {
+        "$dead_letter_from": topic.name,
+        "$dead_letter_deliveries": job.deliveries,
+        "$dead_letter_src_seq": job.seq,
+    }
+    copy: dict[str, Any] = {"data": msgspec.Raw(record.data_json)}
+    if record.tag is not None:
+        copy["tag"] = record.tag
+    if record.node is not None:
+        copy["node"] = record.node
+    try:
+        return encode_records([{**copy, "meta": {**(record.meta or {}), **told}}])
+    except RequestError:
+        return encode_records([{**copy, "meta": told}])

@@ -1,0 +1,29 @@
+"""What the engine keeps of a queue beside its records. For the owner only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headwater.model.queue import ClaimWindow, Grant, QueueLeases
+
+
+@dataclass(slots=True, eq=False)
+class ClaimRequest:
+    """Somebody who wants jobs, and what a pass gave."""
+
+    node: str
+    wanted: int
+    lease_us: int
+    connection: int | None = None
+    served: bool = False
+    grant: Grant | None = None
+    """None when there was nothing to give."""
+
+
+@dataclass(slots=True)
+class TopicQueue:
+    leases: QueueLeases = field(default_factory=QueueLeases)
+    window: ClaimWindow[ClaimRequest] = field(default_factory=ClaimWindow)
+    """Claims that are to be served together."""
+    passing: bool = False
+    """A pass is under way that reads keys from files; the next one waits for it."""

@@ -1,0 +1,359 @@
+"""Queues, for the owner: claims, acks, nacks and extensions, and what the log is told of them.
+
+A lease takes effect at once and is answered when the log has what it must have: nothing, unless
+leases are durable or the claim's number is not covered by a ceiling. An ack takes effect when the
+log has the delete, like every delete (I8); until then nobody else can be given the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from headwater.config.topic import TopicType
+from headwater.core.errors import HeadwaterError, NotAQueueError
+from headwater.core.limits import LEASE_MS_CLAMP
+from headwater.core.records import Record
+from headwater.core.units import US_PER_MS
+from headwater.engine.core import EngineCore
+from headwater.engine.pending import Change
+from headwater.engine.queue_state import ClaimRequest, TopicQueue
+from headwater.engine.topic import Topic
+from headwater.engine.topics import Topics
+from headwater.format.frame import FrameType
+from headwater.format.lease_frames import LeaseEvent, LeaseKind, encode_lease_event
+from headwater.format.topic_frames import RecordsDeleted, encode_body
+from headwater.model.queue import Claims, Grant, QueueLeases, Verdict, share
+from headwater.model.queue.history import resume
+
+DRAWS_MAX = 16
+"""Looks for jobs in one turn of the owner; where they are sparse, the claimer asks again."""
+
+
+class QueueSide(Protocol):
+    """The part of an engine that queues need."""
+
+    @property
+    def core(self) -> EngineCore: ...
+
+    @property
+    def topics(self) -> Topics: ...
+
+
+class ClaimedJob(NamedTuple):
+    """A job and the terms on which a worker has it."""
+
+    record: Record
+    lease_id: int
+    deadline: int
+    """Wall clock ms, for people; what counts is the time that really passes."""
+    deliveries: int
+
+
+class Claimed(NamedTuple):
+    """The answer to a claim."""
+
+    jobs: list[ClaimedJob]
+    ready: int
+
+    @property
+    def seqs(self) -> list[int]:
+        return [job.record.seq for job in self.jobs]
+
+
+class Settled(NamedTuple):
+    """The answer to an ack, nack or extend: these jobs, and not those."""
+
+    seqs: list[int]
+    skipped: list[int]
+    ready: int
+    in_flight: int
+    deadlines: dict[int, int]
+    """After an extend: the new deadline of each job, wall clock ms."""
+
+
+class QueueStats(NamedTuple):
+    ready: int
+    in_flight: int
+    delayed: int
+    dead_lettered: int
+
+
+class Queues:
+    def __init__(self, engine: QueueSide) -> None:
+        self._core = engine.core
+        self._topics = engine.topics
+
+    def of(self, topic: Topic) -> TopicQueue:
+        """The queue of a loaded topic, with the rules its settings give."""
+        settings = topic.log.settings
+        if settings.type is not TopicType.QUEUE:
+            raise NotAQueueError(f"{topic.name!r} is a log; claims need a queue")
+        queue = topic.queue
+        if queue is None:
+            topic.queue = queue = TopicQueue()
+            if topic.lease_history is not None:
+                topic.lease_history.keep(topic.log.index.is_live)
+                meta = topic.lease_history.meta()
+                resume(queue.leases, meta, self._core.opened_us, self._core.opened_ms)
+                self._core.lease_ceilings.restore(topic.topic_id, meta.ceiling)
+                topic.lease_history = None
+        queue.leases.deliveries_max = settings.max_deliveries if settings.dead_letter else 0
+        queue.leases.keep_order(settings.fifo_key is not None)
+        return queue
+
+    def stats(self, topic: Topic) -> QueueStats:
+        leases = self.of(topic).leases
+        self._sweep(topic, leases)
+        delayed = len(leases.delays) + len(leases.appointments)
+        ready = leases.ready(topic.log.index)
+        return QueueStats(ready, leases.in_flight, delayed, leases.dead_lettered)
+
+    # -- claiming
+
+    def request(
+        self, topic: Topic, node: str, wanted: int, lease_ms: int | None, connection: int | None
+    ) -> ClaimRequest:
+        low, high = LEASE_MS_CLAMP
+        given = topic.log.settings.lease_ms if lease_ms is None else lease_ms
+        self.of(topic)
+        return ClaimRequest(node, wanted, min(max(given, low), high) * US_PER_MS, connection)
+
+    def sweep(self, topic: Topic) -> QueueLeases:
+        """Before a pass: what expired is gone, what ran out is ready."""
+        leases = self.of(topic).leases
+        if topic.log.settings.ttl_ms:
+            self._topics.evict(topic)
+        self._sweep(topic, leases)
+        return leases
+
+    def _sweep(self, topic: Topic, leases: QueueLeases) -> None:
+        leases.sweep(self._core.clock.monotonic_us(), self._core.retention_ms())
+
+    def draw(self, topic: Topic, wanted: int) -> list[int]:
+        """Jobs for a pass, out of line from now on."""
+        leases = self.of(topic).leases
+        drawn: list[int] = []
+        if topic.log.settings.paused:
+            return drawn
+        for _ in range(DRAWS_MAX):
+            drawn += leases.draw(topic.log.index, wanted - len(drawn))
+            if len(drawn) >= wanted or not leases.has_fresh(topic.log.index):
+                break
+        return drawn
+
+    def deal(self, topic: Topic, requests: Sequence[ClaimRequest], seqs: list[int]) -> None:
+        """Share drawn jobs between those who asked."""
+        leases = self.of(topic).leases
+        now_us = self._core.clock.monotonic_us()
+        at = 0
+        for request, count in zip(
+            requests, share(len(seqs), [each.wanted for each in requests]), strict=True
+        ):
+            request.served = True
+            if count:
+                some = seqs[at : at + count]
+                deadline_us = now_us + request.lease_us
+                request.grant = leases.grant(some, request.node, deadline_us, request.connection)
+                at += count
+
+    def confirm(self, topic: Topic, request: ClaimRequest) -> Change:
+        """Tell the log of a claim what it must know before the worker does."""
+        grant = request.grant
+        assert grant is not None
+        leases = self.of(topic).leases
+        if not topic.log.settings.leases_durable:
+            return self._number(topic, leases, grant)
+        event = LeaseEvent(
+            LeaseKind.CLAIMED,
+            tuple(grant.seqs),
+            grant.node,
+            grant.lease_id,
+            request.lease_us // US_PER_MS,
+            grant.connection is not None,
+        )
+        change = Change(lambda: True, lambda: leases.take_back(grant))
+        self._tell(topic, [event], change)
+        self._topics.touched(topic)
+        return change
+
+    def _number(self, topic: Topic, leases: QueueLeases, grant: Grant) -> Change:
+        """No number is given twice, though claims are not in the log: a ceiling is."""
+        ceilings, topic_id, number = self._core.lease_ceilings, topic.topic_id, grant.lease_id
+        ceiling = ceilings.reserve(topic_id, number, number)
+        waits = not ceilings.is_durable(topic_id, number)
+
+        def confirmed() -> bool:
+            ceilings.confirm(topic_id, value)
+            self._topics.touched(topic)
+            return True
+
+        def refused() -> None:
+            ceilings.take_back(topic_id)
+            if waits:
+                leases.take_back(grant)
+
+        told = Change(confirmed, refused)
+        value = number if ceiling is None else ceiling
+        if waits or ceiling is not None:
+            self._tell(topic, [LeaseEvent(LeaseKind.NUMBERED, lease_id=value)], told)
+        if waits:
+            return told
+        covered = Change(lambda: True)
+        covered.result = True
+        return covered
+
+    def claimed(self, topic: Topic, request: ClaimRequest, records: dict[int, Record]) -> Claimed:
+        """The answer: the jobs of a claim, and how many more there are."""
+        leases = self.of(topic).leases
+        jobs = []
+        if request.grant is not None:
+            deadline = self._wall_of(request.grant.deadline_us)
+            for seq in request.grant.seqs:
+                record = records.get(seq)
+                if record is not None:  # deleted since, or damaged and told of
+                    count = max(leases.deliveries(seq), 1)
+                    jobs.append(ClaimedJob(record, request.grant.lease_id, deadline, count))
+        return Claimed(jobs, leases.ready(topic.log.index))
+
+    # -- settling
+
+    def ack(
+        self, topic: Topic, node: str, seqs: Sequence[int], lease_ids: Sequence[int] | None
+    ) -> Change:
+        """These jobs are done: delete them for good."""
+        leases = self.of(topic).leases
+        verdict = leases.ack(node, seqs, lease_ids, self._core.clock.monotonic_us())
+        return self._bury(topic, verdict)
+
+    def put_away(self, topic: Topic, seq: int) -> Change:
+        """A job that is safe in the dead letter topic."""
+        event = LeaseEvent(LeaseKind.DEAD_LETTERED, (seq,))
+        return self._bury(topic, Verdict([seq], [], {}), dead=event)
+
+    def _bury(self, topic: Topic, verdict: Verdict, dead: LeaseEvent | None = None) -> Change:
+        """Delete jobs that are leaving."""
+        core = self._core
+        leases = self.of(topic).leases
+
+        def take_effect() -> Settled:
+            self._topics.apply_seqs_deletion(topic, verdict.taken)
+            leases.gone(verdict.taken)
+            if dead is not None:
+                leases.dead_lettered += len(dead.seqs)
+            if leases.reclaim:
+                topic.wake()  # the next job of a key
+            return self._settled(topic, verdict)
+
+        def give_up() -> None:
+            leases.stays(verdict.taken, core.clock.monotonic_us())
+
+        change = Change(take_effect, give_up)
+        if not verdict.taken:
+            change.result = self._settled(topic, verdict)
+        elif not topic.is_logged:
+            change.carry_out()
+        else:
+            now = core.clock.wall_ms()
+            body = RecordsDeleted(0, 0, seqs=tuple(verdict.taken))
+            frames = [encode_body(FrameType.DELETE, topic.topic_id, now, body)]
+            if topic.topic_id in core.moved:
+                # The room this makes must not bring back what a cap took before.
+                frames.insert(0, self._topics.watermark(topic))
+            if dead is not None:
+                frames.append(encode_lease_event(topic.topic_id, dead, now))
+            try:
+                self._topics.submit(topic, b"".join(frames), change, frame_count=len(frames))
+            except BaseException:
+                give_up()
+                raise
+        return change
+
+    def nack(
+        self,
+        topic: Topic,
+        node: str,
+        seqs: Sequence[int],
+        lease_ids: Sequence[int] | None,
+        delay_ms: int,
+    ) -> Change:
+        """These jobs are given back, to be delivered again."""
+        now_us = self._core.clock.monotonic_us()
+        leases = self.of(topic).leases
+        verdict = leases.nack(node, seqs, lease_ids, now_us, delay_ms * US_PER_MS)
+        topic.wake()
+        return self._told(topic, verdict, _returned(verdict.claims, delay_ms), {})
+
+    def extend(
+        self,
+        topic: Topic,
+        node: str,
+        seqs: Sequence[int],
+        lease_ids: Sequence[int] | None,
+        lease_ms: int | None,
+    ) -> Change:
+        """Hold these jobs longer: until so long from now."""
+        now_us = self._core.clock.monotonic_us()
+        lease_us = self.request(topic, node, 1, lease_ms, None).lease_us
+        leases = self.of(topic).leases
+        verdict = leases.extend(node, seqs, lease_ids, now_us, now_us + lease_us)
+        span_ms = lease_us // US_PER_MS
+        events = [
+            LeaseEvent(LeaseKind.EXTENDED, tuple(some), lease_id=lease_id, span_ms=span_ms)
+            for lease_id, some in verdict.claims.items()
+        ]
+        deadline = self._wall_of(now_us + lease_us)
+        return self._told(topic, verdict, events, dict.fromkeys(verdict.taken, deadline))
+
+    def release(self, topic: Topic, connection: int) -> None:
+        """A connection ended: its jobs are ready for others now."""
+        if topic.queue is None or topic.dropped:
+            return
+        claims = topic.queue.leases.release(connection)
+        if claims:
+            topic.wake()
+            if topic.log.settings.leases_durable:
+                self._tell(topic, _returned(claims, 0), Change(lambda: True))
+                self._topics.touched(topic)
+
+    # -- telling
+
+    def _told(
+        self, topic: Topic, verdict: Verdict, events: list[LeaseEvent], deadlines: dict[int, int]
+    ) -> Change:
+        settled = self._settled(topic, verdict, deadlines)
+        change = Change(lambda: settled)
+        if events and topic.log.settings.leases_durable:
+            self._tell(topic, events, change)
+            self._topics.touched(topic)
+        else:
+            change.result = settled
+        return change
+
+    def _tell(self, topic: Topic, events: Sequence[LeaseEvent], change: Change) -> None:
+        now = self._core.clock.wall_ms()
+        frames = [encode_lease_event(topic.topic_id, event, now) for event in events]
+        if topic.creation is not None:
+            frames.insert(0, topic.creation)
+        try:
+            self._topics.submit(topic, b"".join(frames), change, frame_count=len(frames))
+        except HeadwaterError as error:
+            change.refuse(error)
+
+    def _settled(
+        self, topic: Topic, verdict: Verdict, deadlines: dict[int, int] | None = None
+    ) -> Settled:
+        leases = self.of(topic).leases
+        ready = leases.ready(topic.log.index)
+        return Settled(verdict.taken, verdict.skipped, ready, leases.in_flight, deadlines or {})
+
+    def _wall_of(self, at_us: int) -> int:
+        clock = self._core.clock
+        return clock.wall_ms() + (at_us - clock.monotonic_us()) // US_PER_MS
+
+
+def _returned(claims: Claims, delay_ms: int) -> list[LeaseEvent]:
+    return [
+        LeaseEvent(LeaseKind.RETURNED, tuple(some), lease_id=lease_id, span_ms=delay_ms)
+        for lease_id, some in claims.items()
+    ]

@@ -1,0 +1,383 @@
+"""Queues in the engine: workers, deadlines, the log, dead letters and restarts."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from headwater.core.errors import InvalidRequestError, NotAQueueError, TopicNotFoundError
+from headwater.engine.blocking import Database
+from headwater.engine.queues import Queues
+from headwater.format.frame import FrameType
+from headwater.testing import KILL, FakeDisk, ManualClock
+from tests.rig.life import SMALL, new_disk, open_stepped
+from tests.unit.engine.looking import frames_in_log
+
+
+class Place:
+    """A queue on a fake disk whose clock stands still."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.disk = new_disk()
+        self.clock = ManualClock()
+        self.db = open_stepped(self.disk, SMALL, self.clock)
+        self.db.create("jobs", type="queue", **settings)
+
+    def write(self, count: int, **more: Any) -> None:
+        self.db.append("jobs", [{"data": {"n": n}, **more} for n in range(count)])
+
+    def pass_ms(self, ms: int) -> None:
+        self.clock.advance(ms * 1_000)
+
+    def crash(self) -> None:
+        """The process is killed and comes back."""
+        state: FakeDisk = next(self.disk.crash_states(self.disk.point, KILL))
+        self.disk = state
+        self.db = open_stepped(state, SMALL, self.clock)
+
+    def restart(self) -> None:
+        self.db.close()
+        self.db = open_stepped(self.disk, SMALL, self.clock)
+
+    def lease_frames(self) -> int:
+        return sum(frame.type is FrameType.LEASE for frame in frames_in_log(self.db))
+
+
+@pytest.mark.claims(390, 393, 399)
+def test_a_worker_claims_works_and_acks_and_the_jobs_are_gone() -> None:
+    place = Place()
+    place.write(3, tag="t", meta={"k": 1})
+    claimed = place.db.claim("jobs", "one", 2)
+    assert claimed.seqs == [1, 2]
+    assert claimed.ready == 1
+    job = claimed.jobs[0]
+    assert (job.record.data, job.record.tag, job.record.meta) == ({"n": 0}, "t", {"k": 1})
+    assert (job.deliveries, job.deadline) == (1, place.clock.wall_ms() + 30_000)
+    settled = place.db.ack("jobs", "one", [1, 2, 3])
+    assert (settled.seqs, settled.skipped, settled.ready, settled.in_flight) == ([1, 2], [3], 1, 0)
+    assert [record.seq for record in place.db.diff("jobs").records] == [3]
+    assert place.db.state("jobs").count == 1
+
+
+def test_a_log_topic_is_no_queue_and_a_missing_one_is_missing() -> None:
+    place = Place()
+    place.db.create("log")
+    with pytest.raises(NotAQueueError):
+        place.db.claim("log", "one")
+    with pytest.raises(NotAQueueError):
+        place.db.ack("log", "one", [1])
+    with pytest.raises(TopicNotFoundError):
+        place.db.claim("nothing", "one")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda db: db.claim("jobs", ""),
+        lambda db: db.claim("jobs", "x" * 129),
+        lambda db: db.ack("jobs", "one", []),
+        lambda db: db.ack("jobs", "one", list(range(1, 1_002))),
+        lambda db: db.ack("jobs", "one", [1, 2], lease_ids=[1]),
+        lambda db: db.nack("jobs", "one", [1], delay_ms=86_400_001),
+        lambda db: db.nack("jobs", "one", [1], delay_ms=-1),
+    ],
+)
+def test_what_makes_no_sense_is_refused_and_changes_nothing(call: Any) -> None:
+    place = Place()
+    place.write(1)
+    with pytest.raises(InvalidRequestError):
+        call(place.db)
+    assert place.db.queue_stats("jobs") == (1, 0, 0, 0)
+
+
+@pytest.mark.claims(394, 395, 398)
+def test_deadlines_follow_the_time_that_passes_and_no_wall_clock_jump() -> None:
+    place = Place(lease_ms=1_000)
+    place.write(1)
+    first = place.db.claim("jobs", "one").jobs[0]
+    for jump_ms in (3_600_000, -7_200_000, 10**11, -(10**11)):
+        place.clock.jump_wall(jump_ms)
+        assert place.db.claim("jobs", "two").seqs == []
+    place.pass_ms(1_000)
+    assert place.db.claim("jobs", "two").seqs == [], "up to the deadline"
+    place.pass_ms(1)
+    second = place.db.claim("jobs", "two").jobs[0]
+    assert second.deliveries == 2
+    assert place.db.ack("jobs", "one", [1], lease_ids=[first.lease_id]).skipped == [1]
+    assert place.db.ack("jobs", "two", [1], lease_ids=[second.lease_id]).seqs == [1]
+
+
+def test_an_extension_moves_the_deadline_and_tells_it() -> None:
+    place = Place(lease_ms=1_000)
+    place.write(2)
+    place.db.claim("jobs", "one", 2)
+    place.pass_ms(900)
+    extended = place.db.extend("jobs", "one", [1, 9], lease_ms=5_000)
+    assert extended.skipped == [9]
+    assert extended.deadlines == {1: place.clock.wall_ms() + 5_000}
+    place.pass_ms(200)
+    assert place.db.claim("jobs", "two", 2).seqs == [2]
+
+
+@pytest.mark.claims(387)
+def test_a_nack_gives_a_job_back_at_once_or_later() -> None:
+    place = Place()
+    place.write(2)
+    place.db.claim("jobs", "one", 2)
+    assert place.db.nack("jobs", "one", [1]).ready == 1
+    assert place.db.nack("jobs", "one", [2], delay_ms=500).ready == 1
+    assert place.db.claim("jobs", "two", 2).seqs == [1]
+    assert place.db.queue_stats("jobs").delayed == 1
+    place.pass_ms(500)
+    assert place.db.claim("jobs", "two", 2).seqs == [2]
+
+
+@pytest.mark.claims(391, 392)
+def test_leases_are_not_in_the_log_by_default_and_jobs_are_free_after_a_crash() -> None:
+    place = Place()
+    place.write(5)
+    place.db.claim("jobs", "one", 3)
+    assert place.lease_frames() == 1, "only the ceiling over the numbers of claims"
+    before = place.db.claim("jobs", "one", 1).jobs[0].lease_id
+    assert place.lease_frames() == 1
+    place.crash()
+    again = place.db.claim("jobs", "two", 9)
+    assert again.seqs == [1, 2, 3, 4, 5]
+    assert again.jobs[0].lease_id > before, "a fence is never used twice"
+
+
+@pytest.mark.claims(382, 383)
+@pytest.mark.parametrize("how", ["crash", "restart", "checkpoint and crash"])
+def test_durable_leases_hold_over_a_restart_until_their_deadline(how: str) -> None:
+    place = Place(leases_durable=True, lease_ms=10_000)
+    place.write(5)
+    held = place.db.claim("jobs", "one", 2)
+    place.db.claim("jobs", "one", 2)
+    place.db.nack("jobs", "one", [3], delay_ms=4_000)
+    place.db.extend("jobs", "one", [4], lease_ms=60_000)
+    place.db.ack("jobs", "one", [2])
+    if how == "checkpoint and crash":
+        place.db.checkpoint()
+    place.restart() if how == "restart" else place.crash()
+    assert place.db.queue_stats("jobs") == (1, 2, 1, 0)
+    assert place.db.claim("jobs", "two", 9).seqs == [5]
+    place.pass_ms(4_000)
+    again = place.db.claim("jobs", "two", 9)
+    assert again.seqs == [3]
+    assert again.jobs[0].deliveries == 2
+    assert again.jobs[0].lease_id > held.jobs[0].lease_id + 1
+    assert place.db.ack("jobs", "one", [1], lease_ids=[held.jobs[0].lease_id]).seqs == [1]
+    place.pass_ms(55_000)
+    assert 4 not in place.db.claim("jobs", "two", 9).seqs
+    place.pass_ms(1_001)
+    assert 4 in place.db.claim("jobs", "two", 9).seqs
+
+
+def test_a_restart_into_another_year_neither_loses_nor_keeps_a_job() -> None:
+    for jump_ms in (10**11, -(10**11)):
+        place = Place(leases_durable=True, lease_ms=10_000)
+        place.write(1)
+        place.db.claim("jobs", "one")
+        place.clock.jump_wall(jump_ms)
+        place.crash()
+        place.pass_ms(10_001)
+        assert place.db.claim("jobs", "two").seqs == [1], jump_ms
+
+
+@pytest.mark.claims(389, 400)
+def test_a_job_delivered_too_often_ends_in_the_dead_letter_topic_once() -> None:
+    place = Place(max_deliveries=2, dead_letter="dead", lease_ms=100)
+    place.db.append("jobs", {"data": [1], "tag": "t", "node": "maker", "meta": {"k": "v"}})
+    place.write(1)
+    for _ in range(2):
+        assert place.db.claim("jobs", "one", 1).seqs == [1]
+        place.pass_ms(101)
+    assert place.db.claim("jobs", "one", 9).seqs == [2]
+    (letter,) = place.db.diff("dead").records
+    assert (letter.data, letter.tag, letter.node) == ([1], "t", "maker")
+    assert letter.meta == {
+        "k": "v",
+        "$dead_letter_from": "jobs",
+        "$dead_letter_deliveries": 2,
+        "$dead_letter_src_seq": 1,
+    }
+    assert place.db.queue_stats("jobs") == (0, 1, 0, 1)
+    assert [record.seq for record in place.db.diff("jobs").records] == [2]
+    place.crash()
+    assert place.db.queue_stats("jobs") == (1, 0, 0, 1)
+    assert place.db.state("dead").count == 1
+
+
+def test_a_nack_of_the_last_delivery_is_put_away_at_once() -> None:
+    place = Place(max_deliveries=1, dead_letter="dead")
+    place.write(1)
+    place.db.claim("jobs", "one")
+    place.db.nack("jobs", "one", [1], delay_ms=60_000)
+    assert place.db.state("dead").count == 1
+    assert place.db.queue_stats("jobs") == (0, 0, 0, 1)
+
+
+def test_a_dead_letter_topic_that_refuses_keeps_the_job_where_it_is() -> None:
+    place = Place(max_deliveries=1, dead_letter="dead")
+    place.db.create("dead", cap_records=1, discard="reject")
+    place.db.append("dead", {"data": "full"})
+    place.write(1)
+    place.db.claim("jobs", "one")
+    place.db.nack("jobs", "one", [1])
+    assert place.db.state("jobs").count == 1
+    place.db.delete("dead", before_seq=2)
+    assert place.db.claim("jobs", "one").seqs == []
+    assert (place.db.state("jobs").count, place.db.state("dead").count) == (0, 1)
+
+
+def test_without_a_dead_letter_topic_a_job_is_delivered_again_and_again() -> None:
+    place = Place(max_deliveries=1)
+    place.write(1)
+    for number in range(1, 4):
+        assert place.db.claim("jobs", "one").jobs[0].deliveries == number
+        place.db.nack("jobs", "one", [1])
+
+
+def test_a_paused_queue_gives_nothing_and_still_takes_acks() -> None:
+    place = Place()
+    place.write(2)
+    place.db.claim("jobs", "one", 1)
+    place.db.create("jobs", paused=True)
+    assert place.db.claim("jobs", "one", 1).seqs == []
+    assert place.db.ack("jobs", "one", [1]).seqs == [1]
+    place.crash()
+    assert place.db.claim("jobs", "one", 1).seqs == []
+    place.db.create("jobs", paused=False)
+    assert place.db.claim("jobs", "one", 1).seqs == [2]
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_jobs_of_one_key_go_out_one_at_a_time_and_in_order(durable: bool) -> None:
+    place = Place(fifo_key="tag", leases_durable=durable)
+    for tag in ("a", "a", "b", None, "a"):
+        place.write(1, tag=tag)
+    assert place.db.claim("jobs", "one", 9).seqs == [1, 3, 4]
+    assert place.db.claim("jobs", "one", 9).seqs == []
+    place.db.nack("jobs", "one", [1], delay_ms=100)
+    assert place.db.claim("jobs", "one", 9).seqs == [], "2 does not overtake 1"
+    place.db.checkpoint()
+    if durable:
+        place.crash()
+        assert place.db.claim("jobs", "one", 9).seqs == []
+    place.pass_ms(100)
+    assert place.db.claim("jobs", "one", 9).seqs == [1]
+    place.db.ack("jobs", "one", [1, 3])
+    assert place.db.claim("jobs", "one", 9).seqs == [2]
+    place.db.ack("jobs", "one", [2])
+    assert place.db.claim("jobs", "one", 9).seqs == [5]
+
+
+def test_jobs_that_expire_or_are_deleted_are_neither_claimed_nor_counted() -> None:
+    place = Place(ttl_ms=1_000)
+    place.write(2, tag="x")
+    place.db.claim("jobs", "one", 1)
+    place.pass_ms(1_001)
+    place.write(2, tag="y")
+    assert place.db.claim("jobs", "one", 1).seqs == [3]
+    assert place.db.ack("jobs", "one", [1]).skipped == [1]
+    place.db.delete("jobs", match="y")
+    assert place.db.queue_stats("jobs") == (0, 0, 0, 0)
+    assert place.db.ack("jobs", "one", [3]).skipped == [3]
+
+
+def test_jobs_in_segments_are_claimed_like_those_in_memory() -> None:
+    place = Place()
+    place.write(30)
+    place.db.checkpoint()
+    place.write(5)
+    claimed = place.db.claim("jobs", "one", 40)
+    assert claimed.seqs == list(range(1, 36))
+    assert [job.record.data["n"] for job in claimed.jobs] == [*range(30), *range(5)]
+    place.db.ack("jobs", "one", claimed.seqs[:-1])
+    place.db.checkpoint()
+    place.crash()
+    assert place.db.claim("jobs", "one", 40).seqs == [35]
+
+
+def test_the_jobs_of_a_connection_are_free_when_it_ends() -> None:
+    place = Place(leases_durable=True)
+    place.write(3)
+    engine = place.db.engine
+    topic = engine.topic("jobs")
+    queues = Queues(engine)
+    request = queues.request(topic, "push", 2, None, 77)
+    with place.db.engine.core.owner.holding():  # type: ignore[attr-defined]
+        queues.deal(topic, [request], queues.draw(topic, 2))
+        queues.confirm(topic, request)
+    assert place.db.claim("jobs", "one", 9).seqs == [3]
+    place.db.engine.core.owner.call(lambda: queues.release(topic, 77))
+    assert place.db.claim("jobs", "one", 9).seqs == [1, 2]
+
+
+@pytest.mark.claims(396)
+def test_claims_of_one_window_share_what_is_there(opened: Any) -> None:
+    db: Database = opened()
+    db.create("jobs", type="queue", claim_jitter_ms=60)
+    db.append("jobs", [{"data": n} for n in range(12)])
+    got: dict[str, int] = {}
+
+    def work(node: str, limit: int) -> None:
+        got[node] = len(db.claim("jobs", node, limit).seqs)
+
+    threads = [
+        threading.Thread(target=work, args=(node, limit))
+        for node, limit in (("a", 30), ("b", 20), ("c", 10))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=30)
+    assert sum(got.values()) == 12
+    assert got == {"a": 6, "b": 4, "c": 2}
+
+
+@pytest.mark.claims(397)
+def test_without_a_window_each_claim_is_served_at_once() -> None:
+    place = Place(claim_jitter_ms=0)
+    place.write(3)
+    assert place.db.claim("jobs", "a", 2).seqs == [1, 2]
+    assert place.db.claim("jobs", "b", 2).seqs == [3]
+
+
+@pytest.mark.parametrize("keyed", [None, "tag"])
+def test_many_threads_take_every_job_exactly_once(opened: Any, keyed: str | None) -> None:
+    db: Database = opened()
+    db.create("jobs", type="queue", fifo_key=keyed, claim_jitter_ms=1)
+    jobs = 300
+    db.append("jobs", [{"data": n, "tag": f"k{n % 7}"} for n in range(jobs)])
+    done: list[int] = []
+    out: set[str] = set()
+    lock = threading.Lock()
+
+    def work(node: str) -> None:
+        while len(done) < jobs:
+            claimed = db.claim("jobs", node, 5)
+            tags = [str(job.record.tag) for job in claimed.jobs]
+            with lock:
+                if keyed:
+                    assert out.isdisjoint(tags), "a key is out twice"
+                    assert len(set(tags)) == len(tags)
+                    out.update(tags)
+            if claimed.jobs:
+                with lock:
+                    out.difference_update(tags)
+                    done.extend(claimed.seqs)
+                assert db.ack("jobs", node, claimed.seqs).seqs == claimed.seqs
+
+    threads = [threading.Thread(target=work, args=(f"w{n}",)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert sorted(done) == list(range(1, jobs + 1))
+    if keyed:
+        by_key = [[seq for seq in done if seq % 7 == key] for key in range(7)]
+        assert all(seqs == sorted(seqs) for seqs in by_key)
+    assert db.state("jobs").count == 0
