@@ -1,4 +1,8 @@
-"""The verbs, put together. A new verb is a module with a function, and one line here."""
+"""The verbs, put together. A new verb is a module with a function, and one line here.
+
+Modules are imported when their verb is used: whoever starts a server does not wait for the client
+to be loaded, and nobody waits for Spark.
+"""
 
 from __future__ import annotations
 
@@ -7,55 +11,15 @@ from typing import Annotated
 import typer
 
 from headwater import __version__
-from headwater.cli import context as saved
-from headwater.cli import topic as topics
-from headwater.cli.backup import backup
-from headwater.cli.bench import bench
-from headwater.cli.delete import delete
-from headwater.cli.doctor import doctor
-from headwater.cli.door import FriendlyGroup
+from headwater.cli.late_verbs import Verbs, help_when_alone, late_group, verb_group
 from headwater.cli.output import say
-from headwater.cli.pipeline import pipeline
-from headwater.cli.read import read, tail, watch
-from headwater.cli.restore import restore
-from headwater.cli.serve import serve
-from headwater.cli.show import show
-from headwater.cli.stats import stats
-from headwater.cli.verify import verify
-from headwater.cli.wal_dump import dump
-from headwater.cli.wal_repair import repair
-from headwater.cli.wal_verify import verify as verify_wal
-from headwater.cli.write import write
 
-app = typer.Typer(
-    name="headwater",
-    cls=FriendlyGroup,
-    help="One durable event log for one machine.",
-    epilog="Exit codes: 0 fine, 2 the request was wrong, 3 try again later, 4 the directory is "
-    "in use, 5 a file or disk needs you, 70 a bug in Headwater.",
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
-)
-wal = typer.Typer(
-    cls=FriendlyGroup,
-    help="Look into the write-ahead log of a data directory, and mend it.",
-    rich_markup_mode="markdown",
+EXIT_CODES = (
+    "Exit codes: 0 fine, 2 the request was wrong, 3 try again later, 4 the directory is "
+    "in use, 5 a file or disk needs you, 70 a bug in Headwater."
 )
 
 
-topic = typer.Typer(
-    cls=FriendlyGroup,
-    help="Make, list, look at and drop topics of a server.",
-    rich_markup_mode="markdown",
-)
-context = typer.Typer(
-    cls=FriendlyGroup,
-    help="Remember servers by name, with their keys.",
-    rich_markup_mode="markdown",
-)
-
-
-@app.callback(invoke_without_command=True)
 def _headwater(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version and stop.")] = False,
@@ -63,54 +27,63 @@ def _headwater(
     if version:
         say(f"headwater {__version__}")
         raise typer.Exit
-    _help_when_alone(context)
+    help_when_alone(context)
 
 
-@wal.callback(invoke_without_command=True)
-@topic.callback(invoke_without_command=True)
-@context.callback(invoke_without_command=True)
-@pipeline.callback(invoke_without_command=True)
-def _group(context: typer.Context) -> None:
-    _help_when_alone(context)
-
-
-def _help_when_alone(context: typer.Context) -> None:
-    """A forgotten verb gets the list of verbs, and an exit code that scripts notice."""
-    if context.invoked_subcommand is None:
-        text = context.get_help()
-        if text:
-            say(text)
-        raise typer.Exit(2)
-
-
-app.command("serve")(serve)
-app.add_typer(topic, name="topic")
-topic.command("create")(topics.create)
-topic.command("list")(topics.listed)
-topic.command("show")(topics.show)
-topic.command("delete")(topics.drop)
-app.command("write")(write)
-app.command("read")(read)
-app.command("tail")(tail)
-app.command("watch")(watch)
-app.command("delete")(delete)
-app.command("stats")(stats)
-app.command("bench")(bench)
-app.command("doctor")(doctor)
-app.add_typer(context, name="context")
-context.command("add")(saved.add)
-context.command("use")(saved.use)
-context.command("list")(saved.show)
-context.command("remove")(saved.remove)
-app.add_typer(wal, name="wal")
-wal.command("verify")(verify_wal)
-wal.command("dump")(dump)
-wal.command("repair")(repair)
-app.add_typer(pipeline, name="pipeline")
-app.command("backup")(backup)
-app.command("restore")(restore)
-app.command("verify")(verify)
-app.command("show")(show)
+topic = verb_group(
+    "Make, list, look at and drop topics of a server.",
+    {
+        "create": "headwater.cli.topic:create",
+        "list": "headwater.cli.topic:listed",
+        "show": "headwater.cli.topic:show",
+        "delete": "headwater.cli.topic:drop",
+    },
+)
+context = verb_group(
+    "Remember servers by name, with their keys.",
+    {
+        "add": "headwater.cli.context:add",
+        "use": "headwater.cli.context:use",
+        "list": "headwater.cli.context:show",
+        "remove": "headwater.cli.context:remove",
+    },
+)
+wal = verb_group(
+    "Look into the write-ahead log of a data directory, and mend it.",
+    {
+        "verify": "headwater.cli.wal_verify:verify",
+        "dump": "headwater.cli.wal_dump:dump",
+        "repair": "headwater.cli.wal_repair:repair",
+    },
+)
+VERBS: Verbs = {
+    "serve": "headwater.cli.serve:serve",
+    "topic": topic,
+    "write": "headwater.cli.write:write",
+    "read": "headwater.cli.read:read",
+    "tail": "headwater.cli.read:tail",
+    "watch": "headwater.cli.read:watch",
+    "delete": "headwater.cli.delete:delete",
+    "stats": "headwater.cli.stats:stats",
+    "bench": "headwater.cli.bench:bench",
+    "doctor": "headwater.cli.doctor:doctor",
+    "context": context,
+    "wal": wal,
+    "pipeline": "headwater.cli.pipeline:pipeline",
+    "backup": "headwater.cli.backup:backup",
+    "restore": "headwater.cli.restore:restore",
+    "verify": "headwater.cli.verify:verify",
+    "show": "headwater.cli.show:show",
+}
+app = typer.Typer(
+    name="headwater",
+    cls=late_group(VERBS),
+    help="One durable event log for one machine.",
+    epilog=EXIT_CODES,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+app.callback(invoke_without_command=True)(_headwater)
 
 
 def main() -> None:

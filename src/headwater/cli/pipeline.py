@@ -6,23 +6,12 @@ wait for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from headwater.cli.late_verbs import verb_group
 
-import typer
-
-from headwater.cli.door import FriendlyGroup
-from headwater.cli.pipeline_backfill import backfill
-from headwater.cli.pipeline_doctor import doctor
-
-VERBS: tuple[tuple[str, Callable[..., None]], ...] = (
-    ("doctor", doctor),
-    ("backfill", backfill),
+pipeline = verb_group(
+    "Bulk work on topics with Spark: on this machine, or on a cluster with --master.",
+    {
+        "doctor": "headwater.cli.pipeline_doctor:doctor",
+        "backfill": "headwater.cli.pipeline_backfill:backfill",
+    },
 )
-
-pipeline = typer.Typer(
-    cls=FriendlyGroup,
-    help="Bulk work on topics with Spark: on this machine, or on a cluster with --master.",
-    rich_markup_mode="markdown",
-)
-for _name, _verb in VERBS:
-    pipeline.command(_name)(_verb)
