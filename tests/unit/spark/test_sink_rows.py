@@ -166,6 +166,7 @@ def test_a_mark_of_another_sink_is_taken_out_of_the_meta() -> None:
         ({"topic": "t", "batchBytes": "x"}, "batchBytes is a whole number"),
         ({"topic": "t", "writeId": "a/b"}, "writeId is a text of 1 to 160 bytes without"),
         ({"topic": "t", "appId": "*"}, "appId is a text"),
+        ({"topic": "t", "writeIdd": "x"}, "no option 'writeIdd' for writing; options are url, "),
         ({"topic": "t", "rerun": "maybe"}, "rerun is compare or trust"),
     ],
 )

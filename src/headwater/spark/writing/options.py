@@ -15,6 +15,18 @@ from headwater.core.units import MIB
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+OPTIONS: Final = (
+    "url",
+    "token",
+    "topic",
+    "durability",
+    "batchRecords",
+    "batchBytes",
+    "writeId",
+    "appId",
+    "rerun",
+)
+_SPARKS_OWN: Final = frozenset(("checkpointlocation", "path", "querytimeout"))
 TOPIC_COLUMN: Final = "topic"
 ENVELOPE: Final = frozenset(("data", "tag", "node", "meta"))
 GIVEN_ANEW: Final = frozenset(("seq", "ts", "gap"))
@@ -61,6 +73,7 @@ class Columns:
 
 def sink_options(given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> SinkOptions:
     """The options of a write, or an error that names the option and what to write instead."""
+    _check_names(given)
     if overwrite:
         raise InvalidRequestError(
             'a topic can only be appended to: write with mode("append"), or drop the topic first'
@@ -98,6 +111,16 @@ def sink_options(given: Mapping[str, str], schema: StructType, *, overwrite: boo
         trust=_rerun(given) == TRUST,
         columns=_columns(schema, topic_given=topic is not None),
     )
+
+
+def _check_names(given: Mapping[str, str]) -> None:
+    """A misspelt option must not be left out in silence: `writeID` would write twice."""
+    known = {option.lower() for option in OPTIONS} | _SPARKS_OWN
+    for option in given:
+        if option.lower() not in known and not option.lower().startswith("spark."):
+            raise InvalidRequestError(
+                f"there is no option {option!r} for writing; options are {', '.join(OPTIONS)}"
+            )
 
 
 def _columns(schema: StructType, *, topic_given: bool) -> Columns:
