@@ -41,6 +41,7 @@ class Known:
     """Acked, or put away."""
     held: frozenset[int] = frozenset()
     kept_back: frozenset[int] = frozenset()
+    appointed: frozenset[int] = frozenset()
     deliveries: tuple[tuple[int, int], ...] = ()
     lease_id: int = 0
 
@@ -74,6 +75,14 @@ class Story:
         first = self.db.state("jobs").head_seq + 1
         new = frozenset(range(first, first + count))
         self._do(lambda known: {"live": known.live | new}, lambda: self.db.append("jobs", records))
+
+    def write_for_later(self) -> None:
+        seq = self.db.state("jobs").head_seq + 1
+        record = {"data": "later", "deliver_at": self.clock.wall_ms() + LEASE_MS}
+        self._do(
+            lambda known: {"live": known.live | {seq}, "appointed": known.appointed | {seq}},
+            lambda: self.db.append("jobs", record),
+        )
 
     def claim(self, limit: int) -> list[int]:
         claimed: list[Any] = []
@@ -154,6 +163,7 @@ def told(settings: dict[str, Any]) -> Story:
     story.write(4)
     second = story.claim(3)
     story.nack(second[:1], 50_000)
+    story.write_for_later()
     story.ack(second[1:])
     story.reopen()
     third = story.claim(4)
@@ -206,10 +216,12 @@ def judge(story: Story, state: FakeDisk) -> None:
     claimed = db.claim("jobs", "late", 1_000)
     free = set(claimed.seqs)
     assert free <= live
+    assert not free & after.appointed, f"{what}: delivered before its time"
     if story.durable:
         held = before.held & after.held
         assert not free & held, f"{what}: held twice: {free & held}"
         out = before.held | after.held | before.kept_back | after.kept_back
+        out |= after.appointed
         keyed = db.state("jobs").config["fifo_key"] is not None
         limited = db.state("jobs").config["max_deliveries"] > 0
         if not keyed and not limited:
@@ -220,7 +232,8 @@ def judge(story: Story, state: FakeDisk) -> None:
             if counts.get(seq) == later.get(seq):
                 assert job.deliveries == counts.get(seq, 0) + 1, f"{what}: deliveries of {seq}"
     else:
-        assert free == live, f"{what}: {live - free} are free and were not given"
+        left = live - free - after.appointed
+        assert not left, f"{what}: {left} are free and were not given"
     for job in claimed.jobs:
         assert job.lease_id > before.lease_id, f"{what}: a fence was used before"
     db.ack("jobs", "late", claimed.seqs or [10**9])

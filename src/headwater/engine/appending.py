@@ -12,10 +12,15 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from headwater.config.topic import Discard
+from headwater.config.topic import Discard, TopicType
 from headwater.core import limits
 from headwater.core.durability import Durability
-from headwater.core.errors import InvalidRequestError, OverloadedError, RequestError
+from headwater.core.errors import (
+    InvalidRequestError,
+    NotAQueueError,
+    OverloadedError,
+    RequestError,
+)
 from headwater.engine.core import EngineCore
 from headwater.engine.input import EncodedRecords
 from headwater.engine.pending import Appended, Change, Write
@@ -25,6 +30,7 @@ from headwater.engine.topics import Topics
 from headwater.format.appends import encode_appends
 from headwater.format.control import IdempotencyEntry, encode_head_watermark, encode_idempotency
 from headwater.format.frame import FRAME_BYTES_MIN, FrameFlag
+from headwater.format.lease_frames import LeaseEvent, LeaseKind, encode_lease_event
 from headwater.format.segment import SEGMENT_FRAME_BYTES_MIN
 from headwater.wal.ticket import Ticket
 
@@ -59,6 +65,9 @@ class Appender:
             repeat = self._repeat(topic, key, now)
             if repeat is not None:
                 return repeat
+        if records.deliver_at is not None and topic.log.settings.type is not TopicType.QUEUE:
+            self._topics.forget_if_never_made(topic)
+            raise NotAQueueError(f"{name!r} is a log; deliver_at needs a queue")
         size = records.size
         if topic.log.settings.discard is Discard.REJECT:
             self._topics.evict(topic)  # what expired makes room
@@ -126,6 +135,8 @@ class Appender:
         control = [] if topic.creation is None else [topic.creation]
         if key is not None:
             control.append(self._remember(write, key))
+        if records.deliver_at is not None:
+            control.append(_appoint(write, records.deliver_at))
         if durability is not Durability.FSYNC:
             write.logged = durability.is_logged
             durability = self._class_for(write, durability)
@@ -200,6 +211,17 @@ class Appender:
             key, write.first_seq, write.last_seq, write.expires_ts, write.created
         )
         return encode_idempotency(write.topic.topic_id, entry, write.ts)
+
+
+def _appoint(write: Write, deliver_at: Mapping[int, int]) -> bytes:
+    """The frame that keeps jobs back; it stands in the group of their records."""
+    write.appointments = {write.first_seq + at: time for at, time in deliver_at.items()}
+    event = LeaseEvent(
+        LeaseKind.APPOINTED,
+        tuple(write.appointments),
+        times=tuple(write.appointments.values()),
+    )
+    return encode_lease_event(write.topic.topic_id, event, write.ts)
 
 
 def _checked_key(key: str) -> bytes:

@@ -12,7 +12,7 @@ from headwater.core import limits
 from headwater.core.errors import BatchTooLargeError, InvalidRequestError, RecordTooLargeError
 from headwater.format.frame import FrameFlag, join_data
 
-_FIELDS: Final = frozenset({"data", "tag", "node", "meta"})
+_FIELDS: Final = frozenset({"data", "tag", "node", "meta", "deliver_at"})
 _encode = msgspec.json.Encoder().encode
 
 
@@ -26,6 +26,8 @@ class EncodedRecords:
     flags: list[int]
     size: int = 0
     """Bytes of nodes, tags and datas."""
+    deliver_at: dict[int, int] | None = None
+    """When a job may be delivered, wall clock ms, by its position; jobs of a queue only."""
 
     def __len__(self) -> int:
         return len(self.datas)
@@ -73,6 +75,13 @@ def _encode_one(
         raise RecordTooLargeError(
             f"{where} has {len(data)} bytes; at most {limits.RECORD_BYTES_MAX} are taken"
         )
+    if record.get("deliver_at") is not None:
+        at = record["deliver_at"]
+        if isinstance(at, bool) or not isinstance(at, int) or not 0 <= at <= limits.INTEGER_MAX:
+            raise InvalidRequestError(f"{where}: deliver_at must be milliseconds since 1970")
+        if encoded.deliver_at is None:
+            encoded.deliver_at = {}
+        encoded.deliver_at[position] = at
     encoded.nodes.append(node)
     encoded.tags.append(tag)
     encoded.datas.append(data)

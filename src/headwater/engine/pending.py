@@ -82,6 +82,8 @@ class Write(Pending[Appended]):
     """Its records are in the log."""
     key: bytes | None = None
     expires_ts = 0
+    appointments: dict[int, int] | None = None
+    """When jobs of a queue may be delivered, by seq."""
     sync_us = 0
     """How long the sync took that this write waited for."""
     _followers: list[Write] | None = None

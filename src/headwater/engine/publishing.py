@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from headwater.core.errors import HeadwaterError
 from headwater.engine.core import EngineCore
 from headwater.engine.pending import Appended, Change, Write
+from headwater.engine.queues import appoint
 from headwater.engine.tail import TailChunk
 from headwater.engine.topic import Topic
 from headwater.engine.topics import Topics
@@ -74,6 +75,8 @@ class Publisher:
             # An earlier write failed after its seqs were taken: nobody was told of them.
             self._topics.fill_dead(topic, write.first_seq - 1, write.ts, logged=write.logged)
         log.publish(write.first_seq, write.lengths, write.ts, write.flags, write.tags)
+        if write.appointments is not None:
+            appoint(topic, write.appointments)
         chunk = TailChunk(write.first_seq, write.buffer, write.offsets)
         self._topics.keep_in_tail(topic, chunk, logged=write.logged)
         if write.key is not None:
@@ -196,7 +199,7 @@ def _is_gapless(writes: Sequence[Write]) -> bool:
     topic = writes[0].topic
     seq = topic.log.visible_seq + 1
     for write in writes:
-        if write.first_seq != seq or not write.logged:
+        if write.first_seq != seq or not write.logged or write.appointments is not None:
             return False
         seq += len(write.offsets)
     return not topic.dropped

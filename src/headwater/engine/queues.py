@@ -7,7 +7,7 @@ log has the delete, like every delete (I8); until then nobody else can be given 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from headwater.config.topic import TopicType
@@ -23,7 +23,7 @@ from headwater.engine.topics import Topics
 from headwater.format.frame import FrameType
 from headwater.format.lease_frames import LeaseEvent, LeaseKind, encode_lease_event
 from headwater.format.topic_frames import RecordsDeleted, encode_body
-from headwater.model.queue import Claims, Grant, QueueLeases, Verdict, share
+from headwater.model.queue import Claims, Grant, LeaseHistory, QueueLeases, Verdict, share
 from headwater.model.queue.history import resume
 
 DRAWS_MAX = 16
@@ -357,3 +357,14 @@ def _returned(claims: Claims, delay_ms: int) -> list[LeaseEvent]:
         LeaseEvent(LeaseKind.RETURNED, tuple(some), lease_id=lease_id, span_ms=delay_ms)
         for lease_id, some in claims.items()
     ]
+
+
+def appoint(topic: Topic, appointments: Mapping[int, int]) -> None:
+    """New jobs that may not be delivered before their times."""
+    if topic.queue is None:
+        if topic.lease_history is None:
+            topic.lease_history = LeaseHistory()
+        topic.lease_history.appointments.update(appointments)
+        return
+    for seq, deliver_at_ms in appointments.items():
+        topic.queue.leases.appoint(seq, deliver_at_ms)

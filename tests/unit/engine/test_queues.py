@@ -240,6 +240,51 @@ def test_without_a_dead_letter_topic_a_job_is_delivered_again_and_again() -> Non
         place.db.nack("jobs", "one", [1])
 
 
+@pytest.mark.parametrize("how", ["goes on", "crash", "checkpoint and crash", "restart"])
+@pytest.mark.parametrize("asked_before", [True, False])
+def test_a_delayed_job_is_delivered_at_its_time_also_after_a_restart(
+    how: str, asked_before: bool
+) -> None:
+    place = Place()
+    if asked_before:
+        place.db.queue_stats("jobs")
+    now = place.clock.wall_ms()
+    place.db.append(
+        "jobs",
+        [{"data": 1}, {"data": 2, "deliver_at": now + 5_000}, {"data": 3, "deliver_at": now - 1}],
+    )
+    if "checkpoint" in how:
+        place.db.checkpoint()
+    if how != "goes on":
+        place.restart() if how == "restart" else place.crash()
+    assert place.db.claim("jobs", "one", 9).seqs == [1, 3]
+    assert place.db.queue_stats("jobs").delayed == 1
+    place.pass_ms(4_999)
+    assert place.db.claim("jobs", "one", 9).seqs == []
+    place.pass_ms(1)
+    (job,) = place.db.claim("jobs", "one", 9).jobs
+    assert (job.record.seq, job.record.data, job.deliveries) == (2, 2, 1)
+
+
+def test_an_appointment_does_not_leap_with_the_wall_clock() -> None:
+    place = Place()
+    place.db.append("jobs", {"data": 1, "deliver_at": place.clock.wall_ms() + 60_000})
+    place.clock.jump_wall(10**11)
+    assert place.db.claim("jobs", "one").seqs == []
+    place.pass_ms(31_000)
+    assert place.db.claim("jobs", "one").seqs == [1], "at most twice as fast as time passes"
+
+
+@pytest.mark.parametrize("at", [-1, 2**53, True, "soon", 1.5])
+def test_a_time_of_delivery_is_a_number_and_for_queues_only(at: Any) -> None:
+    place = Place()
+    with pytest.raises(InvalidRequestError, match="deliver_at"):
+        place.db.append("jobs", {"data": 1, "deliver_at": at})
+    with pytest.raises(NotAQueueError, match="deliver_at"):
+        place.db.append("log", {"data": 1, "deliver_at": 5})
+    assert [state.topic for state in place.db.topics()] == ["jobs"]
+
+
 def test_a_paused_queue_gives_nothing_and_still_takes_acks() -> None:
     place = Place()
     place.write(2)
