@@ -13,5 +13,6 @@ pipeline = verb_group(
     {
         "doctor": "headwater.cli.pipeline_doctor:doctor",
         "backfill": "headwater.cli.pipeline_backfill:backfill",
+        "stats": "headwater.cli.pipeline_stats:stats",
     },
 )

@@ -108,10 +108,18 @@ def _columns(ddl: str) -> StructType:
 
 
 def _parquet(spark: SparkSession, origin: Origin) -> DataFrame:
-    return _from_files(spark.read.parquet(origin.location))
+    return _from_files(parquet_table(spark, origin.location))
 
 
 def _delta(spark: SparkSession, origin: Origin) -> DataFrame:
+    return _from_files(delta_table(spark, origin.location))
+
+
+def parquet_table(spark: SparkSession, location: str) -> DataFrame:
+    return spark.read.parquet(location)
+
+
+def delta_table(spark: SparkSession, location: str) -> DataFrame:
     """The files of the table's newest version, read by Spark's own Parquet."""
     from pyspark.sql.types import StructType
 
@@ -121,21 +129,21 @@ def _delta(spark: SparkSession, origin: Origin) -> DataFrame:
     except ImportError as error:
         raise RequestError(f"Delta tables need deltalake: run `{INSTALL}`") from error
     try:
-        table = DeltaTable(origin.location)
+        table = DeltaTable(location)
     except TableNotFoundError as error:
-        raise RequestError(f"there is no Delta table in {origin.location}") from error
+        raise RequestError(f"there is no Delta table in {location}") from error
     features = set(table.protocol().reader_features or ()) & _DELTA_FEATURES_REFUSED
     if features:
         raise RequestError(
-            f"the Delta table {origin.location} uses {', '.join(sorted(features))}, which cannot "
+            f"the Delta table {location} uses {', '.join(sorted(features))}, which cannot "
             "be read here; rewrite it without, or export it to Parquet"
         )
     schema = StructType.fromJson(msgspec.json.decode(table.schema().to_json()))
     files = table.file_uris()
     if not files:
-        raise RequestError(f"the Delta table {origin.location} is empty")
-    reader = spark.read.schema(schema).option("basePath", origin.location)
-    return _from_files(reader.parquet(*files))
+        raise RequestError(f"the Delta table {location} is empty")
+    reader = spark.read.schema(schema).option("basePath", location)
+    return reader.parquet(*files)
 
 
 def _from_files(rows: DataFrame) -> DataFrame:
