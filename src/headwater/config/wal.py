@@ -25,7 +25,7 @@ class WalSettings:
     """Submissions waiting for a shard; one more is refused."""
     group_bytes_max: int = 8 * MIB
     group_frames_max: int = 65_536
-    commit_window_us_min: int = 1000
+    commit_window_us_min: int = 500
     commit_window_us_max: int = 10_000
     disk_sync_interval_us: int = 100_000
     """How long the disk class may stay un-synced."""

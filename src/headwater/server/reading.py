@@ -22,7 +22,6 @@ from headwater.server.body import body_of
 from headwater.server.exchange import Exchange
 from headwater.server.rendering import take_rendered
 from headwater.server.topics import number
-from headwater.wire.arrow import ARROW_MEDIA_TYPE, records_to_arrow
 from headwater.wire.render import Projection
 from headwater.wire.requests import DiffRequestBody, decode_request
 
@@ -83,6 +82,8 @@ def encode_tombstone(tombstone: Tombstone) -> bytes:
 
 async def read_arrow(app: App, exchange: Exchange) -> None:
     """A range of records as an Arrow IPC stream."""
+    from headwater.wire.arrow import ARROW_MEDIA_TYPE, records_to_arrow  # late, as in rendering
+
     from_seq = number(exchange, "from_seq", 0, 0, limits.INTEGER_MAX)
     to_seq = number(exchange, "to_seq", limits.INTEGER_MAX, 0, limits.INTEGER_MAX)
     most = number(exchange, "limit", ARROW_ROWS_DEFAULT, 1, ARROW_ROWS_MAX)

@@ -7,7 +7,7 @@ from functools import lru_cache
 from headwater.core.records import Record
 from headwater.engine.reading import Reader, ReadFilter, ReadPlan, decode_run
 from headwater.engine.steps import Take, Taken
-from headwater.wire.columns import render_frames
+from headwater.wire.frames import render_frames
 from headwater.wire.render import Projection, render_record
 
 
@@ -17,23 +17,21 @@ def take_rendered(projection: Projection) -> Take[bytes]:
 
     def take(reader: Reader, plan: ReadPlan, keep: ReadFilter) -> Taken[bytes]:
         runs, findings = reader.runs(plan)
-        parts: list[bytes | memoryview] = []
+        parts: list[bytes] = []
         count = 0
         for run in runs:
-            rendered = None
             if keep.keeps_all:
+                count += len(run.offsets)
                 rendered = render_frames(
                     run.buffer, run.offsets, in_segment=run.in_segment, projection=projection
                 )
-            if rendered is not None:
-                count += len(run.offsets)
-                if len(rendered):
+                if rendered:
                     parts.append(rendered)
                 continue
             records: list[Record] = []
             decode_run(run, keep, records)
             count += len(records)
             parts.extend(render_record(record, projection) for record in records)
-        return Taken(b",".join(parts), count, findings)
+        return Taken(parts[0] if len(parts) == 1 else b",".join(parts), count, findings)
 
     return take

@@ -77,7 +77,9 @@ def test_a_lone_durable_write_is_synced_without_the_clock_moving(shard: Shard) -
 
 
 @pytest.mark.claims(168, 178, 179)
-def test_tickets_that_come_during_a_sync_share_the_next_one(shard: Shard, log: ListLog) -> None:
+def test_tickets_that_come_during_a_sync_share_the_next_one(
+    shard: Shard, log: ListLog, clock: ManualClock
+) -> None:
     held = Held(log, "sync")
     first = ticket(b"first")
     shard.submit(first)
@@ -86,13 +88,16 @@ def test_tickets_that_come_during_a_sync_share_the_next_one(shard: Shard, log: L
     for each in others:
         shard.submit(each)
     held.let_go.set()
-    assert all(each.wait(10) for each in (first, *others))
+    assert first.wait(10)
+    clock.wait_for_waiters(1)  # the first writer may come back and share it too
+    clock.advance(SETTINGS.commit_window_us_min)
+    assert all(each.wait(10) for each in others)
     assert log.groups == [[b"first"], [str(n).encode() for n in range(20)]]
     assert log.events.count("sync") == 2
 
 
 def test_a_slow_disk_costs_a_synchronous_refusal_and_never_an_acked_record(
-    shard: Shard, log: ListLog
+    shard: Shard, log: ListLog, clock: ManualClock
 ) -> None:
     held = Held(log, "sync")
     first = ticket(b"first")
@@ -104,12 +109,41 @@ def test_a_slow_disk_costs_a_synchronous_refusal_and_never_an_acked_record(
     with pytest.raises(OverloadedError):
         shard.submit(ticket(b"too many"))
     held.let_go.set()
+    clock.wait_for_waiters(1)
+    clock.advance(SETTINGS.commit_window_us_min)
     assert all(each.wait(10) for each in waiting)
     written = [body for group in log.groups for body in group]
     assert written == [b"first", *[each.body for each in waiting]]
 
 
 @pytest.mark.claims(183)
+def test_a_group_waits_as_long_as_its_company_keeps_arriving(
+    shard: Shard, log: ListLog, clock: ManualClock
+) -> None:
+    held = Held(log, "sync")
+    shard.submit(ticket(b"lone"))
+    assert held.entered.wait(10)
+    crowd = [ticket(bytes([letter])) for letter in b"abcdef"]
+    for each in crowd[:5]:
+        shard.submit(each)
+    held.let_go.set()
+    clock.wait_for_waiters(1)
+    shard.submit(crowd[5])  # as many as there were at the end of the sync: nobody is missing
+    assert all(each.wait(10) for each in crowd)
+    arrivals = [ticket(b"x"), ticket(b"y")]
+    parks = clock.park_count
+    for each in arrivals:
+        clock.wait_for_waiters(1)
+        shard.submit(each)
+        clock.advance(SETTINGS.commit_window_us_min)
+        clock.wait_for_waiters(1, after_parks=parks)
+        parks = clock.park_count
+        assert not each.resolved, "somebody came within the window, so more may"
+    clock.advance(SETTINGS.commit_window_us_min)
+    assert all(each.wait(10) for each in arrivals)
+    assert log.groups[-1] == [b"x", b"y"]
+
+
 def test_an_idle_shard_sleeps_and_wakes_for_the_idle_mark(
     shard: Shard, log: ListLog, clock: ManualClock
 ) -> None:
