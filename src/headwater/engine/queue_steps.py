@@ -43,13 +43,18 @@ def claim_steps(
     request: ClaimRequest = yield AsOwner(
         lambda: queues.request(topic, node, wanted, lease_ms, connection)
     )
-    yield from _served_steps(engine, queues, topic, request)
-    records: dict[int, Record] = {}
-    if request.grant is not None:
-        yield Answered(lambda: queues.confirm(topic, request))
-        records = yield from records_steps(engine, topic, request.grant.seqs)
-    claimed: Claimed = yield AsOwner(lambda: queues.claimed(topic, request, records))
-    yield from dead_letter_steps(engine, queues, topic)
+    try:
+        yield from _served_steps(engine, queues, topic, request)
+        records: dict[int, Record] = {}
+        if request.grant is not None:
+            yield Answered(lambda: queues.confirm(topic, request))
+            records = yield from records_steps(engine, topic, request.grant.seqs)
+        claimed: Claimed = yield AsOwner(lambda: queues.claimed(topic, request, records))
+        yield from dead_letter_steps(engine, queues, topic)
+    except BaseException:
+        # Nobody is told of these jobs: they are free for others.
+        engine.core.owner.post(lambda: queues.abandon(topic, request))
+        raise
     return claimed
 
 

@@ -157,6 +157,15 @@ class Queues:
                 request.grant = leases.grant(some, request.node, deadline_us, request.connection)
                 at += count
 
+    def abandon(self, topic: Topic, request: ClaimRequest) -> None:
+        """Whoever asked is gone before there was an answer."""
+        if topic.queue is None or topic.dropped:
+            return
+        topic.queue.window.leave(request)
+        if request.grant is not None:
+            topic.queue.leases.take_back(request.grant)
+        topic.wake()
+
     def confirm(self, topic: Topic, request: ClaimRequest) -> Change:
         """Tell the log of a claim what it must know before the worker does."""
         grant = request.grant

@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from headwater.core.errors import InvalidRequestError, NotAQueueError, TopicNotFoundError
+from headwater.core.errors import (
+    InvalidRequestError,
+    NotAQueueError,
+    OverloadedError,
+    TopicNotFoundError,
+)
 from headwater.engine.blocking import Database
 from headwater.engine.queues import Queues
 from headwater.format.frame import FrameType
@@ -330,6 +335,55 @@ def test_jobs_that_expire_or_are_deleted_are_neither_claimed_nor_counted() -> No
     place.db.delete("jobs", match="y")
     assert place.db.queue_stats("jobs") == (0, 0, 0, 0)
     assert place.db.ack("jobs", "one", [3]).skipped == [3]
+
+
+def test_jobs_that_grew_too_old_are_not_claimed_though_nobody_wrote_since() -> None:
+    place = Place(ttl_ms=1_000)
+    place.write(2)
+    place.pass_ms(1_001)
+    assert place.db.claim("jobs", "one", 9).seqs == []
+
+
+def test_a_claim_is_answered_only_when_its_number_is_safe_in_the_log() -> None:
+    place = Place()
+    place.write(4)
+    engine = place.db.engine
+    topic, queues = engine.topic("jobs"), Queues(engine)
+    answers = []
+    with engine.core.owner.holding():  # type: ignore[attr-defined]
+        for node in ("first", "second"):
+            request = queues.request(topic, node, 1, None, None)
+            queues.deal(topic, [request], queues.draw(topic, 1))
+            answers.append(queues.confirm(topic, request))
+        assert [answer.done for answer in answers] == [False, False]
+    assert [answer.done for answer in answers] == [True, True]
+    with engine.core.owner.holding():  # type: ignore[attr-defined]
+        request = queues.request(topic, "third", 1, None, None)
+        queues.deal(topic, [request], queues.draw(topic, 1))
+        assert queues.confirm(topic, request).done, "the ceiling is there already"
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_claim_or_ack_the_log_refuses_leaves_the_jobs_as_they_were(durable: bool) -> None:
+    place = Place(leases_durable=durable)
+    place.write(3)
+    held = place.db.claim("jobs", "one", 1)
+    topics = place.db.engine.topics
+    submit = topics.submit
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OverloadedError("no room")
+
+    topics.submit = refuse  # type: ignore[method-assign]
+    with pytest.raises(OverloadedError):
+        place.db.ack("jobs", "one", [1])
+    if durable:
+        with pytest.raises(OverloadedError):
+            place.db.claim("jobs", "two", 9)
+    topics.submit = submit  # type: ignore[method-assign]
+    assert place.db.queue_stats("jobs") == (2, 1, 0, 0)
+    assert [job.deliveries for job in place.db.claim("jobs", "two", 9).jobs] == [1, 1]
+    assert place.db.ack("jobs", "one", [1], lease_ids=[held.jobs[0].lease_id]).seqs == [1]
 
 
 def test_jobs_in_segments_are_claimed_like_those_in_memory() -> None:

@@ -52,6 +52,9 @@ def test_a_window_opens_with_its_first_claimer_and_closes_for_all() -> None:
     assert window.close() == ["poll", "push"]
     assert (window.closes_us, len(window)) == (None, 0)
     assert window.join("poll", 1, now_us=200, window_us=50)
+    window.leave("poll")
+    assert window.closes_us is None
+    assert window.join("late", 1, now_us=900, window_us=50), "nobody is waited for any more"
 
 
 @pytest.mark.claims(397)

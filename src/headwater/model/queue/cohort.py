@@ -58,6 +58,8 @@ class ClaimWindow(Generic[Claimer]):
         if claimer in self._members:
             at = self._members.index(claimer)
             del self._members[at], self._wanted[at]
+            if not self._members:
+                self.closes_us = None
 
     @property
     def wanted(self) -> int:
