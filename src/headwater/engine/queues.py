@@ -23,7 +23,7 @@ from headwater.engine.topics import Topics
 from headwater.format.frame import FrameType
 from headwater.format.lease_frames import LeaseEvent, LeaseKind, encode_lease_event
 from headwater.format.topic_frames import RecordsDeleted, encode_body
-from headwater.model.queue import Claims, Grant, LeaseHistory, QueueLeases, Verdict, share
+from headwater.model.queue import Grant, LeaseHistory, QueueLeases, Verdict, share
 from headwater.model.queue.history import resume
 
 DRAWS_MAX = 16
@@ -291,7 +291,11 @@ class Queues:
         leases = self.of(topic).leases
         verdict = leases.nack(node, seqs, lease_ids, now_us, delay_ms * US_PER_MS)
         topic.wake()
-        return self._told(topic, verdict, _returned(verdict.claims, delay_ms), {})
+        events = [
+            LeaseEvent(LeaseKind.RETURNED, tuple(some), lease_id=lease_id, span_ms=delay_ms)
+            for lease_id, some in verdict.claims.items()
+        ]
+        return self._told(topic, verdict, events, {})
 
     def extend(
         self,
@@ -315,15 +319,13 @@ class Queues:
         return self._told(topic, verdict, events, dict.fromkeys(verdict.taken, deadline))
 
     def release(self, topic: Topic, connection: int) -> None:
-        """A connection ended: its jobs are ready for others now."""
+        """A connection ended: its jobs are ready for others now. The log need not know: no claim
+        made on a connection outlives the process."""
         if topic.queue is None or topic.dropped:
             return
-        claims = topic.queue.leases.release(connection)
-        if claims:
+        if topic.queue.leases.release(connection):
             topic.wake()
-            if topic.log.settings.leases_durable:
-                self._tell(topic, _returned(claims, 0), Change(lambda: True))
-                self._topics.touched(topic)
+            self._topics.touched(topic)
 
     # -- telling
 
@@ -359,13 +361,6 @@ class Queues:
     def _wall_of(self, at_us: int) -> int:
         clock = self._core.clock
         return clock.wall_ms() + (at_us - clock.monotonic_us()) // US_PER_MS
-
-
-def _returned(claims: Claims, delay_ms: int) -> list[LeaseEvent]:
-    return [
-        LeaseEvent(LeaseKind.RETURNED, tuple(some), lease_id=lease_id, span_ms=delay_ms)
-        for lease_id, some in claims.items()
-    ]
 
 
 def appoint(topic: Topic, appointments: Mapping[int, int]) -> None:

@@ -47,7 +47,7 @@ class LeaseKind(IntEnum):
 
 LEASE_KIND_MEANING: Final[dict[LeaseKind, str]] = {
     LeaseKind.CLAIMED: "a worker holds the jobs for span_ms; each was delivered once more",
-    LeaseKind.RETURNED: "given back or released; ready again after span_ms",
+    LeaseKind.RETURNED: "given back; ready again after span_ms",
     LeaseKind.EXTENDED: "held for span_ms from now, under the number they have",
     LeaseKind.APPOINTED: "new jobs that may not be delivered before their times",
     LeaseKind.DEAD_LETTERED: "delivered too often; copied to the dead letter topic and deleted",

@@ -1,8 +1,7 @@
-"""Queues in the engine: workers, deadlines, the log, dead letters and restarts."""
+"""Queues in the engine: workers, deadlines, delays, keys, and what is refused."""
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pytest
@@ -13,41 +12,8 @@ from headwater.core.errors import (
     OverloadedError,
     TopicNotFoundError,
 )
-from headwater.engine.blocking import Database
 from headwater.engine.queues import Queues
-from headwater.format.frame import FrameType
-from headwater.testing import KILL, FakeDisk, ManualClock
-from tests.rig.life import SMALL, new_disk, open_stepped
-from tests.unit.engine.looking import frames_in_log
-
-
-class Place:
-    """A queue on a fake disk whose clock stands still."""
-
-    def __init__(self, **settings: Any) -> None:
-        self.disk = new_disk()
-        self.clock = ManualClock()
-        self.db = open_stepped(self.disk, SMALL, self.clock)
-        self.db.create("jobs", type="queue", **settings)
-
-    def write(self, count: int, **more: Any) -> None:
-        self.db.append("jobs", [{"data": {"n": n}, **more} for n in range(count)])
-
-    def pass_ms(self, ms: int) -> None:
-        self.clock.advance(ms * 1_000)
-
-    def crash(self) -> None:
-        """The process is killed and comes back."""
-        state: FakeDisk = next(self.disk.crash_states(self.disk.point, KILL))
-        self.disk = state
-        self.db = open_stepped(state, SMALL, self.clock)
-
-    def restart(self) -> None:
-        self.db.close()
-        self.db = open_stepped(self.disk, SMALL, self.clock)
-
-    def lease_frames(self) -> int:
-        return sum(frame.type is FrameType.LEASE for frame in frames_in_log(self.db))
+from tests.unit.engine.queue_places import Place
 
 
 @pytest.mark.claims(390, 393, 399)
@@ -137,112 +103,6 @@ def test_a_nack_gives_a_job_back_at_once_or_later() -> None:
     assert place.db.queue_stats("jobs").delayed == 1
     place.pass_ms(500)
     assert place.db.claim("jobs", "two", 2).seqs == [2]
-
-
-@pytest.mark.claims(391, 392)
-def test_leases_are_not_in_the_log_by_default_and_jobs_are_free_after_a_crash() -> None:
-    place = Place()
-    place.write(5)
-    place.db.claim("jobs", "one", 3)
-    assert place.lease_frames() == 1, "only the ceiling over the numbers of claims"
-    before = place.db.claim("jobs", "one", 1).jobs[0].lease_id
-    assert place.lease_frames() == 1
-    place.crash()
-    again = place.db.claim("jobs", "two", 9)
-    assert again.seqs == [1, 2, 3, 4, 5]
-    assert again.jobs[0].lease_id > before, "a fence is never used twice"
-
-
-@pytest.mark.claims(382, 383)
-@pytest.mark.parametrize("how", ["crash", "restart", "checkpoint and crash"])
-def test_durable_leases_hold_over_a_restart_until_their_deadline(how: str) -> None:
-    place = Place(leases_durable=True, lease_ms=10_000)
-    place.write(5)
-    held = place.db.claim("jobs", "one", 2)
-    place.db.claim("jobs", "one", 2)
-    place.db.nack("jobs", "one", [3], delay_ms=4_000)
-    place.db.extend("jobs", "one", [4], lease_ms=60_000)
-    place.db.ack("jobs", "one", [2])
-    if how == "checkpoint and crash":
-        place.db.checkpoint()
-    place.restart() if how == "restart" else place.crash()
-    assert place.db.queue_stats("jobs") == (1, 2, 1, 0)
-    assert place.db.claim("jobs", "two", 9).seqs == [5]
-    place.pass_ms(4_000)
-    again = place.db.claim("jobs", "two", 9)
-    assert again.seqs == [3]
-    assert again.jobs[0].deliveries == 2
-    assert again.jobs[0].lease_id > held.jobs[0].lease_id + 1
-    assert place.db.ack("jobs", "one", [1], lease_ids=[held.jobs[0].lease_id]).seqs == [1]
-    place.pass_ms(55_000)
-    assert 4 not in place.db.claim("jobs", "two", 9).seqs
-    place.pass_ms(1_001)
-    assert 4 in place.db.claim("jobs", "two", 9).seqs
-
-
-def test_a_restart_into_another_year_neither_loses_nor_keeps_a_job() -> None:
-    for jump_ms in (10**11, -(10**11)):
-        place = Place(leases_durable=True, lease_ms=10_000)
-        place.write(1)
-        place.db.claim("jobs", "one")
-        place.clock.jump_wall(jump_ms)
-        place.crash()
-        place.pass_ms(10_001)
-        assert place.db.claim("jobs", "two").seqs == [1], jump_ms
-
-
-@pytest.mark.claims(389, 400)
-def test_a_job_delivered_too_often_ends_in_the_dead_letter_topic_once() -> None:
-    place = Place(max_deliveries=2, dead_letter="dead", lease_ms=100)
-    place.db.append("jobs", {"data": [1], "tag": "t", "node": "maker", "meta": {"k": "v"}})
-    place.write(1)
-    for _ in range(2):
-        assert place.db.claim("jobs", "one", 1).seqs == [1]
-        place.pass_ms(101)
-    assert place.db.claim("jobs", "one", 9).seqs == [2]
-    (letter,) = place.db.diff("dead").records
-    assert (letter.data, letter.tag, letter.node) == ([1], "t", "maker")
-    assert letter.meta == {
-        "k": "v",
-        "$dead_letter_from": "jobs",
-        "$dead_letter_deliveries": 2,
-        "$dead_letter_src_seq": 1,
-    }
-    assert place.db.queue_stats("jobs") == (0, 1, 0, 1)
-    assert [record.seq for record in place.db.diff("jobs").records] == [2]
-    place.crash()
-    assert place.db.queue_stats("jobs") == (1, 0, 0, 1)
-    assert place.db.state("dead").count == 1
-
-
-def test_a_nack_of_the_last_delivery_is_put_away_at_once() -> None:
-    place = Place(max_deliveries=1, dead_letter="dead")
-    place.write(1)
-    place.db.claim("jobs", "one")
-    place.db.nack("jobs", "one", [1], delay_ms=60_000)
-    assert place.db.state("dead").count == 1
-    assert place.db.queue_stats("jobs") == (0, 0, 0, 1)
-
-
-def test_a_dead_letter_topic_that_refuses_keeps_the_job_where_it_is() -> None:
-    place = Place(max_deliveries=1, dead_letter="dead")
-    place.db.create("dead", cap_records=1, discard="reject")
-    place.db.append("dead", {"data": "full"})
-    place.write(1)
-    place.db.claim("jobs", "one")
-    place.db.nack("jobs", "one", [1])
-    assert place.db.state("jobs").count == 1
-    place.db.delete("dead", before_seq=2)
-    assert place.db.claim("jobs", "one").seqs == []
-    assert (place.db.state("jobs").count, place.db.state("dead").count) == (0, 1)
-
-
-def test_without_a_dead_letter_topic_a_job_is_delivered_again_and_again() -> None:
-    place = Place(max_deliveries=1)
-    place.write(1)
-    for number in range(1, 4):
-        assert place.db.claim("jobs", "one").jobs[0].deliveries == number
-        place.db.nack("jobs", "one", [1])
 
 
 @pytest.mark.parametrize("how", ["goes on", "crash", "checkpoint and crash", "restart"])
@@ -411,72 +271,9 @@ def test_the_jobs_of_a_connection_are_free_when_it_ends() -> None:
         queues.deal(topic, [request], queues.draw(topic, 2))
         queues.confirm(topic, request)
     assert place.db.claim("jobs", "one", 9).seqs == [3]
+    state = place.disk, place.db
+    place.crash()
+    assert place.db.claim("jobs", "one", 9).seqs == [1, 2], "no connection outlives the process"
+    place.disk, place.db = state
     place.db.engine.core.owner.call(lambda: queues.release(topic, 77))
     assert place.db.claim("jobs", "one", 9).seqs == [1, 2]
-
-
-@pytest.mark.claims(396)
-def test_claims_of_one_window_share_what_is_there(opened: Any) -> None:
-    db: Database = opened()
-    db.create("jobs", type="queue", claim_jitter_ms=60)
-    db.append("jobs", [{"data": n} for n in range(12)])
-    got: dict[str, int] = {}
-
-    def work(node: str, limit: int) -> None:
-        got[node] = len(db.claim("jobs", node, limit).seqs)
-
-    threads = [
-        threading.Thread(target=work, args=(node, limit))
-        for node, limit in (("a", 30), ("b", 20), ("c", 10))
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=30)
-    assert sum(got.values()) == 12
-    assert got == {"a": 6, "b": 4, "c": 2}
-
-
-@pytest.mark.claims(397)
-def test_without_a_window_each_claim_is_served_at_once() -> None:
-    place = Place(claim_jitter_ms=0)
-    place.write(3)
-    assert place.db.claim("jobs", "a", 2).seqs == [1, 2]
-    assert place.db.claim("jobs", "b", 2).seqs == [3]
-
-
-@pytest.mark.parametrize("keyed", [None, "tag"])
-def test_many_threads_take_every_job_exactly_once(opened: Any, keyed: str | None) -> None:
-    db: Database = opened()
-    db.create("jobs", type="queue", fifo_key=keyed, claim_jitter_ms=1)
-    jobs = 300
-    db.append("jobs", [{"data": n, "tag": f"k{n % 7}"} for n in range(jobs)])
-    done: list[int] = []
-    out: set[str] = set()
-    lock = threading.Lock()
-
-    def work(node: str) -> None:
-        while len(done) < jobs:
-            claimed = db.claim("jobs", node, 5)
-            tags = [str(job.record.tag) for job in claimed.jobs]
-            with lock:
-                if keyed:
-                    assert out.isdisjoint(tags), "a key is out twice"
-                    assert len(set(tags)) == len(tags)
-                    out.update(tags)
-            if claimed.jobs:
-                with lock:
-                    out.difference_update(tags)
-                    done.extend(claimed.seqs)
-                assert db.ack("jobs", node, claimed.seqs).seqs == claimed.seqs
-
-    threads = [threading.Thread(target=work, args=(f"w{n}",)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=60)
-    assert sorted(done) == list(range(1, jobs + 1))
-    if keyed:
-        by_key = [[seq for seq in done if seq % 7 == key] for key in range(7)]
-        assert all(seqs == sorted(seqs) for seqs in by_key)
-    assert db.state("jobs").count == 0

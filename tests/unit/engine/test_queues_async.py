@@ -67,9 +67,11 @@ def test_claims_of_one_window_share_what_is_there_and_leavers_harm_nobody(
             for node in ("leaver", "w0", "w1", "w2"):
                 await db.nack("jobs", node, list(range(1, 13)))
             quitter = asyncio.create_task(db.claim("jobs", "quitter", 12))
-            await asyncio.sleep(0.005)
             worker = asyncio.create_task(db.claim("jobs", "stays", 12))
-            await asyncio.sleep(0.005)
+            queue = db.engine.topic("jobs").queue
+            assert queue is not None
+            while len(queue.window) < 2:
+                await asyncio.sleep(0)
             quitter.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await quitter

@@ -1,0 +1,101 @@
+"""Claims held still between two of their steps: what others see, and what a leaver leaves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headwater.engine.queue_steps import claim_steps
+from headwater.engine.steps import Answered, InFiles, Woken
+from tests.unit.engine.queue_places import Place
+
+
+class Held:
+    """A claim that goes on only when it is told to."""
+
+    def __init__(self, place: Place, node: str, wanted: int) -> None:
+        self._place = place
+        self._steps = claim_steps(place.db.engine, "jobs", node, wanted)
+        self._result: Any = None
+
+    def until(self, kind: type[Any]) -> Any:
+        """Do everything up to the next step of this kind."""
+        while True:
+            step = self._steps.send(self._result)
+            if isinstance(step, kind):
+                self._result = None
+                return step
+            self._result = self._place.db._do(step)
+
+    def do(self, step: Any) -> None:
+        self._result = self._place.db._do(step)
+
+    def finish(self) -> list[int]:
+        with pytest.raises(StopIteration) as done:
+            self.until(type(None))
+        seqs: list[int] = done.value.value.seqs
+        return seqs
+
+    def leave(self) -> None:
+        self._steps.close()
+
+
+def keyed_place() -> Place:
+    place = Place(fifo_key="tag")
+    place.write(6, tag="k")
+    place.db.checkpoint()
+    topic = place.db.engine.topic("jobs")
+    topic.tail.clear()  # as if others had pushed it out of the cache
+    return place
+
+
+def test_a_pass_by_key_waits_for_the_one_before_it() -> None:
+    place = keyed_place()
+    first, second = Held(place, "one", 2), Held(place, "two", 2)
+    reading = first.until(InFiles)
+    waiting = second.until(Woken)
+    assert not waiting.ready()
+    first.do(reading)
+    assert first.finish() == [1]
+    assert waiting.ready()
+    assert second.finish() == [], "the others have the same key"
+
+
+def test_a_pass_by_key_that_is_given_up_puts_everything_back() -> None:
+    place = keyed_place()
+    first, second = Held(place, "one", 2), Held(place, "two", 2)
+    first.until(InFiles)
+    waiting = second.until(Woken)
+    first.leave()
+    assert waiting.ready()
+    assert second.finish() == [1]
+    place.db.ack("jobs", "two", [1])
+    assert place.db.claim("jobs", "two", 9).seqs == [2]
+
+
+def test_a_claim_given_up_before_its_answer_was_no_delivery() -> None:
+    place = Place(leases_durable=True)
+    place.write(2)
+    claim = Held(place, "one", 2)
+    claim.do(claim.until(Answered))
+    claim.leave()
+    assert [job.deliveries for job in place.db.claim("jobs", "two", 9).jobs] == [1, 1]
+
+
+@pytest.mark.claims(396)
+def test_a_window_is_not_closed_by_a_wake_up_that_comes_too_soon() -> None:
+    place = Place(claim_jitter_ms=50)
+    place.write(4)
+    first, second = Held(place, "one", 6), Held(place, "two", 2)
+    until_us = first.until(Woken).until_us
+    assert until_us == place.clock.monotonic_us() + 50_000
+    place.pass_ms(20)
+    assert second.until(Woken).until_us == until_us, "the window is the first one's"
+    place.write(4)
+    again = first.until(Woken)
+    assert (again.until_us, again.ready()) == (until_us, False)
+    place.pass_ms(30)
+    assert again.ready()
+    assert first.finish() == [1, 2, 3, 4, 5, 6]
+    assert second.finish() == [7, 8]
