@@ -200,7 +200,7 @@ class TopicRecovery:
                 )
 
     def _rows(self, *, records: bool) -> Iterator[Frame | RecordRows]:
-        groups = replay(self._core.disk, self._shards)
+        groups = replay(self._core.disk, self._shards, self._covered)
         return replay_rows(groups, self._covered, records=records)
 
     def _touch(self, topic_id: int) -> None:

@@ -7,7 +7,8 @@ by run gives every topic its own order back, even when the number of shards chan
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -44,17 +45,29 @@ class Group:
             ) from error
 
 
-def replay(disk: Disk, shards: list[ShardSurvey]) -> Iterator[Group]:
-    streams = [_groups_of(disk, shard) for shard in shards]
+def replay(
+    disk: Disk, shards: list[ShardSurvey], covered: Mapping[PurePath, int] | None = None
+) -> Iterator[Group]:
+    """`covered` says, by directory, up to which frame nobody asks: groups that lie wholly before
+    that are left out, and files of which nothing is left are not read."""
+    streams = [_groups_of(disk, shard, (covered or {}).get(shard.directory, 0)) for shard in shards]
     return heapq.merge(*streams, key=lambda group: group.run)
 
 
-def _groups_of(disk: Disk, shard: ShardSurvey) -> Iterator[Group]:
-    for scan in shard.files:
-        spans = scan.spans
-        if not spans:
+def _groups_of(disk: Disk, shard: ShardSurvey, covered: int) -> Iterator[Group]:
+    following = [*[scan.number for scan in shard.files[1:]], shard.chain.next_frame]
+    for scan, next_frame in zip(shard.files, following, strict=False):
+        spans = _uncovered(scan.spans, covered)
+        if not spans or next_frame - 1 <= covered:
             continue
-        buffer = read_log_file(disk, scan.path)
+        buffer = read_log_file(disk, scan.path, upto=spans[-3])
         for index in range(0, len(spans), 4):
             start, end, run, mark = spans[index : index + 4]
             yield Group(scan.path, scan.number, buffer, start, end, run, mark + 1)
+
+
+def _uncovered(spans: Sequence[int], covered: int) -> Sequence[int]:
+    """Without the groups behind which another begins that is covered too."""
+    marks = spans[3::4]
+    begun = bisect_right(marks, covered)
+    return spans[4 * max(begun - 1, 0) :]

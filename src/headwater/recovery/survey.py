@@ -154,11 +154,12 @@ def access_error(path: PurePath, error: OSError) -> AccessError:
     )
 
 
-def read_log_file(disk: Disk, path: PurePath) -> memoryview:
+def read_log_file(disk: Disk, path: PurePath, upto: int | None = None) -> memoryview:
+    """The whole of a log file, or its bytes up to an offset."""
     try:
         file = disk.open(path, OpenMode.READ)
         try:
-            return memoryview(file.read(0, file.size()))
+            return memoryview(file.read(0, file.size() if upto is None else upto))
         finally:
             file.close()
     except OSError as error:
