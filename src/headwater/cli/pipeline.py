@@ -14,5 +14,6 @@ pipeline = verb_group(
         "doctor": "headwater.cli.pipeline_doctor:doctor",
         "backfill": "headwater.cli.pipeline_backfill:backfill",
         "stats": "headwater.cli.pipeline_stats:stats",
+        "package": "headwater.cli.pipeline_package:package",
     },
 )
