@@ -28,6 +28,8 @@ class EngineSettings:
     sweep_interval_ms: int = 1_000
     """How often topics with an age limit are looked at when nobody reads them."""
     topics_max: int = 100_000
+    total_bytes_max: int = 0
+    """Live bytes of all topics; at this much, writes are refused. 0 means any."""
     verify_reads: bool = True
     reader_threads: int = 4
     refresh_interval_ms: int = 50

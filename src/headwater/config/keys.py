@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headwater.core.limits import INTEGER_MAX
+from headwater.core.limits import INTEGER_MAX, RECORD_BYTES_MAX
 from headwater.core.units import GIB
 
 ENVIRONMENT_PREFIX: Final = "HEADWATER_"
@@ -185,7 +185,13 @@ KEYS: Final[tuple[Key, ...]] = (
     Key("limit_streams_per_key", "limits.streams_per_key", COUNT, "open streams of one key"),
     Key("limit_in_flight_per_key", "limits.in_flight_per_key", COUNT, "unanswered writes of a key"),
     Key("limit_body_bytes", "limits.body_bytes", COUNT, "bytes of a request's body"),
-    Key("limit_record_bytes", "limits.record_bytes", COUNT, "bytes of one record"),
+    Key(
+        "limit_record_bytes",
+        "limits.record_bytes",
+        whole(1, RECORD_BYTES_MAX),
+        "bytes of one record",
+    ),
+    Key("limit_total_bytes", "engine.total_bytes_max", AMOUNT, "live bytes of all topics; 0 = any"),
     Key("limit_header_bytes", "limits.header_bytes", whole(1024), "bytes of a request's headers"),
     Key("limit_connections", "limits.connections", COUNT, "open connections"),
     Key("deadline_headers_s", "deadlines.headers_s", seconds, "for the headers of a request"),

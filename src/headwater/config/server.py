@@ -18,6 +18,7 @@ class LimitSettings:
     in_flight_per_key: int = 1_000
     body_bytes: int = 64 * MIB
     record_bytes: int = 1 * MIB
+    """Data and meta; the format takes no more than this, so it can only be lowered."""
     header_bytes: int = 128 * KIB
     header_count: int = 100
     pipeline: int = 128

@@ -94,6 +94,13 @@ class Appender:
             raise OverloadedError(
                 "checkpointing is behind; nothing was written, try again", retry_after_ms=200
             )
+        allowed = core.settings.total_bytes_max
+        if allowed and core.live_bytes >= allowed:
+            raise OverloadedError(
+                f"the topics hold {core.live_bytes} of {allowed} bytes; nothing was written. "
+                "Delete records, lower a cap, or raise limit_total_bytes",
+                detail={"limit": "total_bytes", "allowed": allowed},
+            )
 
     def _repeat(self, topic: Topic, key: bytes, now: int) -> Write | None:
         """The answer to a key that was seen before: at once, or with the write under way."""

@@ -84,6 +84,8 @@ class EngineCore:
     registry: Registry = field(default_factory=Registry)
     shards: list[ShardProgress] = field(default_factory=list)
     counters: EngineCounters = field(default_factory=EngineCounters)
+    live_bytes: int = 0
+    """Payloads of all topics, as far as known: counted when a limit asks for it, every round."""
     tail_bytes: int = 0
     """Frames of all topics that are in the log but not yet in segments."""
     dirty: dict[int, Topic] = field(default_factory=dict)

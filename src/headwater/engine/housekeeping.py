@@ -47,6 +47,8 @@ class Housekeeping:
         with self._turn:
             self._load_one_expiring()
             core.owner.call(self._sweep)
+            if core.settings.total_bytes_max:
+                core.owner.call(self._count_bytes)
             if self._snapshot_due():
                 self._absorb_everything()
             else:
@@ -71,6 +73,8 @@ class Housekeeping:
     def begin(self) -> None:
         """What an earlier life left half done in the topics' directory."""
         self._reclaimer.finish_drops()
+        if self._core.settings.total_bytes_max:
+            self._count_bytes()
 
     def note_losses(self, topics: list[Topic]) -> None:
         """Before anybody writes behind them: which seqs a crash took must survive the next one."""
@@ -125,6 +129,10 @@ class Housekeeping:
             if topic.loaded and not topic.dropped:
                 self._topics.evict(topic)
         self._topics.persist_floors()
+
+    def _count_bytes(self) -> None:
+        """Deletes, evictions and drops make room; between two counts only writes are added."""
+        self._core.live_bytes = sum(topic.log.bytes for topic in self._core.registry)
 
     def _snapshot_due(self) -> bool:
         core = self._core

@@ -82,7 +82,7 @@ class Publisher:
         if write.key is not None:
             topic.keys.settle(write.key)
             topic.keys.expire(write.ts)
-        self._after(topic, 1, len(write.offsets))
+        self._after(topic, 1, len(write.offsets), len(write.buffer))
         write.succeed(_answer(write))
         self._tell(topic)
 
@@ -113,15 +113,16 @@ class Publisher:
         first_seq = writes[0].first_seq
         topic.log.publish(first_seq, lengths, times, flags, tags)
         self._topics.keep_in_tail(topic, TailChunk(first_seq, b"".join(buffers), offsets))
-        self._after(topic, len(writes), len(lengths))
+        self._after(topic, len(writes), len(lengths), at)
         for write in writes:
             write.succeed(_answer(write))
         self._tell(topic)
 
-    def _after(self, topic: Topic, writes: int, records: int) -> None:
+    def _after(self, topic: Topic, writes: int, records: int, bytes_added: int) -> None:
         settings, counters = topic.log.settings, self._core.counters
         if settings.ttl_ms or settings.cap_records or settings.cap_bytes:
             self._topics.evict(topic)
+        self._core.live_bytes += bytes_added
         counters.appends += writes
         counters.records_appended += records
 

@@ -236,7 +236,10 @@ class WebSocket(asyncio.Protocol):
         if topic is not None and not topic.loaded:
             self._app.spawn(self._exchange, self._publish_after_loading(topic, wish))
             return
-        records = encode_request(WriteRequest(records=wish.records, node=wish.node))
+        records = encode_request(
+            WriteRequest(records=wish.records, node=wish.node),
+            self._app.settings.limits.record_bytes,
+        )
         write = self._app.engine.append(
             wish.topic,
             records,

@@ -37,7 +37,7 @@ def write_records(app: App, exchange: Exchange) -> None:
     request = decode_request(body_of(exchange), WriteRequest)
     if request.config is not None:
         require_named(app.key_of(exchange), request.config)
-    records = encode_request(request)
+    records = encode_request(request, app.settings.limits.record_bytes)
     topic = app.engine.find(name)
     if topic is not None and not topic.loaded:
         app.spawn(exchange, _write_after_loading(app, exchange, topic, name, request, records))
@@ -102,7 +102,7 @@ def _answer(exchange: Exchange, usage: Usage, with_seqs: bool, write: Pending[Ap
     exchange.answer_json(201 if created and not deduped else 200, body)
 
 
-def encode_request(request: WriteRequest) -> EncodedRecords:
+def encode_request(request: WriteRequest, record_bytes_max: int) -> EncodedRecords:
     """Records as they came, checked against the limits; payloads stay the bytes they were."""
     records = request.records
     if not records:
@@ -117,8 +117,8 @@ def encode_request(request: WriteRequest) -> EncodedRecords:
         encoded = EncodedRecords(none, none, datas, [0] * len(datas), sum(map(len, datas)))
     else:
         encoded = _with_extras(request, datas)
-    if encoded.size > limits.RECORD_BYTES_MAX:
-        _refuse_large(datas)
+    if encoded.size > record_bytes_max:
+        _refuse_large(datas, record_bytes_max)
     return encoded
 
 
@@ -129,12 +129,11 @@ def _have_extras(records: Sequence[RecordIn]) -> bool:
     return False
 
 
-def _refuse_large(datas: Sequence[bytes]) -> None:
+def _refuse_large(datas: Sequence[bytes], bytes_max: int) -> None:
     for position, data in enumerate(datas):
-        if len(data) > limits.RECORD_BYTES_MAX:
+        if len(data) > bytes_max:
             raise RecordTooLargeError(
-                f"record {position} has {len(data)} bytes; "
-                f"at most {limits.RECORD_BYTES_MAX} are taken"
+                f"record {position} has {len(data)} bytes; at most {bytes_max} are taken"
             )
 
 
