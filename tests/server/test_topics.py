@@ -14,6 +14,8 @@ DEFAULTS: dict[str, Any] = {
     "auto_create": True, "idempotency_window_ms": 120_000, "dedupe_node": True,
     "lease_ms": 30_000, "claim_jitter_ms": 0, "max_deliveries": 0, "dead_letter": None,
     "leases_durable": False,
+    "fifo_key": None,
+    "paused": False,
 }  # fmt: skip
 
 

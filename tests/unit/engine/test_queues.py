@@ -12,6 +12,7 @@ from headwater.core.errors import (
     OverloadedError,
     TopicNotFoundError,
 )
+from headwater.engine.input import encode_records
 from headwater.engine.queues import Queues
 from tests.unit.engine.queue_places import Place
 
@@ -129,6 +130,16 @@ def test_a_delayed_job_is_delivered_at_its_time_also_after_a_restart(
     place.pass_ms(1)
     (job,) = place.db.claim("jobs", "one", 9).jobs
     assert (job.record.seq, job.record.data, job.deliveries) == (2, 2, 1)
+
+
+def test_delayed_jobs_are_kept_back_when_many_writes_are_committed_together() -> None:
+    place = Place()
+    later = place.clock.wall_ms() + 5_000
+    engine = place.db.engine
+    with engine.core.owner.holding():  # type: ignore[attr-defined]
+        for record in ({"data": 1}, {"data": 2, "deliver_at": later}, {"data": 3}):
+            engine.append("jobs", encode_records([record]))
+    assert place.db.claim("jobs", "one", 9).seqs == [1, 3]
 
 
 def test_an_appointment_does_not_leap_with_the_wall_clock() -> None:
