@@ -111,3 +111,16 @@ def test_without_a_dead_letter_topic_a_job_is_delivered_again_and_again() -> Non
     for number in range(1, 4):
         assert place.db.claim("jobs", "one").jobs[0].deliveries == number
         place.db.nack("jobs", "one", [1])
+
+
+def test_leases_nobody_asked_for_in_a_whole_life_are_there_in_the_next() -> None:
+    place = Place(leases_durable=True)
+    place.write(3)
+    place.db.claim("jobs", "one", 2)
+    place.crash()
+    place.write(1)
+    place.db.checkpoint()
+    place.db.checkpoint()
+    place.crash()
+    assert place.db.queue_stats("jobs") == (2, 2, 0, 0)
+    assert place.db.ack("jobs", "one", [1, 2]).seqs == [1, 2]

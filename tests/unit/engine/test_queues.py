@@ -208,6 +208,16 @@ def test_jobs_that_expire_or_are_deleted_are_neither_claimed_nor_counted() -> No
     assert place.db.ack("jobs", "one", [3]).skipped == [3]
 
 
+def test_a_held_job_that_somebody_deletes_is_in_flight_no_longer() -> None:
+    place = Place()
+    place.write(1, tag="x")
+    place.write(1, tag="y")
+    place.write(1, tag="x")
+    place.db.claim("jobs", "one", 3)
+    place.db.delete("jobs", match="y")
+    assert place.db.queue_stats("jobs") == (0, 2, 0, 0)
+
+
 def test_jobs_that_grew_too_old_are_not_claimed_though_nobody_wrote_since() -> None:
     place = Place(ttl_ms=1_000)
     place.write(2)
