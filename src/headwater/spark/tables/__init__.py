@@ -1,0 +1,1 @@
+"""Tables in a lake: Delta, Iceberg and plain Parquet, written exactly once by one protocol."""

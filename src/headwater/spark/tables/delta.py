@@ -1,0 +1,184 @@
+"""A Delta table, without a JVM: its log is written by `deltalake`.
+
+A batch is one transaction with three application ids, `app`, `app@checkpoint` and
+`app@checkpoint#rules`, all with the batch as their version. Delta keeps the last version of each
+for as long as the table lives, and refuses a commit beside another of the same id, so that two
+drivers cannot both commit a batch.
+
+Columns that are new are added by a commit of their own, before the data. Delta without a JVM cannot
+widen a column; values that need it are judged by the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from headwater.core.clock import Clock, SystemClock
+from headwater.spark.tables.columns import check_partitions, merged, new_names, plain
+from headwater.spark.tables.location import Location
+from headwater.spark.tables.table import (
+    AlreadyLandedError,
+    CommitConflictError,
+    Landed,
+    Landing,
+    Layout,
+    WrittenFile,
+    file_prefix,
+    group_directory,
+    leftovers,
+)
+
+DATA: Final = "data"
+TRIES: Final = 10
+
+
+class DeltaLake:
+    """Implements `Table`."""
+
+    def __init__(self, location: Location, clock: Clock | None = None) -> None:
+        self.location = location
+        self._clock = clock or SystemClock()
+
+    def schema(self) -> Any | None:
+        table = self._open()
+        return None if table is None else _arrow_schema(table)
+
+    def landed(self, landing: Landing) -> Landed | None:
+        table = self._open()
+        return None if table is None else _landed(table, landing)
+
+    def evolve(self, schema: Any, partition_by: Sequence[str]) -> Any:
+        from deltalake import Schema
+        from deltalake.exceptions import CommitFailedError, TableNotFoundError
+        from deltalake.transaction import create_table_with_add_actions
+
+        check_partitions(schema, partition_by)
+        for _ in range(TRIES):
+            table = self._open()
+            if table is None:
+                create_table_with_add_actions(
+                    self.location.uri,
+                    Schema.from_arrow(schema),
+                    [],
+                    mode="ignore",
+                    partition_by=list(partition_by),
+                )
+                continue
+            there = _arrow_schema(table)
+            wanted = merged(there, schema, lambda _there, _wanted: False, self.location.uri)
+            self._check_partitioning(table, partition_by)
+            added = new_names(there, wanted)
+            if not added:
+                return wanted
+            try:
+                table.alter.add_columns([_delta_field(field) for field in added])
+            except (CommitFailedError, TableNotFoundError):
+                continue  # somebody else changed the table; look again
+        raise CommitConflictError(f"{self.location.uri} changes all the time; try again")
+
+    def commit(self, landing: Landing, files: Sequence[WrittenFile]) -> None:
+        from deltalake.exceptions import CommitFailedError
+
+        for _ in range(TRIES):
+            table = self._open()
+            if table is None:
+                raise CommitConflictError(f"{self.location.uri} was deleted while it was written")
+            last = _landed(table, landing)
+            if last is not None and last.batch >= landing.batch:
+                raise AlreadyLandedError(f"batch {landing.batch} of {landing.app} is there already")
+            try:
+                self._append(table, landing, files)
+            except CommitFailedError:
+                continue
+            return
+        raise CommitConflictError(
+            f"batch {landing.batch} could not be committed to {self.location.uri}: others commit "
+            "all the time; try again"
+        )
+
+    def layout(self, landing: Landing, partition_by: Sequence[str]) -> Layout:
+        return Layout(
+            location=self.location.uri,
+            directory=group_directory(DATA, landing),
+            prefix=file_prefix(landing),
+            partition_by=tuple(partition_by),
+            suffix=".parquet",
+            # The log has the values; Polars takes them from the folders all the same.
+            partition_folders=True,
+            partition_in_files=False,
+        )
+
+    def clean(self, app: str, after: int) -> int:
+        return sum(map(self.location.delete, leftovers(self.location, DATA, app, after)))
+
+    def files(self) -> list[str]:
+        table = self._open()
+        return [] if table is None else [str(uri) for uri in table.file_uris()]
+
+    def _open(self) -> Any | None:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import TableNotFoundError
+
+        try:
+            return DeltaTable(self.location.uri)
+        except TableNotFoundError:
+            return None
+
+    def _append(self, table: Any, landing: Landing, files: Sequence[WrittenFile]) -> None:
+        from deltalake import CommitProperties, PostCommitHookProperties, Transaction
+        from deltalake.transaction import AddAction
+
+        now_ms = self._clock.wall_ms()
+        actions = [
+            AddAction(file.path, file.bytes, file.partition, now_ms, True, file.stats)
+            for file in files
+        ]
+        table.create_write_transaction(
+            actions,
+            "append",
+            table.schema(),
+            partition_by=table.metadata().partition_columns,
+            commit_properties=CommitProperties(
+                app_transactions=[Transaction(name, landing.batch) for name in _names(landing)],
+                custom_metadata={"headwater": f"batch {landing.batch} of {landing.app}"},
+                # A commit that is tried again by itself would not look whether it is still wanted.
+                max_commit_retries=0,
+            ),
+            post_commithook_properties=PostCommitHookProperties(create_checkpoint=True),
+        )
+
+    def _check_partitioning(self, table: Any, partition_by: Sequence[str]) -> None:
+        from headwater.core.errors import RequestError
+
+        there = list(table.metadata().partition_columns)
+        if there != list(partition_by):
+            raise RequestError(
+                f"{self.location.uri} is partitioned by {', '.join(there) or 'nothing'}, not by "
+                f"{', '.join(partition_by) or 'nothing'}: a table keeps its partitioning"
+            )
+
+
+def _names(landing: Landing) -> tuple[str, str, str]:
+    ours = f"{landing.app}@{landing.checkpoint}"
+    return landing.app, ours, f"{ours}#{landing.rules}"
+
+
+def _landed(table: Any, landing: Landing) -> Landed | None:
+    batch, ours, rules = (table.transaction_version(name) for name in _names(landing))
+    if batch is None:
+        return None
+    return Landed(batch, same_checkpoint=ours == batch, same_rules=rules == batch)
+
+
+def _arrow_schema(table: Any) -> Any:
+    import pyarrow as pa
+
+    return plain(pa.schema(table.schema().to_arrow()))
+
+
+def _delta_field(field: Any) -> Any:
+    import pyarrow as pa
+    from deltalake import Schema
+
+    return Schema.from_arrow(pa.schema([field])).fields[0]

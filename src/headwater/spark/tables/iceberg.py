@@ -1,0 +1,213 @@
+"""An Iceberg table, without a JVM: its metadata is written by `pyiceberg`.
+
+The catalog is the place where a commit is decided. Without a name of one it is an SQLite file in
+the table's directory, enough for one machine; a table in an object store needs a real one.
+
+A batch is one transaction: the files, and the properties that say whose batch it is. `pyiceberg`
+repeats a commit that lost against another by itself, without looking whether it is still wanted;
+that is switched off here, and the batch is looked up again before each try.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from headwater.core.errors import RequestError
+from headwater.spark.tables.columns import check_partitions, is_wider, merged, plain
+from headwater.spark.tables.location import Location
+from headwater.spark.tables.table import (
+    AlreadyLandedError,
+    CommitConflictError,
+    Landed,
+    Landing,
+    Layout,
+    WrittenFile,
+    app_directory,
+    file_prefix,
+    group_directory,
+    leftovers,
+)
+
+DATA: Final = "data"
+CATALOG_FILE: Final = "catalog.db"
+IDENTIFIER: Final = ("headwater", "table")
+TRIES: Final = 10
+
+
+class IcebergLake:
+    """Implements `Table`."""
+
+    def __init__(
+        self, location: Location, catalog: str | None = None, identifier: str | None = None
+    ) -> None:
+        self.location = location
+        if catalog is None and not location.is_local:
+            raise RequestError(
+                f"an Iceberg table at {location.uri} needs a catalog: name one that pyiceberg knows"
+            )
+        self._catalog_name = catalog
+        self._identifier = IDENTIFIER if identifier is None else tuple(identifier.split("."))
+
+    def schema(self) -> Any | None:
+        table = self._open()
+        return None if table is None else plain(table.schema().as_arrow())
+
+    def landed(self, landing: Landing) -> Landed | None:
+        table = self._open()
+        return None if table is None else _landed(table, landing)
+
+    def evolve(self, schema: Any, partition_by: Sequence[str]) -> Any:
+        check_partitions(schema, partition_by)
+        for _ in range(TRIES):
+            table = self._open()
+            if table is None:
+                self._create(schema, partition_by)
+                continue
+            self._check_partitioning(table, partition_by)
+            there = plain(table.schema().as_arrow())
+            wanted = merged(there, schema, _widens, self.location.uri)
+            if wanted.equals(there) or self._alter(table, there, wanted):
+                return wanted
+        raise CommitConflictError(f"{self.location.uri} changes all the time; try again")
+
+    def commit(self, landing: Landing, files: Sequence[WrittenFile]) -> None:
+        from pyiceberg.exceptions import CommitFailedException
+
+        paths = [self.location.child(file.path).as_uri for file in files]
+        for _ in range(TRIES):
+            table = self._open()
+            if table is None:
+                raise CommitConflictError(f"{self.location.uri} was deleted while it was written")
+            last = _landed(table, landing)
+            if last is not None and last.batch >= landing.batch:
+                raise AlreadyLandedError(f"batch {landing.batch} of {landing.app} is there already")
+            try:
+                with table.transaction() as transaction:
+                    if paths:
+                        transaction.add_files(paths, check_duplicate_files=False)
+                    transaction.set_properties(_properties(landing))
+            except CommitFailedException:
+                continue
+            return
+        raise CommitConflictError(
+            f"batch {landing.batch} could not be committed to {self.location.uri}: others commit "
+            "all the time; try again"
+        )
+
+    def layout(self, landing: Landing, partition_by: Sequence[str]) -> Layout:
+        return Layout(
+            location=self.location.uri,
+            directory=group_directory(DATA, landing),
+            prefix=file_prefix(landing),
+            partition_by=tuple(partition_by),
+            suffix=".parquet",
+            partition_folders=False,
+            partition_in_files=True,
+        )
+
+    def clean(self, app: str, after: int) -> int:
+        return sum(map(self.location.delete, leftovers(self.location, DATA, app, after)))
+
+    def files(self) -> list[str]:
+        table = self._open()
+        if table is None:
+            return []
+        tasks = table.scan().plan_files()
+        return [str(task.file.file_path).removeprefix("file://") for task in tasks]
+
+    def metadata_location(self) -> str:
+        """The newest metadata file, for readers without the catalog."""
+        table = self._open()
+        if table is None:
+            raise RequestError(f"there is no Iceberg table at {self.location.uri}")
+        return str(table.metadata_location)
+
+    def _catalog(self) -> Any:
+        from pyiceberg.catalog import load_catalog
+        from pyiceberg.catalog.sql import SqlCatalog
+
+        if self._catalog_name is not None:
+            return load_catalog(self._catalog_name)
+        self.location.make_directories("")
+        file = self.location.full(CATALOG_FILE)
+        return SqlCatalog(
+            "headwater", uri=f"sqlite:///{file}", warehouse=self.location.as_uri, echo="false"
+        )
+
+    def _open(self) -> Any | None:
+        from pyiceberg.exceptions import NoSuchTableError
+        from pyiceberg.table import TableProperties
+
+        try:
+            table = self._catalog().load_table(self._identifier)
+        except NoSuchTableError:
+            return None
+        table.metadata.properties[TableProperties.COMMIT_NUM_RETRIES] = "0"
+        return table
+
+    def _create(self, schema: Any, partition_by: Sequence[str]) -> None:
+        from pyiceberg.exceptions import TableAlreadyExistsError
+        from pyiceberg.transforms import IdentityTransform
+
+        catalog = self._catalog()
+        catalog.create_namespace_if_not_exists(self._identifier[:-1])
+        try:
+            with (
+                catalog.create_table_transaction(
+                    self._identifier, schema=schema, location=self.location.as_uri
+                ) as transaction,
+                transaction.update_spec() as spec,
+            ):
+                for name in partition_by:
+                    spec.add_field(name, IdentityTransform(), name)
+        except TableAlreadyExistsError:
+            return  # somebody else made it; look again
+
+    def _alter(self, table: Any, there: Any, wanted: Any) -> bool:
+        from pyiceberg.exceptions import CommitFailedException
+
+        try:
+            with table.update_schema() as update:
+                update.union_by_name(wanted)
+        except CommitFailedException:
+            return False
+        return True
+
+    def _check_partitioning(self, table: Any, partition_by: Sequence[str]) -> None:
+        there = [field.name for field in table.spec().fields]
+        if there != list(partition_by):
+            raise RequestError(
+                f"{self.location.uri} is partitioned by {', '.join(there) or 'nothing'}, not by "
+                f"{', '.join(partition_by) or 'nothing'}: the job does not change that"
+            )
+
+
+def _key(landing: Landing, what: str) -> str:
+    return f"headwater.{app_directory(landing.app)}.{what}"
+
+
+def _properties(landing: Landing) -> dict[str, str]:
+    return {
+        _key(landing, "app"): landing.app,
+        _key(landing, "batch"): str(landing.batch),
+        _key(landing, "checkpoint"): landing.checkpoint,
+        _key(landing, "rules"): landing.rules,
+    }
+
+
+def _landed(table: Any, landing: Landing) -> Landed | None:
+    properties = table.properties
+    batch = properties.get(_key(landing, "batch"))
+    if batch is None:
+        return None
+    return Landed(
+        int(batch),
+        same_checkpoint=properties.get(_key(landing, "checkpoint")) == landing.checkpoint,
+        same_rules=properties.get(_key(landing, "rules")) == landing.rules,
+    )
+
+
+def _widens(there: Any, wanted: Any) -> bool:
+    """Iceberg has one 32-bit and one 64-bit integer; int8 and int16 never come out of it."""
+    return is_wider(wanted, there)

@@ -1,0 +1,162 @@
+"""What a table of the lake can do, whatever its format.
+
+Executors write Parquet files; the driver makes them part of the table, one commit for each batch.
+The commit says whose batch it is, so that the same batch is never part of the table twice:
+
+- `app` names the writer, and goes up by one batch after the other;
+- `checkpoint` is the id of the query whose checkpoint knows which records are in which batch. The
+  same app with another checkpoint would number other records alike, so it is refused;
+- `rules` stands for how records were judged, see the job `lake`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from headwater.core.errors import RequestError, UnavailableError
+from headwater.format.checksum import checksum64
+from headwater.spark.tables.location import Location
+
+BATCHES_PER_DIRECTORY: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """Whose batch it is."""
+
+    app: str
+    batch: int
+    checkpoint: str
+    rules: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """The last batch of an app that is part of a table, seen from a writer of that app."""
+
+    batch: int
+    same_checkpoint: bool
+    same_rules: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """One Parquet file an executor has written."""
+
+    path: str
+    """Relative to the table."""
+    rows: int
+    bytes: int
+    partition: dict[str, str | None] = field(default_factory=dict)
+    """Values of partition columns, as text."""
+    stats: str = "{}"
+    """Counts, least and greatest values by column, as JSON in Delta's form."""
+
+
+class Table(Protocol):
+    """One table. All of it is called by the driver; `layout` is what executors are sent."""
+
+    location: Location
+
+    def schema(self) -> Any | None:
+        """The columns as Arrow; None as long as there is no table."""
+
+    def landed(self, landing: Landing) -> Landed | None:
+        """The last batch of this app that is part of the table, and whether it was ours."""
+
+    def evolve(self, schema: Any, partition_by: Sequence[str]) -> Any:
+        """Make the table, or give it the columns it lacks. Gives the columns it then has."""
+
+    def commit(self, landing: Landing, files: Sequence[WrittenFile]) -> None:
+        """Make the files part of the table, all or none. `AlreadyLandedError` when this batch is
+        part of it: whoever committed it, these files are not."""
+
+    def layout(self, landing: Landing, partition_by: Sequence[str]) -> Layout:
+        """Where and how executors write the files of a batch."""
+
+    def clean(self, app: str, after: int) -> int:
+        """Delete files of this writer's batches after that one, which no commit refers to."""
+
+    def files(self) -> list[str]:
+        """Where the files of the table are, as paths or addresses."""
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """How executors write files for a table."""
+
+    location: str
+    directory: str
+    prefix: str
+    """Every file's name begins so."""
+    suffix: str
+    """And ends so."""
+    partition_by: tuple[str, ...]
+    partition_folders: bool
+    """Files lie in folders named after their partition, `date=2026-01-31`."""
+    partition_in_files: bool
+    """Partition columns are columns of the files too."""
+
+
+class AlreadyLandedError(RequestError):
+    """The batch is part of the table already."""
+
+    code = "already_landed"
+
+
+class CommitConflictError(UnavailableError):
+    """Others commit to the table so often that this commit never came through."""
+
+    code = "commit_conflict"
+
+
+class OtherCheckpointError(RequestError):
+    """The app id was used with another checkpoint."""
+
+    code = "other_checkpoint"
+
+
+def check_landing(table: Table, landing: Landing) -> Landed | None:
+    """What is there of this app. Refuses a writer whose numbers mean other records."""
+    last = table.landed(landing)
+    if last is not None and not last.same_checkpoint:
+        raise OtherCheckpointError(
+            f"the app id {landing.app!r} has written {table.location.uri} up to batch {last.batch} "
+            "with another checkpoint: batches would be left out or doubled. Go on with that "
+            "checkpoint; if it is lost, choose another app id and a start behind what the table "
+            "has, see docs/spark.md"
+        )
+    return last
+
+
+def app_directory(app: str) -> str:
+    """An app id as a name for files: whatever is in it, it must need no escaping anywhere."""
+    return f"{checksum64(app.encode()):016x}"
+
+
+def group_directory(base: str, landing: Landing) -> str:
+    """A thousand batches share a directory, so that neither files nor directories are many."""
+    group = landing.batch // BATCHES_PER_DIRECTORY
+    return f"{base}/{app_directory(landing.app)}/{group:09d}"
+
+
+def leftovers(location: Location, base: str, app: str, after: int) -> list[str]:
+    """Files of batches that were never committed: left by runs that died."""
+    own = f"{base}/{app_directory(app)}"
+    first = (after + 1) // BATCHES_PER_DIRECTORY
+    groups = [d for d in location.directories_in(own) if int(d.rpartition("/")[2]) >= first]
+    names = [name for group in groups for name in location.files_under(group)]
+    return [name for name in names if batch_of(name) > after]
+
+
+def file_prefix(landing: Landing) -> str:
+    """What the names of a batch's files begin with; no other app has it."""
+    return f"{landing.batch:012d}-{app_directory(landing.app)}-"
+
+
+def batch_of(name: str) -> int:
+    """The batch a file's name begins with."""
+    return int(name.rpartition("/")[2].partition("-")[0])
