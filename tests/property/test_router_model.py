@@ -102,7 +102,6 @@ class World:
                 self.forward(1)
 
 
-@pytest.mark.claims(324)
 @pytest.mark.parametrize("guarantee", list(Guarantee))
 @settings(max_examples=300, deadline=None)
 @given(steps=steps)

@@ -59,7 +59,6 @@ def test_what_the_source_lost_before_it_was_copied_is_told_exactly() -> None:
     assert router.next_range(20, 100) == (15, 20)
 
 
-@pytest.mark.claims(324)
 def test_at_least_once_goes_on_from_its_mark_whatever_survived_behind_it() -> None:
     router = cursor(AGAIN, 100, 40)
     router.passed(130, copies=5)
@@ -69,7 +68,6 @@ def test_at_least_once_goes_on_from_its_mark_whatever_survived_behind_it() -> No
     assert router.source_seq == 130
 
 
-@pytest.mark.claims(324)
 def test_exactly_once_goes_on_behind_the_last_place_that_survived() -> None:
     router = cursor(ONCE, 100, 40)
     router.passed(160, copies=9)
