@@ -32,7 +32,8 @@ ALWAYS: Final = ("invalid_request", "unauthorized", "forbidden", "throttled", "n
 
 
 def openapi_document(routes: Sequence[Route]) -> dict[str, Any]:
-    kinds = [route.body for route in routes if route.body is not None]
+    kinds: list[Any] = [route.body for route in routes if route.body is not None]
+    kinds += [route.answer for route in routes if route.answer is not None]
     _, components = msgspec.json.schema_components(
         [*dict.fromkeys(kinds), TopicSettings], ref_template="#/components/schemas/{name}"
     )
@@ -101,6 +102,10 @@ def _responses(route: Route) -> dict[str, Any]:
     found: dict[str, Any] = {
         str(status): {"description": meaning} for status, meaning in route.answers.items()
     }
+    if route.answer is not None:
+        schema = {"$ref": f"#/components/schemas/{route.answer.__name__}"}
+        for good in found.values():
+            good["content"] = {"application/json": {"schema": schema}}
     codes = route.errors if route.is_open else (*ALWAYS, *route.errors)
     for code in codes:
         status = str(STATUS_OF_CODE[code])

@@ -7,6 +7,7 @@ from typing import Final
 from headwater.server import admin, reading, sessions, streams, topics, websocket, writing
 from headwater.server.keys import Scope
 from headwater.server.routing import Parameter, Route
+from headwater.wire import answers
 from headwater.wire.requests import DeleteRequest, DiffRequestBody, WatchRequest, WriteRequest
 
 TOPIC: Final = "/v0/topics/{topic}"
@@ -15,6 +16,7 @@ ROUTES: Final = (
     Route(
         "POST", TOPIC, writing.write_records, "Write records, all or nothing",
         Scope.WRITE, WriteRequest,
+        answer=answers.WriteAnswer,
         query=(Parameter("return_seqs", "boolean", "false leaves out the list of seqs"),),
         answers={200: "written, or written before", 201: "written, and the topic made"},
         errors=(
@@ -27,12 +29,14 @@ ROUTES: Final = (
     Route(
         "POST", TOPIC + "/diff", reading.diff, "Read what came after a seq",
         Scope.READ, DiffRequestBody,
+        answer=answers.DiffAnswer,
         errors=("topic_not_found", "unsupported_media_type", "payload_too_large"),
         names_topic=True,
     ),
     Route(
         "POST", TOPIC + "/delete", topics.delete_records, "Delete records for good",
         Scope.DELETE, DeleteRequest,
+        answer=answers.DeleteAnswer,
         errors=("topic_not_found", "unsupported_media_type", "payload_too_large", "disk_full",
                 "storage_failed"),
         names_topic=True,
@@ -51,6 +55,7 @@ ROUTES: Final = (
     Route(
         "PUT", TOPIC, topics.put_topic, "Make a topic or change its settings",
         Scope.WRITE, answers={200: "changed", 201: "made"},
+        answer=answers.TopicMade,
         errors=("topic_exists_incompatible", "unsupported_media_type", "payload_too_large",
                 "disk_full", "storage_failed"),
         names_topic=True, takes_settings=True,
@@ -58,6 +63,7 @@ ROUTES: Final = (
     Route(
         "GET", TOPIC, topics.get_topic, "Look at a topic",
         Scope.READ,
+        answer=answers.TopicAnswer,
         query=(Parameter("touch", "boolean", "false does not count as reading"),),
         errors=("topic_not_found",),
         names_topic=True,
@@ -65,6 +71,7 @@ ROUTES: Final = (
     Route(
         "DELETE", TOPIC, topics.drop_topic, "Drop a topic and everything in it",
         Scope.ADMIN,
+        answer=answers.TopicDropped,
         query=(Parameter("if_empty", "boolean", "refuse when it holds records"),),
         errors=("topic_not_empty", "disk_full", "storage_failed"),
         names_topic=True,
@@ -72,6 +79,7 @@ ROUTES: Final = (
     Route(
         "GET", "/v0/topics", topics.list_topics, "List topics",
         Scope.READ,
+        answer=answers.TopicList,
         query=(
             Parameter("prefix", "string", "names that begin with it"),
             Parameter("page_size", "integer", "100, at most 1000"),
@@ -81,6 +89,7 @@ ROUTES: Final = (
     Route(
         "POST", "/v0/watch", sessions.open_watch, "Open a watch over topics",
         Scope.READ, WatchRequest,
+        answer=answers.WatchAnswer,
         query=(Parameter("lenient", "boolean", "leave out topics that are not there"),),
         errors=("topic_not_found", "unsupported_media_type", "payload_too_large"),
     ),

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import unquote
 
+import msgspec
+
 from headwater.server.exchange import Exchange
 from headwater.server.keys import Scope
 from headwater.wire.http_errors import HttpError
@@ -36,6 +38,8 @@ class Route:
     body: type[Body] | None = None
     query: tuple[Parameter, ...] = ()
     answers: dict[int, str] = field(default_factory=lambda: {200: "done"})
+    answer: type[msgspec.Struct] | None = None
+    """What a good answer says, for the document."""
     errors: tuple[str, ...] = ()
     names_topic: bool = False
     """The first path parameter is a name that a key's prefixes apply to."""

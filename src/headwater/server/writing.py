@@ -98,7 +98,7 @@ def _answer(exchange: Exchange, usage: Usage, with_seqs: bool, write: Pending[Ap
     fsync_ms = write.sync_us / 1_000
     spent = Performance(total_ms, max(round(total_ms - fsync_ms, 3), 0.0), fsync_ms)
     seqs = list(range(first, last + 1)) if with_seqs else msgspec.UNSET
-    body = _encode(WriteAnswer(first, last, seqs, head, last - first + 1, created, deduped, spent))
+    body = _encode(WriteAnswer(first, last, head, last - first + 1, created, deduped, spent, seqs))
     exchange.answer_json(201 if created and not deduped else 200, body)
 
 

@@ -1,12 +1,25 @@
-"""The bodies of answers that are made for every request, as structs."""
+"""The bodies of answers, as structs. The document is made from them, and the most frequent one is
+encoded from its struct too; the tests hold what is really answered against them."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import msgspec
 
 
-class Performance(msgspec.Struct):
-    """Where the time of a write went, in milliseconds."""
+class Answer(msgspec.Struct, forbid_unknown_fields=True):
+    """Base of all answers: a field that is not declared is a mistake in the document."""
+
+
+class Spent(Answer):
+    """Where the time went, in milliseconds."""
+
+    server_total_ms: float
+
+
+class Performance(Answer):
+    """The same for a write."""
 
     server_total_ms: float
     wal_append_ms: float
@@ -14,13 +27,118 @@ class Performance(msgspec.Struct):
     throttle_wait_ms: float = 0
 
 
-class WriteAnswer(msgspec.Struct):
+class ReadSpent(Answer):
+    """The same for a read, with what it had to look at."""
+
+    server_total_ms: float
+    records_scanned: int
+    cold_segments_read: int
+
+
+class WriteAnswer(Answer):
     first_seq: int
     last_seq: int
-    seqs: list[int] | msgspec.UnsetType
-    """Left out when the request asked for that."""
     head_seq: int
     count: int
     created: bool
     deduped: bool
     performance: Performance
+    seqs: list[int] | msgspec.UnsetType = msgspec.UNSET
+    """Left out when the request asked for that."""
+
+
+class RecordOut(Answer):
+    """One record. What it does not have is left out."""
+
+    seq: int = msgspec.field(name="$seq")
+    ts: int = msgspec.field(name="$ts")
+    data: Any = msgspec.UNSET
+    node: str | msgspec.UnsetType = msgspec.field(name="$node", default=msgspec.UNSET)
+    tag: str | msgspec.UnsetType = msgspec.field(name="$tag", default=msgspec.UNSET)
+    meta: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+
+
+class Gap(Answer):
+    """What a reader can no longer get."""
+
+    gap_from: int
+    gap_to: int
+    reason: str
+    missed_estimate: int
+    earliest_seq: int
+    head_seq: int
+
+
+class DiffAnswer(Answer):
+    records: list[RecordOut]
+    next_from_seq: int
+    head_seq: int
+    earliest_seq: int
+    caught_up: bool
+    tombstone: Gap | None
+    lag: int
+    performance: ReadSpent
+
+
+class DeleteAnswer(Answer):
+    deleted: int
+    earliest_seq: int
+    head_seq: int
+    count: int
+    bytes: int
+    performance: Spent
+
+
+class TopicMade(Answer):
+    topic: str
+    created: bool
+    config: dict[str, Any]
+    performance: Spent
+
+
+class TopicSeen(msgspec.Struct):
+    """A topic from outside. A queue has more to tell."""
+
+    topic: str
+    type: str
+    head_seq: int
+    earliest_seq: int
+    next_seq: int
+    count: int
+    bytes: int
+    evict_floor: int
+    epoch: int
+    config: dict[str, Any]
+    effective_priority: float
+    last_write_ts: int | msgspec.UnsetType = msgspec.UNSET
+    last_read_ts: int | msgspec.UnsetType = msgspec.UNSET
+
+
+class TopicAnswer(TopicSeen, kw_only=True):
+    performance: Spent
+
+
+class TopicList(Answer):
+    topics: list[TopicSeen]
+    performance: Spent
+    next_cursor: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class TopicDropped(Answer):
+    deleted: bool
+    routers_removed: list[str]
+    performance: Spent
+
+
+class WatchPlace(Answer):
+    from_seq: int
+    head_seq: int
+    earliest_seq: int
+
+
+class WatchAnswer(msgspec.Struct):
+    wid: str
+    stream_url: str
+    session_ttl_ms: int
+    topics: dict[str, WatchPlace]
+    performance: Spent
