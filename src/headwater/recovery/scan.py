@@ -110,6 +110,8 @@ def _walk(
         scan.groups += 1
         scan.frames += 1 + mark.frame_count
         scan.clean_stop = bool(mark.kind & MarkKind.CLEAN_STOP)
+        if scan.clean_stop:
+            scan.clean_runs.append(mark.run)
         if mark.frame_count:
             scan.spans.extend((mark.body_at, mark.end, mark.run, mark.frame))
         at = mark.end

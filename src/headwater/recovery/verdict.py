@@ -52,6 +52,8 @@ class FileScan:
     """The rest of the file was given up; nothing may be written behind it."""
     clean_stop: bool = False
     """The last mark was written by a clean stop."""
+    clean_runs: list[int] = field(default_factory=list)
+    """Runs that ended in this file with a clean stop."""
     spans: array[int] = field(default_factory=lambda: array("Q"))
     """body start, body end, run and number of the mark of every group, flat."""
 

@@ -61,7 +61,7 @@ def append_run(
         segment = active or Segment(first_seq + done, 0, 0, False, now_ms)
         if segment.count == 0:
             made.append(segment.first_seq)
-        stop = done + _room(segment, entries[done:], settings)
+        stop = done + room_for(segment, entries[done:], settings)
         grown = _write(disk, directory, segment, view, entries[done:stop])
         sealed = is_full(grown, settings)
         changed.append(replace(grown, sealed=sealed))
@@ -72,7 +72,7 @@ def append_run(
     return changed
 
 
-def _room(segment: Segment, entries: Entries, settings: SegmentSettings) -> int:
+def room_for(segment: Segment, entries: Entries, settings: SegmentSettings) -> int:
     """How many of these records still go into the segment: up to the one that fills it."""
     lengths = numpy.cumsum(entries["len"], dtype=numpy.int64)
     wanted = settings.segment_max_bytes - segment.data_bytes

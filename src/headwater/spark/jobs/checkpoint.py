@@ -1,0 +1,203 @@
+"""`checkpoint`: log files into the segments of a new data directory, in bulk.
+
+Each log file is looked at by itself, each topic is replayed by itself, each segment is written by
+itself; what goes from step to step is where records lie, never a payload. The bytes are those that
+the engine's own checkpoint writes for the same log with the same segment settings. The snapshot is
+written last: with it the result is a data directory that Headwater opens and the source reads.
+
+The source must not be in use. A second run finds the segments that are whole and does the rest.
+Segments of a cold tier stay there, and both directories point at them then. Leases of queues are
+not carried over: what was leased is waiting again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from headwater.config.store import SegmentSettings
+from headwater.core.clock import Clock, SystemClock
+from headwater.core.errors import RequestError
+from headwater.core.units import US_PER_S
+from headwater.disk import Disk, PosixDisk
+from headwater.format.snapshot import Snapshot
+from headwater.recovery.catalog import KnownTopic
+from headwater.recovery.verdict import FileScan
+from headwater.spark.jobs.checkpoint_output import begin_output, finish_output, refuse_strangers
+from headwater.spark.jobs.checkpoint_source import LogsRead, read_logs
+from headwater.spark.jobs.checkpoint_workers import Planned, SparkWorkers, Workers
+from headwater.spark.jobs.job import NoProgress, Progress, Report
+from headwater.spark.jobs.log_places import find_logs, owned
+from headwater.spark.jobs.segment_plan import TopicTask
+from headwater.spark.jobs.segment_writing import Written
+from headwater.spark.jobs.watching import tasks_shown
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_DEFAULTS = SegmentSettings()
+BYTES_PER_MB = 1_000_000
+
+
+class CheckpointOptions(msgspec.Struct, frozen=True, kw_only=True):
+    path: str
+    """A data directory that nobody uses, a directory of log files, or one that holds several."""
+    output: str
+    """A directory that is empty, or that an earlier run of the same job left."""
+    cold: str | None = None
+    """The cold tier of the source, if it has one."""
+    topics: tuple[str, ...] = ()
+    """These only; all when none is named."""
+    segment_max_events: int = _DEFAULTS.segment_max_events
+    segment_max_bytes: int = _DEFAULTS.segment_max_bytes
+
+
+class CutTail(msgspec.Struct, frozen=True, kw_only=True):
+    """An unfinished write at the end of a log, left out."""
+
+    file: str
+    offset: int
+
+
+class CheckpointReport(Report, frozen=True, kw_only=True):
+    source: str
+    output: str
+    files: int
+    """Log files that were read."""
+    log_bytes: int
+    """Bytes of whole groups in them."""
+    records: int
+    """Records in them,"""
+    absorbed: int
+    """of which segments had these already,"""
+    duplicates: int
+    """these were there twice,"""
+    left_out: int
+    """and these no segment needs: caps, ages or deletes took them."""
+    written: int
+    """Records in the segments that were made,"""
+    dead: int
+    """and seqs in them that have none: deleted, or lost in a crash."""
+    topics: int
+    segments: int
+    segments_found: int
+    """Of the segments, those that were there already, as they should be."""
+    data_bytes: int
+    """Bytes of records in the segments."""
+    cut_tails: tuple[CutTail, ...]
+    seconds: float
+    mb_per_second: float
+    """Log bytes, for the whole job."""
+
+
+def run(
+    spark: SparkSession, options: CheckpointOptions, progress: Progress | None = None
+) -> CheckpointReport:
+    """Checkpoint with the tasks of a session."""
+    workers = SparkWorkers(spark)
+    try:
+        with tasks_shown(spark, progress):
+            return checkpoint(PosixDisk(), SystemClock(), workers, options, progress)
+    finally:
+        workers.close()
+
+
+def checkpoint(
+    disk: Disk,
+    clock: Clock,
+    workers: Workers,
+    options: CheckpointOptions,
+    progress: Progress | None = None,
+) -> CheckpointReport:
+    """The same with whoever does the work."""
+    say = (progress or NoProgress()).say
+    source, output = PurePath(options.path), PurePath(options.output)
+    began_us = clock.monotonic_us()
+    settings = SegmentSettings(
+        segment_max_events=options.segment_max_events, segment_max_bytes=options.segment_max_bytes
+    )
+    places = find_logs(disk, source)
+    if output == source or source in output.parents:
+        raise RequestError(f"{output} is inside the source; choose another output")
+    with owned(disk, [place.data for place in places if place.data is not None]):
+        begin_output(disk, output)
+        say("looking at the log")
+        now_ms = clock.wall_ms()
+        logs = read_logs(disk, places, workers, now_ms)
+        tasks = [
+            TopicTask(
+                known,
+                logs.segments_of(known.topic_id),
+                options.cold,
+                settings,
+                now_ms,
+                logs.last_clean_run,
+            )
+            for known in _wanted(logs, options.topics)
+        ]
+        say("replaying topics")
+        planned = workers.plan(tasks, logs.chosen)
+        refuse_strangers(
+            disk, output, {each.meta.topic_id: set(each.first_seqs) for each in planned}
+        )
+        say("writing segments")
+        written = workers.write(output)
+        finish_output(disk, output, _snapshot(logs, planned))
+    seconds = (clock.monotonic_us() - began_us) / US_PER_S
+    return _report(options, logs.scans, logs.torn, planned, written, seconds)
+
+
+def _wanted(logs: LogsRead, names: Sequence[str]) -> list[KnownTopic]:
+    if not names:
+        return list(logs.catalog)
+    found = {name: logs.catalog.find(name) for name in names}
+    for name, known in found.items():
+        if known is None:
+            raise RequestError(f"there is no topic {name!r} in this log")
+    return [known for known in found.values() if known is not None]
+
+
+def _snapshot(logs: LogsRead, planned: Sequence[Planned]) -> Snapshot:
+    metas = sorted((each.meta for each in planned), key=lambda meta: meta.topic_id)
+    return Snapshot(
+        number=1 if logs.snapshot is None else logs.snapshot.number + 1,
+        next_topic_id=logs.catalog.next_topic_id,
+        topics=tuple(metas),
+        shards=(),
+        epochs=dict(logs.catalog.epochs),
+    )
+
+
+def _report(
+    options: CheckpointOptions,
+    scans: Sequence[FileScan],
+    torn: Sequence[FileScan],
+    planned: Sequence[Planned],
+    written: Sequence[Written],
+    seconds: float,
+) -> CheckpointReport:
+    counts = [each.counts for each in planned]
+    log_bytes = sum(scan.end for scan in scans)
+    return CheckpointReport(
+        ok=True,
+        source=options.path,
+        output=options.output,
+        files=len(scans),
+        log_bytes=log_bytes,
+        records=sum(count.records for count in counts),
+        absorbed=sum(count.absorbed for count in counts),
+        duplicates=sum(count.duplicates for count in counts),
+        left_out=sum(count.left_out for count in counts),
+        written=sum(each.records for each in written),
+        dead=sum(each.dead for each in written),
+        topics=len(planned),
+        segments=len(written),
+        segments_found=sum(each.skipped for each in written),
+        data_bytes=sum(each.data_bytes for each in written),
+        cut_tails=tuple(CutTail(file=str(scan.path), offset=scan.end) for scan in torn),
+        seconds=round(seconds, 3),
+        mb_per_second=round(log_bytes / BYTES_PER_MB / max(seconds, 1e-6), 1),
+    )

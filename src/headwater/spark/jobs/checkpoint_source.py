@@ -1,0 +1,222 @@
+"""What there is to checkpoint: the logs at a place, which of their files count, and the topics.
+
+A data directory goes on from its snapshot and segments, as a start of the engine does. Log files
+without one, or copies of logs taken at several times, must tell everything themselves: they have
+to begin with the first frame.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import PurePath
+
+from headwater.core.errors import DamageError, RequestError, UnavailableError
+from headwater.disk import Disk
+from headwater.format.names import TOPICS_DIRECTORY, WAL_DIRECTORY
+from headwater.format.segment import topic_directory_name
+from headwater.format.snapshot import Snapshot
+from headwater.recovery.catalog import Catalog, TopicNotes
+from headwater.recovery.piecewise import Piece, PieceTask, look_in_pieces
+from headwater.recovery.scan import Surroundings
+from headwater.recovery.snapshots import load_snapshot
+from headwater.recovery.survey import FileTask, ShardSurvey, find_shard_directories
+from headwater.recovery.verdict import FileScan, Verdict
+from headwater.spark.jobs.checkpoint_workers import Chosen, Workers
+from headwater.spark.jobs.log_files import Covered, FileJob, Order
+from headwater.spark.jobs.log_places import LogPlace
+
+
+@dataclass(slots=True)
+class LogsRead:
+    """The logs of all places, looked at."""
+
+    catalog: Catalog
+    snapshot: Snapshot | None
+    data: PurePath | None
+    """The data directory that is gone on from; None when there are only log files."""
+    chosen: dict[tuple[int, int], int]
+    scans: list[FileScan]
+    """Of the files that count."""
+
+    @property
+    def last_clean_run(self) -> int:
+        """The last run after which no seq was left that was handed out and has no record."""
+        return max((run for scan in self.scans for run in scan.clean_runs), default=-1)
+
+    @property
+    def torn(self) -> list[FileScan]:
+        return [scan for scan in self.scans if scan.verdict is Verdict.TORN]
+
+    def segments_of(self, topic_id: int) -> str | None:
+        if self.data is None:
+            return None
+        return str(self.data / TOPICS_DIRECTORY / topic_directory_name(topic_id))
+
+
+def read_logs(disk: Disk, places: Sequence[LogPlace], workers: Workers, now_ms: int) -> LogsRead:
+    """Look at every log file. Refuses what a start of the engine would refuse."""
+    data = places[0].data if len(places) == 1 else None
+    snapshot = None if data is None else load_snapshot(disk, data, [])
+    reader = _Reader(disk, workers, _covered(data, snapshot), data is None, now_ms)
+    for place in places:
+        reader.read(place)
+    chosen = reader.choose()
+    catalog = Catalog(snapshot, with_segments=data is not None)
+    for _, notes in sorted(_counted(reader.notes, chosen), key=lambda each: each[0]):
+        catalog.take(notes)
+    scans = [file.scan for file in reader.files if (file.label, file.scan.number) in chosen]
+    return LogsRead(catalog, snapshot, data, chosen, scans)
+
+
+def _covered(data: PurePath | None, snapshot: Snapshot | None) -> dict[PurePath, Covered]:
+    if data is None or snapshot is None:
+        return {}
+    root = data / WAL_DIRECTORY
+    return {
+        root / meta.directory if meta.directory else root: Covered(meta.covered_frame, meta.log_id)
+        for meta in snapshot.shards
+    }
+
+
+Noted = tuple[Order, dict[int, TopicNotes]]
+
+
+def _counted(notes: list[Noted], chosen: Chosen) -> Iterator[Noted]:
+    for order, found in notes:
+        log = chosen.get((order.log, order.number))
+        if log is not None:
+            yield order._replace(log=log), found
+
+
+@dataclass(frozen=True, slots=True)
+class _LogFile:
+    label: int
+    """Of the log directory it is in."""
+    log_id: int | None
+    scan: FileScan
+    piece: Piece | None
+    """None where losses were agreed to: there the chain has holes."""
+
+
+@dataclass(slots=True)
+class _Reader:
+    disk: Disk
+    workers: Workers
+    covered: dict[PurePath, Covered]
+    log_only: bool
+    now_ms: int
+    files: list[_LogFile] = field(default_factory=list)
+    notes: list[Noted] = field(default_factory=list)
+    _labels: dict[PurePath, int] = field(default_factory=dict)
+    _writers: dict[tuple[str, int], tuple[int, PurePath]] = field(default_factory=dict)
+    """Name of a log's directory and a run -> the log that was written there then, and where."""
+
+    def read(self, place: LogPlace) -> None:
+        for directory in find_shard_directories(self.disk, place.wal):
+            self._labels[directory] = len(self._labels)
+        seen = len(self.notes)
+        pieces: dict[PurePath, Piece] = {}
+
+        def look(tasks: Sequence[PieceTask]) -> list[Piece]:
+            found = [self._job(task) for task in tasks]
+            for task, scanned in zip(tasks, self.workers.scan(found), strict=True):
+                pieces[task.file.path] = scanned.piece
+                self.notes += scanned.notes
+            return [pieces[task.file.path] for task in tasks]
+
+        report = look_in_pieces(self.disk, place.wal, look)
+        report.raise_if_refused()
+        for shard in report.shards:
+            self._take_shard(shard, pieces)
+        self._refuse_strangers(place, report.shards, self.notes[seen:])
+
+    def _job(self, task: PieceTask, spans: bytes | None = None) -> FileJob:
+        directory = task.file.path.parent
+        return FileJob(
+            task,
+            self._labels[directory],
+            self.covered.get(directory),
+            with_marks=self.log_only,
+            now_ms=self.now_ms,
+            spans=spans,
+        )
+
+    def _take_shard(self, shard: ShardSurvey, pieces: dict[PurePath, Piece]) -> None:
+        if shard.repairs.skips:
+            tasks = [
+                PieceTask(FileTask(scan.path, scan.number, Surroundings()), shard.chain.log_id)
+                for scan in shard.files
+            ]
+            jobs = [
+                self._job(task, scan.spans.tobytes())
+                for task, scan in zip(tasks, shard.files, strict=True)
+            ]
+            for scanned in self.workers.scan(jobs):
+                self.notes += scanned.notes
+        for scan in shard.files:
+            piece = None if shard.repairs.skips else pieces.get(scan.path)
+            if piece is not None and piece.scan is not scan:
+                raise UnavailableError(f"{scan.path} was changed while it was being read")
+            label = self._labels[shard.directory]
+            self.files.append(_LogFile(label, shard.chain.log_id, scan, piece))
+
+    def _refuse_strangers(
+        self, place: LogPlace, shards: Sequence[ShardSurvey], notes: Sequence[Noted]
+    ) -> None:
+        """Two databases have both had a first run; copies of one have the same log in each."""
+        by_label = {self._labels[shard.directory]: shard for shard in shards}
+        for label, run in {(order.log, order.run) for order, _ in notes}:
+            shard = by_label[label]
+            name = shard.directory.relative_to(place.wal).as_posix()
+            here = (shard.chain.log_id or 0, shard.directory)
+            first = self._writers.setdefault((name, run), here)
+            if first[0] != here[0]:
+                raise RequestError(
+                    f"{first[1]} and {here[1]} are logs of different databases; "
+                    "checkpoint them one by one"
+                )
+
+    def choose(self) -> dict[tuple[int, int], int]:
+        """Of every file of every log the copy that reaches furthest; the chain must be whole."""
+        by_log: dict[int, dict[int, list[_LogFile]]] = defaultdict(lambda: defaultdict(list))
+        for file in self.files:
+            by_log[file.log_id or 0][file.scan.number].append(file)
+        chosen: dict[tuple[int, int], int] = {}
+        for copies in by_log.values():
+            best = [max(copies[n], key=lambda each: each.scan.end) for n in sorted(copies)]
+            self._check_reach(best[0])
+            for one, other in pairwise(best):
+                _check_join(one, other)
+            log = min(file.label for file in best)
+            chosen.update({(file.label, file.scan.number): log for file in best})
+        return chosen
+
+    def _check_reach(self, first: _LogFile) -> None:
+        covered, scan = self.covered.get(first.scan.path.parent), first.scan
+        ends = 0
+        if covered is not None and first.log_id in (None, covered.log_id):
+            ends = covered.frame
+        if scan.number > ends + 1:
+            raise DamageError(
+                f"the log begins at frame {scan.number}, and what is known of it ends at {ends}",
+                path=scan.path,
+                advice="name the data directory with its snapshots, or the log from its beginning",
+            )
+
+
+def _check_join(one: _LogFile, other: _LogFile) -> None:
+    """Two files of one log, maybe from different places: the second must go on from the first."""
+    if one.piece is None or other.piece is None:
+        return
+    chain, first = one.piece.chain, other.piece.first
+    if first is None or first.frame != chain.next_frame or first.chain != chain.chain:
+        raise DamageError(
+            f"frames {chain.next_frame} to {other.scan.number - 1} are in no file: "
+            f"{other.scan.path} does not go on from here",
+            path=one.scan.path,
+            offset=one.scan.end,
+            advice="add the files that are missing",
+        )

@@ -1,0 +1,253 @@
+"""One log file as a piece of work: looked at, noted, and cut into the rows of each topic.
+
+What a file says of a topic is one `TopicRows` for each run that wrote into it: where its records
+lie, as columns, and the control frames between them. Payloads are never copied: whoever needs one
+maps the file. A stretch has an order, and taking stretches by it gives every topic its own order
+back, over files, shards and restarts, as a replay does.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any, Final, NamedTuple
+
+import numpy
+from numpy.typing import NDArray
+
+from headwater.core.errors import DamageError, FormatError, NewerFormatError
+from headwater.disk import Disk
+from headwater.format.control import IDEMPOTENCY
+from headwater.format.frame import FrameType, UnknownFrameError, decode_frame
+from headwater.format.segment.run import at_each_byte
+from headwater.format.table import FrameTable, read_table
+from headwater.format.topic_frames import CheckpointEntry, decode_checkpoint_mark
+from headwater.recovery.catalog import TopicNotes
+from headwater.recovery.piecewise import Piece, PieceTask, scan_piece
+from headwater.recovery.survey import read_log_file
+from headwater.recovery.verdict import FileScan
+
+_APPEND: Final = int(FrameType.APPEND)
+_MARK: Final = int(FrameType.CHECKPOINT_MARK)
+_KEY: Final = int(FrameType.IDEMPOTENCY)
+_EXPIRES_AT: Final = IDEMPOTENCY.offset_of("expires_ts")
+# Marks speak of many topics, and leases not of segments.
+_PASSED_OVER: Final = numpy.isin(numpy.arange(256), [_MARK, int(FrameType.LEASE)])
+
+
+class Order(NamedTuple):
+    """Where a stretch belongs: what a smaller one says was written earlier, for every topic."""
+
+    run: int
+    log: int
+    number: int
+
+
+class Control(NamedTuple):
+    """The bytes of a control frame, or what a checkpoint mark says of the topic."""
+
+    at: int
+    """So many of the stretch's records stand before it."""
+    what: bytes | CheckpointEntry
+
+
+@dataclass(slots=True)
+class TopicRows:
+    """One topic in one stretch of the log: its records as columns, in the order of the log."""
+
+    topic_id: int
+    order: Order
+    path: str
+    offset: NDArray[numpy.int64]
+    size: NDArray[numpy.int64]
+    seq: NDArray[numpy.int64]
+    ts: NDArray[numpy.uint64]
+    flags: NDArray[numpy.uint8]
+    controls: list[Control] = field(default_factory=list)
+
+
+class Covered(NamedTuple):
+    """Frames up to this number of this log are in the snapshot."""
+
+    frame: int
+    log_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileJob:
+    """What is wanted of one file."""
+
+    task: PieceTask
+    log: int
+    """Which of the logs it belongs to, in the order of a replay."""
+    covered: Covered | None = None
+    """What the snapshot knows already."""
+    with_rows: bool = True
+    """False: only notes are taken."""
+    with_marks: bool = False
+    """Checkpoint marks are part of a topic's history: there are no segments they could be in."""
+    now_ms: int = 0
+    """Keys that expired before are left out."""
+    spans: bytes | None = None
+    """Groups that were found by reading in order; None: look for them."""
+
+
+@dataclass(slots=True)
+class ScannedFile:
+    piece: Piece
+    notes: list[tuple[Order, dict[int, TopicNotes]]] = field(default_factory=list)
+    rows: list[TopicRows] = field(default_factory=list)
+
+
+def scan_log_file(disk: Disk, job: FileJob) -> ScannedFile:
+    """Look at one file. What is wrong with it is in the piece, for those who judge it."""
+    path = job.task.file.path
+    buffer = read_log_file(disk, path)
+    if job.spans is None:
+        piece, table = scan_piece(buffer, job.task)
+    else:
+        piece, table = _given(buffer, job.task, job.spans)
+    scanned = ScannedFile(piece)
+    try:
+        if table is not None and len(table):
+            _cut(scanned, table, buffer, job)
+    except UnknownFrameError as error:
+        raise NewerFormatError(error.reason, path=path, offset=error.offset) from error
+    except FormatError as error:
+        raise DamageError(error.reason, path=path, offset=error.offset) from error
+    piece.scan.spans = array("Q")  # of use here only, and large
+    return scanned
+
+
+def _given(buffer: memoryview, task: PieceTask, spans: bytes) -> tuple[Piece, FrameTable]:
+    scan = FileScan(task.file.path, task.file.number, length=len(buffer))
+    scan.spans.frombytes(spans)
+    groups = list(zip(scan.spans[0::4], scan.spans[1::4], strict=True))
+    piece = Piece(scan, None)
+    piece.chain.log_id = task.log_id
+    return piece, read_table(buffer, groups)
+
+
+class _Stretch(NamedTuple):
+    """Frames of one topic and run: their rows in the table, ascending."""
+
+    topic_id: int
+    run: int
+    rows: NDArray[numpy.int64]
+
+
+Marks = dict[tuple[int, int], list[tuple[int, CheckpointEntry]]]
+"""Topic and run -> the row of each mark about it, and what it says."""
+
+
+def _cut(scanned: ScannedFile, table: FrameTable, buffer: memoryview, job: FileJob) -> None:
+    """Into one stretch for each topic and run."""
+    spans = numpy.array(scanned.piece.scan.spans, numpy.uint64).reshape(-1, 4).astype(numpy.int64)
+    counts = numpy.diff(table.first_rows)
+    runs = numpy.repeat(spans[:, 2], counts)
+    numbers = numpy.repeat(spans[:, 3] + 1 - table.first_rows[:-1], counts)
+    covered = _covered(job, scanned.piece.chain.log_id)
+    wanted = numpy.flatnonzero(numbers + numpy.arange(len(table)) > covered)
+    marks = _marks(table, buffer, runs, wanted)
+    notes: dict[int, dict[int, TopicNotes]] = defaultdict(dict)
+    for stretch in _stretches(table, runs, wanted, marks):
+        about = marks.get((stretch.topic_id, stretch.run), [])
+        noted = notes[stretch.run][stretch.topic_id] = TopicNotes()
+        for _, entry in about:
+            noted.take_mark(entry)
+        controls = _controls(table, buffer, stretch.rows, noted, job.now_ms)
+        if job.with_rows:
+            order = Order(stretch.run, job.log, job.task.file.number)
+            rows = _topic_rows(table, stretch, order, job.task.file.path)
+            between = controls + (about if job.with_marks else [])
+            rows.controls = _placed(between, stretch.rows[table.type[stretch.rows] == _APPEND])
+            scanned.rows.append(rows)
+    number = job.task.file.number
+    scanned.notes = [(Order(run, job.log, number), found) for run, found in notes.items()]
+
+
+def _covered(job: FileJob, log_id: int | None) -> int:
+    """A directory may have been given a new log since: the snapshot says nothing about that."""
+    known = job.covered
+    return known.frame if known is not None and log_id in (None, known.log_id) else 0
+
+
+def _marks(
+    table: FrameTable,
+    buffer: memoryview,
+    runs: NDArray[numpy.int64],
+    wanted: NDArray[numpy.int64],
+) -> Marks:
+    found: Marks = defaultdict(list)
+    for row in wanted[table.type[wanted] == _MARK].tolist():
+        start = int(table.offset[row])
+        frame = decode_frame(buffer, start, start + int(table.size[row]), verify=False)
+        for entry in decode_checkpoint_mark(frame):
+            found[entry.topic_id, int(runs[row])].append((row, entry))
+    return dict(found)
+
+
+def _stretches(
+    table: FrameTable, runs: NDArray[numpy.int64], wanted: NDArray[numpy.int64], marks: Marks
+) -> Iterator[_Stretch]:
+    """Frames by run and topic, and an empty stretch for what only a mark speaks of."""
+    rows = wanted[~_PASSED_OVER[table.type[wanted]]]
+    seen = set()
+    if len(rows):
+        topics, in_run = table.topic_id[rows], runs[rows]
+        order = numpy.lexsort((topics, in_run))  # stable: within a topic, the order of the log
+        rows, topics, in_run = rows[order], topics[order], in_run[order]
+        changes = (numpy.diff(topics) != 0) | (numpy.diff(in_run) != 0)
+        for some in numpy.split(rows, numpy.flatnonzero(changes) + 1):
+            stretch = _Stretch(int(table.topic_id[some[0]]), int(runs[some[0]]), some)
+            seen.add((stretch.topic_id, stretch.run))
+            yield stretch
+    for topic_id, run in marks.keys() - seen:
+        yield _Stretch(topic_id, run, numpy.empty(0, numpy.int64))
+
+
+def _controls(
+    table: FrameTable,
+    buffer: memoryview,
+    rows: NDArray[numpy.int64],
+    noted: TopicNotes,
+    now_ms: int,
+) -> list[tuple[int, bytes | CheckpointEntry]]:
+    """Row and bytes of each control frame; what it says is noted."""
+    rows = rows[table.type[rows] != _APPEND]
+    is_key = table.type[rows] == _KEY
+    if is_key.any():
+        keys = rows[is_key]
+        expires = at_each_byte(buffer, "<u8")[table.data_at[keys] + _EXPIRES_AT]
+        rows = numpy.sort(numpy.concatenate((rows[~is_key], keys[expires > now_ms])))
+    found: list[tuple[int, bytes | CheckpointEntry]] = []
+    for row in rows.tolist():
+        start = int(table.offset[row])
+        end = start + int(table.size[row])
+        noted.take(decode_frame(buffer, start, end, verify=False))
+        found.append((row, bytes(buffer[start:end])))
+    return found
+
+
+def _placed(between: list[tuple[int, Any]], appended: NDArray[numpy.int64]) -> list[Control]:
+    """The control frames in their order, each behind the records that stand before it."""
+    between.sort(key=lambda each: each[0])
+    places = numpy.searchsorted(appended, [row for row, _ in between]).tolist()
+    return [Control(at, what) for at, (_, what) in zip(places, between, strict=True)]
+
+
+def _topic_rows(table: FrameTable, stretch: _Stretch, order: Order, path: PurePath) -> TopicRows:
+    rows = stretch.rows[table.type[stretch.rows] == _APPEND]
+    return TopicRows(
+        stretch.topic_id,
+        order,
+        str(path),
+        table.offset[rows],
+        table.size[rows],
+        table.seq[rows].astype(numpy.int64),
+        table.ts[rows],
+        table.flags[rows],
+    )

@@ -1,0 +1,91 @@
+"""Where log files are: a data directory, a log directory alone, or an archive of several of them.
+
+A data directory that somebody may own is locked while a job reads it. The copies in an archive may
+overlap: of the same file of the same log the one that reaches furthest is taken.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from headwater.core.errors import RequestError
+from headwater.disk import Disk
+from headwater.disk.posix import LOCK_NAME
+from headwater.format.names import (
+    CURRENT_NAME,
+    WAL_DIRECTORY,
+    parse_shard_directory_name,
+    parse_wal_file_name,
+)
+from headwater.recovery.survey import access_error, list_directory
+
+
+@dataclass(frozen=True, slots=True)
+class LogPlace:
+    wal: PurePath
+    data: PurePath | None
+    """The data directory around it; None for a log that stands alone."""
+
+
+def find_logs(disk: Disk, path: PurePath) -> list[LogPlace]:
+    """The logs at a place, or an error that says what may be there."""
+    try:
+        if not disk.is_directory(path):
+            raise RequestError(f"there is no directory {path}; check the path")
+        found = _log_at(disk, path)
+        if found is not None:
+            return [found]
+        below = [path / name for name in list_directory(disk, path)]
+        logs = [_log_at(disk, each) for each in below if disk.is_directory(each)]
+    except OSError as error:
+        raise access_error(path, error) from error
+    several = [log for log in logs if log is not None]
+    if not several:
+        raise RequestError(
+            f"{path} holds no log files: name a data directory (with {WAL_DIRECTORY}/ in it), a "
+            "directory of log files, or one whose directories are such"
+        )
+    return several
+
+
+def _log_at(disk: Disk, path: PurePath) -> LogPlace | None:
+    names = list_directory(disk, path)
+    if WAL_DIRECTORY in names and disk.is_directory(path / WAL_DIRECTORY):
+        return LogPlace(path / WAL_DIRECTORY, path)
+    if not any(map(_is_log_name, names)):
+        return None
+    if path.name == WAL_DIRECTORY and disk.exists(path.parent / LOCK_NAME):
+        return LogPlace(path, path.parent)
+    return LogPlace(path, None)
+
+
+def _is_log_name(name: str) -> bool:
+    return (
+        name == CURRENT_NAME
+        or parse_wal_file_name(name) is not None
+        or parse_shard_directory_name(name) is not None
+    )
+
+
+@contextlib.contextmanager
+def owned(disk: Disk, directories: list[PurePath]) -> Iterator[None]:
+    """Nobody else owns these data directories while the block runs.
+
+    One that nobody ever owned has no lock file, and one that cannot be written to has no owner.
+    """
+    with contextlib.ExitStack() as held:
+        for directory in directories:
+            if not disk.exists(directory / LOCK_NAME):
+                continue
+            try:
+                lock = disk.lock_directory(directory)
+            except OSError as error:
+                if error.errno == errno.EROFS:
+                    continue
+                raise access_error(directory, error) from error
+            held.callback(lock.release)
+        yield

@@ -1,0 +1,25 @@
+"""Log files as mapped memory, each opened once for a task."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from headwater.disk import Disk, OpenMode
+from headwater.store.failures import file_work
+from headwater.store.pair import with_file
+
+
+class MappedFiles:
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._views: dict[str, memoryview] = {}
+
+    def view(self, path: str) -> memoryview:
+        """The whole file. Whoever looks at it must know that nobody shortens it meanwhile."""
+        found = self._views.get(path)
+        if found is None:
+            place = PurePath(path)
+            with file_work(place):
+                found = with_file(self._disk, place, OpenMode.READ, lambda file: file.view())
+            self._views[path] = found
+        return found

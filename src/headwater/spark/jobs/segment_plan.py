@@ -1,0 +1,280 @@
+"""From a replayed topic to the segments it must have: one item of work for each.
+
+An item says where the bytes of one segment come from, never the bytes themselves. Where segments
+end is decided from lengths alone, by the rule the engine fills segments by, so items are
+independent: a topic of a thousand segments is a thousand pieces of work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
+
+import numpy
+from numpy.typing import NDArray
+
+from headwater.config.store import SegmentSettings
+from headwater.disk import Disk
+from headwater.format.segment import (
+    INDEX_DTYPE,
+    SEGMENT_FRAME_BYTES_MIN,
+    Entries,
+    IndexFlag,
+    index_flags,
+)
+from headwater.format.snapshot import KeyMeta, TopicMeta
+from headwater.recovery.catalog import KnownTopic
+from headwater.spark.jobs.log_files import TopicRows
+from headwater.spark.jobs.mapped import MappedFiles
+from headwater.spark.jobs.topic_replay import Counts, Place, TopicReplay
+from headwater.store.appending import is_full, room_for
+from headwater.store.checked import Finding
+from headwater.store.object_store import open_cold_tier
+from headwater.store.reclaim import choose_drops
+from headwater.store.segment import Segment
+from headwater.store.topic_files import TopicFiles
+
+_NOTHING = numpy.empty(0, numpy.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A segment that is there: taken over whole, with these records deleted."""
+
+    segment: Segment
+    directory: str
+    deleted: NDArray[numpy.int64]
+    """Seqs, ascending."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Records behind each other in one log file; no path for dead ones that are in none."""
+
+    path: str | None
+    offsets: NDArray[numpy.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentItem:
+    topic_id: int
+    first_seq: int
+    base: Base | None
+    entries: Entries
+    """Of the records behind the base: lengths, times and which are dead. Offsets are not set."""
+    sources: tuple[Source, ...] = ()
+
+    @property
+    def is_cold(self) -> bool:
+        return self.base is not None and self.base.segment.is_cold
+
+    @property
+    def data_bytes(self) -> int:
+        """What there is to write."""
+        base = 0 if self.base is None or self.is_cold else self.base.segment.data_bytes
+        return base + int(self.entries["len"].sum(dtype=numpy.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class TopicTask:
+    """One topic to be planned, and what that needs to know."""
+
+    known: KnownTopic
+    directory: str | None
+    """Of its segments; None when there is only the log."""
+    cold: str | None
+    settings: SegmentSettings
+    now_ms: int
+    last_clean_run: int
+    """The last run of the log that ended with a clean stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    meta: TopicMeta
+    counts: Counts
+    items: list[SegmentItem] = field(default_factory=list)
+
+
+def plan_topic(disk: Disk, task: TopicTask, history: list[TopicRows]) -> TopicPlan:
+    """What a full checkpoint of the topic would leave on the disk, as work to do."""
+    known = task.known
+    files, findings = _files(disk, task)
+    if files is not None and known.meta is not None and not known.touched and not known.is_behind:
+        segments = files.load(
+            known.checkpointed_seq,
+            known.stored.active_first_seq,
+            known.stored.active_data_bytes,
+            known.stored.first_needed,
+        )
+        kept = _without_dropped(segments, known.stored.first_needed)
+        place = str(files.directory)
+        items = [_copy(known.topic_id, Base(segment, place, _NOTHING)) for segment in kept]
+        return TopicPlan(known.meta, Counts(), items)
+    replayed = TopicReplay(known, files, MappedFiles(disk), findings)
+    replayed.replay(history)
+    replayed.finish(task.now_ms, task.last_clean_run)
+    return _Planner(task, replayed).plan()
+
+
+def _files(disk: Disk, task: TopicTask) -> tuple[TopicFiles | None, list[Finding]]:
+    findings: list[Finding] = []
+    if task.directory is None:
+        return None, findings
+    cold = None if task.cold is None else open_cold_tier(disk, task.cold)
+    store = None if cold is None else cold.topic(task.known.topic_id)
+    place = PurePath(task.directory)
+    files = TopicFiles(
+        disk, place, task.settings, cold=store, report=findings.append, read_only=True
+    )
+    return files, findings
+
+
+def is_dead(entries: Entries) -> NDArray[numpy.bool_]:
+    """Which of the records get an empty frame."""
+    found: NDArray[numpy.bool_] = index_flags(entries) & IndexFlag.DELETED != 0
+    return found
+
+
+def _without_dropped(segments: list[Segment], earliest_seq: int) -> list[Segment]:
+    gone = {segment.first_seq for segment in choose_drops(segments, earliest_seq)}
+    return [segment for segment in segments if segment.first_seq not in gone]
+
+
+def _copy(topic_id: int, base: Base) -> SegmentItem:
+    return SegmentItem(topic_id, base.segment.first_seq, base, numpy.empty(0, INDEX_DTYPE))
+
+
+class _Planner:
+    def __init__(self, task: TopicTask, replayed: TopicReplay) -> None:
+        self._task = task
+        self._replayed = replayed
+        self._topic_id = task.known.topic_id
+        self._deleted = numpy.unique(numpy.concatenate([_NOTHING, *replayed.unflagged]))
+
+    def plan(self) -> TopicPlan:
+        replayed = self._replayed
+        log = replayed.log
+        reached = self._task.known.checkpointed_seq if replayed.files is not None else 0
+        last = log.visible_seq
+        if replayed.logged_upto is not None:
+            last = min(last, replayed.logged_upto)
+        # What was evicted before it reached a segment never goes there.
+        first = max(reached + 1, log.earliest_seq)
+        active = replayed.active
+        segments = list(replayed.segments)
+        items: dict[int, SegmentItem] = {
+            segment.first_seq: _copy(self._topic_id, self._base(segment)) for segment in segments
+        }
+        if first <= last and replayed.places:
+            if active is not None and active.end_seq + 1 != first:
+                segments[-1] = replace(active, sealed=True)
+                active = None
+            for item, segment in self._fill(active, first, last):
+                items[item.first_seq] = item
+                if segments and segments[-1].first_seq == segment.first_seq:
+                    segments.pop()
+                segments.append(segment)
+        if segments and not segments[-1].sealed and segments[-1].end_seq < last:
+            segments[-1] = replace(segments[-1], sealed=True)
+        replayed.counts.left_out = _records_below(replayed.places, first)
+        kept = _without_dropped(segments, log.earliest_seq)
+        chosen = [items[segment.first_seq] for segment in kept]
+        meta = self._meta(max(reached, last), segments)
+        return TopicPlan(meta, replayed.counts, chosen)
+
+    def _deleted_in(self, segment: Segment) -> NDArray[numpy.int64]:
+        base_seq = self._replayed.log.index.base_seq
+        low, high = numpy.searchsorted(
+            self._deleted, (max(segment.first_seq, base_seq), segment.end_seq + 1)
+        )
+        return self._deleted[low : max(high, low)]
+
+    def _fill(
+        self, active: Segment | None, first_seq: int, last_seq: int
+    ) -> Iterator[tuple[SegmentItem, Segment]]:
+        """The active segment grown, then new ones, each up to the record that fills it."""
+        entries = self._replayed.log.index.entries(first_seq, last_seq)
+        entries["len"][is_dead(entries)] = SEGMENT_FRAME_BYTES_MIN
+        sources = _Sources(self._replayed.places, first_seq)
+        settings = self._task.settings
+        done = 0
+        while done < len(entries):
+            segment = active or Segment(first_seq + done, 0, 0, False, int(entries["ts"][done]))
+            some = entries[done : done + settings.segment_max_events]
+            stop = done + room_for(segment, some, settings)
+            new = entries[done:stop]
+            grown = replace(
+                segment,
+                count=segment.count + len(new),
+                data_bytes=segment.data_bytes + int(new["len"].sum(dtype=numpy.int64)),
+            )
+            base = None if active is None else self._base(active)
+            taken = sources.take(len(new))
+            item = SegmentItem(self._topic_id, segment.first_seq, base, new, taken)
+            yield item, replace(grown, sealed=is_full(grown, settings))
+            active, done = None, stop
+
+    def _base(self, segment: Segment) -> Base:
+        assert self._task.directory is not None
+        return Base(segment, self._task.directory, self._deleted_in(segment))
+
+    def _meta(self, checkpointed_seq: int, segments: list[Segment]) -> TopicMeta:
+        replayed, known = self._replayed, self._task.known
+        log = replayed.log
+        active = segments[-1] if segments and not segments[-1].sealed else None
+        return TopicMeta(
+            topic_id=known.topic_id,
+            name=known.name,
+            epoch=known.epoch,
+            settings=log.settings.to_stored(),
+            head_seq=log.visible_seq,
+            ceiling=min(replayed.ceiling, log.visible_seq),
+            evict_floor=log.evict_floor,
+            earliest_seq=log.earliest_seq,
+            delete_below=log.delete_below,
+            eviction_reason=int(log.losses),
+            count=log.count,
+            bytes=log.bytes,
+            last_ts=replayed.last_ts,
+            checkpointed_seq=checkpointed_seq,
+            active_first_seq=0 if active is None else active.first_seq,
+            active_data_bytes=0 if active is None else active.data_bytes,
+            keys=tuple(
+                KeyMeta(e.key, e.first_seq, e.last_seq, e.expires_ts, e.created)
+                for e in replayed.keys.entries()
+            ),
+        )
+
+
+def _records_below(places: list[Place], seq: int) -> int:
+    """Records of the log whose seq is below."""
+    return sum(
+        min(max(seq - place.first_seq, 0), len(place.offsets))
+        for place in places
+        if place.path is not None
+    )
+
+
+class _Sources:
+    """Takes the places of the next so many seqs."""
+
+    def __init__(self, places: list[Place], first_seq: int) -> None:
+        self._places = [
+            place for place in places if place.first_seq + len(place.offsets) > first_seq
+        ]
+        self._at = 0
+        self._skipped = max(first_seq - self._places[0].first_seq, 0) if self._places else 0
+
+    def take(self, count: int) -> tuple[Source, ...]:
+        taken: list[Source] = []
+        while count:
+            place = self._places[self._at]
+            offsets = place.offsets[self._skipped : self._skipped + count]
+            taken.append(Source(place.path, offsets))
+            count -= len(offsets)
+            self._skipped += len(offsets)
+            if self._skipped == len(place.offsets):
+                self._at, self._skipped = self._at + 1, 0
+        return tuple(taken)

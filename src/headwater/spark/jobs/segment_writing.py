@@ -1,0 +1,198 @@
+"""Writing one segment from where its bytes lie: the last step of a checkpoint in bulk.
+
+Bytes are made by the engine's own `encode_run` and put down by the store's own `put`: under a
+temporary name, synced, renamed, the index last. So a segment with an index is whole, a task that
+is killed leaves nothing that counts, and a task that is run again finds its work done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Final
+
+import numpy
+
+from headwater.config.store import SegmentSettings
+from headwater.core.errors import DamageError, FormatError
+from headwater.disk import Disk, replace_file
+from headwater.format.names import TOPICS_DIRECTORY
+from headwater.format.segment import (
+    ENTRY_BYTES,
+    FAULT_MEANING,
+    Entries,
+    FrameFault,
+    FrameState,
+    IndexFlag,
+    SegmentFile,
+    SegmentPart,
+    WalSlice,
+    encode_run,
+    frame_faults,
+    index_flags,
+    seal_checks,
+    segment_file_name,
+    topic_directory_name,
+)
+from headwater.format.segment.run import at_each_byte
+from headwater.spark.jobs.mapped import MappedFiles
+from headwater.spark.jobs.segment_plan import Base, SegmentItem, is_dead
+from headwater.store.appending import make_directories
+from headwater.store.cold_index import cold_index_bytes, flagged_copy
+from headwater.store.failures import file_work
+from headwater.store.pair import end_of, read_all, read_range
+from headwater.store.stores import LocalSegmentStore
+from headwater.store.topic_files import TopicFiles
+
+_DEAD: Final = numpy.uint8(IndexFlag.DELETED | IndexFlag.LOST)
+_ON_DISK: Final = numpy.uint32(0xFF & ~int(IndexFlag.IN_WAL | IndexFlag.DAMAGED))
+_NOTHING = memoryview(b"")
+_UNFINISHED_DELETES: Final = (FrameFault.DELETED, FrameFault.NOT_DELETED)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What became of one item."""
+
+    topic_id: int
+    first_seq: int
+    records: int
+    """Live ones that came from the log."""
+    dead: int
+    taken_over: int
+    """Records of a segment that was there already."""
+    data_bytes: int
+    skipped: bool
+    """It was there, as it should be."""
+
+
+def write_segment(disk: Disk, output: PurePath, item: SegmentItem) -> Written:
+    directory = output / TOPICS_DIRECTORY / topic_directory_name(item.topic_id)
+    if item.is_cold:
+        return _point(disk, directory, item)
+    wanted = expected_entries(disk, item)
+    store = LocalSegmentStore(disk, directory)
+    skipped = _is_there(store, item.first_seq, wanted)
+    if not skipped:
+        data = _data(disk, item)
+        if len(data) != end_of(wanted):
+            raise DamageError(
+                f"{len(data)} bytes were made of records that have {end_of(wanted)}",
+                path=store.path_of(item.first_seq, SegmentPart.DATA),
+                advice="the log was changed while it was read; run the job again",
+            )
+        store.put(item.first_seq, data, wanted.tobytes())
+    return _told(item, end_of(wanted), skipped)
+
+
+def expected_entries(disk: Disk, item: SegmentItem) -> Entries:
+    """The index of the segment as it must be, known before any payload is read."""
+    new = item.entries.copy()
+    flags = index_flags(new)
+    flags = numpy.where(is_dead(new), flags & _DEAD, flags).astype(numpy.uint32) & _ON_DISK
+    new["flags_check"] = flags
+    if item.base is None:
+        base = new[:0]
+    else:
+        base = _base_entries(disk, item.base)
+    ends = end_of(base) + numpy.cumsum(new["len"], dtype=numpy.int64)
+    new["offset"] = ends - new["len"]
+    seal_checks(new, item.first_seq + len(base))
+    return numpy.concatenate((base, new))
+
+
+def _base_entries(disk: Disk, base: Base) -> Entries:
+    """The index of a segment that is there, what was bad in it read again, deletes flagged."""
+    files = TopicFiles(disk, PurePath(base.directory), SegmentSettings(), read_only=True)
+    entries = files.index(base.segment)
+    return flagged_copy(entries, base.segment.first_seq, base.deleted)
+
+
+def _is_there(store: LocalSegmentStore, first_seq: int, wanted: Entries) -> bool:
+    """Whole and the same: the index byte for byte, every frame by its checksum."""
+    if not store.exists(first_seq, SegmentPart.IDX) or not store.exists(
+        first_seq, SegmentPart.DATA
+    ):
+        return False
+    if store.len(first_seq, SegmentPart.IDX) != len(wanted) * ENTRY_BYTES:
+        return False
+    if store.len(first_seq, SegmentPart.DATA) != end_of(wanted):
+        return False
+    idx = store.read_range(first_seq, SegmentPart.IDX, 0, len(wanted) * ENTRY_BYTES)
+    if idx != wanted.tobytes():
+        return False
+    data = store.read_range(first_seq, SegmentPart.DATA, 0, end_of(wanted))
+    return not frame_faults(data, wanted, first_seq).any()
+
+
+def _data(disk: Disk, item: SegmentItem) -> bytearray:
+    data = bytearray()
+    if item.base is not None:
+        data += _base_data(disk, item.base)
+    if len(item.entries):
+        mapped = MappedFiles(disk)
+        slices = [
+            WalSlice(_NOTHING if source.path is None else mapped.view(source.path), source.offsets)
+            for source in item.sources
+        ]
+        dead = numpy.where(is_dead(item.entries), index_flags(item.entries) & _DEAD, 0)
+        first_seq = item.first_seq + (0 if item.base is None else item.base.segment.count)
+        try:
+            made, _ = encode_run(slices, first_seq, dead.astype(numpy.uint8), item.entries["ts"])
+        except FormatError as error:
+            path = next(source.path for source in item.sources if source.path is not None)
+            raise DamageError(error.reason, path=path, offset=error.offset) from error
+        data += made
+    return data
+
+
+def _base_data(disk: Disk, base: Base) -> bytearray:
+    """The frames that are there, those of deleted records flagged. Damage is not taken over."""
+    segment = base.segment
+    path = PurePath(base.directory) / segment_file_name(segment.first_seq, SegmentFile.DATA)
+    with file_work(path):
+        data = bytearray(read_range(disk, path, 0, segment.data_bytes))
+    entries = _base_entries(disk, base)
+    ends = entries["offset"].astype(numpy.int64) + entries["len"]
+    inside = base.deleted[ends[base.deleted - segment.first_seq] <= len(data)]
+    at_each_byte(data, "<u1")[ends[inside - segment.first_seq] - 1] = FrameState.DELETED
+    faults = frame_faults(data, entries, segment.first_seq)
+    faults[numpy.isin(faults, _UNFINISHED_DELETES)] = FrameFault.NONE
+    if faults.any():
+        place = int(faults.argmax())
+        raise DamageError(
+            f"seq {segment.first_seq + place}: {FAULT_MEANING[FrameFault(int(faults[place]))]}",
+            path=path,
+            offset=int(entries["offset"][place]),
+            advice="`headwater pipeline verify` lists everything; restore a backup",
+        )
+    return data
+
+
+def _point(disk: Disk, directory: PurePath, item: SegmentItem) -> Written:
+    """A segment of the cold tier stays there; the index that points at it is taken over."""
+    assert item.base is not None
+    segment = item.base.segment
+    entries = _base_entries(disk, item.base)
+    contents = cold_index_bytes(entries, segment.first_seq, segment.data_bytes)
+    path = directory / segment_file_name(segment.first_seq, SegmentFile.COLD)
+    with file_work(path):
+        skipped = disk.exists(path) and read_all(disk, path) == contents
+        if not skipped:
+            make_directories(disk, directory)
+            replace_file(disk, path, contents)
+    return _told(item, 0, skipped)
+
+
+def _told(item: SegmentItem, data_bytes: int, skipped: bool) -> Written:
+    dead = int(is_dead(item.entries).sum())
+    base = 0 if item.base is None else item.base.segment.count
+    return Written(
+        item.topic_id,
+        item.first_seq,
+        len(item.entries) - dead,
+        dead,
+        base,
+        data_bytes,
+        skipped,
+    )

@@ -1,0 +1,68 @@
+"""The tags of many records as one sorted table: which seqs carry a tag, without a loop over them.
+
+For deletes that chose records by their tag. The distinct tags are few; they are kept sorted, so
+one tag is a place and all that begin alike are a range of places.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Any, NamedTuple
+
+import numpy
+import pyarrow
+from numpy.typing import NDArray
+
+from headwater.model.match import TagMatcher
+
+Integers = NDArray[numpy.int64]
+
+
+class Tagged(NamedTuple):
+    """Records of one buffer: their seqs, and where their tags lie in it."""
+
+    seqs: Integers
+    buffer: memoryview
+    starts: Integers
+    lengths: Integers
+
+
+class TagTable:
+    def __init__(self, pieces: Sequence[Tagged]) -> None:
+        arrays = [_texts(piece) for piece in pieces]
+        seqs = numpy.concatenate([numpy.empty(0, numpy.int64), *(piece.seqs for piece in pieces)])
+        joined = pyarrow.chunked_array(arrays, pyarrow.large_binary()).combine_chunks()
+        encoded = joined.dictionary_encode()
+        found: list[bytes] = encoded.dictionary.to_pylist()
+        self._tags = sorted(found)
+        rank = {tag: place for place, tag in enumerate(self._tags)}
+        ranks = numpy.array([rank[tag] for tag in found], numpy.int64)
+        codes = ranks[encoded.indices.to_numpy()] if len(found) else numpy.empty(0, numpy.int64)
+        order = numpy.lexsort((seqs, codes))
+        self._seqs = seqs[order]
+        self._starts = numpy.searchsorted(codes[order], numpy.arange(len(found) + 1))
+
+    def find(self, matcher: TagMatcher, end_seq: int) -> Integers:
+        """The seqs below `end_seq` whose tag matches, ascending."""
+        first = bisect_left(self._tags, matcher.text)
+        matching = sum(1 for _ in takewhile(matcher.matches, self._tags[first:]))
+        if not matcher.prefix:
+            matching = min(matching, 1)
+        seqs = self._seqs[self._starts[first] : self._starts[first + matching]]
+        return numpy.unique(seqs[seqs < end_seq])
+
+
+def _texts(piece: Tagged) -> Any:
+    """The tags as an Arrow array: gathered byte by byte, all at once."""
+    ends = numpy.cumsum(piece.lengths)
+    offsets = numpy.concatenate((numpy.zeros(1, numpy.int64), ends))
+    places = numpy.repeat(piece.starts - offsets[:-1], piece.lengths)
+    places += numpy.arange(len(places))
+    gathered = numpy.frombuffer(piece.buffer, numpy.uint8)[places]
+    return pyarrow.Array.from_buffers(
+        pyarrow.large_binary(),
+        len(piece.lengths),
+        [None, pyarrow.py_buffer(offsets), pyarrow.py_buffer(gathered)],
+    )

@@ -1,0 +1,339 @@
+"""One topic from its history in the log to what its segments must hold.
+
+The rules are the engine's own (`model.topic`); what is left out is everything that only a living
+owner needs. Two cases:
+
+- with the segments of a data directory: they are read back as far as the last checkpoint reached,
+  and the log goes on from there, exactly as a start of the engine does it;
+- from the log alone: it begins with the topic's creation, and marks tell floors, no reach.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+import numpy
+from numpy.typing import NDArray
+
+from headwater.config.topic import TopicSettings, stored_settings
+from headwater.core.durability import Durability
+from headwater.core.errors import DamageError
+from headwater.format.control import (
+    IdempotencyEntry,
+    decode_head_watermark,
+    decode_idempotency,
+)
+from headwater.format.frame import FRAME, FRAME_BYTES_MIN, Frame, FrameFlag, FrameType, decode_frame
+from headwater.format.segment import (
+    INDEX_DTYPE,
+    SEGMENT_FRAME,
+    SEGMENT_FRAME_BYTES_MIN,
+    Entries,
+    FrameFault,
+    IndexFlag,
+    frame_faults,
+    index_flags,
+)
+from headwater.format.segment.run import heads_at
+from headwater.format.topic_frames import (
+    CheckpointEntry,
+    RecordsDeleted,
+    SettingsChanged,
+    decode_body,
+    decode_evict_watermark,
+)
+from headwater.model.idempotency import IdempotencyWindow
+from headwater.model.loss import Loss
+from headwater.model.match import TagMatcher
+from headwater.model.topic import TopicLog
+from headwater.recovery.catalog import KnownTopic
+from headwater.recovery.stored import load_log
+from headwater.spark.jobs.log_files import Control, TopicRows
+from headwater.spark.jobs.mapped import MappedFiles
+from headwater.spark.jobs.tag_table import Tagged, TagTable
+from headwater.store.checked import Finding
+from headwater.store.segment import Segment
+from headwater.store.topic_files import TopicFiles
+
+_SHRINKAGE = FRAME_BYTES_MIN - SEGMENT_FRAME_BYTES_MIN
+_TAGGED = int(FrameFlag.HAS_TAG)
+_UNREADABLE = int(IndexFlag.DELETED | IndexFlag.DAMAGED)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Consecutive seqs, and where their frames lie; no path for seqs that have none."""
+
+    first_seq: int
+    path: str | None
+    offsets: NDArray[numpy.int64]
+
+
+@dataclass(slots=True)
+class Counts:
+    """What became of the records in the log."""
+
+    records: int = 0
+    duplicates: int = 0
+    """Records whose seq was there already: copies of the same log overlap."""
+    absorbed: int = 0
+    """Records that segments have already."""
+    left_out: int = 0
+    """Records that caps, ages or deletes took before a segment needed them."""
+
+
+@dataclass(slots=True)
+class TopicReplay:
+    known: KnownTopic
+    files: TopicFiles | None
+    """The topic's segments; None when there is only the log."""
+    mapped: MappedFiles
+    findings: list[Finding] = field(default_factory=list)
+    """Filled by `files`."""
+    log: TopicLog = field(init=False)
+    segments: list[Segment] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
+    """Everything behind the segments, in seq order without gaps."""
+    unflagged: list[NDArray[numpy.int64]] = field(default_factory=list)
+    """Seqs the log deleted, of which segments may not know."""
+    keys: IdempotencyWindow = field(default_factory=IdempotencyWindow)
+    counts: Counts = field(default_factory=Counts)
+    last_ts: int = 0
+    ceiling: int = 0
+    ceiling_run: int = 0
+    """The run in which it was reserved; 0 when the snapshot tells of it."""
+    logged_upto: int | None = None
+    """While the class is ephemeral: the last seq that is in the log."""
+    was_ephemeral: bool = False
+    _rows: list[TopicRows] = field(default_factory=list)
+    _tags: TagTable | None = None
+    _pending_keys: list[IdempotencyEntry] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        known = self.known
+        self.last_ts = known.last_ts
+        settings = known.settings
+        if self.files is None:
+            self.log = TopicLog(settings, known.epoch)
+            self.logged_upto = None if settings.durability.is_logged else 0
+            return
+        stored = load_log(
+            self.files, settings, known.epoch, known.stored, known.checkpointed_seq, self.last_ts
+        )
+        self._refuse_damage()
+        self.log, self.segments = stored.log, stored.segments
+        self.last_ts = max(self.last_ts, self.log.last_write_ts)
+        if not settings.durability.is_logged:
+            self.logged_upto = 0 if known.meta is None else known.meta.checkpointed_seq
+        if known.meta is not None:
+            self.ceiling = known.meta.ceiling
+        for key in known.keys:
+            self.keys.remember(
+                key.key, key.first_seq, key.last_seq, created=key.created, expires_ts=key.expires_ts
+            )
+
+    @property
+    def active(self) -> Segment | None:
+        """The segment that is still appended to."""
+        last = self.segments[-1] if self.segments else None
+        return None if last is None or last.sealed else last
+
+    def replay(self, history: Iterable[TopicRows]) -> None:
+        """Everything the log has of the topic, by the order of its stretches."""
+        self._rows = sorted(history, key=lambda rows: rows.order)
+        for rows in self._rows:
+            done = 0
+            for control in rows.controls:
+                self._append(rows, done, control.at)
+                done = control.at
+                self._apply(control, rows.order.run)
+            self._append(rows, done, len(rows.seq))
+        for entry in self._pending_keys:
+            if entry.last_seq <= self.log.visible_seq:
+                self.keys.remember(
+                    entry.key,
+                    entry.first_seq,
+                    entry.last_seq,
+                    created=entry.created,
+                    expires_ts=entry.expires_ts,
+                )
+
+    def finish(self, now_ms: int, last_clean_run: int) -> None:
+        """What a start concludes: seqs that will never have a record, then caps and ages.
+
+        A clean stop gives reserved seqs back, which the snapshot tells. A log alone tells it by
+        the marks that such runs end with.
+        """
+        settings = self.log.settings
+        if self.files is None and last_clean_run >= self.ceiling_run:
+            self.ceiling = 0
+        if not settings.durability.is_logged or self.was_ephemeral:
+            self._lose_ephemeral()
+        if settings.durability is Durability.DISK and self.ceiling > self.log.visible_seq:
+            self._fill(self.ceiling, self.last_ts, lost=True)
+        self.log.evict(now_ms)
+
+    # -- records
+
+    def _append(self, rows: TopicRows, start: int, end: int) -> None:
+        """As the engine does: what is there already is passed over, a gap gets dead slots."""
+        if start == end:
+            return
+        seqs = rows.seq[start:end]
+        self.counts.records += len(seqs)
+        known = int(numpy.searchsorted(seqs, self.log.visible_seq, "right"))
+        absorbed = int(numpy.searchsorted(seqs, self._reached, "right"))
+        self.counts.absorbed += absorbed
+        self.counts.duplicates += known - absorbed
+        borders = (numpy.flatnonzero(numpy.diff(seqs[known:]) != 1) + 1 + known).tolist()
+        for low, high in itertools.pairwise([known, *borders, len(seqs)]):
+            if low < high:
+                self._append_run(rows, start + low, start + high)
+
+    @property
+    def _reached(self) -> int:
+        return self.known.checkpointed_seq if self.files is not None else 0
+
+    def _append_run(self, rows: TopicRows, start: int, end: int) -> None:
+        first_seq = int(rows.seq[start])
+        if first_seq > self.log.visible_seq + 1:
+            self._fill(first_seq - 1, int(rows.ts[start]), lost=self._was_lost(first_seq - 1))
+        self.was_ephemeral = False
+        entries = numpy.zeros(end - start, INDEX_DTYPE)
+        entries["len"] = rows.size[start:end] - _SHRINKAGE
+        entries["ts"] = rows.ts[start:end]
+        entries["flags_check"] = rows.flags[start:end] | numpy.uint8(IndexFlag.IN_WAL)
+        self.log.load_entries(entries)
+        self.last_ts = max(self.last_ts, int(rows.ts[end - 1]))
+        self._keep(Place(first_seq, rows.path, rows.offset[start:end]))
+
+    def _was_lost(self, last_seq: int) -> bool:
+        """Was the gap up to this seq ever acknowledged? Segments would tell; a log alone tells by
+        the seqs that were reserved before the crash."""
+        reserved = self.files is None and last_seq <= self.ceiling
+        return self.was_ephemeral or (reserved and self.log.settings.durability is Durability.DISK)
+
+    def _fill(self, upto_seq: int, ts: int, *, lost: bool, logged: bool = True) -> None:
+        first = self.log.visible_seq + 1
+        self.log.load_gap(upto_seq + 1, ts, lost=lost)
+        if logged:
+            self._keep(Place(first, None, numpy.zeros(upto_seq + 1 - first, numpy.int64)))
+
+    def _keep(self, place: Place) -> None:
+        self.places.append(place)
+        if self.logged_upto is not None:
+            self.logged_upto = place.first_seq + len(place.offsets) - 1
+
+    def _lose_ephemeral(self) -> None:
+        log, head = self.log, self.known.stored.head_seq
+        is_logged = log.settings.durability.is_logged
+        self.logged_upto = None if is_logged else log.visible_seq
+        if head <= log.visible_seq:
+            return
+        if log.count:
+            self._fill(head, self.last_ts, lost=True, logged=is_logged)
+            return
+        self.log = TopicLog(log.settings, log.epoch, head + 1)
+        self.log.restore_floors(head + 1, head + 1, log.losses | Loss.LOST_TAIL)
+        self.places.clear()
+
+    # -- control frames
+
+    def _apply(self, control: Control, run: int) -> None:
+        if isinstance(control.what, CheckpointEntry):
+            self._absorbed(control.what)
+            return
+        buffer = memoryview(control.what)
+        frame = decode_frame(buffer, 0, len(buffer), verify=False)
+        if frame.type is FrameType.DELETE:
+            self._delete(decode_body(frame, RecordsDeleted))
+        elif frame.type is FrameType.CONFIG_UPDATE:
+            self._reconfigure(stored_settings(decode_body(frame, SettingsChanged).settings))
+        elif frame.type is FrameType.EVICT_WATERMARK:
+            self._evicted(frame)
+        elif frame.type is FrameType.HEAD_WATERMARK:
+            self.ceiling, self.ceiling_run = decode_head_watermark(frame), run
+        elif frame.type is FrameType.IDEMPOTENCY:
+            self._pending_keys.append(decode_idempotency(frame))
+
+    def _absorbed(self, entry: CheckpointEntry) -> None:
+        """A checkpoint whose segments are not there: seqs it had and the log has not are lost."""
+        if entry.checkpointed_seq > self.log.visible_seq:
+            self._fill(entry.checkpointed_seq, self.last_ts, lost=True)
+        self.log.restore_floors(entry.evict_floor, entry.earliest_seq, self.log.losses)
+
+    def _evicted(self, frame: Frame) -> None:
+        evict_floor, earliest_seq, reason = decode_evict_watermark(frame)
+        self.log.restore_floors(evict_floor, earliest_seq, Loss(reason))
+
+    def _reconfigure(self, settings: TopicSettings) -> None:
+        was_logged = self.log.settings.durability.is_logged
+        self.was_ephemeral = self.was_ephemeral or not was_logged
+        self.log.settings = settings
+        if was_logged and not settings.durability.is_logged:
+            self.logged_upto = self.log.visible_seq
+        elif settings.durability.is_logged and not was_logged:
+            self.logged_upto = None
+
+    def _delete(self, body: RecordsDeleted) -> None:
+        if body.match is None:
+            self.log.delete(before_seq=body.before_seq, upto_seq=body.upto_seq)
+            return
+        upto = min(body.upto_seq, self.log.visible_seq)
+        end = upto + 1 if body.before_seq is None else min(body.before_seq, upto + 1)
+        if self._tags is None:
+            self._tags = TagTable([*self._tags_in_segments(), *self._tags_in_log()])
+        seqs = self._tags.find(TagMatcher(body.match.encode(), body.prefix), end)
+        newly, _ = self.log.delete_seqs(seqs)
+        if len(newly):
+            self.unflagged.append(newly)
+
+    def _tags_in_log(self) -> Iterable[Tagged]:
+        for rows in self._rows:
+            chosen = numpy.flatnonzero(rows.flags & _TAGGED)
+            if len(chosen):
+                buffer = self.mapped.view(rows.path)
+                offsets = rows.offset[chosen]
+                heads = heads_at(buffer, FRAME, offsets)
+                starts = offsets + FRAME.size + heads["node_len"]
+                lengths = heads["tag_len"].astype(numpy.int64)
+                yield Tagged(rows.seq[chosen], buffer, starts, lengths)
+
+    def _tags_in_segments(self) -> Iterable[Tagged]:
+        for segment in self.segments:
+            first, last = max(segment.first_seq, self.log.index.base_seq), segment.end_seq
+            if first > last or self.files is None:
+                continue
+            entries = self.log.index.entries(first, last)
+            flags = index_flags(entries)
+            if not ((flags & _TAGGED != 0) & (flags & _UNREADABLE == 0)).any():
+                continue
+            yield self._tags_of(self.files, segment, first, entries)
+
+    def _tags_of(
+        self, files: TopicFiles, segment: Segment, first_seq: int, entries: Entries
+    ) -> Tagged:
+        part = files.read(segment, first_seq, first_seq + len(entries) - 1, entries)
+        faults = frame_faults(part.buffer, entries, first_seq, part.base)
+        flags = index_flags(entries)
+        sound = (faults == FrameFault.NONE) | (faults == FrameFault.DELETED)
+        chosen = numpy.flatnonzero((flags & _TAGGED != 0) & (flags & _UNREADABLE == 0) & sound)
+        offsets = entries["offset"][chosen].astype(numpy.int64) - part.base
+        heads = heads_at(part.buffer, SEGMENT_FRAME, offsets)
+        starts = offsets + SEGMENT_FRAME.size + heads["node_len"]
+        lengths = heads["tag_len"].astype(numpy.int64)
+        return Tagged(chosen + first_seq, part.buffer, starts, lengths)
+
+    def _refuse_damage(self) -> None:
+        """What cannot be read again must not be left out without anybody noticing."""
+        for finding in self.findings:
+            if not finding.mended:
+                raise DamageError(
+                    finding.reason,
+                    path=PurePath(finding.path),
+                    offset=finding.offset,
+                    advice="`headwater pipeline verify` lists everything; restore a backup",
+                )

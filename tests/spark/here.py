@@ -1,0 +1,52 @@
+"""The steps of a checkpoint in this process and on any disk: what Spark's tasks do, without Spark.
+
+Whatever goes from step to step is packed and unpacked on the way, as between processes.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import TypeVar
+
+from headwater.disk import Disk
+from headwater.spark.jobs.checkpoint_workers import Chosen, Planned, Scanned, rows_of, told
+from headwater.spark.jobs.log_files import FileJob, ScannedFile, TopicRows, scan_log_file
+from headwater.spark.jobs.segment_plan import SegmentItem, TopicTask, plan_topic
+from headwater.spark.jobs.segment_writing import Written, write_segment
+
+T = TypeVar("T")
+
+
+def sent(thing: T) -> T:
+    """As it arrives elsewhere."""
+    there: T = pickle.loads(pickle.dumps(thing))
+    return there
+
+
+class OneProcess:
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._scanned: list[ScannedFile] = []
+        self.items: list[SegmentItem] = []
+
+    def scan(self, jobs: Sequence[FileJob]) -> list[Scanned]:
+        found = [sent(scan_log_file(self._disk, sent(job))) for job in jobs]
+        self._scanned += found
+        return [Scanned(file.piece, file.notes) for file in found]
+
+    def plan(self, tasks: Sequence[TopicTask], chosen: Chosen) -> list[Planned]:
+        history: dict[int, list[TopicRows]] = defaultdict(list)
+        for file in reversed(self._scanned):  # a shuffle keeps no order
+            for topic_id, rows in rows_of(chosen, file):
+                history[topic_id].append(rows)
+        plans = [
+            sent(plan_topic(self._disk, sent(task), history[task.known.topic_id])) for task in tasks
+        ]
+        self.items = [item for plan in plans for item in plan.items]
+        return [told(plan) for plan in plans]
+
+    def write(self, output: PurePath) -> list[Written]:
+        return [sent(write_segment(self._disk, output, item)) for item in reversed(self.items)]

@@ -1,0 +1,200 @@
+"""Lives of an engine for the jobs to work on: random operations, restarts, crashes, torn tails."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import PurePath, PurePosixPath
+from typing import Any
+
+from hypothesis import strategies as st
+
+from headwater.config.engine import EngineSettings
+from headwater.core.errors import HeadwaterError
+from headwater.engine.blocking import Database
+from headwater.format.names import parse_wal_file_name
+from headwater.recovery.recover import look
+from headwater.spark.jobs.checkpoint import CheckpointOptions, CheckpointReport, checkpoint
+from headwater.testing import FakeDisk, ManualClock
+from tests.rig.life import COLD, DATA, SMALL, open_stepped, with_shards
+from tests.rig.scripts import records
+from tests.spark.here import OneProcess
+
+OUTPUT = PurePosixPath("/output")
+TOPICS = ("one", "two", "three", "four")
+WITHOUT_COLD = replace(SMALL, cold_url=None)
+Operation = tuple[Any, ...]
+
+_topic = st.sampled_from(TOPICS)
+_tag = st.sampled_from([None, "a", "b", "bb", "c"])
+_append = st.tuples(
+    st.just("append"), _topic, st.integers(1, 9), _tag, st.sampled_from([4, 30, 300])
+)
+_keyed = st.tuples(st.just("keyed"), _topic, st.integers(1, 3), st.sampled_from(["k", "l"]))
+_delete = st.one_of(
+    st.tuples(st.just("below"), _topic, st.integers(0, 30)),
+    st.tuples(st.just("match"), _topic, st.sampled_from(["a", "b*", "b", "*", "zz"])),
+    st.tuples(st.just("both"), _topic, st.integers(0, 30), st.sampled_from(["a", "b*"])),
+)
+
+
+def _configure(*classes: str) -> st.SearchStrategy[Operation]:
+    return st.tuples(
+        st.just("create"),
+        _topic,
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "durability": st.sampled_from(classes),
+                "cap_records": st.sampled_from([0, 3, 12]),
+                "cap_bytes": st.sampled_from([0, 400]),
+                "ttl_ms": st.sampled_from([0, 5_000]),
+            },
+        ),
+    )
+
+
+_logged = _configure("fsync", "disk", "memory")
+_any_class = _configure("fsync", "disk", "memory", "ephemeral")
+_drop = st.tuples(st.just("drop"), _topic)
+_tick = st.tuples(st.just("tick"), st.sampled_from([1_000, 3_000_000]))
+_kill = st.tuples(st.just("kill"), st.sampled_from([1, 2, 3]))
+_keeping = st.sampled_from([("checkpoint",), ("absorb",), ("reclaim",), ("round",)])
+_restart = st.tuples(st.just("restart"), st.sampled_from([1, 2, 3]))
+
+_writing = st.one_of(_append, _append, _append, _keyed, _delete, _tick)
+
+IN_ONE_LIFE = st.lists(st.one_of(_writing, _any_class, _drop), min_size=1, max_size=25)
+"""Nothing is checkpointed: all there is is in the log."""
+IN_SEVERAL_LIVES = st.lists(
+    st.one_of(_writing, _any_class, _drop, _kill, _keeping, _restart), min_size=1, max_size=30
+)
+ALL_IN_THE_LOG = st.lists(
+    st.one_of(_writing, _logged, _drop, _kill, _keeping, _restart), min_size=1, max_size=30
+)
+"""Several lives, and no record that the log never had."""
+TRIMMING = frozenset({"checkpoint", "round", "restart"})
+"""Operations that may let log files go."""
+
+
+class Engine:
+    """Does operations on a fake disk; a killed engine comes back by itself."""
+
+    def __init__(self, settings: EngineSettings = SMALL, shards: int = 1) -> None:
+        self.disk = FakeDisk(["/", COLD])
+        self.clock = ManualClock()
+        self.settings = with_shards(settings, shards)
+        self.db = self._open()
+
+    def _open(self) -> Database:
+        return open_stepped(self.disk, self.settings, self.clock)
+
+    def do(self, operations: list[Operation], archive: PurePath | None = None) -> None:
+        """With an `archive`, the log is copied there before any of its files can go."""
+        for number, (name, *given) in enumerate(operations):
+            self.clock.advance(1_000)
+            if archive is not None and name in TRIMMING:
+                self.copy_log(archive / f"{number:02d}")
+            try:
+                getattr(self, name)(*given)
+            except HeadwaterError:
+                continue  # refused: a topic that is not there, or may not become that
+
+    def append(self, topic: str, count: int, tag: str | None, size: int) -> None:
+        self.db.append(topic, records(count, tag, size))
+
+    def keyed(self, topic: str, count: int, key: str) -> None:
+        self.db.append(topic, records(count), idempotency_key=key)
+
+    def below(self, topic: str, seq: int) -> None:
+        self.db.delete(topic, before_seq=seq)
+
+    def match(self, topic: str, match: str) -> None:
+        self.db.delete(topic, match=match)
+
+    def both(self, topic: str, seq: int, match: str) -> None:
+        self.db.delete(topic, before_seq=seq, match=match)
+
+    def create(self, topic: str, settings: dict[str, Any]) -> None:
+        self.db.create(topic, **settings)
+
+    def drop(self, topic: str) -> None:
+        self.db.drop(topic)
+
+    def tick(self, us: int) -> None:
+        self.clock.advance(us)
+
+    def checkpoint(self) -> None:
+        self.db.checkpoint()
+
+    def absorb(self) -> None:
+        self.db.engine._housekeeping._checkpointer.run(full=False)
+
+    def reclaim(self) -> None:
+        self.db.engine._housekeeping._reclaimer.run()
+
+    def round(self) -> None:
+        self.db.engine._housekeeping.round()
+
+    def kill(self, shards: int) -> None:
+        self.stop()
+        self.settings = with_shards(self.settings, shards)
+        self.db = self._open()
+
+    def restart(self, shards: int) -> None:
+        self.db.close()
+        self.settings = with_shards(self.settings, shards)
+        self.db = self._open()
+
+    def copy_log(self, target: PurePath) -> None:
+        for path, content in self.disk.files().items():
+            if DATA / "wal" in path.parents:
+                self.disk.write_file(target / path.relative_to(DATA / "wal"), content)
+
+    def stop(self) -> None:
+        """The process is gone."""
+        self.db.engine._lock.release()
+
+
+def tear(disk: FakeDisk, wal: PurePath, garbage: bytes) -> None:
+    """Leave what an unfinished write leaves behind the last whole group of every log."""
+    for shard in look(disk, wal).shards:
+        last = shard.last
+        if last is not None and last.end + len(garbage) < last.length:
+            assert parse_wal_file_name(last.path.name) is not None
+            disk.damage(last.path, last.end, garbage)
+
+
+def absorbed_by_engine(
+    disk: FakeDisk, settings: EngineSettings, clock: ManualClock
+) -> tuple[Database, dict[PurePath, bytes]]:
+    """What the engine's own checkpoint leaves in the topics' directories."""
+    db = open_stepped(disk, settings, clock)
+    db.checkpoint()
+    return db, topic_files(disk, DATA)
+
+
+def topic_files(disk: FakeDisk, root: PurePath) -> dict[PurePath, bytes]:
+    topics = root / "topics"
+    return {
+        path.relative_to(topics): content
+        for path, content in disk.files().items()
+        if topics in path.parents
+    }
+
+
+def checkpoint_here(
+    disk: FakeDisk,
+    clock: ManualClock,
+    path: PurePath = DATA,
+    output: PurePath = OUTPUT,
+    settings: EngineSettings = SMALL,
+    **options: Any,
+) -> CheckpointReport:
+    chosen = CheckpointOptions(
+        path=str(path),
+        output=str(output),
+        segment_max_events=settings.segments.segment_max_events,
+        segment_max_bytes=settings.segments.segment_max_bytes,
+        **options,
+    )
+    return checkpoint(disk, clock, OneProcess(disk), chosen)
