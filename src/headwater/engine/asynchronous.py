@@ -141,10 +141,17 @@ class AsyncDatabase:
     # -- queues
 
     async def claim(
-        self, topic: str, node: str, limit: int = 1, *, lease_ms: int | None = None
+        self,
+        topic: str,
+        node: str,
+        limit: int = 1,
+        *,
+        lease_ms: int | None = None,
+        wait_ms: int = 0,
     ) -> Claimed:
-        """Take up to `limit` jobs of a queue; they are this node's until their deadline."""
-        return await self.drive(claim_steps(self._engine, topic, node, limit, lease_ms))
+        """Take up to `limit` jobs of a queue; they are this node's until their deadline.
+        `wait_ms` waits for a first one."""
+        return await self.drive(claim_steps(self._engine, topic, node, limit, lease_ms, wait_ms))
 
     async def ack(
         self,
@@ -207,9 +214,9 @@ class AsyncDatabase:
 
     async def drive(self, steps: Steps[T]) -> T:
         """Run an operation, awaiting where it waits."""
-        return await self._drive_on(steps, None)
+        return await self.drive_on(steps, None)
 
-    async def _drive_on(self, steps: Steps[T], step: Step | None) -> T:
+    async def drive_on(self, steps: Steps[T], step: Step | None) -> T:
         """Run an operation on from a step it has got to. It hears of an error, or of being
         cancelled, before whoever awaits it does."""
         try:
@@ -231,18 +238,18 @@ class AsyncDatabase:
         try:
             step = steps.send(None)
             while isinstance(step, AsOwner):
-                step = _step_on(steps, step)
+                step = step_on(steps, step)
         except StopIteration as done:
             value: T = done.value
             return value
-        return self._drive_on(steps, step)
+        return self.drive_on(steps, step)
 
     def drive_at_once(self, steps: Steps[T]) -> T | None:
         """Run an operation that waits for nothing; None when it would have to."""
         try:
             step = steps.send(None)
             while isinstance(step, AsOwner):
-                step = _step_on(steps, step)
+                step = step_on(steps, step)
         except StopIteration as done:
             value: T = done.value
             return value
@@ -288,7 +295,7 @@ class AsyncDatabase:
             step.topic.waiters.discard(woken.set)
 
 
-def _step_on(steps: Steps[Any], step: AsOwner) -> Step:
+def step_on(steps: Steps[Any], step: AsOwner) -> Step:
     """Do a step as the owner, who is calling; gives the next one."""
     try:
         result = step.work()

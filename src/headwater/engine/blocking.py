@@ -139,10 +139,17 @@ class Database:
     # -- queues
 
     def claim(
-        self, topic: str, node: str, limit: int = 1, *, lease_ms: int | None = None
+        self,
+        topic: str,
+        node: str,
+        limit: int = 1,
+        *,
+        lease_ms: int | None = None,
+        wait_ms: int = 0,
     ) -> Claimed:
-        """Take up to `limit` jobs of a queue; they are this node's until their deadline."""
-        return self._drive(claim_steps(self._engine, topic, node, limit, lease_ms))
+        """Take up to `limit` jobs of a queue; they are this node's until their deadline.
+        `wait_ms` waits for a first one."""
+        return self._drive(claim_steps(self._engine, topic, node, limit, lease_ms, wait_ms))
 
     def ack(
         self,

@@ -8,12 +8,13 @@ a key overtakes an earlier one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from headwater.core import limits
-from headwater.core.errors import InvalidRequestError
+from headwater.core.errors import InvalidRequestError, TopicNotFoundError
 from headwater.core.records import Record
 from headwater.core.units import US_PER_MS
 from headwater.engine.dead_letters import dead_letter_steps
@@ -25,6 +26,23 @@ from headwater.engine.queues import Claimed, Queues, QueueStats, Settled
 from headwater.engine.steps import EMPTY_ROUNDS_MAX, Answered, AsOwner, Steps, Woken, topic_steps
 from headwater.engine.topic import Topic
 
+P = TypeVar("P")
+TakeJobs = Callable[[Engine, Queues, Topic, ClaimRequest], Steps[P]]
+"""The jobs of a claim in the form that whoever claimed wants."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimWish:
+    """What a worker asks for."""
+
+    node: str
+    wanted: int = 1
+    lease_ms: int | None = None
+    wait_ms: int = 0
+    """How long to wait for a first job."""
+    goes_on: Callable[[], bool] = lambda: True
+    """Asked before waiting on: false ends the wait with what there is, which is nothing."""
+
 
 def claim_steps(
     engine: Engine,
@@ -32,49 +50,94 @@ def claim_steps(
     node: str,
     wanted: int = 1,
     lease_ms: int | None = None,
-    connection: int | None = None,
+    wait_ms: int = 0,
 ) -> Steps[Claimed]:
     """Jobs for a worker: at most so many, for so long."""
-    _check_node(node)
-    low, high = limits.CLAIM_JOBS_CLAMP
-    wanted = min(max(wanted, low), high)
+    wish = ClaimWish(node, wanted, lease_ms, wait_ms)
+    return (yield from claim_as_steps(engine, name, wish, _take_claimed))
+
+
+def claim_as_steps(engine: Engine, name: str, wish: ClaimWish, take: TakeJobs[P]) -> Steps[P]:
+    """The same, in the form that `take` gives the jobs."""
+    _check_node(wish.node)
     topic = yield from topic_steps(engine, name)
     queues = Queues(engine)
     request: ClaimRequest = yield AsOwner(
-        lambda: queues.request(topic, node, wanted, lease_ms, connection)
+        lambda: queues.request(topic, wish.node, claim_limit(wish.wanted), wish.lease_ms, None)
     )
     try:
-        yield from _served_steps(engine, queues, topic, request)
-        records: dict[int, Record] = {}
+        yield from served_steps(engine, queues, topic, [request])
+        if request.grant is None and wish.wait_ms > 0:
+            yield from _wait_steps(engine, queues, topic, request, wish)
         if request.grant is not None:
             yield Answered(lambda: queues.confirm(topic, request))
-            records = yield from records_steps(engine, topic, request.grant.seqs)
-        claimed: Claimed = yield AsOwner(lambda: queues.claimed(topic, request, records))
+        taken = yield from take(engine, queues, topic, request)
         yield from dead_letter_steps(engine, queues, topic)
     except BaseException:
         # Nobody is told of these jobs: they are free for others.
         engine.core.owner.post(lambda: queues.abandon(topic, request))
         raise
+    return taken
+
+
+def claim_limit(wanted: int) -> int:
+    """How many jobs a worker may have at once when it asks for so many."""
+    low, high = limits.CLAIM_JOBS_CLAMP
+    return min(max(wanted, low), high)
+
+
+def _take_claimed(
+    engine: Engine, queues: Queues, topic: Topic, request: ClaimRequest
+) -> Steps[Claimed]:
+    records: dict[int, Record] = {}
+    if request.grant is not None:
+        records = yield from records_steps(engine, topic, request.grant.seqs)
+    claimed: Claimed = yield AsOwner(lambda: queues.claimed(topic, request, records))
     return claimed
 
 
-def _served_steps(
-    engine: Engine, queues: Queues, topic: Topic, request: ClaimRequest
+def _wait_steps(
+    engine: Engine, queues: Queues, topic: Topic, request: ClaimRequest, wish: ClaimWish
 ) -> Steps[None]:
-    """Until a pass has looked at the request."""
+    """Nothing was there: until something is, or the time is up."""
+    clock = engine.core.clock
+    wait_ms = min(wish.wait_ms, limits.READ_WAIT_MS_CLAMP)
+    until_us = clock.monotonic_us() + wait_ms * US_PER_MS
+    while request.grant is None and wish.goes_on() and clock.monotonic_us() < until_us:
+        yield from dead_letter_steps(engine, queues, topic)
+        changes_us: int | None = yield AsOwner(lambda: queues.next_change_us(topic))
+        soon_us = until_us if changes_us is None else min(until_us, changes_us)
+        yield Woken(topic, soon_us, lambda: topic.dropped or queues.has_next(topic))
+        if topic.dropped:
+            raise TopicNotFoundError(f"there is no topic {topic.name!r} any more")
+        request.served = False
+        yield from served_steps(engine, queues, topic, [request])
+
+
+def served_steps(
+    engine: Engine, queues: Queues, topic: Topic, requests: Sequence[ClaimRequest]
+) -> Steps[None]:
+    """Until a pass has looked at these requests, which come together."""
     jitter_us = topic.log.settings.claim_jitter_ms * US_PER_MS
     if not jitter_us:
-        yield from _pass_steps(engine, queues, topic, [request])
+        yield from _pass_steps(engine, queues, topic, requests)
         return
     assert topic.queue is not None
     clock, window = engine.core.clock, topic.queue.window
 
     def join() -> None:
-        window.join(request, request.wanted, clock.monotonic_us(), jitter_us)
+        for each in requests:
+            window.join(each, each.wanted, clock.monotonic_us(), jitter_us)
+
+    def are_waiting() -> bool:
+        return any(each in window for each in requests)
+
+    def are_served() -> bool:
+        return all(each.served for each in requests)
 
     def is_due() -> bool:
         closes_us = window.closes_us
-        return request in window and closes_us is not None and clock.monotonic_us() >= closes_us
+        return closes_us is not None and clock.monotonic_us() >= closes_us and are_waiting()
 
     def due() -> list[ClaimRequest]:
         """Everyone, for the first who comes when the window is over."""
@@ -82,12 +145,12 @@ def _served_steps(
 
     def closes_us() -> int | None:
         """None while somebody else is at it."""
-        return window.closes_us if request in window else None
+        return window.closes_us if are_waiting() else None
 
     yield AsOwner(join)
-    while not request.served:
+    while not are_served():
         until_us: int | None = yield AsOwner(closes_us)
-        yield Woken(topic, until_us, lambda: request.served or is_due())
+        yield Woken(topic, until_us, lambda: are_served() or is_due())
         together: list[ClaimRequest] = yield AsOwner(due)
         if together:
             yield from _pass_steps(engine, queues, topic, together)

@@ -109,6 +109,17 @@ class Queues:
         ready = leases.ready(topic.log.index)
         return QueueStats(ready, leases.in_flight, delayed, leases.dead_lettered)
 
+    def glance(self, topic: Topic) -> QueueStats:
+        """The same without reading a file: of a queue that nobody has used in this life, what the
+        log told."""
+        if topic.loaded:
+            return self.stats(topic)
+        known = topic.lease_history or LeaseHistory()
+        delayed = len(known.delays) + len(known.appointments)
+        count = self._topics.state(topic).count
+        ready = max(count - len(known.leases) - delayed, 0)
+        return QueueStats(ready, len(known.leases), delayed, known.dead_lettered)
+
     # -- claiming
 
     def request(
@@ -126,6 +137,20 @@ class Queues:
             self._topics.evict(topic)
         self._sweep(topic, leases)
         return leases
+
+    def has_next(self, topic: Topic) -> bool:
+        """A claim made now would find a job, or at least look for one that it has not seen."""
+        leases = self.of(topic).leases
+        self._sweep(topic, leases)
+        if topic.log.settings.paused:
+            return False
+        return bool(leases.reclaim) or leases.has_fresh(topic.log.index)
+
+    def next_change_us(self, topic: Topic) -> int | None:
+        """When to look again, though nothing happens until then."""
+        leases = self.of(topic).leases
+        at_us = leases.next_change_us(self._core.clock.monotonic_us(), self._core.retention_ms())
+        return None if at_us is None else at_us + 1  # a lease holds up to and with its deadline
 
     def _sweep(self, topic: Topic, leases: QueueLeases) -> None:
         leases.sweep(self._core.clock.monotonic_us(), self._core.retention_ms())

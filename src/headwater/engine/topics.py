@@ -144,7 +144,10 @@ class Topics:
             frames.append(self.watermark(topic))
 
         def take_effect() -> tuple[TopicState, bool]:
+            resumes = topic.log.settings.paused and not wanted.paused
             self.reconfigure(topic, wanted)
+            if resumes:
+                topic.wake()
             self.touched(topic)
             self.evict(topic)
             return self.state(topic), False

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from headwater.core.errors import TopicNotFoundError
 from headwater.engine.queue_steps import claim_steps
 from headwater.engine.steps import Answered, InFiles, Woken
 from tests.unit.engine.queue_places import Place
@@ -14,9 +15,9 @@ from tests.unit.engine.queue_places import Place
 class Held:
     """A claim that goes on only when it is told to."""
 
-    def __init__(self, place: Place, node: str, wanted: int) -> None:
+    def __init__(self, place: Place, node: str, wanted: int, **more: Any) -> None:
         self._place = place
-        self._steps = claim_steps(place.db.engine, "jobs", node, wanted)
+        self._steps = claim_steps(place.db.engine, "jobs", node, wanted, **more)
         self._result: Any = None
 
     def until(self, kind: type[Any]) -> Any:
@@ -99,3 +100,58 @@ def test_a_window_is_not_closed_by_a_wake_up_that_comes_too_soon() -> None:
     assert again.ready()
     assert first.finish() == [1, 2, 3, 4, 5, 6]
     assert second.finish() == [7, 8]
+
+
+def test_a_claim_that_waits_is_served_by_whatever_makes_a_job_ready() -> None:
+    place = Place(lease_ms=1_000)
+    written = Held(place, "one", 2, wait_ms=5_000)
+    waiting = written.until(Woken)
+    assert not waiting.ready()
+    assert waiting.until_us == place.clock.monotonic_us() + 5_000_000
+    place.write(1)
+    assert waiting.ready()
+    assert written.finish() == [1]
+
+    expired = Held(place, "two", 2, wait_ms=5_000)
+    waiting = expired.until(Woken)
+    assert not waiting.ready()
+    assert waiting.until_us == place.clock.monotonic_us() + 1_000_001, "when the lease is over"
+    place.clock.advance(1_000_001)
+    assert waiting.ready()
+    assert expired.finish() == [1]
+
+    given_back = Held(place, "three", 2, wait_ms=500)
+    waiting = given_back.until(Woken)
+    place.db.nack("jobs", "two", [1], delay_ms=100)
+    assert not waiting.ready()
+    place.pass_ms(100)
+    assert waiting.ready()
+    assert given_back.finish() == [1]
+
+
+def test_a_claim_waits_no_longer_than_it_said_and_not_for_what_it_cannot_have() -> None:
+    place = Place(fifo_key="tag")
+    place.write(2, tag="k")
+    assert place.db.claim("jobs", "one", 9).seqs == [1]
+    behind = Held(place, "two", 9, wait_ms=200)
+    waiting = behind.until(Woken)
+    assert not waiting.ready(), "the key is taken"
+    place.pass_ms(200)
+    assert behind.finish() == []
+    waiting = (paused := Held(place, "two", 9, wait_ms=200)).until(Woken)
+    place.db.create("jobs", paused=True)
+    place.db.ack("jobs", "one", [1])
+    assert not waiting.ready()
+    place.db.create("jobs", paused=False)
+    assert waiting.ready()
+    assert paused.finish() == [2]
+
+
+def test_a_claim_that_waits_for_a_dropped_queue_is_told_so() -> None:
+    place = Place()
+    claim = Held(place, "one", 1, wait_ms=5_000)
+    waiting = claim.until(Woken)
+    place.db.drop("jobs")
+    assert waiting.ready()
+    with pytest.raises(TopicNotFoundError):
+        claim.until(Woken)
