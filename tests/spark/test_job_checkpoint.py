@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from headwater.core.errors import DamageError, DirectoryInUseError, RequestError
 from headwater.engine.blocking import Database
 from headwater.engine.topics import TopicState
+from headwater.format.mark import mark_prefix
 from headwater.format.names import wal_file_name
 from headwater.format.segment import parse_segment_file, parse_topic_directory_name
 from headwater.format.snapshot import snapshot_name
@@ -203,13 +204,13 @@ def test_a_directory_in_use_is_refused() -> None:
 
 
 def test_damage_to_the_log_is_refused_with_file_and_offset() -> None:
-    engine = written_log()
+    engine = written_log(("append", "one", 1, None, 4), *SOME)
     first = DATA / "wal" / wal_file_name(1)
-    engine.disk.damage(first, 1_500, b"\xff")
+    second = engine.disk.files()[first].index(mark_prefix(), 1)
+    engine.disk.damage(first, second + 200, b"\xff")
     with pytest.raises(DamageError) as caught:
         checkpoint_here(engine.disk, engine.clock)
-    assert caught.value.path == first
-    assert 0 < (caught.value.offset or 0) <= 1_500
+    assert (caught.value.path, caught.value.offset) == (first, second)
     assert not topic_files(engine.disk, OUTPUT)
 
 
