@@ -106,6 +106,24 @@ class RouterCycleError(RequestError):
     code = "router_cycle"
 
 
+class WriteUncertainError(RequestError):
+    """Nobody can tell whether records were written before, so they are not written again."""
+
+    code = "write_uncertain"
+
+
+class RowsDifferError(RequestError):
+    """Another attempt at a write had other rows, and has written some of them."""
+
+    code = "rows_differ"
+
+
+class StaleWriterError(RequestError):
+    """A writer that somebody else has replaced, or that has been further before."""
+
+    code = "stale_writer"
+
+
 class UnavailableError(HeadwaterError):
     """Not now: the same call may work later, without anybody changing anything."""
 

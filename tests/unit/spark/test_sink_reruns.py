@@ -12,12 +12,16 @@ import pytest
 
 from headwater.client import Client
 from headwater.client.calls import Records
-from headwater.core.errors import HeadwaterError
+from headwater.core.errors import (
+    HeadwaterError,
+    RowsDifferError,
+    StaleWriterError,
+    WriteUncertainError,
+)
 from headwater.engine.pending import Appended
 from headwater.spark.writing import task
 from headwater.spark.writing.ledger import Ledger, ledger_name
-from headwater.spark.writing.looking import UncertainError
-from headwater.spark.writing.sending import FENCE_MS, RowsDifferError, StaleWriterError
+from headwater.spark.writing.sending import FENCE_MS
 from tests.unit.spark.sink_rig import (
     QUICK,
     Died,
@@ -151,7 +155,7 @@ def test_rows_deleted_meanwhile_are_not_brought_back(rig: Rig) -> None:
     begun(rig, "run-1", [ROWS], 3)
     rig.client.append("t", {"data": "of somebody else", "tag": "x"})
     rig.client.delete("t", match="x")
-    with pytest.raises(UncertainError, match="records 31 to 31 of t were deleted"):
+    with pytest.raises(WriteUncertainError, match="records 31 to 31 of t were deleted"):
         run_whole(rig, "run-2", [ROWS])
     assert rig.rows() == ROWS[:30]
 
@@ -164,7 +168,7 @@ def test_rows_deleted_inside_a_chunk_are_not_brought_back(rig: Rig) -> None:
     task.write_rows(rig.client, options, place("run-1"), [batch], rig.clock)
     rig.client.delete("t", match="b")
     part = task.write_rows(rig.client, options, place("run-2"), [batch], rig.clock)
-    with pytest.raises(UncertainError, match="only 2 are left"):
+    with pytest.raises(WriteUncertainError, match="only 2 are left"):
         rig.finish(options, part)
     assert rig.rows() == [1, 3]
 

@@ -9,10 +9,15 @@ import pytest
 
 from headwater.client import Client, NoAnswerError
 from headwater.client.calls import Records
-from headwater.core.errors import InvalidRequestError, UnavailableError
+from headwater.core.errors import (
+    InvalidRequestError,
+    RowsDifferError,
+    UnavailableError,
+    WriteUncertainError,
+)
 from headwater.engine.pending import Appended
-from headwater.spark.writing.looking import UncertainError, find_marks
-from headwater.spark.writing.sending import PATIENCE_US, RowsDifferError
+from headwater.spark.writing.looking import find_marks
+from headwater.spark.writing.sending import PATIENCE_US
 from tests.unit.spark.sink_rig import (
     QUICK,
     Died,
@@ -163,10 +168,10 @@ def test_a_chunk_may_have_its_rows_in_another_order(rig: Rig) -> None:
 def test_a_cap_that_overtakes_a_retry_stops_it_with_the_range(rig: Rig) -> None:
     rig.client.create("t", cap_records=20)
     interrupted(rig, ROWS, 5)
-    with pytest.raises(UncertainError, match=r"record 1 of t .* larger cap"):
+    with pytest.raises(WriteUncertainError, match=r"record 1 of t .* larger cap"):
         rig.task(rig.options(), place(), ROWS)
     rig.server_clock.push(HOUR_S)
-    with pytest.raises(UncertainError, match=r"records 1 to 30 of t are gone \(cap\)"):
+    with pytest.raises(WriteUncertainError, match=r"records 1 to 30 of t are gone \(cap\)"):
         rig.task(rig.options(), place(), ROWS)
     assert rig.rows() == ROWS[30:50]
 
@@ -175,7 +180,7 @@ def test_records_deleted_before_a_retry_stop_it(rig: Rig) -> None:
     interrupted(rig, ROWS, 5)
     rig.client.delete("t", before_seq=5)
     rig.server_clock.push(HOUR_S)
-    with pytest.raises(UncertainError, match="records 1 to 4 of t were deleted"):
+    with pytest.raises(WriteUncertainError, match="records 1 to 4 of t were deleted"):
         rig.task(rig.options(), place(), ROWS)
     assert rig.rows() == ROWS[4:50]
 

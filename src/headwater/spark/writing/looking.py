@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from headwater.core import limits
-from headwater.core.errors import RequestError, TopicNotFoundError
+from headwater.core.errors import TopicNotFoundError, WriteUncertainError
 from headwater.core.records import Record
 from headwater.spark.writing.chunks import Mark
 from headwater.spark.writing.rows import MARK
@@ -21,12 +21,6 @@ if TYPE_CHECKING:
 
 _FEW: Final = 16
 """Records asked for where a mark is expected."""
-
-
-class UncertainError(RequestError):
-    """Nobody can tell whether something was written, so it is not written again."""
-
-    code = "write_uncertain"
 
 
 def find_marks(client: Client, topic: str, after: int) -> Iterator[tuple[int, Mark]]:
@@ -63,16 +57,16 @@ def mark_of(record: Record) -> Mark | None:
     return Mark.read(text) if isinstance(text, str) else None
 
 
-def _missing(topic: str, first: int, last: int) -> UncertainError:
-    return UncertainError(
+def _missing(topic: str, first: int, last: int) -> WriteUncertainError:
+    return WriteUncertainError(
         f"records {first} to {last} of {topic} were deleted after this write began, and an earlier "
         "attempt at it may have written them: nothing was written again. Go on with a new "
         "checkpoint or another write id, and start after this batch"
     )
 
 
-def _overtaken(topic: str, after: int, lost: Tombstone) -> UncertainError:
-    return UncertainError(
+def _overtaken(topic: str, after: int, lost: Tombstone) -> WriteUncertainError:
+    return WriteUncertainError(
         f"records {lost.gap_from} to {lost.gap_to} of {topic} are gone ({lost.reason}), and an "
         f"earlier attempt at this write may have written some of them after {after}: nothing was "
         "written again. Give the topic a larger cap or age limit, and write the batch anew under "

@@ -21,11 +21,11 @@ import pyarrow as pa
 
 from headwater.core import limits
 from headwater.core.clock import Clock, Doorbell
-from headwater.core.errors import TopicNotFoundError, UnavailableError
+from headwater.core.errors import TopicNotFoundError, UnavailableError, WriteUncertainError
 from headwater.core.records import Record
 from headwater.spark.writing.chunks import Chunker, Mark, row_digests, without_mark
 from headwater.spark.writing.ledger import CLAIM, Ledger, Place
-from headwater.spark.writing.looking import UncertainError, find_marks
+from headwater.spark.writing.looking import find_marks
 from headwater.spark.writing.sending import FENCE_MS, Sender, check_run
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class Mender:
                 break
             cursor = diff.next_from_seq
         if seen != mark.count:
-            raise UncertainError(
+            raise WriteUncertainError(
                 f"of records {first_seq} to {last} of {self._topic}, written by an earlier run of "
                 f"this batch, only {seen} are left, so nobody can tell what is missing: nothing "
                 "was written. If what was deleted is to stay away, go on with a new checkpoint or "

@@ -165,7 +165,7 @@ def _name(given: Mapping[str, str], option: str) -> str | None:
     plain = text.isprintable() and not set(text) & set('/*"\\')
     if not text.strip() or len(text.encode()) > WRITER_BYTES_MAX or not plain:
         raise InvalidRequestError(
-            f"{option} is a text of 1 to {WRITER_BYTES_MAX} bytes without / * \" and \\, "
+            f'{option} is a text of 1 to {WRITER_BYTES_MAX} bytes without / * " and \\, '
             f"not {text!r}"
         )
     return text

@@ -32,12 +32,14 @@ from headwater.core.clock import Clock
 from headwater.core.errors import (
     HeadwaterError,
     InvalidRequestError,
-    RequestError,
+    RowsDifferError,
+    StaleWriterError,
     TopicNotFoundError,
+    WriteUncertainError,
 )
 from headwater.spark.writing.chunks import Chunk, Mark
 from headwater.spark.writing.ledger import CLAIM, DIFFERS, DONE, Entry, Ledger, Place, of_batch
-from headwater.spark.writing.looking import UncertainError, find_marks, mark_of
+from headwater.spark.writing.looking import find_marks, mark_of
 
 if TYPE_CHECKING:
     from headwater.client import Client
@@ -55,18 +57,6 @@ FENCE_MS: Final = 20_000
 before (CHECK_US), the last call (GIVE_UP_S) and its last request (TIMEOUT_S)."""
 PATIENCE_US: Final = 120_000_000
 """How long a chunk is tried before the task fails; a server may be restarted meanwhile."""
-
-
-class RowsDifferError(RequestError):
-    """Another attempt at this partition had other rows, or cut them otherwise."""
-
-    code = "rows_differ"
-
-
-class StaleWriterError(RequestError):
-    """Somebody else has written under this name, or this query has been here before."""
-
-    code = "stale_writer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +204,7 @@ class Sender:
         diff = self._client.diff(self._topic, seq - 1, limit=1)
         record = diff.records[0] if diff.records else None
         if record is None or record.seq != seq:
-            raise UncertainError(
+            raise WriteUncertainError(
                 f"record {seq} of {self._topic} was written by an earlier attempt and is gone "
                 "since, so what it was cannot be compared: nothing was written. Give the topic a "
                 "larger cap or age limit, and write the batch anew under another id if it must be "
