@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from headwater.core import limits
-from headwater.core.records import Record
 from headwater.core.units import MIB
 from headwater.engine.steps import (
     Found,
     diff_request,
+    found_steps,
     long_poll_steps,
-    read_steps,
     topic_steps,
 )
 from headwater.model.loss import Tombstone
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 ARROW_ROWS_DEFAULT = 100_000
 ARROW_ROWS_MAX = 1_000_000
+ARROW_ROWS_AT_ONCE = 16_384
 ARROW_BYTES_MAX = 64 * MIB
 """Payload of one answer; x-next-from-seq says where to go on."""
 
@@ -82,27 +83,32 @@ def encode_tombstone(tombstone: Tombstone) -> bytes:
 
 async def read_arrow(app: App, exchange: Exchange) -> None:
     """A range of records as an Arrow IPC stream."""
-    from headwater.wire.arrow import ARROW_MEDIA_TYPE, records_to_arrow  # late, as in rendering
+    # Late: Arrow takes as long to load as a small log takes to open.
+    from headwater.server.arrow_reading import ARROW_MEDIA_TYPE, arrow_stream, take_arrow
 
     from_seq = number(exchange, "from_seq", 0, 0, limits.INTEGER_MAX)
     to_seq = number(exchange, "to_seq", limits.INTEGER_MAX, 0, limits.INTEGER_MAX)
     most = number(exchange, "limit", ARROW_ROWS_DEFAULT, 1, ARROW_ROWS_MAX)
     database = app.ready_database
     topic = await database.drive(topic_steps(app.engine, exchange.parameters[0]))
-    records: list[Record] = []
-    size, cursor, tombstone, caught_up = 0, from_seq, None, False
-    while len(records) < most and size < ARROW_BYTES_MAX and cursor < to_seq and not caught_up:
-        request = diff_request(
-            cursor, min(limits.READ_RECORDS_CLAMP, most - len(records)), limits.READ_BYTES_CLAMP
+    take = take_arrow(topic.name, to_seq)
+    batches: list[Any] = []
+    rows, size, cursor, tombstone, caught_up = 0, 0, from_seq, None, False
+    while rows < most and size < ARROW_BYTES_MAX and cursor < to_seq and not caught_up:
+        request = replace(
+            diff_request(cursor),
+            limit=min(ARROW_ROWS_AT_ONCE, most - rows),
+            bytes_max=limits.READ_BYTES_CLAMP,
         )
-        found = await database.drive(read_steps(app.engine, topic, request))
-        if found.tombstone is not None and (records or tombstone is not None):
+        found = await database.drive(found_steps(app.engine, topic, request, take))
+        if found.tombstone is not None and (rows or tombstone is not None):
             break  # an answer tells one loss, and it comes before the records
         tombstone = found.tombstone or tombstone
         cursor, caught_up = found.next_from_seq, found.caught_up
-        records += [record for record in found.records if record.seq <= to_seq]
-        size += sum(len(record.data_json) for record in found.records)
-    stream = await app.loop.run_in_executor(None, records_to_arrow, topic.name, records)
+        batches += found.payload
+        rows += sum(batch.num_rows for batch in found.payload)
+        size += sum(batch.nbytes for batch in found.payload)
+    stream = await app.loop.run_in_executor(None, arrow_stream, batches)
     exchange.answer(
         200,
         stream,

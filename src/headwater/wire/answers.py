@@ -96,6 +96,54 @@ class TopicMade(Answer):
     performance: Spent
 
 
+class QueueSeen(Answer):
+    ready: int
+    in_flight: int
+    delayed: int
+    dead_lettered: int
+
+
+class JobOut(RecordOut, kw_only=True):
+    """One job: a record, and the terms on which a worker has it."""
+
+    lease_id: int
+    deadline: int
+    deliveries: int
+
+
+class ClaimAnswer(Answer):
+    claimed: list[JobOut]
+    count: int
+    ready: int
+    performance: Spent
+
+
+class AckAnswer(Answer):
+    acked: int
+    skipped: list[int]
+    ready: int
+    in_flight: int
+    performance: Spent
+
+
+class NackAnswer(Answer):
+    nacked: int
+    skipped: list[int]
+    ready: int
+    in_flight: int
+    performance: Spent
+
+
+class ExtendAnswer(Answer):
+    extended: int
+    skipped: list[int]
+    ready: int
+    in_flight: int
+    deadlines: dict[str, int]
+    """By seq."""
+    performance: Spent
+
+
 class TopicSeen(msgspec.Struct):
     """A topic from outside. A queue has more to tell."""
 
@@ -112,6 +160,7 @@ class TopicSeen(msgspec.Struct):
     effective_priority: float
     last_write_ts: int | msgspec.UnsetType = msgspec.UNSET
     last_read_ts: int | msgspec.UnsetType = msgspec.UNSET
+    queue: QueueSeen | msgspec.UnsetType = msgspec.UNSET
 
 
 class TopicAnswer(TopicSeen, kw_only=True):

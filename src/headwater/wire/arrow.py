@@ -1,22 +1,27 @@
-"""Records as Arrow: the same envelope for pandas, Polars, DuckDB and Spark. Only module that
-imports pyarrow for the wire."""
+"""Records as Arrow: the same envelope for pandas, Polars, DuckDB and Spark.
+
+Columns are cut out of the stored frames; nothing is done for each record.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
+import numpy
 import pyarrow
 import pyarrow.ipc
 
-from headwater.core.records import Record
+from headwater.wire.frame_rows import FrameRows, repeated
 
 ARROW_MEDIA_TYPE: Final = "application/vnd.apache.arrow.stream"
+_TIMESTAMP: Final = pyarrow.timestamp("ms", tz="UTC")
 
 ENVELOPE: Final = pyarrow.schema(
     [
         pyarrow.field("topic", pyarrow.string(), nullable=False),
         pyarrow.field("seq", pyarrow.int64(), nullable=False),
-        pyarrow.field("ts", pyarrow.timestamp("ms", tz="UTC"), nullable=False),
+        pyarrow.field("ts", _TIMESTAMP, nullable=False),
         pyarrow.field("node", pyarrow.string()),
         pyarrow.field("tag", pyarrow.string()),
         pyarrow.field("data", pyarrow.string(), nullable=False),
@@ -25,25 +30,27 @@ ENVELOPE: Final = pyarrow.schema(
 )
 
 
-def records_to_arrow(topic: str, records: list[Record]) -> bytes:
-    """An Arrow IPC stream with one batch."""
-    batch = pyarrow.record_batch(
+def frames_to_arrow(
+    topic: str, buffer: bytes | memoryview, offsets: Any, *, in_segment: bool
+) -> Any:
+    """The frames at these offsets, checked before, as one batch."""
+    make = FrameRows.of_segment if in_segment else FrameRows.of_log
+    rows = make(memoryview(buffer), offsets)
+    return pyarrow.record_batch(
         [
-            pyarrow.array([topic] * len(records), pyarrow.string()),
-            pyarrow.array([record.seq for record in records], pyarrow.int64()),
-            pyarrow.array([record.ts for record in records], pyarrow.timestamp("ms", tz="UTC")),
-            pyarrow.array([record.node for record in records], pyarrow.string()),
-            pyarrow.array([record.tag for record in records], pyarrow.string()),
-            pyarrow.array([record.data_json for record in records], pyarrow.binary()).cast(
-                pyarrow.string()
-            ),
-            pyarrow.array([record.meta_json for record in records], pyarrow.binary()).cast(
-                pyarrow.string()
-            ),
+            repeated(topic, len(rows)),
+            pyarrow.array(rows.seqs, pyarrow.int64()),
+            pyarrow.array(rows.heads["ts"].astype(numpy.int64), pyarrow.int64()).cast(_TIMESTAMP),
+            *[rows.text(name) for name in ("node", "tag", "data", "meta")],
         ],
         schema=ENVELOPE,
     )
+
+
+def arrow_stream(batches: Sequence[Any]) -> Any:
+    """An Arrow IPC stream of these batches, as a buffer."""
     sink = pyarrow.BufferOutputStream()
     with pyarrow.ipc.new_stream(sink, ENVELOPE) as writer:
-        writer.write_batch(batch)
-    return bytes(sink.getvalue())
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.getvalue()

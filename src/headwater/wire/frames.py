@@ -6,7 +6,7 @@ one, which is what a live stream gets.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy
@@ -30,27 +30,61 @@ _WINDOW_BYTES_A_FRAME: Final = 4_096
 _text = msgspec.json.Encoder().encode
 
 
+class More(NamedTuple):
+    """What is told of records beside what they hold: fields as JSON, each with a comma before."""
+
+    common: bytes = b""
+    special: dict[int, bytes] = {}
+    """In place of the common fields, for some seqs."""
+
+    def of(self, seqs: list[int]) -> list[bytes]:
+        if not self.special:
+            return [self.common] * len(seqs)
+        return [self.special.get(seq, self.common) for seq in seqs]
+
+
+NOTHING_MORE: Final = More()
+
+
 def render_frames(
     buffer: bytes | memoryview, offsets: Offsets, *, in_segment: bool, projection: Projection
 ) -> bytes:
     """The frames at these offsets, checked before, as JSON objects with commas between."""
+    return b",".join(
+        render_objects(buffer, offsets, in_segment=in_segment, projection=projection)
+    )
+
+
+def render_objects(
+    buffer: bytes | memoryview,
+    offsets: Offsets,
+    *,
+    in_segment: bool,
+    projection: Projection,
+    more: More = NOTHING_MORE,
+) -> list[bytes]:
+    """The same, each by itself."""
     if not len(offsets):
-        return b""
+        return []
     layout = _LAYOUTS[in_segment]
     whole, offsets = _window(buffer, offsets, layout)
     heads = heads_at(whole, layout, offsets)
     node_at = offsets + layout.size
     told = _NODE | _META | (_TAG if projection.tags else 0)
     if (heads["flags"] & told).any() or not projection.data:
-        return _render_all(whole, heads, node_at, projection)
+        return _render_all(whole, heads, node_at, projection, more)
     data_at = node_at + heads["node_len"] + heads["tag_len"]
     columns = heads["seq"], heads["ts"], data_at, data_at + heads["data_len"]
-    return b",".join(
-        [
-            b'{"$seq":%d,"$ts":%d,"data":%b}' % (seq, ts, whole[start:end])  # type: ignore[str-format]
-            for seq, ts, start, end in zip(*[each.tolist() for each in columns], strict=True)
+    rows = [each.tolist() for each in columns]
+    if more is not NOTHING_MORE:
+        return [
+            b'{"$seq":%d,"$ts":%d%b,"data":%b}' % (seq, ts, told, whole[start:end])  # type: ignore[str-format]
+            for seq, ts, start, end, told in zip(*rows, more.of(rows[0]), strict=True)
         ]
-    )
+    return [
+        b'{"$seq":%d,"$ts":%d,"data":%b}' % (seq, ts, whole[start:end])  # type: ignore[str-format]
+        for seq, ts, start, end in zip(*rows, strict=True)
+    ]
 
 
 def _window(
@@ -69,19 +103,24 @@ def _window(
 
 
 def _render_all(
-    whole: bytes | memoryview, heads: NDArray[Any], node_at: Offsets, projection: Projection
-) -> bytes:
+    whole: bytes | memoryview,
+    heads: NDArray[Any],
+    node_at: Offsets,
+    projection: Projection,
+    more: More,
+) -> list[bytes]:
     """Records of which some have a node, a tag or meta that is to be told."""
     words: dict[bytes, bytes] = {}
     objects = []
     columns = [heads[name].tolist() for name in _FIELDS]
-    for at, flags, seq, ts, node_len, tag_len, data_len in zip(
-        node_at.tolist(), *columns, strict=True
+    told = more.of(heads["seq"].tolist())
+    for at, flags, seq, ts, node_len, tag_len, data_len, beside in zip(
+        node_at.tolist(), *columns, told, strict=True
     ):
         tag_at = at + node_len
         data_at = tag_at + tag_len
         data_end = data_at + data_len
-        parts: list[bytes | memoryview] = [b'{"$seq":%d,"$ts":%d' % (seq, ts)]
+        parts: list[bytes | memoryview] = [b'{"$seq":%d,"$ts":%d%b' % (seq, ts, beside)]
         if flags & _NODE:
             parts += (b',"$node":', _word(words, bytes(whole[at:tag_at])))
         if flags & _TAG and projection.tags:
@@ -96,7 +135,7 @@ def _render_all(
             parts += (b',"meta":', whole[data_end:meta_end])
         parts.append(b"}")
         objects.append(b"".join(parts))
-    return b",".join(objects)
+    return objects
 
 
 def _word(words: dict[bytes, bytes], word: bytes) -> bytes:

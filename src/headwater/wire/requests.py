@@ -32,6 +32,8 @@ class RecordIn(Body):
     tag: str | None = None
     node: str | None = None
     meta: msgspec.Raw = msgspec.field(default_factory=lambda: NO_META)
+    deliver_at: Seq | None = None
+    """Of a job: not to be claimed before, milliseconds since 1970."""
 
 
 class WriteRequest(Body):
@@ -58,6 +60,30 @@ class DiffRequestBody(Body):
 class DeleteRequest(Body):
     before_seq: Seq | None = None
     match: str | list[str] | None = None
+
+
+Seqs = Annotated[list[Seq], msgspec.Meta(min_length=1, max_length=limits.SETTLE_JOBS_MAX)]
+
+
+class ClaimBody(Body):
+    node: str
+    max: int = 1
+    lease_ms: int | None = None
+    wait_ms: int = 0
+
+
+class AckBody(Body):
+    node: str
+    seqs: Seqs
+    lease_ids: list[Seq] | None = None
+
+
+class NackBody(AckBody):
+    delay_ms: Annotated[int, msgspec.Meta(ge=0, le=limits.NACK_DELAY_MS_MAX)] = 0
+
+
+class ExtendBody(AckBody):
+    lease_ms: int | None = None
 
 
 class WatchTopic(Body):

@@ -10,10 +10,10 @@ from typing import Any, Final
 import pyarrow
 
 from headwater.core.errors import InvalidPayloadError
-from headwater.spark.reading.decode import Column, Rows, integers, repeated, timestamps
 from headwater.spark.reading.fields import FieldParser, Parsed
 from headwater.spark.reading.options import Invalid, Payload
 from headwater.spark.reading.schema import GAP, INVALID_COLUMN, Columns
+from headwater.wire.frame_rows import Column, Rows, integers, repeated, timestamps
 
 
 @dataclass(frozen=True, slots=True)

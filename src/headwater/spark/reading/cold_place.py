@@ -24,7 +24,6 @@ from headwater.format.segment import (
     topic_directory_name,
 )
 from headwater.spark.reading.assembling import Gap
-from headwater.spark.reading.decode import Rows
 from headwater.spark.reading.directory import cold_tier
 from headwater.spark.reading.filters import Filters
 from headwater.spark.reading.piece_reading import read_segment_piece
@@ -33,6 +32,7 @@ from headwater.spark.reading.places import ReadContext, TopicFacts
 from headwater.store.pair import mend_entries, whole_entries
 from headwater.store.segment import Segment, SegmentSlice, Tier
 from headwater.store.stores import SegmentStore
+from headwater.wire.frame_rows import Rows
 
 T = TypeVar("T")
 

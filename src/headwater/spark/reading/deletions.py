@@ -9,8 +9,8 @@ import pyarrow
 import pyarrow.compute
 
 from headwater.model.match import TagMatcher
-from headwater.spark.reading.decode import Column, Mask, Rows
 from headwater.spark.reading.log_view import Deletion
+from headwater.wire.frame_rows import Column, Mask, Rows
 
 
 def newest(deletions: Iterable[Deletion]) -> list[Deletion]:

@@ -15,7 +15,6 @@ from typing import Any, Final, TypeVar
 from headwater.core.errors import DamageError
 from headwater.spark.reading.assembling import Gap
 from headwater.spark.reading.changes import Changes, changes_since
-from headwater.spark.reading.decode import Rows
 from headwater.spark.reading.deletions import deleted_rows, newest
 from headwater.spark.reading.directory import MAY_PASS, Directory, Tries
 from headwater.spark.reading.directory_sight import DirectorySight
@@ -23,6 +22,7 @@ from headwater.spark.reading.log_view import Deletion, LogView
 from headwater.spark.reading.piece_reading import read_piece
 from headwater.spark.reading.pieces import DirectorySlice, LostPiece, Piece, clip
 from headwater.spark.reading.places import ReadContext
+from headwater.wire.frame_rows import Rows
 
 T = TypeVar("T")
 

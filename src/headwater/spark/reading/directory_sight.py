@@ -10,7 +10,6 @@ import numpy
 from headwater.format.segment import Entries
 from headwater.recovery.following import LogFollower
 from headwater.spark.reading.assembling import Gap
-from headwater.spark.reading.decode import FrameRows, Mask
 from headwater.spark.reading.deletions import deleted_rows
 from headwater.spark.reading.directory import Directory
 from headwater.spark.reading.filters import Filters
@@ -27,6 +26,7 @@ from headwater.spark.reading.pieces import (
 )
 from headwater.spark.reading.places import ReadContext, TopicFacts
 from headwater.spark.reading.retention import Slots, evicted, has_retention
+from headwater.wire.frame_rows import FrameRows, Mask
 
 
 @dataclass(slots=True)

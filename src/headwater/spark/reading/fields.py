@@ -36,7 +36,7 @@ from pyspark.sql.types import (
 )
 
 from headwater.core.errors import RequestError
-from headwater.spark.reading.decode import Column
+from headwater.wire.frame_rows import Column
 
 _BYTES_OF: Final[dict[type[DataType], int]] = {
     ByteType: 1,

@@ -18,8 +18,8 @@ import pyarrow.compute
 from numpy.typing import NDArray
 
 from headwater.core.limits import INTEGER_MAX
-from headwater.spark.reading.decode import Column, Integers, Mask, Rows
 from headwater.spark.reading.options import microseconds
+from headwater.wire.frame_rows import Column, Integers, Mask, Rows
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter

@@ -27,12 +27,12 @@ from headwater.format.segment import (
 from headwater.format.segment.run import at_each_byte, hash_ranges, heads_at
 from headwater.model.loss import Loss
 from headwater.spark.reading.assembling import Gap
-from headwater.spark.reading.decode import FrameRows, Mask, portions
 from headwater.spark.reading.directory import Directory
 from headwater.spark.reading.pieces import LogPiece, LostPiece, Piece, SegmentPiece
 from headwater.spark.reading.places import ReadContext
 from headwater.store.pair import with_file
 from headwater.store.segment import Segment, SegmentChangedError, SegmentSlice
+from headwater.wire.frame_rows import FrameRows, Mask, portions
 
 ADVICE: Final = "see `headwater verify`; failOnDataLoss=false reads around it and tells"
 _DELETED: Final = int(IndexFlag.DELETED)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from headwater.spark.reading.assembling import Gap
-from headwater.spark.reading.decode import Rows
 from headwater.spark.reading.filters import Filters
+from headwater.wire.frame_rows import Rows
 
 T = TypeVar("T")
 

@@ -16,10 +16,10 @@ import pyarrow.ipc
 
 from headwater.core.errors import TopicNotFoundError
 from headwater.spark.reading.assembling import Gap
-from headwater.spark.reading.decode import Column, Integers, Mask, Rows
 from headwater.spark.reading.filters import Filters
 from headwater.spark.reading.pieces import RemoteSlice
 from headwater.spark.reading.places import ReadContext, TopicFacts
+from headwater.wire.frame_rows import Column, Integers, Mask, Rows
 
 if TYPE_CHECKING:
     from headwater.client import Client

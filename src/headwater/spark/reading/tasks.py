@@ -82,7 +82,7 @@ class TaskReader:
         high = (
             self.filters.seq.high if gap.gap_to is None else min(gap.gap_to, self.filters.seq.high)
         )
-        if low > high:
+        if not self.filters.seq.meets(low, high):
             return None
         if low == gap.gap_from and (gap.gap_to is None or high == gap.gap_to):
             return gap

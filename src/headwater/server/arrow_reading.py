@@ -1,0 +1,29 @@
+"""Reads as Arrow: the form in which bulk readers take what a plan found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from headwater.engine.reading import Reader, ReadFilter, ReadPlan
+from headwater.engine.steps import Take, Taken
+from headwater.wire.arrow import ARROW_MEDIA_TYPE, arrow_stream, frames_to_arrow
+
+__all__ = ["ARROW_MEDIA_TYPE", "arrow_stream", "take_arrow"]
+
+
+def take_arrow(topic: str, to_seq: int) -> Take[list[Any]]:
+    """Take whole batches, one for each stretch of frames that lie together, up to a seq."""
+
+    def take(reader: Reader, plan: ReadPlan, _keep: ReadFilter) -> Taken[list[Any]]:
+        runs, findings = reader.runs(plan)
+        batches = []
+        for run in runs:
+            batch = frames_to_arrow(topic, run.buffer, run.offsets, in_segment=run.in_segment)
+            wanted = int(numpy.searchsorted(batch.column("seq").to_numpy(), to_seq, "right"))
+            if wanted:
+                batches.append(batch.slice(0, wanted))
+        return Taken(batches, sum(batch.num_rows for batch in batches), findings)
+
+    return take
