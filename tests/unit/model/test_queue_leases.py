@@ -186,9 +186,10 @@ def test_a_claim_that_is_taken_back_was_no_delivery() -> None:
 
 
 def test_a_large_claim_goes_on_behind_a_gap_it_met_on_the_way() -> None:
-    index, queue = jobs(40), QueueLeases()
-    delete(index, *range(8, 15), 20)
-    assert claim(queue, index, 20).seqs == [*range(1, 8), *range(15, 20), *range(21, 29)]
+    index, queue = jobs(100), QueueLeases()
+    delete(index, *range(10, 25), *range(41, 44), 50)
+    expected = [*range(1, 10), *range(25, 41), *range(44, 50), *range(51, 60)]
+    assert claim(queue, index, 40).seqs == expected
 
 
 def test_appointments_are_kept_in_whatever_order_they_were_made() -> None:
