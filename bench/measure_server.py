@@ -152,12 +152,13 @@ def catch_up_reads(run: Run) -> list[Row]:
         if redis is not None:
             sides["Redis XRANGE COUNT 1000"] = Walking(redis, WALKERS)
         sides["Headwater diff, limit 1000"] = Walking(ours, WALKERS)
+        sides["Headwater Arrow, limit 10000"] = Walking(ours, WALKERS, "arrow")
         for side in sides.values():
             _note_command(run, side.command(SECONDS))
         turns = turns_of(run, sides)
     more = {"connections": WALKERS, "log": f"{records:,} records", "target": "2"}
     rows = [row_of(name, "records/s", turns[name], "fsync", **more) for name in sides]
-    return rows if len(rows) == 1 else [rows[0], rows[1].against(rows[0])]
+    return rows if redis is None else [rows[0], *[row.against(rows[0]) for row in rows[1:]]]
 
 
 @benchmark("server-restart", "How long from start to ready with 1 M records?", SERVER)

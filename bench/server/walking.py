@@ -1,6 +1,6 @@
 """Readers that walk a whole log page by page, each by its own cursor, in a process of their own.
 
-    python -m bench.server.walking headwater|redis PORT CONNECTIONS SECONDS
+    python -m bench.server.walking headwater|arrow|redis PORT CONNECTIONS SECONDS
 
 redis-benchmark can only repeat one command, so both servers get this client. It asks for a page of
 1000, receives it into one buffer without parsing it, takes the next cursor from where it stands in
@@ -25,7 +25,9 @@ from bench.server.load import Load
 from bench.server.processes import ServerProcess
 from bench.server.speaking import FIELD, PAGE, TOPIC, encode_command
 
-BUFFER_BYTES = 4 << 20
+BUFFER_BYTES = 16 << 20
+ARROW_PAGE = 10_000
+"""What readers of bulk ask for at once; the endpoint's own default is ten times that."""
 
 
 class Walker(ABC):
@@ -97,6 +99,28 @@ class HeadwaterWalker(Walker):
         return have >= self._whole_bytes
 
 
+class ArrowWalker(HeadwaterWalker):
+    """The same records as columns: how Spark, pandas and DuckDB catch up."""
+
+    def page(self) -> int:
+        self.send(
+            b"GET /v0/topics/%s/arrow?from_seq=%d&limit=%d HTTP/1.1\r\nhost: x\r\n\r\n"
+            % (TOPIC.encode(), self._cursor, ARROW_PAGE)
+        )
+        self._whole_bytes = 0
+        self.receive(0, self._is_whole)
+        head = bytes(self.buffer[: self.buffer.index(b"\r\n\r\n")]).lower()
+        if not head.startswith(b"http/1.1 200 "):
+            raise WrongResultError(f"refused: {head!r}")
+        seq = int(head.partition(b"x-next-from-seq: ")[2].partition(b"\r\n")[0])
+        records = seq - self._cursor
+        self._cursor = seq
+        if b"x-caught-up: true" in head:
+            self._cursor = 0
+            self.walks += 1
+        return records
+
+
 class RedisWalker(Walker):
     PONG = b"+PONG\r\n"
     BEFORE_PAYLOAD = b"\r\n*2\r\n$1\r\n%s\r\n$" % FIELD.encode()
@@ -125,7 +149,11 @@ class RedisWalker(Walker):
         return have >= 7 and self.buffer[have - 7 : have] == self.PONG
 
 
-WALKERS: dict[str, type[Walker]] = {"headwater": HeadwaterWalker, "redis": RedisWalker}
+WALKERS: dict[str, type[Walker]] = {
+    "headwater": HeadwaterWalker,
+    "arrow": ArrowWalker,
+    "redis": RedisWalker,
+}
 
 
 def main(kind: str, port: str, connections: str, seconds: str) -> None:
@@ -150,12 +178,13 @@ def main(kind: str, port: str, connections: str, seconds: str) -> None:
 class Walking:
     """A contender: so many connections walk this server's log."""
 
-    def __init__(self, server: ServerProcess, connections: int) -> None:
+    def __init__(self, server: ServerProcess, connections: int, kind: str | None = None) -> None:
         self._server = server
         self._connections = connections
+        self._kind = kind or server.name.lower()
 
     def command(self, seconds: float) -> list[str]:
-        words = ("-m", "bench.server.walking", self._server.name.lower(), str(self._server.port))
+        words = ("-m", "bench.server.walking", self._kind, str(self._server.port))
         return [sys.executable, *words, str(self._connections), str(seconds)]
 
     def __call__(self, seconds: float) -> Load:
