@@ -12,8 +12,11 @@ from headwater.client.errors import (
 )
 from headwater.client.retry import Retry
 from headwater.client.watching import TopicGone, Watched
+from headwater.engine.pending import Appended
+from headwater.engine.topics import TopicState
 
 __all__ = [
+    "Appended",
     "AsyncClient",
     "Client",
     "ForbiddenError",
@@ -21,6 +24,7 @@ __all__ = [
     "PayloadTooLargeError",
     "Retry",
     "TopicGone",
+    "TopicState",
     "UnauthorizedError",
     "UnexpectedAnswerError",
     "UnreachableError",

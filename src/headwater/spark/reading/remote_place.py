@@ -22,8 +22,7 @@ from headwater.spark.reading.places import ReadContext, TopicFacts
 from headwater.wire.frame_rows import Column, Integers, Mask, Rows
 
 if TYPE_CHECKING:
-    from headwater.client import Client
-    from headwater.engine.topics import TopicState
+    from headwater.client import Client, TopicState
 
 T = TypeVar("T")
 

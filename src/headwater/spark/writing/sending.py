@@ -42,8 +42,7 @@ from headwater.spark.writing.ledger import CLAIM, DIFFERS, DONE, Entry, Ledger, 
 from headwater.spark.writing.looking import find_marks, mark_of
 
 if TYPE_CHECKING:
-    from headwater.client import Client
-    from headwater.engine.pending import Appended
+    from headwater.client import Appended, Client
 
 WINDOW_MS_LEAST: Final = 60_000
 QUARTER: Final = 4
