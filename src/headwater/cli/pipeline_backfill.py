@@ -38,6 +38,16 @@ def backfill(
         str, typer.Option("--topic", metavar="NAME", help="The topic that gets the records.")
     ],
     url: Annotated[str | None, typer.Option("--url", metavar="URL", help="Its server.")] = None,
+    path: Annotated[
+        str | None,
+        typer.Option("--path", metavar="DIR", help="With --straight: the stopped data directory."),
+    ] = None,
+    straight: Annotated[
+        bool,
+        typer.Option(
+            "--straight", help="No server: into segments of a topic that is new in --path DIR."
+        ),
+    ] = False,
     token: TokenOption = None,
     origin_format: Annotated[
         str | None,
@@ -103,12 +113,13 @@ def backfill(
 
     Every row is looked at first: with one that can be no record, nothing is written and the exit
     code is 2. The same command again finishes what was interrupted and writes nothing twice.
+    With --straight the topic is there whole when the command is done, or not at all.
     """
     from headwater.spark.jobs import backfill as job
     from headwater.spark.jobs.origins import Origin
 
     options = job.BackfillOptions(
-        place=place_of(None, url, token, [topic]),
+        place=place_of(path, url, token, [topic]),
         origin=Origin(
             format=origin_format or _format_of(location),
             location=location,
@@ -121,6 +132,7 @@ def backfill(
         in_order=in_order,
         write_id=write_id,
         durability=durability,
+        straight=straight,
     )
     running = Running(master=master, conf=conf, as_json=as_json, report=report)
     run_job("backfill", job.run, options, running, _show)
@@ -146,4 +158,5 @@ def _show(report: BackfillReport) -> None:
         f"{report.records:,} records from {report.files:,} files are in "
         f"{printable(report.topic)} ({report.seconds:.1f} s, {rate:,.0f} a second)"
     )
-    say(f"the write is called {report.write_id}; the same again changes nothing")
+    if report.write_id:
+        say(f"the write is called {report.write_id}; the same again changes nothing")

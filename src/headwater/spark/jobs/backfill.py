@@ -3,12 +3,13 @@
 First everything is looked at: a row that cannot be a record ends the job before anything is
 written. Then the sink writes, exactly once: the write is named after what was found (the topic,
 the files, a checksum over all rows), so the same backfill run again finishes what was interrupted
-and writes nothing twice.
+and writes nothing twice. Or the rows go straight into segments of a new topic, see `straight`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import PurePath
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
@@ -34,6 +35,8 @@ class BackfillOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Files by name and rows as they stand there, by one writer."""
     write_id: str | None = None
     durability: str | None = None
+    straight: bool = False
+    """Into segments of a new topic in a stopped data directory, without a server."""
 
     def topic(self) -> str:
         if len(self.place.topics) != 1:
@@ -42,6 +45,8 @@ class BackfillOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BackfillReport(Report, frozen=True, kw_only=True):
+    exit_code: ClassVar[int] = RequestError.exit_code
+
     topic: str
     files: int
     records: int
@@ -50,6 +55,7 @@ class BackfillReport(Report, frozen=True, kw_only=True):
     unfit: int
     unfit_rows: tuple[UnfitRow, ...]
     write_id: str
+    """What the sink knows this write by; nothing for a topic of segments."""
     seconds: float
 
 
@@ -64,17 +70,19 @@ def run(
     clock = clock or SystemClock()
     started_us = clock.monotonic_us()
     topic = options.topic()
-    if options.place.url is None:
-        raise RequestError("a topic is written through its server: name it with url")
+    _check_place(options)
     rows = read_origin(spark, options.origin)
     progress.say("looking at every row")
     with tasks_shown(spark, progress):
         found = look(rows)
-    write_id = options.write_id or _name_of(options, found)
+    write_id = "" if options.straight else options.write_id or _name_of(options, found)
     if not found.unfit:
         progress.say(f"writing {found.rows:,} records to {topic}")
         with tasks_shown(spark, progress):
-            _write(rows, options, topic, write_id)
+            if options.straight:
+                _write_segments(rows, options, topic, clock.wall_ms())
+            else:
+                _write(rows, options, topic, write_id)
     return BackfillReport(
         ok=not found.unfit,
         topic=topic,
@@ -88,9 +96,34 @@ def run(
     )
 
 
+def _check_place(options: BackfillOptions) -> None:
+    if options.straight and options.place.path is None:
+        raise RequestError("segments are written into a stopped data directory: name it with path")
+    if options.straight and options.write_id is not None:
+        raise RequestError("a new topic needs no write id: it is there whole, or not at all")
+    if not options.straight and options.place.url is None:
+        raise RequestError("a topic is written through its server: name it with url")
+
+
+def _write_segments(rows: DataFrame, options: BackfillOptions, topic: str, ts: int) -> None:
+    from headwater.spark.jobs.straight import write_straight
+
+    assert options.place.path is not None
+    wanted = _ordered(rows, options).drop(*CARRIED)
+    if options.order_by or options.in_order:
+        # Sorted once: a second sort could cut the partitions elsewhere.
+        wanted = wanted.persist()
+    try:
+        write_straight(wanted, PurePath(options.place.path), topic, options.durability, ts)
+    finally:
+        wanted.unpersist()
+
+
 def _write(rows: DataFrame, options: BackfillOptions, topic: str, write_id: str) -> None:
     in_order = options.in_order or bool(options.order_by)
     rows = _ordered(rows, options).drop(*CARRIED)
+    if in_order:
+        rows = rows.coalesce(1)  # two writers at once would mix their rows
     writer = rows.write.format("headwater").mode("append").options(**options.place.options())
     if options.durability is not None:
         writer = writer.option("durability", options.durability)
@@ -102,7 +135,7 @@ def _write(rows: DataFrame, options: BackfillOptions, topic: str, write_id: str)
 
 
 def _ordered(rows: DataFrame, options: BackfillOptions) -> DataFrame:
-    """Rows in an order reach the topic in that order only from one writer."""
+    """Rows in the order that was asked for, partition by partition."""
     from pyspark.sql import functions as f
 
     if not options.order_by and not options.in_order:
@@ -112,7 +145,7 @@ def _ordered(rows: DataFrame, options: BackfillOptions) -> DataFrame:
         for name in options.order_by
     ]
     as_it_stands = [f.col(f"`{FILE}`"), f.col(f"`{BLOCK}`"), f.monotonically_increasing_id()]
-    return rows.orderBy(*wanted, *as_it_stands).coalesce(1)
+    return rows.orderBy(*wanted, *as_it_stands)
 
 
 def _name_of(options: BackfillOptions, found: Look) -> str:
