@@ -30,80 +30,93 @@ FORMATS = {
 }
 
 
+LocationArgument = Annotated[
+    str, typer.Argument(metavar="ORIGIN", help="A file, a directory, a pattern, a table.")
+]
+TopicFlag = Annotated[
+    str, typer.Option("--topic", metavar="NAME", help="The topic that gets the records.")
+]
+ServerFlag = Annotated[str | None, typer.Option("--url", metavar="URL", help="Its server.")]
+DirectoryFlag = Annotated[
+    str | None,
+    typer.Option("--path", metavar="DIR", help="With --straight: the stopped data directory."),
+]
+StraightFlag = Annotated[
+    bool,
+    typer.Option(
+        "--straight", help="No server: into segments of a topic that is new in --path DIR."
+    ),
+]
+FormatFlag = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="json|csv|parquet|delta",
+        help="What ORIGIN is; json means one record a line. Known by the name's ending else.",
+    ),
+]
+FieldsFlag = Annotated[
+    str | None,
+    typer.Option(
+        "--fields",
+        metavar="DDL",
+        help="Columns of a CSV file with types, as in 'user string, amount long'; without it "
+        "they are those of its first line, all text.",
+    ),
+]
+DataFlag = Annotated[
+    str | None,
+    typer.Option("--data", metavar="COLUMN", help="The column with the payload; all columns else."),
+]
+TagFlag = Annotated[
+    str | None,
+    typer.Option("--tag", metavar="COLUMN", help="The column or JSON field with the tag."),
+]
+NodeFlag = Annotated[
+    str | None,
+    typer.Option("--node", metavar="COLUMN", help="The column or JSON field with the node."),
+]
+OrderFlag = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--order-by",
+        metavar="COLUMN",
+        help="The topic gets the rows in this order; $.name is a field of a JSON payload.",
+    ),
+]
+InOrderFlag = Annotated[
+    bool, typer.Option("--in-order", help="Files by name, rows as they stand there.")
+]
+DurabilityFlag = Annotated[
+    str | None,
+    typer.Option("--durability", metavar="CLASS", help="Of the topic, if it is new: fsync, disk."),
+]
+WriteIdFlag = Annotated[
+    str | None,
+    typer.Option(
+        "--write-id",
+        metavar="NAME",
+        help="Names the write: one that is there is not written again. Made of the rows else.",
+    ),
+]
+
+
 def backfill(
-    location: Annotated[
-        str, typer.Argument(metavar="ORIGIN", help="A file, a directory, a pattern, a table.")
-    ],
-    topic: Annotated[
-        str, typer.Option("--topic", metavar="NAME", help="The topic that gets the records.")
-    ],
-    url: Annotated[str | None, typer.Option("--url", metavar="URL", help="Its server.")] = None,
-    path: Annotated[
-        str | None,
-        typer.Option("--path", metavar="DIR", help="With --straight: the stopped data directory."),
-    ] = None,
-    straight: Annotated[
-        bool,
-        typer.Option(
-            "--straight", help="No server: into segments of a topic that is new in --path DIR."
-        ),
-    ] = False,
+    location: LocationArgument,
+    topic: TopicFlag,
+    url: ServerFlag = None,
+    path: DirectoryFlag = None,
+    straight: StraightFlag = False,
     token: TokenOption = None,
-    origin_format: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            metavar="json|csv|parquet|delta",
-            help="What ORIGIN is; json means one record a line. Known by the name's ending else.",
-        ),
-    ] = None,
-    fields: Annotated[
-        str | None,
-        typer.Option(
-            "--fields",
-            metavar="DDL",
-            help="Columns of a CSV file with types, as in 'user string, amount long'; without "
-            "it they are those of its first line, all text.",
-        ),
-    ] = None,
-    data: Annotated[
-        str | None,
-        typer.Option(
-            "--data", metavar="COLUMN", help="The column with the payload; all columns else."
-        ),
-    ] = None,
-    tag: Annotated[
-        str | None,
-        typer.Option("--tag", metavar="COLUMN", help="The column or JSON field with the tag."),
-    ] = None,
-    node: Annotated[
-        str | None,
-        typer.Option("--node", metavar="COLUMN", help="The column or JSON field with the node."),
-    ] = None,
-    order_by: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--order-by",
-            metavar="COLUMN",
-            help="The topic gets the rows in this order; $.name is a field of a JSON payload.",
-        ),
-    ] = None,
-    in_order: Annotated[
-        bool,
-        typer.Option("--in-order", help="Files by name, rows as they stand there. One writer."),
-    ] = False,
-    durability: Annotated[
-        str | None,
-        typer.Option(metavar="CLASS", help="Of the topic, if it is new: fsync, disk, memory."),
-    ] = None,
-    write_id: Annotated[
-        str | None,
-        typer.Option(
-            "--write-id",
-            metavar="NAME",
-            help="Names the write: one that is there is not written again. Made of the rows else.",
-        ),
-    ] = None,
+    origin_format: FormatFlag = None,
+    fields: FieldsFlag = None,
+    data: DataFlag = None,
+    tag: TagFlag = None,
+    node: NodeFlag = None,
+    order_by: OrderFlag = None,
+    in_order: InOrderFlag = False,
+    durability: DurabilityFlag = None,
+    write_id: WriteIdFlag = None,
     master: MasterFlag = "local[*]",
     conf: ConfFlag = None,
     report: ReportFlag = None,
