@@ -279,6 +279,9 @@ class TopicReplay:
             self.logged_upto = None
 
     def _delete(self, body: RecordsDeleted) -> None:
+        if body.seqs:
+            self._flag(numpy.array(body.seqs, numpy.int64))
+            return
         if body.match is None:
             self.log.delete(before_seq=body.before_seq, upto_seq=body.upto_seq)
             return
@@ -287,6 +290,9 @@ class TopicReplay:
         if self._tags is None:
             self._tags = TagTable([*self._tags_in_segments(), *self._tags_in_log()])
         seqs = self._tags.find(TagMatcher(body.match.encode(), body.prefix), end)
+        self._flag(seqs)
+
+    def _flag(self, seqs: NDArray[numpy.int64]) -> None:
         newly, _ = self.log.delete_seqs(seqs)
         if len(newly):
             self.unflagged.append(newly)

@@ -1,8 +1,8 @@
-"""Deletes by tag that the files may not show yet, applied to rows as they are read."""
+"""Deletes by tag and jobs that are done, as far as files may not show them, applied to rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy
 import pyarrow
@@ -14,15 +14,20 @@ from headwater.wire.frame_rows import Column, Mask, Rows
 
 
 def newest(deletions: Iterable[Deletion]) -> list[Deletion]:
-    """One for each tag or prefix: the one that reaches furthest."""
+    """One for each tag or prefix, the one that reaches furthest; and one for all jobs."""
     reach: dict[TagMatcher, int] = {}
+    done: list[int] = []
     for each in deletions:
-        reach[each.matcher] = max(each.last_seq, reach.get(each.matcher, 0))
-    return [Deletion(last_seq, matcher) for matcher, last_seq in reach.items()]
+        if each.matcher is None:
+            done += each.seqs
+        else:
+            reach[each.matcher] = max(each.last_seq, reach.get(each.matcher, 0))
+    found = [Deletion(last_seq, matcher) for matcher, last_seq in reach.items()]
+    return [*found, Deletion(max(done), None, tuple(done))] if done else found
 
 
 def deleted_rows(rows: Rows, deletions: Iterable[Deletion]) -> Mask | None:
-    """Which rows were deleted by tag; None when none was."""
+    """Which rows were deleted; None when none was."""
     if not len(rows):
         return None
     seqs = rows.seqs
@@ -30,17 +35,28 @@ def deleted_rows(rows: Rows, deletions: Iterable[Deletion]) -> Mask | None:
     meant = [each for each in deletions if each.last_seq >= first]
     if not meant:
         return None
-    tags = rows.binary("tag")
-    found = _matched(tags, [each.matcher for each in meant if each.last_seq >= last])
+    found = _deleted_by_tag(rows, [each for each in meant if each.matcher is not None], last)
     for each in meant:
-        if each.last_seq < last:
-            found |= _matched(tags, [each.matcher]) & (seqs <= each.last_seq)
+        if each.matcher is None:
+            found |= numpy.isin(seqs, numpy.array(each.seqs, numpy.int64))
     return found if found.any() else None
 
 
-def _matched(tags: Column, matchers: list[TagMatcher]) -> Mask:
+def _deleted_by_tag(rows: Rows, deletions: list[Deletion], last_seq: int) -> Mask:
+    if not deletions:
+        return numpy.zeros(len(rows), numpy.bool_)
+    tags = rows.binary("tag")
+    found = _matched(tags, [each.matcher for each in deletions if each.last_seq >= last_seq])
+    for each in deletions:
+        if each.last_seq < last_seq:
+            found |= _matched(tags, [each.matcher]) & (rows.seqs <= each.last_seq)
+    return found
+
+
+def _matched(tags: Column, wanted: Sequence[TagMatcher | None]) -> Mask:
     """A record without a tag never matches, nor does one whose tag is empty."""
     found: Mask = numpy.zeros(len(tags), numpy.bool_)
+    matchers = [matcher for matcher in wanted if matcher is not None]
     exact = [matcher.text for matcher in matchers if not matcher.prefix]
     if exact:
         found |= _as_mask(pyarrow.compute.is_in(tags, pyarrow.array(exact, pyarrow.binary())))

@@ -48,14 +48,18 @@ from headwater.store.segment import SegmentChangedError
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """Records up to `last_seq` whose tag matches were deleted."""
+    """Records up to `last_seq` were deleted: those whose tag matches, or jobs that are done."""
 
     last_seq: int
-    matcher: TagMatcher
+    matcher: TagMatcher | None
+    seqs: tuple[int, ...] = ()
+    """Jobs of a queue; without a matcher."""
 
 
 def deletion_of(body: RecordsDeleted) -> Deletion | int:
-    """By tag; or the first seq that is kept, when everything before it was deleted."""
+    """By tag or by seq; or the first seq that is kept, when everything before it was deleted."""
+    if body.seqs:
+        return Deletion(max(body.seqs), None, body.seqs)
     end = body.upto_seq + 1
     if body.before_seq is not None:
         end = min(body.before_seq, end)
@@ -82,6 +86,8 @@ class LoggedTopic:
     losses: Loss = Loss.NONE
     reach: dict[TagMatcher, int] = field(default_factory=dict)
     """Deletes by tag, each with the last seq it was about; segments may not know them yet."""
+    done: list[int] = field(default_factory=list)
+    """Jobs that were done; segments may not know it yet."""
     runs: list[RecordRows] = field(default_factory=list)
     """Records behind the checkpoint, in seq order; within a run there is no gap."""
     lost: list[tuple[int, int]] = field(default_factory=list)
@@ -102,7 +108,10 @@ class LoggedTopic:
 
     @property
     def deletions(self) -> list[Deletion]:
-        return [Deletion(last_seq, matcher) for matcher, last_seq in self.reach.items()]
+        found = [Deletion(last_seq, matcher) for matcher, last_seq in self.reach.items()]
+        if self.done:
+            found.append(Deletion(max(self.done), None, tuple(self.done)))
+        return found
 
     def raise_first(self, seq: int) -> None:
         self.first_seq = max(self.first_seq, seq)
@@ -146,11 +155,13 @@ class LoggedTopic:
 
     def delete(self, body: RecordsDeleted) -> None:
         deletion = deletion_of(body)
-        if isinstance(deletion, Deletion):
+        if not isinstance(deletion, Deletion):
+            self.raise_first(deletion)
+        elif deletion.matcher is None:
+            self.done += deletion.seqs
+        else:
             known = self.reach.get(deletion.matcher, 0)
             self.reach[deletion.matcher] = max(deletion.last_seq, known)
-        else:
-            self.raise_first(deletion)
 
     def reconfigure(self, body: SettingsChanged) -> None:
         self.was_ephemeral = self.was_ephemeral or not self.settings.durability.is_logged
