@@ -97,7 +97,7 @@ def some_filter(rng: Random, rows: list[Row]) -> Filter:
     else:
         kinds += [StringStartsWith, StringEndsWith, StringContains, IsNull]
     kind: Any = rng.choice(kinds)
-    value = row[column] if row[column] is not None else "x"
+    value: Any = row[column] if row[column] is not None else "x"
     if column == "ts" and rng.random() < 0.5:
         value += timedelta(microseconds=rng.choice((-1, 1)))
     if kind in (IsNull, IsNotNull):
