@@ -61,9 +61,12 @@ def _stranger(path: PurePath) -> RequestError:
 
 
 def finish_output(disk: Disk, output: PurePath, snapshot: Snapshot) -> None:
-    """Write the snapshot: from now on the directory is a data directory."""
-    meta = output / META_DIRECTORY
-    with file_work(meta):
+    """Make all names durable, then write the snapshot: now it is a data directory."""
+    root, meta = output / TOPICS_DIRECTORY, output / META_DIRECTORY
+    with file_work(output):
+        for name in disk.list_directory(root):
+            sync_names(disk, root / name)
+        sync_names(disk, root)
         if not disk.is_directory(meta):
             disk.make_directory(meta)
         sync_names(disk, output)

@@ -67,6 +67,9 @@ class SparkWorkers:
     """Tasks of a Spark session. Files must be where every executor can reach them."""
 
     def __init__(self, spark: SparkSession) -> None:
+        from pyspark import StorageLevel
+
+        self._kept = StorageLevel.MEMORY_AND_DISK
         self._context = spark.sparkContext
         self._scanned: list[RDD[ScannedFile]] = [self._context.emptyRDD()]
         self._planned: RDD[TopicPlan] | None = None
@@ -76,7 +79,7 @@ class SparkWorkers:
     def scan(self, jobs: Sequence[FileJob]) -> list[Scanned]:
         if not jobs:
             return []
-        scanned = self._context.parallelize(jobs, len(jobs)).map(_scan).persist()
+        scanned = self._context.parallelize(jobs, len(jobs)).map(_scan).persist(self._kept)
         self._scanned.append(scanned)
         return scanned.map(lambda file: Scanned(file.piece, file.notes)).collect()
 
@@ -85,7 +88,7 @@ class SparkWorkers:
         known = context.parallelize([(task.known.topic_id, task) for task in tasks])
         rows = context.union(self._scanned).flatMap(partial(rows_of, chosen))
         together = known.cogroup(rows, context.defaultParallelism)
-        self._planned = together.flatMap(_plan).persist()
+        self._planned = together.flatMap(_plan).persist(self._kept)
         planned = self._planned.map(told).collect()
         self._segments = sum(len(each.first_seqs) for each in planned)
         self._bytes = sum(each.data_bytes for each in planned)

@@ -1,8 +1,9 @@
 """Writing one segment from where its bytes lie: the last step of a checkpoint in bulk.
 
-Bytes are made by the engine's own `encode_run` and put down by the store's own `put`: under a
-temporary name, synced, renamed, the index last. So a segment with an index is whole, a task that
-is killed leaves nothing that counts, and a task that is run again finds its work done.
+Bytes are made by the engine's own `encode_run`, written under a temporary name, synced and renamed,
+the index last. Names are made durable for all segments together, before the snapshot that makes
+them count; until then every run looks at what is there, byte for byte, and writes the rest. So a
+task that is killed, or run twice, does no harm.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy
 
 from headwater.config.store import SegmentSettings
 from headwater.core.errors import DamageError, FormatError
-from headwater.disk import Disk, replace_file
+from headwater.disk import Buffer, Disk
 from headwater.format.names import TOPICS_DIRECTORY
 from headwater.format.segment import (
     ENTRY_BYTES,
@@ -37,11 +38,10 @@ from headwater.format.segment import (
 from headwater.format.segment.run import at_each_byte
 from headwater.spark.jobs.mapped import MappedFiles
 from headwater.spark.jobs.segment_plan import Base, SegmentItem, is_dead
-from headwater.store.appending import make_directories
 from headwater.store.cold_index import cold_index_bytes, flagged_copy
 from headwater.store.failures import file_work
-from headwater.store.pair import end_of, read_all, read_range
-from headwater.store.stores import LocalSegmentStore
+from headwater.store.pair import create_file, end_of, read_all, read_range
+from headwater.store.stores import LocalSegmentStore, temporary_path
 from headwater.store.topic_files import TopicFiles
 
 _DEAD: Final = numpy.uint8(IndexFlag.DELETED | IndexFlag.LOST)
@@ -81,8 +81,18 @@ def write_segment(disk: Disk, output: PurePath, item: SegmentItem) -> Written:
                 path=store.path_of(item.first_seq, SegmentPart.DATA),
                 advice="the log was changed while it was read; run the job again",
             )
-        store.put(item.first_seq, data, wanted.tobytes())
+        with file_work(directory):
+            disk.make_directory(directory)
+            for part, contents in ((SegmentPart.DATA, data), (SegmentPart.IDX, wanted.tobytes())):
+                _replace(disk, store.path_of(item.first_seq, part), contents)
     return _told(item, end_of(wanted), skipped)
+
+
+def _replace(disk: Disk, path: PurePath, contents: Buffer) -> None:
+    """New bytes under this name. The bytes are durable on return, the name is not."""
+    temporary = temporary_path(path)
+    create_file(disk, temporary, contents)
+    disk.rename(temporary, path)
 
 
 def expected_entries(disk: Disk, item: SegmentItem) -> Entries:
@@ -179,8 +189,8 @@ def _point(disk: Disk, directory: PurePath, item: SegmentItem) -> Written:
     with file_work(path):
         skipped = disk.exists(path) and read_all(disk, path) == contents
         if not skipped:
-            make_directories(disk, directory)
-            replace_file(disk, path, contents)
+            disk.make_directory(directory)
+            _replace(disk, path, contents)
     return _told(item, 0, skipped)
 
 
