@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
-import select
-import subprocess
-import sys
 from collections.abc import Iterator
 from itertools import count
-from typing import Any
 
 import pytest
 
@@ -17,6 +12,7 @@ from headwater.core.errors import RequestError, StorageError, UnavailableError
 from headwater.format.segment import SegmentPart
 from headwater.store.object_store import ObjectColdTier, open_cold_tier
 from headwater.testing import FakeDisk
+from tests.rig.s3_server import make_bucket, s3_server, url_of
 from tests.unit.store.records import TOPICS, Written, read_live, topic_files
 from tests.unit.store.store_promises import check_store
 
@@ -26,59 +22,21 @@ pytestmark = [
     pytest.mark.skipif(bool(MISSING), reason=f"needs {' and '.join(MISSING)} for an S3 server"),
 ]
 
-# The port is chosen by the kernel and told on the first line.
-SERVER = """
-import logging
-from moto.server import DomainDispatcherApplication, create_backend_app
-from werkzeug.serving import make_server
-logging.getLogger("werkzeug").setLevel(logging.ERROR)
-app = DomainDispatcherApplication(create_backend_app)
-server = make_server("127.0.0.1", 0, app, threaded=True)
-print(server.server_port, flush=True)
-server.serve_forever()
-"""
-START_TIMEOUT_S = 60
 BUCKETS = count(1)
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     """`host:port` of a running server."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", SERVER], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    try:
-        assert process.stdout is not None
-        ready, _, _ = select.select([process.stdout], [], [], START_TIMEOUT_S)
-        assert ready, "the S3 server did not start"
-        yield f"127.0.0.1:{int(process.stdout.readline())}"
-    finally:
-        process.kill()
-        process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
-
-
-def url_of(server: str, bucket: str, prefix: str = "/cold") -> str:
-    return (
-        f"s3://key:secret@{bucket}{prefix}?scheme=http&region=us-east-1&endpoint_override={server}"
-    )
+    with s3_server() as address:
+        yield address
 
 
 @pytest.fixture
 def tier(server: str) -> ObjectColdTier:
     """A cold tier in a bucket of its own."""
     bucket = f"bucket-{next(BUCKETS)}"
-    file_systems: Any = importlib.import_module("pyarrow.fs")
-    files = file_systems.S3FileSystem(
-        access_key="key",
-        secret_key="secret",
-        endpoint_override=server,
-        scheme="http",
-        region="us-east-1",
-        allow_bucket_creation=True,
-    )
-    files.create_dir(bucket)
+    make_bucket(server, bucket)
     cold = open_cold_tier(FakeDisk(), url_of(server, bucket))
     assert isinstance(cold, ObjectColdTier)
     return cold
@@ -138,3 +96,10 @@ def test_a_server_that_is_away_is_an_error_that_may_pass() -> None:
 def test_an_address_that_is_none_is_refused() -> None:
     with pytest.raises(RequestError):
         ObjectColdTier("s3://bucket/x?no_such_option=1")
+
+
+def test_a_tier_tells_which_topics_it_holds(tier: ObjectColdTier) -> None:
+    assert list(tier.topic_ids()) == []
+    for topic_id in (300, 7):
+        tier.topic(topic_id).put(1, b"data", b"idx")
+    assert list(tier.topic_ids()) == [7, 300]

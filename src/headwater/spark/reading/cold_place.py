@@ -29,6 +29,7 @@ from headwater.spark.reading.filters import Filters
 from headwater.spark.reading.piece_reading import read_segment_piece
 from headwater.spark.reading.pieces import ColdSlice, LostPiece, Piece, SegmentPiece, clip, portions
 from headwater.spark.reading.places import ReadContext, TopicFacts
+from headwater.store.object_store import URL_START
 from headwater.store.pair import mend_entries, whole_entries
 from headwater.store.segment import Segment, SegmentSlice, Tier
 from headwater.store.stores import SegmentStore
@@ -132,7 +133,7 @@ class ColdSight:
 
 @dataclass(slots=True)
 class ColdPlace:
-    path: str
+    path: str = field(repr=False)
     rows_max: int
     bytes_max: int
     _tier: Any = field(default=None, repr=False, compare=False)
@@ -157,7 +158,7 @@ class ColdPlace:
                 f"a cold tier by itself knows topics by number, such as 0000002A, not {name!r}; "
                 "to read topics by name give the data directory as path and the tier as cold"
             )
-        directory = PurePath(self.path) / TOPICS_DIRECTORY / name
+        directory = PurePath(shown(self.path)) / TOPICS_DIRECTORY / name
         return ColdFiles(self.tier.topic(topic_id), directory)
 
     def now(self, work: Callable[[ColdSight], T]) -> T:
@@ -191,6 +192,13 @@ class ColdPlace:
             if any(each.first_seq == piece.segment.first_seq for each in files.segments()):
                 raise
             yield LostPiece(at, piece.last_seq, NOT_COLD).gap
+
+
+def shown(address: str) -> str:
+    """An address as messages have it: without what opens the store."""
+    if not address.startswith(URL_START):
+        return address
+    return address.removeprefix(URL_START).partition("?")[0].rpartition("@")[2]
 
 
 def is_cold_tier(disk: Disk, path: str) -> bool:

@@ -33,7 +33,7 @@ DROPPED: Final = "dropped"
 @dataclass(slots=True)
 class DirectoryPlace:
     path: str
-    cold: str | None
+    cold: str | None = field(repr=False)
     rows_max: int
     bytes_max: int
     _directory: Directory | None = field(default=None, repr=False, compare=False)

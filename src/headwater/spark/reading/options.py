@@ -56,8 +56,8 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    path: str | None = None
-    cold: str | None = None
+    path: str | None = field(default=None, repr=False)
+    cold: str | None = field(default=None, repr=False)
     url: str | None = None
     token: str | None = field(default=None, repr=False)
     topics: tuple[str, ...] = ()
