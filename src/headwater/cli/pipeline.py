@@ -12,6 +12,7 @@ pipeline = verb_group(
     "Bulk work on topics with Spark: on this machine, or on a cluster with --master.",
     {
         "doctor": "headwater.cli.pipeline_doctor:doctor",
+        "lake": "headwater.cli.pipeline_lake:lake",
         "backfill": "headwater.cli.pipeline_backfill:backfill",
         "stats": "headwater.cli.pipeline_stats:stats",
         "package": "headwater.cli.pipeline_package:package",

@@ -79,15 +79,9 @@ def land(
 
 def rows_by_own_reader(table: Table) -> list[Row]:
     """By the library of the format, or by the commit log for plain Parquet."""
-    if isinstance(table, DeltaLake):
-        found = DeltaTable(table.location.uri).to_pyarrow_table()
-    elif isinstance(table, IcebergLake):
-        opened = table._open()
-        assert opened is not None
-        found = opened.scan().to_arrow()
-    else:
-        found = committed_dataset(table).to_table()
-    return ordered(found.to_pylist())
+    schema = table.schema()
+    assert schema is not None
+    return ordered(table.read(schema.names).to_pylist())
 
 
 def committed_dataset(table: Table) -> Any:

@@ -10,6 +10,13 @@ import pyarrow as pa
 from headwater.core.errors import RequestError
 
 Widens = Callable[[Any, Any], bool]
+VARIANT_TYPE: Final = pa.struct(
+    [
+        pa.field("metadata", pa.binary(), nullable=False),
+        pa.field("value", pa.binary(), nullable=False),
+    ]
+)
+"""A VARIANT column as files have it."""
 _INTEGERS: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _FLOATS: Final = (pa.float32(), pa.float64())
 _LADDERS: Final = (_INTEGERS, _FLOATS)
@@ -80,6 +87,8 @@ def _plain_type(kind: Any) -> Any:
     if pa.types.is_map(kind):
         return pa.map_(_plain_type(kind.key_type), _plain_type(kind.item_type))
     if pa.types.is_struct(kind):
+        if {field.name for field in kind} == {"metadata", "value"}:
+            return VARIANT_TYPE
         return pa.struct([pa.field(field.name, _plain_type(field.type)) for field in kind])
     return kind
 

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from headwater.core.clock import Clock, SystemClock
-from headwater.spark.tables.columns import check_partitions, merged, new_names, plain
+from headwater.core.errors import RequestError
+from headwater.spark.tables.columns import VARIANT_TYPE, check_partitions, merged, new_names, plain
 from headwater.spark.tables.location import Location
 from headwater.spark.tables.table import (
     AlreadyLandedError,
@@ -59,7 +60,7 @@ class DeltaLake:
             if table is None:
                 create_table_with_add_actions(
                     self.location.uri,
-                    Schema.from_arrow(schema),
+                    Schema([_delta_field(field) for field in schema]),
                     [],
                     mode="ignore",
                     partition_by=list(partition_by),
@@ -112,6 +113,12 @@ class DeltaLake:
     def clean(self, app: str, after: int) -> int:
         return sum(map(self.location.delete, leftovers(self.location, DATA, app, after)))
 
+    def read(self, columns: Sequence[str]) -> Any:
+        table = self._open()
+        if table is None:
+            raise RequestError(f"there is no Delta table at {self.location.uri}")
+        return table.to_pyarrow_dataset().to_table(columns=list(columns))
+
     def files(self) -> list[str]:
         table = self._open()
         return [] if table is None else [str(uri) for uri in table.file_uris()]
@@ -149,8 +156,6 @@ class DeltaLake:
         )
 
     def _check_partitioning(self, table: Any, partition_by: Sequence[str]) -> None:
-        from headwater.core.errors import RequestError
-
         there = list(table.metadata().partition_columns)
         if there != list(partition_by):
             raise RequestError(
@@ -179,6 +184,8 @@ def _arrow_schema(table: Any) -> Any:
 
 def _delta_field(field: Any) -> Any:
     import pyarrow as pa
-    from deltalake import Schema
+    from deltalake import Field, Schema, VariantType
 
+    if field.type == VARIANT_TYPE:
+        return Field(field.name, VariantType())
     return Schema.from_arrow(pa.schema([field])).fields[0]

@@ -109,6 +109,12 @@ class IcebergLake:
     def clean(self, app: str, after: int) -> int:
         return sum(map(self.location.delete, leftovers(self.location, DATA, app, after)))
 
+    def read(self, columns: Sequence[str]) -> Any:
+        table = self._open()
+        if table is None:
+            raise RequestError(f"there is no Iceberg table at {self.location.uri}")
+        return table.scan(selected_fields=tuple(columns)).to_arrow()
+
     def files(self) -> list[str]:
         table = self._open()
         if table is None:

@@ -174,6 +174,18 @@ class ParquetLake:
             own = self.location.files_under(f"{STAGING}/{app_directory(app)}")
             return sum(map(self.location.delete, own))
 
+    def read(self, columns: Sequence[str]) -> Any:
+        from pyarrow import dataset
+
+        found = dataset.dataset(
+            self.files(),
+            schema=self.schema(),
+            format="parquet",
+            partitioning=dataset.partitioning(flavor="hive"),
+            partition_base_dir=self.location.path,
+        )
+        return found.to_table(columns=list(columns))
+
     def files(self) -> list[str]:
         found: list[str] = []
         for number in self._numbers():

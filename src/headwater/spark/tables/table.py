@@ -81,6 +81,9 @@ class Table(Protocol):
     def clean(self, app: str, after: int) -> int:
         """Delete files of this writer's batches after that one, which no commit refers to."""
 
+    def read(self, columns: Sequence[str]) -> Any:
+        """These columns of all rows as an Arrow table, read right here: for small questions."""
+
     def files(self) -> list[str]:
         """Where the files of the table are, as paths or addresses."""
 

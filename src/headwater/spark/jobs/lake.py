@@ -1,0 +1,232 @@
+"""The job `lake`: topics become a Delta, Iceberg or Parquet table, once or for as long as it runs.
+
+Every record is in the table once, or in the table of dead letters beside it, with its cause and
+its bytes; what retention took before it was read is in the table of gaps. How far the job has come
+is in the checkpoint; the tables know which batches of which checkpoint they hold, so that a job
+that was killed at any moment goes on without losing or doubling anything.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from headwater.core.clock import Clock, SystemClock
+from headwater.core.errors import RequestError
+from headwater.core.units import US_PER_S
+from headwater.spark.jobs.job import NoProgress, Place, Progress, Report
+from headwater.spark.jobs.lake_landing import (
+    FORMATS,
+    Lander,
+    Landings,
+    Shape,
+    arrow_fields,
+    open_table,
+    shape_of,
+)
+from headwater.spark.jobs.lake_rows import VARIANT, Kind, Payload
+from headwater.spark.reading.offsets import decode_offset
+from headwater.spark.tables.location import Location
+from headwater.spark.tables.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_LOOK_S: Final = 1
+_SUFFIXES: Final = {Kind.MAIN: "", Kind.DEAD: "-dead-letters", Kind.GAPS: "-gaps"}
+"""The tables beside the main one."""
+
+
+class LakeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    place: Place
+    table: str
+    """An absolute path or an address; the name of the table when there is a catalog."""
+    format: str = "delta"
+    checkpoint: str
+    fields: str | None = None
+    """Fields of the payload that become columns, as in `user string, amount long`."""
+    payload: str | None = None
+    """text, binary, variant or none; text without fields, none with them."""
+    partition_by: tuple[str, ...] = ()
+    """Columns, or `date` for the day of ts."""
+    every_s: float | None = None
+    """Look for news so often; None: once, up to what is there at the start."""
+    app_id: str | None = None
+    records_per_batch: int | None = None
+    starting_seq: str | None = None
+    catalog: str | None = None
+    """A catalog pyiceberg knows by name, in place of a file beside the table."""
+    location: str | None = None
+    """With a catalog: where the table's files are."""
+
+    def app(self) -> str:
+        """Who writes: the same topics into the same table are the same writer."""
+        return self.app_id or "lake:" + ",".join(sorted(self.place.topics))
+
+    def shape(self) -> Shape:
+        fields = arrow_fields(self.fields)
+        default = Payload.NONE if len(fields) else Payload.TEXT
+        payload = default if self.payload is None else _payload(self.payload)
+        return shape_of(fields, self.fields or "", payload, self.partition_by, self.format)
+
+    def tables(self) -> dict[Kind, Table]:
+        if self.format not in FORMATS:
+            raise RequestError(f"a table is one of {', '.join(FORMATS)}, not {self.format!r}")
+        if self.catalog is not None and (self.format != "iceberg" or self.location is None):
+            raise RequestError("a catalog goes with Iceberg tables and a location for their files")
+        base = Location.of(self.table if self.catalog is None else self.location or "")
+        found: dict[Kind, Table] = {}
+        for kind, suffix in _SUFFIXES.items():
+            name = None if self.catalog is None else self.table + suffix.replace("-", "_")
+            found[kind] = open_table(self.format, base.beside(suffix), self.catalog, name)
+        return found
+
+
+class LakeReport(Report, frozen=True, kw_only=True):
+    table: str
+    format: str
+    app_id: str
+    batches: int
+    rows: int
+    files: int
+    bytes: int
+    dead_letters: int
+    gaps: int
+    batches_found: int
+    """Batches that were in the table already: a run before this one was killed after its commit."""
+    orphans: int
+    """Files of runs that died, deleted."""
+    lag: int
+    """Records that were written to the topics and are not in the table yet."""
+    seconds: float
+
+
+def run(
+    spark: SparkSession,
+    options: LakeOptions,
+    progress: Progress | None = None,
+    clock: Clock | None = None,
+    stop: threading.Event | None = None,
+) -> LakeReport:
+    """Land what there is; with `every_s`, until `stop` is set."""
+    clock = clock or SystemClock()
+    started_us = clock.monotonic_us()
+    tables, shape = options.tables(), options.shape()
+    rows = read_topics(spark, options, shape)
+    lander = Lander(tables, shape, options.app(), progress or NoProgress())
+    query = _start(rows, options, lander)
+    try:
+        _wait(query, stop)
+    finally:
+        query.stop()
+    if stop is None or not stop.is_set():  # a batch that was interrupted is run again
+        failed = lander.error or query.exception()
+        if failed is not None:
+            raise failed
+    return _report(options, lander.totals, _lag(query), clock.monotonic_us() - started_us)
+
+
+def read_topics(spark: SparkSession, options: LakeOptions, shape: Shape) -> DataFrame:
+    """The topics as a stream whose rows say themselves what is wrong with them."""
+    if not options.place.topics:
+        raise RequestError("name at least one topic")
+    given = {
+        **options.place.options(),
+        "topics": ",".join(options.place.topics),
+        "payload": "binary",
+        "failOnDataLoss": "false",
+    }
+    if options.fields:
+        given |= {"fields": options.fields, "invalid": "column"}
+    if options.records_per_batch is not None:
+        given["maxRecordsPerTrigger"] = str(options.records_per_batch)
+    if options.starting_seq is not None:
+        given["startingSeq"] = options.starting_seq
+    rows = spark.readStream.format("headwater").options(**given).load()
+    return with_variant(rows) if shape.payload is Payload.VARIANT else rows
+
+
+def with_variant(rows: DataFrame) -> DataFrame:
+    from pyspark.sql import functions
+
+    text = functions.col("data").cast("string")
+    return rows.withColumn(VARIANT, functions.try_parse_json(text))
+
+
+def _start(rows: DataFrame, options: LakeOptions, lander: Lander) -> StreamingQuery:
+    known = threading.Event()
+
+    def land(batch: DataFrame, batch_id: int) -> None:
+        known.wait()  # the id is given by what starts the query, which may be slower than a batch
+        lander.land(batch, batch_id)
+
+    writer = rows.writeStream.foreachBatch(land)
+    writer = writer.option("checkpointLocation", options.checkpoint)
+    if options.every_s is None:
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=f"{int(options.every_s * 1_000)} milliseconds")
+    query = writer.start()
+    lander.checkpoint = str(query.id)
+    known.set()
+    return query
+
+
+def _wait(query: StreamingQuery, stop: threading.Event | None) -> None:
+    from pyspark.errors import StreamingQueryException
+
+    try:
+        while not query.awaitTermination(_LOOK_S):
+            if stop is not None and stop.is_set():
+                return
+    except StreamingQueryException:
+        return  # told by the caller, who knows better words
+
+
+def _lag(query: StreamingQuery) -> int:
+    """From the last progress: what the topics had, less what was read."""
+    last: Any = query.lastProgress
+    if last is None:
+        return 0
+    lag = 0
+    for source in last["sources"]:
+        if not source.get("latestOffset") or not source.get("endOffset"):
+            continue
+        ends, heads = (_cursors(source[name]) for name in ("endOffset", "latestOffset"))
+        lag += sum(max(seq - ends.get(name, 0), 0) for name, seq in heads.items())
+    return lag
+
+
+def _cursors(offset: Any) -> dict[str, int]:
+    told = msgspec.json.decode(offset) if isinstance(offset, str) else offset
+    return {name: cursor.seq for name, cursor in decode_offset(told).items()}
+
+
+def _payload(text: str) -> Payload:
+    try:
+        return Payload(text)
+    except ValueError as error:
+        words = ", ".join(each.value for each in Payload)
+        raise RequestError(f"the payload is kept as one of {words}, not {text!r}") from error
+
+
+def _report(options: LakeOptions, totals: Landings, lag: int, took_us: int) -> LakeReport:
+    return LakeReport(
+        ok=True,
+        table=options.table,
+        format=options.format,
+        app_id=options.app(),
+        batches=totals.batches,
+        rows=totals.rows,
+        files=totals.files,
+        bytes=totals.bytes,
+        dead_letters=totals.dead_letters,
+        gaps=totals.gaps,
+        batches_found=totals.found,
+        orphans=totals.orphans,
+        lag=lag,
+        seconds=took_us / US_PER_S,
+    )
