@@ -11,7 +11,6 @@ from headwater.engine.steps import Take, Taken
 from headwater.wire.frames import render_frames
 from headwater.wire.render import Projection, render_record
 
-
 _one_at_a_time = threading.Lock()
 """Printing needs the interpreter all the time. Threads that take turns at it get more done than
 threads that take it from each other every fifth of a millisecond."""
