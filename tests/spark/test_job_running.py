@@ -107,7 +107,9 @@ def test_settings_may_have_equal_signs_in_their_values() -> None:
 def test_a_job_reads_a_directory_or_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWATER_TOKEN", "secret")
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nowhere")
-    assert place_of("data", None, None, ["a"]) == Place(path="data", topics=("a",))
+    here = str(Path("data").absolute())
+    assert place_of("data", None, None, ["a"]) == Place(path=here, topics=("a",))
+    assert place_of("s3://bucket/data", None, None, None).path == "s3://bucket/data"
     server = place_of(None, "host:4000", None, None)
     assert (server.url, server.token) == ("http://host:4000", "secret")
     assert server.reading() == {

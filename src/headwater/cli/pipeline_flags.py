@@ -81,6 +81,8 @@ def place_of(
     if path is not None:
         if token is not None:
             raise RequestError("--token is for a server; files need none")
-        return Place(path=path, topics=tuple(topics or ()))
+        # Executors may run elsewhere: "here" is where the command was typed.
+        place = path if "://" in path else str(Path(path).absolute())
+        return Place(path=place, topics=tuple(topics or ()))
     server = find_server(url, None, token)
     return Place(url=server.url, token=server.token, topics=tuple(topics or ()))
