@@ -122,44 +122,37 @@ class RemoteSight:
         return low
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class RemotePlace:
     url: str
     token: str | None = field(repr=False)
     rows_max: int
     bytes_max: int
-    _client: Client | None = field(default=None, repr=False, compare=False)
 
-    def __getstate__(self) -> tuple[Any, ...]:
-        return self.url, self.token, self.rows_max, self.bytes_max
+    def _client(self) -> Client:
+        from headwater.client import Client
 
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self.url, self.token, self.rows_max, self.bytes_max = state
-        self._client = None
-
-    @property
-    def client(self) -> Client:
-        if self._client is None:
-            from headwater.client import Client
-
-            self._client = Client(self.url, token=self.token, timeout_s=TIMEOUT_S)
-        return self._client
+        return Client(self.url, token=self.token, timeout_s=TIMEOUT_S)
 
     def now(self, work: Callable[[RemoteSight], T]) -> T:
-        return work(RemoteSight(self.client, self.rows_max, self.bytes_max))
+        with self._client() as client:
+            return work(RemoteSight(client, self.rows_max, self.bytes_max))
 
     def read(
         self, slices: list[RemoteSlice], context: ReadContext
     ) -> Iterator[tuple[str, Rows | Gap]]:
-        for each in slices:
-            for found in self._read_slice(each, context):
-                yield each.topic, found
+        with self._client() as client:
+            for each in slices:
+                for found in self._read_slice(client, each, context):
+                    yield each.topic, found
 
-    def _read_slice(self, wanted: RemoteSlice, context: ReadContext) -> Iterator[Rows | Gap]:
+    def _read_slice(
+        self, client: Client, wanted: RemoteSlice, context: ReadContext
+    ) -> Iterator[Rows | Gap]:
         cursor = wanted.first_seq - 1
         while cursor < wanted.last_seq:
             try:
-                page = self.client.arrow(
+                page = client.arrow(
                     wanted.topic, cursor, to_seq=wanted.last_seq, limit=context.batch_rows_max
                 )
             except TopicNotFoundError:
