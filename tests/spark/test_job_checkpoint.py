@@ -94,6 +94,8 @@ def check_opens(disk: FakeDisk, engine: Engine, db: Database) -> None:
     assert [state.topic for state in found.topics()] == [state.topic for state in db.topics()]
     for state in db.topics():
         assert numbers(found.state(state.topic)) == numbers(state)
+        if state.type == "queue":
+            assert found.queue_stats(state.topic) == db.queue_stats(state.topic)
         assert list(read_events(found, state.topic)) == list(read_events(db, state.topic))
         assert numbers(found.state(state.topic)) == numbers(db.state(state.topic))
 

@@ -21,6 +21,8 @@ from tests.spark.here import OneProcess
 
 OUTPUT = PurePosixPath("/output")
 TOPICS = ("one", "two", "three", "four")
+QUEUE = "jobs"
+WORKER = "worker"
 WITHOUT_COLD = replace(SMALL, cold_url=None)
 Operation = tuple[Any, ...]
 
@@ -61,7 +63,13 @@ _kill = st.tuples(st.just("kill"), st.sampled_from([1, 2, 3]))
 _keeping = st.sampled_from([("checkpoint",), ("absorb",), ("reclaim",), ("round",)])
 _restart = st.tuples(st.just("restart"), st.sampled_from([1, 2, 3]))
 
-_writing = st.one_of(_append, _append, _append, _keyed, _delete, _tick)
+_jobs = st.one_of(
+    st.tuples(st.just("append"), st.just(QUEUE), st.integers(1, 5), _tag, st.just(4)),
+    st.tuples(st.just("claim"), st.integers(1, 4), st.sampled_from([1, 60_000])),
+    st.tuples(st.just("ack"), st.integers(1, 3)),
+    st.tuples(st.just("nack"), st.integers(1, 3), st.sampled_from([0, 9_000])),
+)
+_writing = st.one_of(_append, _append, _append, _keyed, _delete, _tick, _jobs)
 
 IN_ONE_LIFE = st.lists(st.one_of(_writing, _any_class, _drop), min_size=1, max_size=25)
 """Nothing is checkpointed: all there is is in the log."""
@@ -84,6 +92,8 @@ class Engine:
         self.clock = ManualClock()
         self.settings = with_shards(settings, shards)
         self.db = self._open()
+        self.held: list[int] = []
+        """Jobs that were claimed and not settled."""
 
     def _open(self) -> Database:
         return open_stepped(self.disk, self.settings, self.clock)
@@ -119,6 +129,19 @@ class Engine:
 
     def drop(self, topic: str) -> None:
         self.db.drop(topic)
+
+    def claim(self, count: int, lease_ms: int) -> None:
+        if self.db.engine.find(QUEUE) is None:
+            self.db.create(QUEUE, type="queue", leases_durable=True)
+        self.held += self.db.claim(QUEUE, WORKER, count, lease_ms=lease_ms).seqs
+
+    def ack(self, count: int) -> None:
+        seqs, self.held = self.held[:count], self.held[count:]
+        self.db.ack(QUEUE, WORKER, seqs)
+
+    def nack(self, count: int, delay_ms: int) -> None:
+        seqs, self.held = self.held[:count], self.held[count:]
+        self.db.nack(QUEUE, WORKER, seqs, delay_ms=delay_ms)
 
     def tick(self, us: int) -> None:
         self.clock.advance(us)

@@ -6,8 +6,7 @@ the engine's own checkpoint writes for the same log with the same segment settin
 written last: with it the result is a data directory that Headwater opens and the source reads.
 
 The source must not be in use. A second run finds the segments that are whole and does the rest.
-Segments of a cold tier stay there, and both directories point at them then. Leases of queues are
-not carried over: what was leased is waiting again.
+Segments of a cold tier stay there, and both directories point at them then.
 """
 
 from __future__ import annotations

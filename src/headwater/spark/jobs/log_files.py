@@ -34,8 +34,8 @@ _APPEND: Final = int(FrameType.APPEND)
 _MARK: Final = int(FrameType.CHECKPOINT_MARK)
 _KEY: Final = int(FrameType.IDEMPOTENCY)
 _EXPIRES_AT: Final = IDEMPOTENCY.offset_of("expires_ts")
-# Marks speak of many topics, and leases not of segments.
-_PASSED_OVER: Final = numpy.isin(numpy.arange(256), [_MARK, int(FrameType.LEASE)])
+# Marks speak of many topics.
+_PASSED_OVER: Final = numpy.isin(numpy.arange(256), [_MARK])
 
 
 class Order(NamedTuple):

@@ -245,6 +245,7 @@ class _Planner:
                 KeyMeta(e.key, e.first_seq, e.last_seq, e.expires_ts, e.created)
                 for e in replayed.keys.entries()
             ),
+            queue=None if replayed.leases is None else replayed.leases.meta(),
         )
 
 

@@ -27,6 +27,7 @@ from headwater.format.control import (
     decode_idempotency,
 )
 from headwater.format.frame import FRAME, FRAME_BYTES_MIN, Frame, FrameFlag, FrameType, decode_frame
+from headwater.format.lease_frames import decode_lease_event
 from headwater.format.segment import (
     INDEX_DTYPE,
     SEGMENT_FRAME,
@@ -48,6 +49,7 @@ from headwater.format.topic_frames import (
 from headwater.model.idempotency import IdempotencyWindow
 from headwater.model.loss import Loss
 from headwater.model.match import TagMatcher
+from headwater.model.queue import LeaseHistory
 from headwater.model.topic import TopicLog
 from headwater.recovery.catalog import KnownTopic
 from headwater.recovery.stored import load_log
@@ -100,6 +102,7 @@ class TopicReplay:
     unflagged: list[NDArray[numpy.int64]] = field(default_factory=list)
     """Seqs the log deleted, of which segments may not know."""
     keys: IdempotencyWindow = field(default_factory=IdempotencyWindow)
+    leases: LeaseHistory | None = None
     counts: Counts = field(default_factory=Counts)
     last_ts: int = 0
     ceiling: int = 0
@@ -130,6 +133,8 @@ class TopicReplay:
             self.logged_upto = 0 if known.meta is None else known.meta.checkpointed_seq
         if known.meta is not None:
             self.ceiling = known.meta.ceiling
+            if known.meta.queue is not None:
+                self.leases = LeaseHistory.since(known.meta.queue)
         for key in known.keys:
             self.keys.remember(
                 key.key, key.first_seq, key.last_seq, created=key.created, expires_ts=key.expires_ts
@@ -175,6 +180,8 @@ class TopicReplay:
         if settings.durability is Durability.DISK and self.ceiling > self.log.visible_seq:
             self._fill(self.ceiling, self.last_ts, lost=True)
         self.log.evict(now_ms)
+        if self.leases is not None:
+            self.leases.keep(self.log.index.is_live)
 
     # -- records
 
@@ -258,6 +265,9 @@ class TopicReplay:
             self.ceiling, self.ceiling_run = decode_head_watermark(frame), run
         elif frame.type is FrameType.IDEMPOTENCY:
             self._pending_keys.append(decode_idempotency(frame))
+        elif frame.type is FrameType.LEASE:
+            self.leases = self.leases or LeaseHistory()
+            self.leases.apply(decode_lease_event(frame), frame.ts)
 
     def _absorbed(self, entry: CheckpointEntry) -> None:
         """A checkpoint whose segments are not there: seqs it had and the log has not are lost."""
