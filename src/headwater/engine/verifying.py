@@ -16,7 +16,6 @@ from headwater.core.clock import Clock
 from headwater.core.errors import FormatError, StorageError, UnavailableError
 from headwater.disk import Disk, OpenMode
 from headwater.disk.posix import LOCK_NAME
-from headwater.disk.whole import TEMPORARY_SUFFIX
 from headwater.engine.read_only import DirectoryView
 from headwater.engine.topic import Topic
 from headwater.format.names import TOPICS_DIRECTORY, WAL_DIRECTORY
@@ -25,12 +24,13 @@ from headwater.format.segment import (
     parse_topic_directory_name,
     topic_directory_name,
 )
-from headwater.format.snapshot import META_DIRECTORY, decode_snapshot, parse_snapshot_name
+from headwater.format.snapshot import META_DIRECTORY
 from headwater.recovery.looking import look_until_settled
 from headwater.recovery.report import WalReport
+from headwater.recovery.snapshots import snapshot_faults
 from headwater.recovery.survey import access_error
-from headwater.store.pair import read_all, with_file
-from headwater.store.verifying import Advance, Expected, Fault, verify_segments
+from headwater.store.pair import with_file
+from headwater.store.verifying import Advance, Expected, Fault, FaultKind, verify_segments
 
 LOOKS_MAX: Final = 6
 _OURS: Final = frozenset({LOCK_NAME, WAL_DIRECTORY, META_DIRECTORY, TOPICS_DIRECTORY})
@@ -81,33 +81,15 @@ def _look(
     for name in disk.list_directory(directory):
         if name not in _OURS:
             report.faults.append(_unknown(directory / name))
-    report.faults += _snapshot_faults(disk, directory / META_DIRECTORY, report)
+    faults, report.snapshots = snapshot_faults(disk, directory)
+    report.faults += faults
     topics = None if wal.refusals else _topics(disk, directory, clock, report)
     report.faults += _topic_faults(disk, directory / TOPICS_DIRECTORY, topics, report, advance)
     return report
 
 
 def _unknown(path: PurePath) -> Fault:
-    return Fault(path, None, "not a name this software gives", bad=False)
-
-
-def _snapshot_faults(disk: Disk, meta: PurePath, report: DirectoryReport) -> Iterator[Fault]:
-    if not disk.is_directory(meta):
-        return
-    for name in disk.list_directory(meta):
-        path = meta / name
-        if name.endswith(TEMPORARY_SUFFIX):
-            yield Fault(path, None, "left by work that was interrupted or goes on", bad=False)
-        elif parse_snapshot_name(name) is None:
-            yield _unknown(path)
-        else:
-            report.snapshots += 1
-            try:
-                decode_snapshot(read_all(disk, path))
-            except FileNotFoundError:
-                continue  # replaced by a newer one just now
-            except FormatError as error:
-                yield Fault(path, error.offset, error.reason, bad=True)
+    return Fault(path, None, "not a name this software gives", False, FaultKind.NAME)
 
 
 def _topics(
@@ -143,7 +125,8 @@ def _topic_faults(
         path = root / name
         topic_id = parse_topic_directory_name(name)
         if parse_deleted_directory_name(name) is not None:
-            yield Fault(path, None, "a dropped topic whose files still have to go", bad=False)
+            what = "a dropped topic whose files still have to go"
+            yield Fault(path, None, what, False, FaultKind.UNFINISHED)
         elif topic_id is None:
             yield _unknown(path)
         elif topics is not None and topic_id not in topics:
@@ -169,14 +152,16 @@ def _segments_of(
     try:
         yield from verify_segments(disk, path, expected, advance)
     except FileNotFoundError as error:
-        yield Fault(PurePath(error.filename or path), None, "went away while it was read", bad=True)
+        gone = PurePath(error.filename or path)
+        yield Fault(gone, None, "went away while it was read", True, FaultKind.CHANGED)
 
 
 def _expected(topic: Topic) -> Expected:
     stored = topic.stored
     earliest = max(stored.earliest_seq, stored.evict_floor, stored.delete_below)
     logged = topic.log.settings.durability.is_logged
-    return Expected(earliest, topic.checkpointed_seq if logged else 0)
+    checkpointed = topic.checkpointed_seq if logged else 0
+    return Expected(earliest, checkpointed, stored.active_first_seq)
 
 
 def _data_bytes(disk: Disk, directory: PurePath) -> int:

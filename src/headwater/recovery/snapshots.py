@@ -1,4 +1,4 @@
-"""Reading back: the newest snapshot that can be read, and which logs it speaks of."""
+"""Reading back: the newest snapshot that can be read, which logs it speaks of, which are bad."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import PurePath
 
 from headwater.core.errors import DamageError, FormatError, NewerFormatError
 from headwater.disk import Disk, OpenMode
+from headwater.disk.whole import TEMPORARY_SUFFIX
 from headwater.format.frame import UnknownFrameError
 from headwater.format.names import WAL_DIRECTORY
 from headwater.format.snapshot import (
@@ -17,6 +18,8 @@ from headwater.format.snapshot import (
     snapshot_name,
 )
 from headwater.recovery.survey import ShardSurvey
+from headwater.store.pair import read_all
+from headwater.store.verifying import Fault, FaultKind
 
 
 def covered_frames(
@@ -73,3 +76,35 @@ def load_snapshot(disk: Disk, directory: PurePath, unreadable: list[str]) -> Sna
             advice="restore a backup",
         )
     return None
+
+
+def snapshot_faults(disk: Disk, directory: PurePath) -> tuple[list[Fault], int]:
+    """What is wrong in the directory of the snapshots, and how many there are."""
+    meta = directory / META_DIRECTORY
+    faults: list[Fault] = []
+    count = 0
+    for name in disk.list_directory(meta) if disk.is_directory(meta) else []:
+        path, number = meta / name, parse_snapshot_name(name)
+        if name.endswith(TEMPORARY_SUFFIX):
+            what = "left by work that was interrupted or goes on"
+            faults.append(Fault(path, None, what, False, FaultKind.UNFINISHED))
+        elif number is None:
+            what = "not a name this software gives"
+            faults.append(Fault(path, None, what, False, FaultKind.NAME))
+        else:
+            count += 1
+            faults += _faults_of(disk, path, number)
+    return faults, count
+
+
+def _faults_of(disk: Disk, path: PurePath, number: int) -> list[Fault]:
+    try:
+        snapshot = decode_snapshot(read_all(disk, path))
+    except FileNotFoundError:
+        return []  # replaced by a newer one just now
+    except FormatError as error:
+        return [Fault(path, error.offset, error.reason, True, FaultKind.SNAPSHOT)]
+    if snapshot.number != number:
+        what = f"holds snapshot {snapshot.number}, under the name of another one"
+        return [Fault(path, None, what, True, FaultKind.SNAPSHOT)]
+    return []

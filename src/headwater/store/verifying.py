@@ -2,13 +2,15 @@
 
 A fault is `bad` when an owner could not serve something because of it, or would refuse to start.
 The rest is what an owner settles by itself: work that was interrupted, bytes beyond a checkpoint.
-Nothing is changed.
+Nothing is changed. A topic can be looked at as a whole, or in pieces: its names, each segment by
+itself, and then whether the segments fit together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
 from itertools import pairwise
 from pathlib import PurePath
 from typing import Final
@@ -19,13 +21,18 @@ from headwater.disk import Disk, File, OpenMode
 from headwater.format.segment import (
     ENTRY_BYTES,
     FAULT_MEANING,
+    SEGMENT_FRAME_BYTES_MIN,
     Entries,
     FrameFault,
+    IndexFlag,
     SegmentFile,
     bad_entries,
     frame_faults,
+    index_flags,
     parse_segment_file,
+    segment_file_name,
 )
+from headwater.store.cold_index import cold_data_bytes
 from headwater.store.pair import end_of, read_all, whole_entries, with_file
 from headwater.store.settling import COLD, HOT, TopicDirectory
 
@@ -36,6 +43,21 @@ _UNFINISHED_DELETES: Final = frozenset({FrameFault.DELETED, FrameFault.NOT_DELET
 Advance = Callable[[int], None]
 
 
+class FaultKind(Enum):
+    NAME = "unknown name"
+    UNFINISHED = "unfinished work"
+    BEYOND = "beyond the checkpoint"
+    MISSING = "missing file"
+    INDEX = "index entry"
+    FRAME = "frame"
+    DELETE = "unfinished delete"
+    CONTINUITY = "continuity"
+    SNAPSHOT = "snapshot"
+    TOPIC = "topic"
+    CHANGED = "changed meanwhile"
+    COLD = "cold tier"
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """Something that was seen at one place."""
@@ -44,6 +66,7 @@ class Fault:
     offset: int | None
     what: str
     bad: bool
+    kind: FaultKind = FaultKind.TOPIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +75,29 @@ class Expected:
 
     earliest_seq: int
     checkpointed_seq: int
+    active_first_seq: int | None = None
+    """The segment that the checkpoint knew as still appended to; 0 for none, None: not known."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Range:
+class SegmentRange:
+    """What a segment holds, up to the checkpoint."""
+
     first_seq: int
     end_seq: int
+    live: int = 0
+    """Records at or above the earliest live seq that are not deleted,"""
+    live_bytes: int = 0
+    """and the bytes of node, tag, data and meta in them."""
+
+
+@dataclass(slots=True)
+class SegmentLook:
+    faults: list[Fault] = field(default_factory=list)
+    range: SegmentRange | None = None
+    """None when nothing can be said about it, or nothing of it counts."""
+    data_bytes: int = 0
+    """How much was read."""
 
 
 def verify_segments(
@@ -65,72 +105,138 @@ def verify_segments(
 ) -> Iterator[Fault]:
     """All faults in one topic's directory. FileNotFoundError when an owner removes a file just
     now: look again."""
+    faults, first_seqs = look_at_names(disk, path, expected)
+    yield from faults
+    ranges: list[SegmentRange] = []
+    for first_seq in first_seqs:
+        look = verify_segment(disk, path, first_seq, expected)
+        advance(look.data_bytes)
+        yield from look.faults
+        if look.range is not None:
+            ranges.append(look.range)
+    yield from verify_continuity(path, ranges, expected)
+
+
+def look_at_names(
+    disk: Disk, path: PurePath, expected: Expected | None
+) -> tuple[list[Fault], list[int]]:
+    """What the names in a topic's directory tell, and the segments that are to be looked at."""
     directory = TopicDirectory(disk, path)
     directory.look()
+    faults = []
     if disk.is_directory(path):
         for name in disk.list_directory(path):
             if parse_segment_file(name) is None:
-                yield Fault(path / name, None, "not a name this software gives", bad=False)
-    ranges: list[_Range] = []
+                what = "not a name this software gives"
+                faults.append(Fault(path / name, None, what, False, FaultKind.NAME))
+    first_seqs = []
     for first_seq, files in sorted(directory.segments.items()):
-        unfinished = files - HOT - COLD
-        for kind in sorted(unfinished, key=lambda kind: kind.value):
+        for kind in sorted(files - HOT - COLD, key=lambda kind: kind.value):
             place = directory.path_of(first_seq, kind)
-            yield Fault(place, None, "left by work that was interrupted or goes on", bad=False)
+            what = "left by work that was interrupted or goes on"
+            faults.append(Fault(place, None, what, False, FaultKind.UNFINISHED))
         if SegmentFile.DROPPED in files:
             continue
         if expected is not None and first_seq > expected.checkpointed_seq:
             place = directory.path_of(first_seq, SegmentFile.IDX)
-            yield Fault(place, None, "behind the last checkpoint; the log has it", bad=False)
+            what = "behind the last checkpoint; the log has it"
+            faults.append(Fault(place, None, what, False, FaultKind.BEYOND))
             continue
-        count = yield from _verify_segment(directory, first_seq, expected, advance)
-        if count:
-            ranges.append(_Range(first_seq, first_seq + count - 1))
-    yield from _verify_continuity(directory, ranges, expected)
+        first_seqs.append(first_seq)
+    return faults, first_seqs
 
 
-def _verify_segment(
-    directory: TopicDirectory, first_seq: int, expected: Expected | None, advance: Advance
-) -> Generator[Fault, None, int]:
-    """Yields faults; returns how many seqs the segment holds, up to the checkpoint."""
-    files = directory.segments[first_seq]
+def verify_segment(
+    disk: Disk, path: PurePath, first_seq: int, expected: Expected | None
+) -> SegmentLook:
+    """One segment of a topic's directory. Of a cold one only what is kept here of it."""
+    directory = TopicDirectory(disk, path)
+    files = {
+        kind
+        for kind in (SegmentFile.DATA, SegmentFile.IDX, SegmentFile.COLD)
+        if disk.exists(directory.path_of(first_seq, kind))
+    }
+    look = SegmentLook()
     is_cold = SegmentFile.COLD in files and SegmentFile.IDX not in files
     index_path = directory.path_of(first_seq, SegmentFile.COLD if is_cold else SegmentFile.IDX)
     for kind in () if is_cold else (SegmentFile.DATA, SegmentFile.IDX):
         if kind not in files:
-            path = directory.path_of(first_seq, kind)
-            yield Fault(path, None, "missing: the other file of the pair is there", bad=True)
-            return 0
-    contents = read_all(directory.disk, index_path)
+            missing, what = (
+                directory.path_of(first_seq, kind),
+                "the other file of the pair is there",
+            )
+            look.faults.append(Fault(missing, None, f"missing: {what}", True, FaultKind.MISSING))
+            return look
+    contents = read_all(disk, index_path)
     entries = whole_entries(contents)
-    if len(contents) % ENTRY_BYTES:
-        offset = len(contents) - len(contents) % ENTRY_BYTES
-        yield Fault(index_path, offset, "half an entry at the end", bad=False)
+    look.faults += _odd_end(index_path, contents, first_seq, is_cold)
     wrong = bad_entries(entries, first_seq)
     if is_cold:
         entries = entries[:-1]  # the last one tells where the data ends
     elif expected is not None:
         entries = entries[: max(expected.checkpointed_seq - first_seq + 1, 0)]
     places = wrong[wrong < len(entries)].tolist()
-    yield from _listed(index_path, [(p * ENTRY_BYTES, "the entry is damaged") for p in places])
+    damaged = [(place * ENTRY_BYTES, "the entry is damaged") for place in places]
+    look.faults += _listed(index_path, damaged, FaultKind.INDEX)
+    sound = numpy.ones(len(entries), numpy.bool_)
+    sound[places] = False
     if not is_cold:
-        path = directory.path_of(first_seq, SegmentFile.DATA)
-        sound = numpy.ones(len(entries), numpy.bool_)
-        sound[places] = False
-        yield from _verify_frames(directory.disk, path, entries, sound, first_seq, advance)
-    return len(entries)
+        data_path = directory.path_of(first_seq, SegmentFile.DATA)
+        data = with_file(disk, data_path, OpenMode.READ, _contents)
+        look.data_bytes = len(data)
+        sealed = expected is not None and expected.active_first_seq not in (None, first_seq)
+        look.faults += _verify_frames(data_path, data, entries, sound, first_seq, sealed)
+    if len(entries):
+        look.range = _range(entries, first_seq, expected)
+    return look
+
+
+def _range(entries: Entries, first_seq: int, expected: Expected | None) -> SegmentRange:
+    last = first_seq + len(entries) - 1
+    earliest = 0 if expected is None else expected.earliest_seq
+    counted = entries[max(earliest - first_seq, 0) :]
+    live = counted[index_flags(counted) & IndexFlag.DELETED == 0]
+    size = int(live["len"].sum(dtype=numpy.int64)) - len(live) * SEGMENT_FRAME_BYTES_MIN
+    return SegmentRange(first_seq, last, len(live), size)
+
+
+def _odd_end(path: PurePath, contents: bytes, first_seq: int, is_cold: bool) -> Iterator[Fault]:
+    """An index is whole entries; that of a cold segment ends with one that says so."""
+    count = len(contents) // ENTRY_BYTES
+    if len(contents) % ENTRY_BYTES:
+        offset = count * ENTRY_BYTES
+        yield Fault(path, offset, "half an entry at the end", is_cold, FaultKind.INDEX)
+    if is_cold:
+        last = whole_entries(contents)[-1:]
+        if cold_data_bytes(last, first_seq + count - 1) is None:
+            offset = max(count - 1, 0) * ENTRY_BYTES
+            what = "the entry that ends the index is damaged or missing"
+            yield Fault(path, offset, what, True, FaultKind.INDEX)
 
 
 def _verify_frames(
-    disk: Disk,
     path: PurePath,
+    data: memoryview,
     entries: Entries,
     sound: numpy.typing.NDArray[numpy.bool_],
     first_seq: int,
-    advance: Advance,
+    sealed: bool,
 ) -> Iterator[Fault]:
-    data = with_file(disk, path, OpenMode.READ, _contents)
-    advance(len(data))
+    yield from frame_findings(path, data, entries, sound, first_seq)
+    end = end_of(entries) if len(entries) and sound[-1] else len(data)
+    if len(data) > end:
+        what = f"{len(data) - end} bytes behind the last checkpoint or index entry"
+        yield Fault(path, end, what, sealed, FaultKind.BEYOND)
+
+
+def frame_findings(
+    path: PurePath,
+    data: memoryview,
+    entries: Entries,
+    sound: numpy.typing.NDArray[numpy.bool_],
+    first_seq: int,
+) -> Iterator[Fault]:
+    """Every frame against its entry, as far as the entry is sound."""
     faults = frame_faults(data, entries, first_seq)
     found: dict[FrameFault, list[tuple[int, str]]] = {}
     for position in numpy.flatnonzero(faults.astype(bool) & sound).tolist():
@@ -138,11 +244,9 @@ def _verify_frames(
         what = f"seq {first_seq + position}: {FAULT_MEANING[fault]}"
         found.setdefault(fault, []).append((int(entries["offset"][position]), what))
     for fault, places in found.items():
-        yield from _listed(path, places, bad=fault not in _UNFINISHED_DELETES)
-    end = end_of(entries) if len(entries) and sound[-1] else len(data)
-    if len(data) > end:
-        what = f"{len(data) - end} bytes behind the last checkpoint or index entry"
-        yield Fault(path, end, what, bad=False)
+        unfinished = fault in _UNFINISHED_DELETES
+        kind = FaultKind.DELETE if unfinished else FaultKind.FRAME
+        yield from _listed(path, places, kind, bad=not unfinished)
 
 
 def _contents(file: File) -> memoryview:
@@ -150,29 +254,32 @@ def _contents(file: File) -> memoryview:
     return memoryview(file.read(0, file.size()))
 
 
-def _listed(path: PurePath, places: list[tuple[int, str]], *, bad: bool = True) -> Iterator[Fault]:
+def _listed(
+    path: PurePath, places: list[tuple[int, str]], kind: FaultKind, *, bad: bool = True
+) -> Iterator[Fault]:
     for offset, what in places[:PLACES_MAX]:
-        yield Fault(path, offset, what, bad)
+        yield Fault(path, offset, what, bad, kind)
     if len(places) > PLACES_MAX:
-        more = len(places) - PLACES_MAX
-        yield Fault(path, places[PLACES_MAX][0], f"{more} more of this kind from here on", bad)
+        more = f"{len(places) - PLACES_MAX} more of this kind from here on"
+        yield Fault(path, places[PLACES_MAX][0], more, bad, kind)
 
 
-def _verify_continuity(
-    directory: TopicDirectory, ranges: list[_Range], expected: Expected | None
+def verify_continuity(
+    path: PurePath, ranges: Sequence[SegmentRange], expected: Expected | None
 ) -> Iterator[Fault]:
     """Each seq is in one segment, and each that should be is in one."""
     following = expected.earliest_seq if expected is not None else 0
     for each in ranges:
-        path = directory.path_of(each.first_seq, SegmentFile.IDX)
+        place = path / segment_file_name(each.first_seq, SegmentFile.IDX)
         if following and each.first_seq > following and expected is not None:
             what = f"seqs {following} to {each.first_seq - 1} are in no segment"
-            yield Fault(path, None, what, bad=True)
+            yield Fault(place, None, what, True, FaultKind.CONTINUITY)
         following = max(following, each.end_seq + 1)
     for one, other in pairwise(ranges):
         if other.first_seq <= one.end_seq:
-            path = directory.path_of(other.first_seq, SegmentFile.IDX)
-            yield Fault(path, 0, f"seq {other.first_seq} is in two segments", bad=True)
+            place = path / segment_file_name(other.first_seq, SegmentFile.IDX)
+            what = f"seq {other.first_seq} is in two segments"
+            yield Fault(place, 0, what, True, FaultKind.CONTINUITY)
     if expected is not None and following <= expected.checkpointed_seq:
         what = f"seqs {following} to {expected.checkpointed_seq} are in no segment"
-        yield Fault(directory.path, None, what, bad=True)
+        yield Fault(path, None, what, True, FaultKind.CONTINUITY)
