@@ -99,6 +99,8 @@ def run(
 def _check_place(options: BackfillOptions) -> None:
     if options.straight and options.place.path is None:
         raise RequestError("segments are written into a stopped data directory: name it with path")
+    if options.straight and not PurePath(options.place.path or "").is_absolute():
+        raise RequestError(f"name {options.place.path} with its whole path: tasks run elsewhere")
     if options.straight and options.write_id is not None:
         raise RequestError("a new topic needs no write id: it is there whole, or not at all")
     if not options.straight and options.place.url is None:
