@@ -123,8 +123,8 @@ def test_records_land_and_those_that_do_not_fit_are_told_with_their_bytes(
         keys = ("seq", "ts", "user", "amount", "note", "date")
         assert chosen(read(tables[Kind.MAIN]), *keys) == chosen(own, *keys), name
     if kind != "iceberg":  # its files keep the narrow type, which only its own reader can widen
-        keys = ("seq", "ts", "user", "note", "date")
-        assert chosen(rows_by_spark(spark, tables[Kind.MAIN]), *keys) == chosen(own, *keys)
+        same = ("seq", "ts", "user", "note", "date")
+        assert chosen(rows_by_spark(spark, tables[Kind.MAIN]), *same) == chosen(own, *same)
 
     # What needs the wider column can be replayed where it was widened.
     found = replay(spark, wider)
