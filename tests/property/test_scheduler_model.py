@@ -45,6 +45,10 @@ class NaiveScheduler:
         band = band_of(priority + age_boost(now_us - since_us))
         return max(band - 1, 0) if forwards and self.deferring else band
 
+    @property
+    def servable(self) -> int:
+        return sum(each.band > 0 or not self.deferring for each in self.waiting.values())
+
     def mark(self, item: str, priority: int, now_us: int, forwards: bool) -> bool:
         known = self.waiting.get(item)
         if known is not None:
@@ -69,14 +73,14 @@ class NaiveScheduler:
                     each.own = own
                     each.band = self.band(each.priority, each.since_us, now_us, each.forwards)
         for _ in range(2):
-            for band in (4, 3, 2, 1, 0):
+            for band in (4, 3, 2, 1) if self.deferring else (4, 3, 2, 1, 0):
                 here = [(w.since_us, w.order, i) for i, w in self.waiting.items() if w.band == band]
                 if self.turns[band] and here:
                     self.turns[band] -= 1
                     since_us, _, item = min(here)
                     del self.waiting[item]
                     return item, band, now_us - since_us
-            self.turns = [0 if self.deferring else 1, 1, 2, 4, 8]
+            self.turns = [1, 1, 2, 4, 8]
         return None
 
 
@@ -125,6 +129,7 @@ def test_turns_are_those_of_a_list_sorted_anew_each_time(
         else:
             scheduler.deferring = naive.deferring = bool(what)
         assert len(scheduler) == len(naive.waiting)
+        assert scheduler.servable == naive.servable
 
 
 @pytest.mark.claims(328, 329, 330, 331, 332, 334)

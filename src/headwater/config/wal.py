@@ -23,6 +23,8 @@ class WalSettings:
     """Kept for deletes, acks and floors in the active file while the disk is full."""
     queue_submissions_max: int = 4096
     """Submissions waiting for a shard; one more is refused."""
+    queue_bytes_max: int = 256 * MIB
+    """Their frames, in bytes. A first submission is taken whatever its size."""
     group_bytes_max: int = 8 * MIB
     group_frames_max: int = 65_536
     commit_window_us_min: int = 500

@@ -21,7 +21,9 @@ from headwater.core.errors import (
     OverloadedError,
     RequestError,
 )
+from headwater.core.units import US_PER_MS
 from headwater.engine.core import EngineCore
+from headwater.engine.governing import Governing
 from headwater.engine.input import EncodedRecords
 from headwater.engine.pending import Appended, Change, Write
 from headwater.engine.publishing import Publisher
@@ -32,18 +34,24 @@ from headwater.format.control import IdempotencyEntry, encode_head_watermark, en
 from headwater.format.frame import FRAME_BYTES_MIN, FrameFlag
 from headwater.format.lease_frames import LeaseEvent, LeaseKind, encode_lease_event
 from headwater.format.segment import SEGMENT_FRAME_BYTES_MIN
+from headwater.model.pressure import SAMPLE_US
 from headwater.wal.ticket import Ticket
 
 _SEGMENT_SHIFT: Final = SEGMENT_FRAME_BYTES_MIN - FRAME_BYTES_MIN
 """A record's frame in a segment is this much longer (it is negative) than in the log."""
 _DURABLE: Final = int(FrameFlag.DURABLE)
+_SAMPLE_MS: Final = SAMPLE_US // US_PER_MS
 
 
 class Appender:
-    def __init__(self, core: EngineCore, topics: Topics, publisher: Publisher) -> None:
+    def __init__(
+        self, core: EngineCore, topics: Topics, publisher: Publisher, governing: Governing
+    ) -> None:
         self._core = core
         self._topics = topics
         self._publisher = publisher
+        self._governing = governing
+        self._looked_at = 0
 
     def append(
         self,
@@ -54,13 +62,14 @@ class Appender:
         expect_head_seq: int | None = None,
         create: bool | None = None,
         settings: Mapping[str, Any] | None = None,
+        disable_backpressure: bool = False,
     ) -> Write:
         """Start a write. The answer comes through `Write.on_done`, or is there already."""
         core = self._core
-        self._admit()
+        now = core.clock.wall_ms()
+        self._admit(now, disable_backpressure)
         key = None if idempotency_key is None else _checked_key(idempotency_key)
         topic = self._topics.for_write(name, create=create, settings=settings)
-        now = core.clock.wall_ms()
         if key is not None:
             repeat = self._repeat(topic, key, now)
             if repeat is not None:
@@ -87,8 +96,14 @@ class Appender:
         topic.last_ts = write.ts
         return write
 
-    def _admit(self) -> None:
+    def _admit(self, now_ms: int, disable_backpressure: bool) -> None:
         core = self._core
+        look = now_ms // _SAMPLE_MS
+        if look != self._looked_at:  # a wall clock that jumps only makes us look: that is harmless
+            self._looked_at = look
+            self._governing.tick()
+        if core.refusing and not disable_backpressure:
+            raise self._governing.refuse()
         if core.tail_bytes > core.settings.tail_bytes_max:
             core.wake_keeper()
             raise OverloadedError(

@@ -78,6 +78,7 @@ class AsyncDatabase:
         expect_head_seq: int | None = None,
         create: bool | None = None,
         settings: Mapping[str, Any] | None = None,
+        disable_backpressure: bool = False,
     ) -> Appended:
         """Write one record or a list of them: all or nothing."""
         return await self.drive(
@@ -90,6 +91,7 @@ class AsyncDatabase:
                 expect_head_seq=expect_head_seq,
                 create=create,
                 settings=settings,
+                disable_backpressure=disable_backpressure,
             )
         )
 
@@ -260,11 +262,19 @@ class AsyncDatabase:
         if self._engine.core.closing:
             raise ClosedError("the database is closed")
         if isinstance(step, InFiles):
-            return await self._loop.run_in_executor(self._readers, step.work)
+            return await self._read(step)
         if isinstance(step, Answered):
             return await self._await_answer(step)
         assert isinstance(step, Woken)
         return await self._await_wake(step)
+
+    async def _read(self, step: InFiles) -> Any:
+        now_us, pool = self._engine.core.clock.monotonic_us, self._engine.governing.pool
+        pool.began(now_us())
+        try:
+            return await self._loop.run_in_executor(self._readers, step.work)
+        finally:
+            pool.ended(now_us())
 
     async def _await_answer(self, step: Answered) -> Any:
         pending = step.start()

@@ -73,9 +73,11 @@ class Database:
         expect_head_seq: int | None = None,
         create: bool | None = None,
         settings: Mapping[str, Any] | None = None,
+        disable_backpressure: bool = False,
     ) -> Appended:
         """Write one record or a list of them: all or nothing. A record is a mapping with `data`
-        and, as wanted, `tag`, `node` and `meta`."""
+        and, as wanted, `tag`, `node` and `meta`. `disable_backpressure` writes on under pressure,
+        as long as there is room at all."""
         return self._drive(
             append_steps(
                 self._engine,
@@ -86,6 +88,7 @@ class Database:
                 expect_head_seq=expect_head_seq,
                 create=create,
                 settings=settings,
+                disable_backpressure=disable_backpressure,
             )
         )
 

@@ -115,6 +115,8 @@ class EngineCore:
     closing: bool = False
     read_only: bool = False
     """Somebody else may own the directory: nothing in it is changed, mended or removed."""
+    refusing: bool = False
+    """The governor takes no more writes for now."""
     wake_keeper: Callable[[], None] = lambda: None
     on_news: Callable[[Topic], None] | None = None
     """Told of every topic that has something new, or is gone: for delivery to streams."""

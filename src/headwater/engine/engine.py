@@ -17,6 +17,7 @@ from headwater.disk import DirectoryLock, Disk
 from headwater.engine.appending import Appender
 from headwater.engine.checkpoint import Checkpointer
 from headwater.engine.core import EngineCore, ShardProgress
+from headwater.engine.governing import Governing
 from headwater.engine.housekeeping import Housekeeping
 from headwater.engine.keeper import Keeper
 from headwater.engine.loading import Loaded, load_once
@@ -98,13 +99,14 @@ class Engine:
             wal=opened.wal,
         )
         self.topics = Topics(self.core)
+        self.governing = Governing(self.core)
         self._publisher = Publisher(self.core, self.topics)
-        self.append = Appender(self.core, self.topics, self._publisher).append
+        self.append = Appender(self.core, self.topics, self._publisher, self.governing).append
         self._reader = Reader(self.core, self.topics)
         self._housekeeping = Housekeeping(
             self.core, self.topics, Checkpointer(self.core), Snapshotter(self.core)
         )
-        self._keeper = make_keeper(clock, settings.checkpoint_interval_ms, self._housekeeping.round)
+        self._keeper = make_keeper(clock, settings.checkpoint_interval_ms, self._keep)
         self.core.wake_keeper = self._keeper.wake
 
     def _recover(self, opened: OpenWal, progress: Progress) -> None:
@@ -186,6 +188,11 @@ class Engine:
         self._publisher.take_effect(tickets)
 
     # -- care
+
+    def _keep(self) -> None:
+        """The keeper's round. Pressure goes by itself, also when nobody writes any more."""
+        self.core.owner.call(self.governing.tick)
+        self._housekeeping.round()
 
     def checkpoint(self) -> None:
         """Absorb everything and take a snapshot now. Not for the owner's own thread."""

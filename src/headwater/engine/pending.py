@@ -86,6 +86,8 @@ class Write(Pending[Appended]):
     """When jobs of a queue may be delivered, by seq."""
     sync_us = 0
     """How long the sync took that this write waited for."""
+    throttle_us = 0
+    """How much longer its group waited for company because of pressure, at most."""
     _followers: list[Write] | None = None
 
     def __init__(self, topic: Topic, first_seq: int, ts: int) -> None:

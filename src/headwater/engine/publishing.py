@@ -152,7 +152,11 @@ class Publisher:
         core = self._core
         assert core.wal is not None
         topic: Topic = run[0].context.topic
-        sync_us = core.wal.shards[topic.shard].counters.sync_us_last
+        counters = core.wal.shards[topic.shard].counters
+        sync_us = counters.sync_us_last
+        if counters.throttle_us_last:
+            for ticket in run:
+                ticket.context.throttle_us = counters.throttle_us_last
         for ticket in run:
             write: Write = ticket.context
             if ticket.durability.waits_for_sync:

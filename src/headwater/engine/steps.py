@@ -163,6 +163,7 @@ def append_steps(
     expect_head_seq: int | None,
     create: bool | None,
     settings: Mapping[str, Any] | None,
+    disable_backpressure: bool = False,
 ) -> Steps[Appended]:
     encoded = encode_records([records] if isinstance(records, Mapping) else records, node)
     topic: Topic | None = yield AsOwner(lambda: engine.find(name))
@@ -176,6 +177,7 @@ def append_steps(
             expect_head_seq=expect_head_seq,
             create=create,
             settings=settings,
+            disable_backpressure=disable_backpressure,
         )
     )
     return appended

@@ -1,9 +1,9 @@
 """How hard the machine is pressed, from 0 to 1, and what is done about it: the ladder.
 
 Every 100 ms three signals become one number, the largest of them: how many topics are ready for
-each worker, how long they wait for their turn (smoothed) against 5 ms, and how busy the pool is.
-Each rung costs latency or eagerness, never a record; only the last one refuses, before anything
-is taken (I13).
+each worker, how long they wait for their turn (smoothed) against 5 ms, and how busy those are who
+do the work: the readers, and the log with what waits for it. Each rung costs latency or eagerness,
+never a record; only the last one refuses, before anything is taken (I13).
 
 | rung | on | off | what it does |
 |---|---|---|---|
@@ -24,6 +24,10 @@ SAMPLE_US: Final = 100 * US_PER_MS
 LATENCY_CEILING_US: Final = 5 * US_PER_MS
 LATENCY_SMOOTHING: Final = 0.3
 """How much of the smoothed latency is the newest sample."""
+LATENCY_COUNTED_US_MAX: Final = 10 * LATENCY_CEILING_US
+"""A longer wait counts as this one, or a single pause would be remembered for seconds."""
+STALL_CEILING_US: Final = 1_000 * US_PER_MS
+"""A log that answered nothing for so long is as busy as can be."""
 READY_A_WORKER: Final = 256
 """Ready topics a worker can have in front of it before that alone is full pressure."""
 
@@ -63,16 +67,32 @@ class Signals(NamedTuple):
     latency_us: int
     """How long the turns since then had waited, on average; 0 when there were none."""
     pool_busy: float
-    """Which part of the pool is working, 0 to 1."""
+    """Which part of the reader pool is working, 0 to 1."""
     channel_full: bool = False
-    """A write found no room in its channel."""
+    """A write found no room in its channel, or the next one would not."""
+    backlog: float = 0.0
+    """Which part of the room for writes that wait for the log, or for segments, is taken."""
+    stall_us: int = 0
+    """For how long the oldest write under way has been seen to wait."""
+
+    def parts(self, latency_us: float) -> dict[str, float]:
+        """Each signal as a pressure of its own, by name."""
+        return {
+            "ready": self.ready_depth / (READY_A_WORKER * max(self.workers, 1)),
+            "latency": latency_us / LATENCY_CEILING_US,
+            "pool": self.pool_busy,
+            "backlog": self.backlog,
+            "stall": self.stall_us / STALL_CEILING_US,
+        }
 
 
 class Governor:
-    __slots__ = ("_high_samples", "latency_us", "pressure", "rungs")
+    __slots__ = ("_high_samples", "latency_us", "parts", "pressure", "rungs")
 
     def __init__(self) -> None:
         self.pressure = 0.0
+        self.parts = Signals(0, 1, 0, 0.0).parts(0.0)
+        """What each signal would have made of it alone."""
         self.latency_us = 0.0
         """Smoothed."""
         self.rungs: frozenset[Rung] = frozenset()
@@ -81,13 +101,11 @@ class Governor:
 
     def sample(self, signals: Signals) -> tuple[Transition, ...]:
         """Every 100 ms: a new pressure, and which rungs were entered or left by it."""
-        self.latency_us += LATENCY_SMOOTHING * (signals.latency_us - self.latency_us)
-        pressed = max(
-            signals.ready_depth / (READY_A_WORKER * max(signals.workers, 1)),
-            self.latency_us / LATENCY_CEILING_US,
-            signals.pool_busy,
-        )
-        self.pressure = pressure = min(max(pressed, 0.0), 1.0)
+        latency_us = min(signals.latency_us, LATENCY_COUNTED_US_MAX)
+        self.latency_us += LATENCY_SMOOTHING * (latency_us - self.latency_us)
+        parts = signals.parts(self.latency_us)
+        self.parts = {name: min(max(part, 0.0), 1.0) for name, part in parts.items()}
+        self.pressure = pressure = max(self.parts.values())
         self._high_samples = self._high_samples + 1 if pressure > DEFER_ABOVE else 0
         wanted = {
             Rung.COALESCE: pressure > COALESCE_ABOVE,
@@ -102,6 +120,10 @@ class Governor:
             for rung, in_force in wanted.items()
             if in_force is not (rung in before)
         )
+
+    def skip(self, samples: int) -> None:
+        """So many samples were not taken, since nobody asked for anything: latency is forgotten."""
+        self.latency_us *= (1 - LATENCY_SMOOTHING) ** samples
 
     def _defers(self, pressure: float) -> bool:
         if Rung.DEFER in self.rungs:

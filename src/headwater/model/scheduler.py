@@ -86,7 +86,16 @@ _Places = list[tuple[int, int, _Entry[Item]]]
 
 
 class Scheduler(Generic[Item]):
-    __slots__ = ("_crossings", "_entries", "_order", "_places", "_tick_us", "_turns", "deferring")
+    __slots__ = (
+        "_crossings",
+        "_entries",
+        "_in_lowest",
+        "_order",
+        "_places",
+        "_tick_us",
+        "_turns",
+        "deferring",
+    )
 
     def __init__(self) -> None:
         self._entries: dict[Item, _Entry[Item]] = {}
@@ -98,12 +107,19 @@ class Scheduler(Generic[Item]):
         """What is left of this round."""
         self._order = 0
         self._tick_us = 0
+        self._in_lowest = 0
+        """How many are in band 0."""
         self.deferring = False
         """Under pressure: forwarding goes one band lower, and band 0 gets no turns."""
 
     def __len__(self) -> int:
         """How many topics are ready."""
         return len(self._entries)
+
+    @property
+    def servable(self) -> int:
+        """How many of them may be served: all, or all but those that are deferred."""
+        return len(self._entries) - (self._in_lowest if self.deferring else 0)
 
     def __contains__(self, item: Item) -> bool:
         return item in self._entries
@@ -127,7 +143,7 @@ class Scheduler(Generic[Item]):
         """There is nothing to deliver after all."""
         entry = self._entries.pop(item, None)
         if entry is not None:
-            entry.band = -1
+            self._leave(entry)
 
     def take(self, now_us: int) -> Turn[Item] | None:
         """Whose turn it is; it leaves the ready set. None when nobody may be served."""
@@ -136,19 +152,17 @@ class Scheduler(Generic[Item]):
         band = self._next_band()
         if band is None:
             self._turns = [each.weight for each in BANDS]
-            if self.deferring:
-                self._turns[0] = 0
             band = self._next_band()
             if band is None:
                 return None
         self._turns[band] -= 1
         entry = heapq.heappop(self._places[band])[2]
-        entry.band = -1
+        self._leave(entry)
         del self._entries[entry.item]
         return Turn(entry.item, band, max(now_us - entry.since_us, 0))
 
     def _next_band(self) -> int | None:
-        for band in range(TOP, -1, -1):
+        for band in range(TOP, -1 if not self.deferring else 0, -1):
             if self._turns[band] > 0 and self._has_any(band):
                 return band
         return None
@@ -181,5 +195,11 @@ class Scheduler(Generic[Item]):
                 crossing_us = entry.since_us + points * _US_A_POINT
                 heapq.heappush(self._crossings, (crossing_us, entry.order, entry))
         if band != entry.band:
+            self._leave(entry)
             entry.band = band
+            self._in_lowest += band == 0
             heapq.heappush(self._places[band], (entry.since_us, entry.order, entry))
+
+    def _leave(self, entry: _Entry[Item]) -> None:
+        self._in_lowest -= entry.band == 0
+        entry.band = -1

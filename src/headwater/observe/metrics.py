@@ -45,7 +45,15 @@ METRICS: Final[dict[str, Declared]] = {
     "ready": Declared(Kind.GAUGE, "1 when requests are served"),
     "recovery_progress": Declared(Kind.GAUGE, "0 to 1 while recovering"),
     "uptime_ms": Declared(Kind.GAUGE, "milliseconds since the start"),
-    "pressure": Declared(Kind.GAUGE, "0 to 1, how loaded the server is"),
+    "pressure": Declared(Kind.GAUGE, "0 to 1, how hard the server is pressed"),
+    "pressure_signal": Declared(Kind.GAUGE, "what one signal alone makes of it", ("signal",)),
+    "pressure_rung": Declared(Kind.GAUGE, "1 while this is done about pressure", ("rung",)),
+    "pressure_transitions": Declared(
+        Kind.COUNTER, "times a rung was entered or left", ("rung", "change")
+    ),
+    "ready_topics": Declared(Kind.GAUGE, "topics with something to deliver"),
+    "scheduling_latency_seconds": Declared(Kind.GAUGE, "how late turns come, smoothed"),
+    "writes_refused": Declared(Kind.COUNTER, "writes refused for pressure"),
     "tail_bytes": Declared(Kind.GAUGE, "bytes that are in the log but not yet in segments"),
     "topic_head_seq": Declared(Kind.GAUGE, "last seq of a topic", ("topic",)),
     "topic_earliest_seq": Declared(Kind.GAUGE, "first live seq of a topic", ("topic",)),

@@ -21,6 +21,7 @@ from headwater.server.delivery import Delivery
 from headwater.server.exchange import Exchange
 from headwater.server.head import Head
 from headwater.server.keys import ApiKey, KeyRing, Scope
+from headwater.server.pressure import PressureWatch
 from headwater.server.quotas import Quotas
 from headwater.server.routing import Route, RouteTable
 from headwater.server.sessions import WatchSessions
@@ -53,6 +54,7 @@ class App:
         self.connections: set[HttpConnection] = set()
         self.sessions = WatchSessions(self)
         self.delivery = Delivery(self)
+        self.pressure = PressureWatch(self)
         self.sse_connections = 0
         self.connections_max = settings.limits.connections
         """Fewer when the operating system allows fewer open files."""
@@ -83,6 +85,7 @@ class App:
         """Recovery is done: answer everything."""
         self.database = database
         self._engine = database.engine
+        self.pressure.begin(database.engine.governing)
         database.engine.core.on_news = self.delivery.on_news
         database.engine.core.on_hardened = self.delivery.on_hardened
 

@@ -1,8 +1,12 @@
-"""Delivery of new records to streams: dirty topics, each served once per round.
+"""Delivery of new records to streams: topics with news, each served when it is its turn.
 
-A write marks its topic dirty; delivery runs after the acks of that commit are out. Whoever follows
-a topic is pumped from its own cursor. What several streams want at the same place is read and
-rendered once; it is kept for that round only, so that nothing deleted since is ever sent.
+A write makes its topic ready; delivery runs after the acks of that commit are out, a few turns at
+a time, so that requests are served in between. Whoever follows a topic is pumped from its own
+cursor. What several streams want at the same place is read and rendered once; it is kept for that
+turn only, so that nothing deleted since is ever sent.
+
+Under pressure turns wait a little, so that records share frames, and topics of band 0 wait until
+it is gone. They lose nothing by that: what is theirs can be read at any time.
 """
 
 from __future__ import annotations
@@ -11,11 +15,15 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from headwater.core.units import US_PER_S
+from headwater.engine.governing import Governing
 from headwater.engine.reading import Reader, ReadFilter, ReadPlan, TailPiece
+from headwater.engine.ready import ReadySet
 from headwater.engine.steps import DiffRequest, Found, Take, Taken, found_steps, loaded_steps
 from headwater.engine.topic import Topic
 from headwater.model.loss import Tombstone
 from headwater.model.match import TagMatcher
+from headwater.model.scheduler import TURNS_A_ROUND
 from headwater.server.rendering import take_rendered
 from headwater.wire.render import Projection
 
@@ -79,10 +87,16 @@ class Delivery:
         self._followers: dict[str, set[Follower]] = {}
         self._prefix_watchers: set[Follower] = set()
         self._strong: Counter[str] = Counter()
-        self._ready: dict[int, Topic] = {}
+        self._governing: Governing | None = None
+        self._ready: ReadySet[Topic]
         self._scheduled = False
         self._delivering = False
         self._rendered: dict[tuple[int, int, Wish], Batch] = {}
+
+    def govern(self, governing: Governing) -> None:
+        """Recovery is done: there will be news."""
+        self._governing = governing
+        self._ready = governing.ready_set()
 
     def add_stream(self, stream: Stream) -> None:
         self._streams.add(stream)
@@ -120,30 +134,54 @@ class Delivery:
         """A topic has something new. Called by the engine, as the owner, for every write."""
         if topic.name not in self._followers and not self._prefix_watchers:
             return
-        self._ready[topic.topic_id] = topic
+        now_us = self._app.now_us()
+        self._ready.mark(topic, now_us)
         if not self._scheduled:
-            self._scheduled = True
-            self._app.loop.call_soon(self._deliver)
+            self._schedule(now_us)
 
     def on_hardened(self, topic: Topic) -> None:
         """Records that were visible before are synced now."""
         if topic.name in self._strong:
             self.on_news(topic)
 
+    def resume(self) -> None:
+        """Those who wait may be served by now: pressure went, or they have grown old."""
+        if self._governing is not None and self._ready.servable and not self._scheduled:
+            self._schedule(self._app.now_us())
+
+    def _schedule(self, now_us: int) -> None:
+        assert self._governing is not None
+        self._scheduled = True
+        wait_us = self._governing.coalesce_us
+        self._ready.not_before_us = now_us + wait_us
+        if wait_us:
+            self._app.loop.call_later(wait_us / US_PER_S, self._deliver)
+        else:
+            self._app.loop.call_soon(self._deliver)
+
     def _deliver(self) -> None:
-        self._scheduled = False
-        ready, self._ready = self._ready, {}
+        """As many turns as a round has. Then everything else the loop has to do comes first."""
+        ready, now_us = self._ready, self._app.now_us
         self._delivering = True
         try:
-            for topic in ready.values():
-                for watcher in list(self._prefix_watchers):
-                    watcher.appeared(topic)
-                for follower in list(self._followers.get(topic.name, ())):
-                    follower.pump(topic)
-                self._rendered.clear()
+            for _ in range(TURNS_A_ROUND):
+                topic = ready.take(now_us())
+                if topic is None:
+                    break
+                self._serve(topic)
         finally:
             self._delivering = False
             self._rendered.clear()
+            self._scheduled = ready.servable > 0
+            if self._scheduled:
+                self._app.loop.call_soon(self._deliver)
+
+    def _serve(self, topic: Topic) -> None:
+        for watcher in list(self._prefix_watchers):
+            watcher.appeared(topic)
+        for follower in list(self._followers.get(topic.name, ())):
+            follower.pump(topic)
+        self._rendered.clear()
 
     # -- reading for streams
 

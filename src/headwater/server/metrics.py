@@ -11,6 +11,7 @@ from headwater.core.durability import Durability
 from headwater.engine.engine import Engine
 from headwater.observe.metrics import Sample
 from headwater.server.keys import ApiKey
+from headwater.server.pressure import pressure_samples
 from headwater.wal.counters import SYNC_LATENCY_BOUNDS_US
 
 if TYPE_CHECKING:
@@ -48,8 +49,8 @@ def _engine_samples(engine: Engine, key: ApiKey) -> list[Sample]:
         Sample("records_live", sum(state.count for _, state in states)),
         Sample("bytes_live", sum(state.bytes for _, state in states)),
         Sample("tail_bytes", core.tail_bytes),
-        Sample("pressure", round(pressure(engine), 3)),
     ]
+    samples += pressure_samples(engine.governing)
     samples += [
         Sample("topics_by_class", by_class[durability], (durability.value,))
         for durability in Durability
@@ -79,20 +80,6 @@ def _engine_samples(engine: Engine, key: ApiKey) -> list[Sample]:
             Sample("topic_bytes_live", state.bytes, label),
         ]
     return samples
-
-
-def pressure(engine: Engine) -> float:
-    """0 to 1: the fullest of the queues in front of the log and of what waits for segments."""
-    core = engine.core
-    assert core.wal is not None
-    queues = max(shard.queue_depth for shard in core.wal.shards)
-    return min(
-        1.0,
-        max(
-            queues / core.settings.wal.queue_submissions_max,
-            core.tail_bytes / core.settings.tail_bytes_max,
-        ),
-    )
 
 
 def _shard_samples(engine: Engine) -> list[Sample]:

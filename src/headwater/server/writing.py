@@ -76,6 +76,7 @@ def _append(
             expect_head_seq=request.expect_head_seq,
             create=request.create,
             settings=request.config,
+            disable_backpressure=request.disable_backpressure,
         )
     except BaseException:
         usage.end()
@@ -96,7 +97,9 @@ def _answer(exchange: Exchange, usage: Usage, with_seqs: bool, write: Pending[Ap
     first, last, head, created, deduped = write.answer()
     total_ms = exchange.elapsed_ms()
     fsync_ms = write.sync_us / 1_000
-    spent = Performance(total_ms, max(round(total_ms - fsync_ms, 3), 0.0), fsync_ms)
+    append_ms = max(round(total_ms - fsync_ms, 3), 0.0)
+    throttle_ms = min(write.throttle_us / 1_000, append_ms)
+    spent = Performance(total_ms, append_ms, fsync_ms, throttle_ms)
     seqs = list(range(first, last + 1)) if with_seqs else msgspec.UNSET
     body = _encode(WriteAnswer(first, last, head, last - first + 1, created, deduped, spent, seqs))
     exchange.answer_json(201 if created and not deduped else 200, body)

@@ -23,6 +23,8 @@ class WalCounters:
     submit_full: int = 0
     read_only: int = 0
     """1 while the disk is full or the log is poisoned."""
+    throttle_us_last: int = 0
+    """How much longer the last group waited for company because of pressure."""
     sync_us_last: int = 0
     sync_us_total: int = 0
     sync_us_buckets: list[int] = field(

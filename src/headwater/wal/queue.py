@@ -7,6 +7,7 @@ from collections import deque
 
 from headwater.core.clock import Clock, Doorbell
 from headwater.core.errors import ClosedError, OverloadedError
+from headwater.core.units import MIB
 from headwater.wal.counters import WalCounters
 from headwater.wal.ticket import Ticket
 
@@ -18,9 +19,12 @@ class SubmissionQueue:
     burst of writers costs one wake-up, not one each.
     """
 
-    def __init__(self, submissions_max: int, counters: WalCounters) -> None:
+    def __init__(
+        self, submissions_max: int, counters: WalCounters, *, bytes_max: int = 256 * MIB
+    ) -> None:
         self._waiting: deque[Ticket] = deque()
         self._submissions_max = submissions_max
+        self._bytes_max = bytes_max
         self._counters = counters
         self._lock = threading.Lock()
         self._doorbell = Doorbell()
@@ -33,6 +37,11 @@ class SubmissionQueue:
         return len(self._waiting)
 
     @property
+    def fill(self) -> float:
+        """Which part of its room is taken: 0 to 1, or more when a single ticket is over it."""
+        return max(len(self._waiting) / self._submissions_max, self._bytes / self._bytes_max)
+
+    @property
     def closed(self) -> bool:
         return self._closed
 
@@ -42,16 +51,17 @@ class SubmissionQueue:
             if self._closed:
                 raise ClosedError("the log is closed; nothing was written")
             depth = len(self._waiting) + 1
-            if depth > self._submissions_max:
+            size = self._bytes + len(ticket.body)
+            if depth > self._submissions_max or (size > self._bytes_max and depth > 1):
                 self._counters.submit_full += 1
                 raise OverloadedError(
-                    f"{self._submissions_max} writes are waiting for the disk; "
+                    f"{depth - 1} writes are waiting for the disk, {self._bytes} bytes; "
                     "nothing was written, try again",
                     retry_after_ms=50,
                 )
             self._waiting.append(ticket)
             self._frames += ticket.frame_count
-            self._bytes += len(ticket.body)
+            self._bytes = size
             if depth > self._counters.queue_depth_peak:
                 self._counters.queue_depth_peak = depth
             wake = 0 < self._wake_at <= depth

@@ -38,7 +38,10 @@ class Shard:
         self._settings = settings
         self._clock = clock
         self._listener = listener
-        self._queue = SubmissionQueue(settings.queue_submissions_max, counters)
+        self._queue = SubmissionQueue(
+            settings.queue_submissions_max, counters, bytes_max=settings.queue_bytes_max
+        )
+        self._throttled_us = 0
         self._committer = GroupCommitter(
             log,
             policy,
@@ -68,6 +71,11 @@ class Shard:
     @property
     def queue_depth(self) -> int:
         return len(self._queue)
+
+    @property
+    def queue_fill(self) -> float:
+        """Which part of the room for waiting tickets is taken."""
+        return self._queue.fill
 
     def start(self) -> None:
         self._thread.start()
@@ -128,6 +136,7 @@ class Shard:
             if not rested:
                 self._gather(group)
             rested = False
+            self.counters.throttle_us_last, self._throttled_us = self._throttled_us, 0
             held = committer.commit(group)
             if held:
                 # Who came during the sync is not among those it answered: all of them are out there.
@@ -139,6 +148,7 @@ class Shard:
         Writers who were just answered come back together. Sleeping until all of them are here
         costs one wake-up; waking for the first would take the interpreter from the others.
         """
+        self._throttled_us = 0
         expected = self.window.expected
         if expected > 1:
             self._await(expected, self.window.wait_us(0))
@@ -154,11 +164,15 @@ class Shard:
         who are here would only be in the way of the rest.
         """
         clock, queue = self._clock, self._queue
-        last_us = clock.monotonic_us() + self._settings.commit_window_us_max
+        began_us = clock.monotonic_us()
+        last_us = began_us + self._settings.commit_window_us_max
         seen = -1
         while seen < len(queue) < wanted:
             seen = len(queue)
             queue.park(clock, wanted, min(clock.monotonic_us() + wait_us, last_us))
+        if wait_us > self._settings.commit_window_us_min:
+            waited_us = clock.monotonic_us() - began_us
+            self._throttled_us = max(waited_us - self._settings.commit_window_us_min, 0)
 
     def _run_errands(self) -> None:
         while self._errands:

@@ -1,0 +1,93 @@
+"""The governor's place in the server: its clock, its lines in the log, its numbers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from headwater.core.units import US_PER_S
+from headwater.engine.governing import Governing
+from headwater.model.pressure import SAMPLE_US, Rung, Transition
+from headwater.observe.metrics import Sample
+
+if TYPE_CHECKING:
+    from headwater.server.app import App
+
+_SAMPLE_S: Final = SAMPLE_US / US_PER_S
+_MEANS: Final[dict[Rung, tuple[int, str, str]]] = {
+    Rung.COALESCE: (
+        logging.INFO,
+        "records wait up to 20 ms to share a frame",
+        "records are sent as they come",
+    ),
+    Rung.WIDEN: (
+        logging.INFO,
+        "commits wait up to 10 ms for company",
+        "commits wait no longer than usual",
+    ),
+    Rung.DEFER: (
+        logging.WARNING,
+        "routers go a band lower and topics of band 0 are not pushed",
+        "everything is pushed again",
+    ),
+    Rung.REFUSE: (
+        logging.WARNING,
+        "writes are refused with 429",
+        "writes are taken again",
+    ),
+}
+"""How loud, and what it means to enter and to leave a rung."""
+
+
+class PressureWatch:
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._governing: Governing | None = None
+
+    def begin(self, governing: Governing) -> None:
+        """Recovery is done: look every 100 ms until the server goes."""
+        self._governing = governing
+        governing.listeners.append(self._tell)
+        self._app.delivery.govern(governing)
+        self._look()
+
+    def _look(self) -> None:
+        if self._governing is None or self._app.draining:
+            return
+        self._app.loop.call_later(_SAMPLE_S, self._look)
+        self._governing.tick()
+        self._app.delivery.resume()
+
+    def _tell(self, transitions: Sequence[Transition]) -> None:
+        for rung, entered, pressure in transitions:
+            level, on, off = _MEANS[rung]
+            self._app.log.log(
+                level,
+                "pressure " + ("rose" if entered else "fell"),
+                rung=rung.value,
+                pressure=round(pressure, 3),
+                now=on if entered else off,
+            )
+
+
+def pressure_samples(governing: Governing) -> list[Sample]:
+    governor = governing.governor
+    samples = [
+        Sample("pressure", round(governor.pressure, 3)),
+        Sample("ready_topics", governing.ready_topics),
+        Sample("scheduling_latency_seconds", round(governor.latency_us / US_PER_S, 6)),
+        Sample("writes_refused", governing.writes_refused),
+    ]
+    samples += [
+        Sample("pressure_signal", round(part, 3), (name,)) for name, part in governor.parts.items()
+    ]
+    samples += [
+        Sample("pressure_rung", int(rung in governor.rungs), (rung.value,)) for rung in Rung
+    ]
+    samples += [
+        Sample("pressure_transitions", governing.transitions[rung, entered], (rung.value, change))
+        for rung in Rung
+        for entered, change in ((True, "entered"), (False, "left"))
+    ]
+    return samples
