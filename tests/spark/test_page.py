@@ -17,6 +17,12 @@ PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
 SAYS = {
     'session("totals")': "[Row(tag='paid', sum(total)=39)]",
     'session("what is there")': "[('orders', 10)]",
+    'session("following")': "10",
+    'session("reading")': (
+        '[Row(seq=9, data=\'{"user":"ada","total":8}\'), '
+        'Row(seq=10, data=\'{"user":"ada","total":9}\')]\n'
+        "[Row(seq=11, invalid='Expected `int | null`, got `str` - at `$.total`')]"
+    ),
 }
 
 
