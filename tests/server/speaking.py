@@ -111,6 +111,10 @@ class Browserless:
     def diff(self, topic: str, from_seq: int = 0, **options: Any) -> Answer:
         return self.ask("POST", f"/v0/topics/{topic}/diff", {"from_seq": from_seq, **options})
 
+    def queue(self, verb: str, topic: str, node: str = "w", **fields: Any) -> Answer:
+        """claim, ack, nack or extend."""
+        return self.ask("POST", f"/v0/topics/{topic}/{verb}", {"node": node, **fields})
+
     # -- hearing
 
     def more(self) -> bool:
@@ -176,12 +180,19 @@ class Event:
 class Events:
     """An open stream of server-sent events."""
 
-    def __init__(self, connection: Browserless, wid: str, last_event_id: str | None = None) -> None:
+    def __init__(
+        self,
+        connection: Browserless,
+        wid: str,
+        last_event_id: str | None = None,
+        *,
+        path: str = "/v0/watch",
+    ) -> None:
         self.connection = connection
         headers = {"accept": "text/event-stream"}
         if last_event_id is not None:
             headers["last-event-id"] = last_event_id
-        connection.send(connection.request("GET", f"/v0/watch/{wid}", headers=headers))
+        connection.send(connection.request("GET", f"{path}/{wid}", headers=headers))
         self.status, self.headers = connection.head()
 
     def frame(self) -> list[str]:

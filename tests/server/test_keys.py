@@ -41,6 +41,10 @@ SCOPES: dict[tuple[str, str], set[str]] = {
     ("PUT", "/v0/topics/{topic}"): {WRITER},
     ("POST", "/v0/topics/{topic}/delete"): {DELETER},
     ("DELETE", "/v0/topics/{topic}"): set(),
+    **{
+        ("POST", "/v0/topics/{topic}/" + verb): set() for verb in ("claim", "ack", "nack", "extend")
+    },
+    **{(method, "/v0/topics/{topic}/work"): set() for method in ("GET", "HEAD")},
 }
 """Which of the keys with a single scope may use a route; reading is for the reader."""
 

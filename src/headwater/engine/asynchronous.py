@@ -17,6 +17,7 @@ from headwater.core.records import Record
 from headwater.engine.blocking import Records
 from headwater.engine.engine import Engine
 from headwater.engine.pending import Appended, Pending
+from headwater.engine.queue_answers import Claimed, QueueStats, Settled
 from headwater.engine.queue_steps import (
     ack_steps,
     claim_steps,
@@ -24,7 +25,6 @@ from headwater.engine.queue_steps import (
     nack_steps,
     queue_stats_steps,
 )
-from headwater.engine.queues import Claimed, QueueStats, Settled
 from headwater.engine.reading import Diff
 from headwater.engine.steps import (
     Answered,

@@ -4,34 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import TypeVar
 
 from headwater.core.records import Record
 from headwater.engine.engine import Engine
 from headwater.engine.reading import ReadFilter, ReadPlan
-from headwater.engine.steps import EMPTY_ROUNDS_MAX, AsOwner, InFiles, Steps, Taken, take_records
+from headwater.engine.steps import (
+    EMPTY_ROUNDS_MAX,
+    AsOwner,
+    InFiles,
+    Steps,
+    Take,
+    Taken,
+    take_records,
+)
 from headwater.engine.topic import Topic
 from headwater.store.segment import SegmentChangedError
 
+P = TypeVar("P")
 _EVERYTHING = ReadFilter()
 
 
 def records_steps(engine: Engine, topic: Topic, seqs: Sequence[int]) -> Steps[dict[int, Record]]:
     """These records, as far as they are there and can be read."""
+    records = yield from taken_steps(engine, topic, seqs, take_records)
+    return {record.seq: record for record in records}
+
+
+def taken_steps(engine: Engine, topic: Topic, seqs: Sequence[int], take: Take[P]) -> Steps[P]:
+    """The same in the form that `take` gives them, in the order of their seqs."""
     for _ in range(EMPTY_ROUNDS_MAX):
         plan: ReadPlan = yield AsOwner(partial(engine.reader.plan_seqs, topic, seqs))
-        work = partial(_taken, engine, plan)
-        taken: Taken[list[Record]] | None = (yield InFiles(work)) if plan.needs_files else work()
+        work = partial(_taken, engine, plan, take)
+        taken: Taken[P] | None = (yield InFiles(work)) if plan.needs_files else work()
         if taken is None:
             continue  # a segment was rewritten or went away in between
         if taken.findings and (yield AsOwner(partial(engine.note_damage, plan, taken.findings))):
             continue
         engine.core.counters.records_read += taken.records
-        return {record.seq: record for record in taken.payload}
+        return taken.payload
     raise SegmentChangedError(f"{topic.name!r} is being rewritten; try again")
 
 
-def _taken(engine: Engine, plan: ReadPlan) -> Taken[list[Record]] | None:
+def _taken(engine: Engine, plan: ReadPlan, take: Take[P]) -> Taken[P] | None:
     try:
-        return take_records(engine.reader, plan, _EVERYTHING)
+        return take(engine.reader, plan, _EVERYTHING)
     except SegmentChangedError:
         return None

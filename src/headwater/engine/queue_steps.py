@@ -21,8 +21,9 @@ from headwater.engine.dead_letters import dead_letter_steps
 from headwater.engine.engine import Engine
 from headwater.engine.job_records import records_steps
 from headwater.engine.pending import Change
+from headwater.engine.queue_answers import Claimed, QueueStats, Settled
 from headwater.engine.queue_state import ClaimRequest
-from headwater.engine.queues import Claimed, Queues, QueueStats, Settled
+from headwater.engine.queues import Queues
 from headwater.engine.steps import EMPTY_ROUNDS_MAX, Answered, AsOwner, Steps, Woken, topic_steps
 from headwater.engine.topic import Topic
 
@@ -59,7 +60,7 @@ def claim_steps(
 
 def claim_as_steps(engine: Engine, name: str, wish: ClaimWish, take: TakeJobs[P]) -> Steps[P]:
     """The same, in the form that `take` gives the jobs."""
-    _check_node(wish.node)
+    check_node(wish.node)
     topic = yield from topic_steps(engine, name)
     queues = Queues(engine)
     request: ClaimRequest = yield AsOwner(
@@ -284,7 +285,7 @@ def _settle_steps(
     lease_ids: Sequence[int] | None,
     *more: Any,
 ) -> Steps[Settled]:
-    _check_node(node)
+    check_node(node)
     if not 1 <= len(seqs) <= limits.SETTLE_JOBS_MAX:
         raise InvalidRequestError(f"seqs must be 1 to {limits.SETTLE_JOBS_MAX} jobs")
     if lease_ids is not None and len(lease_ids) != len(seqs):
@@ -308,6 +309,6 @@ def queue_stats_steps(engine: Engine, name: str) -> Steps[QueueStats]:
     return stats
 
 
-def _check_node(node: object) -> None:
+def check_node(node: object) -> None:
     if not isinstance(node, str) or not 1 <= len(node.encode()) <= limits.NODE_BYTES_MAX:
         raise InvalidRequestError(f"node must be a name of 1 to {limits.NODE_BYTES_MAX} bytes")

@@ -8,7 +8,7 @@ log has the delete, like every delete (I8); until then nobody else can be given 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from headwater.config.topic import TopicType
 from headwater.core.errors import HeadwaterError, NotAQueueError
@@ -17,6 +17,7 @@ from headwater.core.records import Record
 from headwater.core.units import US_PER_MS
 from headwater.engine.core import EngineCore
 from headwater.engine.pending import Change
+from headwater.engine.queue_answers import Claimed, ClaimedJob, QueueStats, Settled
 from headwater.engine.queue_state import ClaimRequest, TopicQueue
 from headwater.engine.topic import Topic
 from headwater.engine.topics import Topics
@@ -38,45 +39,6 @@ class QueueSide(Protocol):
 
     @property
     def topics(self) -> Topics: ...
-
-
-class ClaimedJob(NamedTuple):
-    """A job and the terms on which a worker has it."""
-
-    record: Record
-    lease_id: int
-    deadline: int
-    """Wall clock ms, for people; what counts is the time that really passes."""
-    deliveries: int
-
-
-class Claimed(NamedTuple):
-    """The answer to a claim."""
-
-    jobs: list[ClaimedJob]
-    ready: int
-
-    @property
-    def seqs(self) -> list[int]:
-        return [job.record.seq for job in self.jobs]
-
-
-class Settled(NamedTuple):
-    """The answer to an ack, nack or extend: these jobs, and not those."""
-
-    seqs: list[int]
-    skipped: list[int]
-    ready: int
-    in_flight: int
-    deadlines: dict[int, int]
-    """After an extend: the new deadline of each job, wall clock ms."""
-
-
-class QueueStats(NamedTuple):
-    ready: int
-    in_flight: int
-    delayed: int
-    dead_lettered: int
 
 
 class Queues:
@@ -239,16 +201,27 @@ class Queues:
 
     def claimed(self, topic: Topic, request: ClaimRequest, records: dict[int, Record]) -> Claimed:
         """The answer: the jobs of a claim, and how many more there are."""
-        leases = self.of(topic).leases
         jobs = []
         if request.grant is not None:
-            deadline = self._wall_of(request.grant.deadline_us)
+            deadline, again = self.terms(topic, request.grant)
             for seq in request.grant.seqs:
                 record = records.get(seq)
                 if record is not None:  # deleted since, or damaged and told of
-                    count = max(leases.deliveries(seq), 1)
+                    count = again.get(seq, 1)
                     jobs.append(ClaimedJob(record, request.grant.lease_id, deadline, count))
-        return Claimed(jobs, leases.ready(topic.log.index))
+        return Claimed(jobs, self.ready(topic))
+
+    def terms(self, topic: Topic, grant: Grant) -> tuple[int, dict[int, int]]:
+        """The deadline of a claim by the wall clock, and how often its jobs were delivered, this
+        time included, where that is more than once."""
+        returned = self.of(topic).leases.returned
+        again = (
+            {seq: returned[seq] + 1 for seq in grant.seqs if seq in returned} if returned else {}
+        )
+        return self._wall_of(grant.deadline_us), again
+
+    def ready(self, topic: Topic) -> int:
+        return self.of(topic).leases.ready(topic.log.index)
 
     # -- settling
 

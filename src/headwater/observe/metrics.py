@@ -59,6 +59,12 @@ METRICS: Final[dict[str, Declared]] = {
     "topic_earliest_seq": Declared(Kind.GAUGE, "first live seq of a topic", ("topic",)),
     "topic_records_live": Declared(Kind.GAUGE, "live records of a topic", ("topic",)),
     "topic_bytes_live": Declared(Kind.GAUGE, "live payload bytes of a topic", ("topic",)),
+    "topic_queue_ready": Declared(Kind.GAUGE, "jobs that can be claimed", ("topic",)),
+    "topic_queue_in_flight": Declared(Kind.GAUGE, "jobs that are leased", ("topic",)),
+    "topic_queue_delayed": Declared(Kind.GAUGE, "jobs that wait for their time", ("topic",)),
+    "topic_queue_dead_lettered": Declared(
+        Kind.GAUGE, "jobs that were put away as dead letters", ("topic",)
+    ),
     "wal_frames": Declared(Kind.COUNTER, "frames written to the log", ("shard",)),
     "wal_batches": Declared(Kind.COUNTER, "groups written to the log", ("shard",)),
     "wal_fsyncs": Declared(Kind.COUNTER, "syncs of the log", ("shard",)),

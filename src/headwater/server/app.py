@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Final
+from urllib.parse import parse_qsl
 
 import structlog
 
@@ -22,6 +23,7 @@ from headwater.server.exchange import Exchange
 from headwater.server.head import Head
 from headwater.server.keys import ApiKey, KeyRing, Scope
 from headwater.server.pressure import PressureWatch
+from headwater.server.pushing import Pushing
 from headwater.server.quotas import Quotas
 from headwater.server.routing import Route, RouteTable
 from headwater.server.sessions import WatchSessions
@@ -55,6 +57,7 @@ class App:
         self.sessions = WatchSessions(self)
         self.delivery = Delivery(self)
         self.pressure = PressureWatch(self)
+        self.pushing = Pushing(self)
         self.sse_connections = 0
         self.connections_max = settings.limits.connections
         """Fewer when the operating system allows fewer open files."""
@@ -122,14 +125,17 @@ class App:
         except HeadwaterError as error:
             exchange.fail(error)
         except Exception as error:
-            self._broken(exchange, error)
+            self.broken(exchange, error)
 
     def _admit(self, head: Head) -> Route:
         """Find the route of a head and check its key. Who was let in stays so: keys do not change
         while the server runs."""
         route, head.parameters = self.routes.find(head.method, head.path)
         if not route.is_open:
-            head.key = key = self.keys.find(head.headers.get(b"authorization"))
+            authorization = head.headers.get(b"authorization")
+            if authorization is None and route.takes_token:
+                authorization = token_of(head.query_bytes)
+            head.key = key = self.keys.find(authorization)
             head.usage = self.quotas.of(key)
             if not len(self.keys):
                 refuse_other_sites(head)
@@ -152,7 +158,7 @@ class App:
             except asyncio.CancelledError:
                 raise
             except Exception as error:
-                self._broken(exchange, error)
+                self.broken(exchange, error)
 
         task = self.loop.create_task(run())
         self._tasks.add(task)
@@ -160,7 +166,7 @@ class App:
         if exchange.on_gone is None:
             exchange.on_gone = partial(_cancel, task)  # nobody waits for it any more
 
-    def _broken(self, exchange: Exchange, error: Exception) -> None:
+    def broken(self, exchange: Exchange, error: Exception) -> None:
         self.log.error(
             "request failed",
             request_id=exchange.request_id,
@@ -187,7 +193,7 @@ class App:
             exchange.fail(error)
         except Exception as error:
             exchange.keep_alive = False
-            self._broken(exchange, error)
+            self.broken(exchange, error)
 
     def key_of(self, exchange: Exchange) -> ApiKey:
         assert exchange.head.key is not None
@@ -215,6 +221,12 @@ class App:
 
 def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
+
+
+def token_of(query: bytes) -> bytes | None:
+    """The key of a request whose headers a browser does not let anybody set."""
+    token = dict(parse_qsl(query)).get(b"token")
+    return None if token is None else b"Bearer " + token
 
 
 def refuse_other_sites(head: Head) -> None:

@@ -41,8 +41,9 @@ class ApiKey:
         return self.digest.hex()[:8]
 
     def require(self, scope: Scope) -> None:
-        if scope & ~self.scopes:
-            wanted = (scope.name or "that").lower()
+        missing = scope & ~self.scopes
+        if missing:
+            wanted = (missing.name or "that").lower().replace("|", " and ")
             raise HttpError("forbidden", f"this key may not {wanted}")
 
     def may_name(self, name: str) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from headwater.config.topic import TopicType
 from headwater.core.durability import Durability
 from headwater.engine.engine import Engine
+from headwater.engine.queues import Queues
 from headwater.observe.metrics import Sample
 from headwater.server.keys import ApiKey
 from headwater.server.pressure import pressure_samples
@@ -41,11 +42,16 @@ def _engine_samples(engine: Engine, key: ApiKey) -> list[Sample]:
     core = engine.core
     states = [(topic, engine.state(topic)) for topic in core.registry]
     by_class = Counter(topic.log.settings.durability for topic, _ in states)
-    queues = sum(topic.log.settings.type is TopicType.QUEUE for topic, _ in states)
+    queues = {
+        topic.name: Queues(engine).glance(topic)
+        for topic, _ in states
+        if topic.log.settings.type is TopicType.QUEUE
+    }
     counters = core.counters
     samples = [
         Sample("topics", len(states)),
-        Sample("queue_topics", queues),
+        Sample("queue_topics", len(queues)),
+        Sample("queue_leases_in_flight", sum(stats.in_flight for stats in queues.values())),
         Sample("records_live", sum(state.count for _, state in states)),
         Sample("bytes_live", sum(state.bytes for _, state in states)),
         Sample("tail_bytes", core.tail_bytes),
@@ -79,6 +85,14 @@ def _engine_samples(engine: Engine, key: ApiKey) -> list[Sample]:
             Sample("topic_records_live", state.count, label),
             Sample("topic_bytes_live", state.bytes, label),
         ]
+        stats = queues.get(state.topic)
+        if stats is not None:
+            samples += [
+                Sample("topic_queue_ready", stats.ready, label),
+                Sample("topic_queue_in_flight", stats.in_flight, label),
+                Sample("topic_queue_delayed", stats.delayed, label),
+                Sample("topic_queue_dead_lettered", stats.dead_lettered, label),
+            ]
     return samples
 
 

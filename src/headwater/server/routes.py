@@ -4,13 +4,38 @@ from __future__ import annotations
 
 from typing import Final
 
-from headwater.server import admin, reading, sessions, streams, topics, websocket, writing
+from headwater.server import (
+    admin,
+    pushing,
+    queues,
+    reading,
+    sessions,
+    streams,
+    topics,
+    websocket,
+    writing,
+)
 from headwater.server.keys import Scope
 from headwater.server.routing import Parameter, Route
 from headwater.wire import answers
-from headwater.wire.requests import DeleteRequest, DiffRequestBody, WatchRequest, WriteRequest
+from headwater.wire.requests import (
+    AckBody,
+    ClaimBody,
+    DeleteRequest,
+    DiffRequestBody,
+    ExtendBody,
+    NackBody,
+    WatchRequest,
+    WriteRequest,
+)
 
 TOPIC: Final = "/v0/topics/{topic}"
+WORKER: Final = Scope.READ | Scope.DELETE
+"""Whoever works off a queue sees its jobs and takes them away; producers need neither."""
+QUEUE_ERRORS: Final = (
+    "topic_not_found", "not_a_queue", "unsupported_media_type", "payload_too_large",
+)  # fmt: skip
+STORAGE_ERRORS: Final = ("disk_full", "storage_failed")
 
 ROUTES: Final = (
     Route(
@@ -22,7 +47,7 @@ ROUTES: Final = (
         errors=(
             "batch_too_large", "record_too_large", "topic_not_found", "head_conflict",
             "payload_too_large", "unsupported_media_type", "topic_full", "disk_full",
-            "storage_failed",
+            "storage_failed", "not_a_queue",
         ),
         names_topic=True,
     ),
@@ -40,6 +65,38 @@ ROUTES: Final = (
         errors=("topic_not_found", "unsupported_media_type", "payload_too_large", "disk_full",
                 "storage_failed"),
         names_topic=True,
+    ),
+    Route(
+        "POST", TOPIC + "/claim", queues.claim, "Take jobs of a queue for a while",
+        WORKER, ClaimBody,
+        answer=answers.ClaimAnswer, errors=(*QUEUE_ERRORS, *STORAGE_ERRORS), names_topic=True,
+    ),
+    Route(
+        "POST", TOPIC + "/ack", queues.ack, "Jobs are done: delete them for good",
+        WORKER, AckBody,
+        answer=answers.AckAnswer, errors=(*QUEUE_ERRORS, *STORAGE_ERRORS), names_topic=True,
+    ),
+    Route(
+        "POST", TOPIC + "/nack", queues.nack, "Give jobs back, for now or for later",
+        WORKER, NackBody,
+        answer=answers.NackAnswer, errors=(*QUEUE_ERRORS, *STORAGE_ERRORS), names_topic=True,
+    ),
+    Route(
+        "POST", TOPIC + "/extend", queues.extend, "Hold jobs longer",
+        WORKER, ExtendBody,
+        answer=answers.ExtendAnswer, errors=(*QUEUE_ERRORS, *STORAGE_ERRORS), names_topic=True,
+    ),
+    Route(
+        "GET", TOPIC + "/work", pushing.open_work, "Be given jobs as server-sent events",
+        WORKER,
+        query=(
+            Parameter("node", "string", "who works"),
+            Parameter("max", "integer", "jobs in hand at once, 1, at most 1000"),
+            Parameter("lease_ms", "integer", "how long a job is held, as the queue says"),
+            Parameter("token", "string", "the key, where no header can be set"),
+        ),
+        errors=("topic_not_found", "not_a_queue", "not_acceptable"),
+        names_topic=True, takes_token=True,
     ),
     Route(
         "GET", TOPIC + "/arrow", reading.read_arrow, "Read records as an Arrow IPC stream",

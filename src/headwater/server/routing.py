@@ -45,6 +45,8 @@ class Route:
     """The first path parameter is a name that a key's prefixes apply to."""
     takes_settings: bool = False
     """The body is a topic's settings."""
+    takes_token: bool = False
+    """The key may stand in the query: for streams, which browsers open without headers."""
     is_open: bool = False
     """Needs no key, whatever the settings."""
 

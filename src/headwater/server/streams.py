@@ -22,10 +22,14 @@ FRAME_BYTES: Final = 256
 """The outbound queue is counted in bytes: so many for each of its frames."""
 
 
-def open_stream(app: App, exchange: Exchange) -> None:
+def require_event_stream(exchange: Exchange) -> None:
     accept = exchange.headers.get(b"accept", b"*/*").lower()
     if not any(kind in accept for kind in (b"text/event-stream", b"text/*", b"*/*")):
         raise HttpError("not_acceptable", "this is a stream of text/event-stream")
+
+
+def open_stream(app: App, exchange: Exchange) -> None:
+    require_event_stream(exchange)
     key = app.key_of(exchange)
     watch = app.sessions.get(exchange.parameters[0], key)
     if exchange.method == b"HEAD":

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from headwater.config.topic import check_topic_name
+from headwater.config.topic import TopicType, check_topic_name
 from headwater.core import limits
 from headwater.core.errors import InvalidRequestError
+from headwater.engine.queues import Queues
 from headwater.engine.steps import create_steps, delete_steps, drop_steps
 from headwater.engine.topic import Topic
 from headwater.model.priority import base_priority
@@ -69,6 +70,8 @@ def describe(app: App, topic: Topic) -> dict[str, Any]:
     state["effective_priority"] = base_priority(
         settings.priority, settings.auto_priority, topic.log.last_read_ts, app.clock.wall_ms()
     )
+    if settings.type is TopicType.QUEUE:
+        state["queue"] = Queues(app.engine).glance(topic)._asdict()
     return {name: value for name, value in state.items() if value is not None}
 
 

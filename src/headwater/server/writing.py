@@ -127,7 +127,12 @@ def encode_request(request: WriteRequest, record_bytes_max: int) -> EncodedRecor
 
 def _have_extras(records: Sequence[RecordIn]) -> bool:
     for record in records:
-        if record.tag is not None or record.node is not None or record.meta is not NO_META:
+        if (
+            record.tag is not None
+            or record.node is not None
+            or record.meta is not NO_META
+            or record.deliver_at is not None
+        ):
             return True
     return False
 
@@ -159,6 +164,10 @@ def _with_extras(request: WriteRequest, datas: list[bytes]) -> EncodedRecords:
         if meta and meta != b"null":
             datas[position] = join_data(datas[position], _checked_meta(meta, position))
             flags |= _HAS_META
+        if record.deliver_at is not None:
+            if encoded.deliver_at is None:
+                encoded.deliver_at = {}
+            encoded.deliver_at[position] = record.deliver_at
         encoded.nodes.append(node)
         encoded.tags.append(tag)
         encoded.flags.append(flags)

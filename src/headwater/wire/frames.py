@@ -33,8 +33,8 @@ _text = msgspec.json.Encoder().encode
 class More(NamedTuple):
     """What is told of records beside what they hold: fields as JSON, each with a comma before."""
 
-    common: bytes = b""
-    special: dict[int, bytes] = {}
+    common: bytes
+    special: dict[int, bytes]
     """In place of the common fields, for some seqs."""
 
     def of(self, seqs: list[int]) -> list[bytes]:
@@ -43,16 +43,14 @@ class More(NamedTuple):
         return [self.special.get(seq, self.common) for seq in seqs]
 
 
-NOTHING_MORE: Final = More()
+NOTHING_MORE: Final = More(b"", {})
 
 
 def render_frames(
     buffer: bytes | memoryview, offsets: Offsets, *, in_segment: bool, projection: Projection
 ) -> bytes:
     """The frames at these offsets, checked before, as JSON objects with commas between."""
-    return b",".join(
-        render_objects(buffer, offsets, in_segment=in_segment, projection=projection)
-    )
+    return b",".join(render_objects(buffer, offsets, in_segment=in_segment, projection=projection))
 
 
 def render_objects(

@@ -94,6 +94,10 @@ class QueueLeases:
         """The cursor has not seen everything yet."""
         return self.claim_cursor < jobs.next_seq
 
+    def held_on(self, connection: int) -> int:
+        """How many jobs a connection has in hand."""
+        return sum(grant.held for grant in self._connections.get(connection, ()))
+
     def deliveries(self, seq: int) -> int:
         """How often the job was handed out, this time included."""
         return self.returned.get(seq, 0) + (seq in self.leases)

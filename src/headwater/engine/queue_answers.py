@@ -1,0 +1,46 @@
+"""What queues answer: the jobs of a claim, what became of others, how many there are."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from headwater.core.records import Record
+
+
+class ClaimedJob(NamedTuple):
+    """A job and the terms on which a worker has it."""
+
+    record: Record
+    lease_id: int
+    deadline: int
+    """Wall clock ms, for people; what counts is the time that really passes."""
+    deliveries: int
+
+
+class Claimed(NamedTuple):
+    """The answer to a claim."""
+
+    jobs: list[ClaimedJob]
+    ready: int
+
+    @property
+    def seqs(self) -> list[int]:
+        return [job.record.seq for job in self.jobs]
+
+
+class Settled(NamedTuple):
+    """The answer to an ack, nack or extend: these jobs, and not those."""
+
+    seqs: list[int]
+    skipped: list[int]
+    ready: int
+    in_flight: int
+    deadlines: dict[int, int]
+    """After an extend: the new deadline of each job, wall clock ms."""
+
+
+class QueueStats(NamedTuple):
+    ready: int
+    in_flight: int
+    delayed: int
+    dead_lettered: int
