@@ -20,6 +20,7 @@ from headwater.core.errors import (
     NotAQueueError,
     OverloadedError,
     RequestError,
+    TopicExistsIncompatibleError,
 )
 from headwater.core.units import US_PER_MS
 from headwater.engine.core import EngineCore
@@ -27,6 +28,7 @@ from headwater.engine.governing import Governing
 from headwater.engine.input import EncodedRecords
 from headwater.engine.pending import Appended, Change, Write
 from headwater.engine.publishing import Publisher
+from headwater.engine.settling import settle
 from headwater.engine.topic import Topic
 from headwater.engine.topics import Topics
 from headwater.format.appends import encode_appends
@@ -77,6 +79,8 @@ class Appender:
         if records.deliver_at is not None and topic.log.settings.type is not TopicType.QUEUE:
             self._topics.forget_if_never_made(topic)
             raise NotAQueueError(f"{name!r} is a log; deliver_at needs a queue")
+        if topic.feed is not None and topic.feed.is_exact:
+            raise _takes_copies_only(topic)
         size = records.size
         if topic.log.settings.discard is Discard.REJECT:
             self._topics.evict(topic)  # what expired makes room
@@ -155,6 +159,10 @@ class Appender:
         write.lengths = [size + _SEGMENT_SHIFT for size in frames.sizes]
         count = len(frames.offsets)
         control = [] if topic.creation is None else [topic.creation]
+        settlement = None if topic.feed is None else settle(core, topic)
+        if settlement is not None:
+            write.settles = settlement.confirm
+            control.append(settlement.body)
         if key is not None:
             control.append(self._remember(write, key))
         if records.deliver_at is not None:
@@ -171,6 +179,8 @@ class Appender:
         if control:
             body = b"".join([*control, body])
             count += len(control)
+            if settlement is not None:
+                count += settlement.frame_count - 1
         ticket = Ticket(body, count, durability, context=write)
         core.submit_to(topic.shard, ticket)
         if durability is Durability.FSYNC:
@@ -185,7 +195,7 @@ class Appender:
         creation is always synced, and so is a seq that is not covered by a durable ceiling (I3).
         """
         topic = write.topic
-        waits = topic.waiting > 0 or topic.creation is not None
+        waits = topic.waiting > 0 or topic.creation is not None or write.settles is not None
         if durability is Durability.DISK:
             self._reserve(write)
             waits = waits or not self._core.ceilings.is_durable(topic.topic_id, write.last_seq)
@@ -244,6 +254,14 @@ def _appoint(write: Write, deliver_at: Mapping[int, int]) -> bytes:
         times=tuple(write.appointments.values()),
     )
     return encode_lease_event(write.topic.topic_id, event, write.ts)
+
+
+def _takes_copies_only(topic: Topic) -> TopicExistsIncompatibleError:
+    return TopicExistsIncompatibleError(
+        f"{topic.name!r} is fed by an exactly_once router and takes no other records; "
+        "write to its source, or make the router at_least_once",
+        detail={"reason": "router_dest_exactly_once", "dest": topic.name},
+    )
 
 
 def _checked_key(key: str) -> bytes:

@@ -23,6 +23,7 @@ from headwater.core.units import MIB
 from headwater.engine.core import EngineCore
 from headwater.engine.tail import TailChunk
 from headwater.engine.topic import Topic
+from headwater.format.router_frames import RouterMark, encode_router_marks
 from headwater.format.segment import Entries, IndexFlag, WalSlice, encode_run, index_flags
 from headwater.format.topic_frames import CheckpointEntry, encode_checkpoint_mark
 from headwater.store.segment import Segment
@@ -57,6 +58,8 @@ class TopicJob:
     earliest_seq: int
     written: list[Segment] = field(default_factory=list)
     runs: list[tuple[int, Entries]] = field(default_factory=list)
+    marks: list[RouterMark] = field(default_factory=list)
+    """How far its routers have come when it ends here."""
 
 
 @dataclass(slots=True)
@@ -137,6 +140,7 @@ class Checkpointer:
             len(topic.unflagged),
             log.evict_floor,
             log.earliest_seq,
+            marks=_marks(topic, last),
         )
 
     def _unflagged(self, topic: Topic) -> list[tuple[Segment, Entries, NDArray[numpy.int64]]]:
@@ -181,8 +185,10 @@ class Checkpointer:
         core = self._core
         assert core.wal is not None
         by_shard: dict[int, list[CheckpointEntry]] = defaultdict(list)
+        routers: dict[int, list[RouterMark]] = defaultdict(list)
         for job in jobs:
             topic = job.topic
+            routers[shard_of(topic.topic_id, len(core.shards))] += job.marks
             active = _active_after(job)
             by_shard[shard_of(topic.topic_id, len(core.shards))].append(
                 CheckpointEntry(
@@ -196,8 +202,12 @@ class Checkpointer:
             )
         tickets = []
         for shard, entries in by_shard.items():
-            frame = encode_checkpoint_mark(entries, core.clock.wall_ms())
-            ticket = Ticket(frame, 1, Durability.FSYNC, essential=True)
+            now = core.clock.wall_ms()
+            frames = [encode_checkpoint_mark(entries, now)]
+            if routers[shard]:
+                frames.append(encode_router_marks(0, routers[shard], now))  # both or neither
+            body = b"".join(frames)
+            ticket = Ticket(body, len(frames), Durability.FSYNC, essential=True)
             core.owner.call(partial(core.submit_to, shard, ticket))
             tickets.append(ticket)
         for ticket in tickets:
@@ -227,6 +237,16 @@ class Checkpointer:
         if topic.tail_bytes == 0 and not topic.unflagged:
             core.dirty.pop(topic.topic_id, None)
         topic.meta = None
+        if topic.feed is not None:
+            topic.feed.settled(job.last_seq)
+            topic.feed.marked(job.marks)
+
+
+def _marks(topic: Topic, last_seq: int) -> list[RouterMark]:
+    """Nothing of a topic whose copies stay in memory."""
+    if topic.feed is None or last_seq != topic.log.visible_seq:
+        return []
+    return [router.next_mark() for router in topic.feed.routers if router.made]
 
 
 def _runs(job: TopicJob) -> Iterator[tuple[int, list[WalSlice]]]:

@@ -15,6 +15,7 @@ from headwater.core.errors import ClosedError
 from headwater.disk import Disk
 from headwater.engine.owner import Owner
 from headwater.engine.registry import Registry
+from headwater.engine.router_state import RouterTable
 from headwater.engine.tail import TailCache
 from headwater.engine.topic import Topic
 from headwater.format.names import TOPICS_DIRECTORY
@@ -45,6 +46,8 @@ class EngineCounters:
     tombstones: int = 0
     records_evicted: int = 0
     records_deleted: int = 0
+    records_forwarded: int = 0
+    """Copies made by routers."""
     checkpoints: int = 0
     snapshots: int = 0
     bad_frames: int = 0
@@ -82,6 +85,7 @@ class EngineCore:
     maps: SegmentMaps = field(default_factory=SegmentMaps)
     wal: ShardedWal | None = None
     registry: Registry = field(default_factory=Registry)
+    routers: RouterTable = field(default_factory=RouterTable)
     shards: list[ShardProgress] = field(default_factory=list)
     counters: EngineCounters = field(default_factory=EngineCounters)
     live_bytes: int = 0
@@ -118,6 +122,9 @@ class EngineCore:
     refusing: bool = False
     """The governor takes no more writes for now."""
     wake_keeper: Callable[[], None] = lambda: None
+    wake_forwarder: Callable[[], None] = lambda: None
+    to_route: dict[int, Topic] = field(default_factory=dict)
+    """Topics that routers may have something to copy from, by id."""
     on_news: Callable[[Topic], None] | None = None
     """Told of every topic that has something new, or is gone: for delivery to streams."""
     on_hardened: Callable[[Topic], None] | None = None
@@ -159,6 +166,12 @@ class EngineCore:
 
     def cold_store_of(self, topic_id: int) -> SegmentStore | None:
         return None if self.cold is None else self.cold.topic(topic_id)
+
+    def route(self, source: Topic) -> None:
+        """There may be something to copy from here, or room for it."""
+        if source.topic_id not in self.to_route:
+            self.to_route[source.topic_id] = source
+            self.wake_forwarder()
 
     def note(self, finding: Finding) -> None:
         """Damage that was met in segment files: counted, and the first ones remembered."""

@@ -17,6 +17,8 @@ from headwater.disk import DirectoryLock, Disk
 from headwater.engine.appending import Appender
 from headwater.engine.checkpoint import Checkpointer
 from headwater.engine.core import EngineCore, ShardProgress
+from headwater.engine.forwarder import Forwarder
+from headwater.engine.forwarding import Forwarding
 from headwater.engine.governing import Governing
 from headwater.engine.housekeeping import Housekeeping
 from headwater.engine.keeper import Keeper
@@ -27,6 +29,7 @@ from headwater.engine.pending import Change
 from headwater.engine.publishing import Publisher
 from headwater.engine.reading import Reader, ReadPlan
 from headwater.engine.recovering import TopicRecovery
+from headwater.engine.routers import Routers
 from headwater.engine.snapshots import Snapshotter
 from headwater.engine.tail import TailCache
 from headwater.engine.topic import Topic
@@ -63,6 +66,7 @@ class Engine:
         *,
         make_wal: type[ShardedWal] = ShardedWal,
         make_keeper: type[Keeper] = Keeper,
+        make_forwarder: type[Forwarder] = Forwarder,
     ) -> None:
         """Open and recover. Takes as long as that takes; nothing is served before it is done."""
         opened = open_wal(
@@ -71,6 +75,7 @@ class Engine:
         self._lock: DirectoryLock = opened.lock
         try:
             self._build(opened, disk, directory, settings, clock, owner, make_keeper)
+            self.forwarder = make_forwarder(clock, self.forwarding)
             self._recover(opened, progress)
         except BaseException:
             self._lock.release()
@@ -103,6 +108,8 @@ class Engine:
         self._publisher = Publisher(self.core, self.topics)
         self.append = Appender(self.core, self.topics, self._publisher, self.governing).append
         self._reader = Reader(self.core, self.topics)
+        self.routers = Routers(self.core, self.topics)
+        self.forwarding = Forwarding(self.core, self.topics, self._reader, self.note_damage)
         self._housekeeping = Housekeeping(
             self.core, self.topics, Checkpointer(self.core), Snapshotter(self.core)
         )
@@ -127,7 +134,10 @@ class Engine:
         self._housekeeping.begin()
         opened.start()
         self._housekeeping.note_losses(recovery.filled)
+        self.forwarding.catch_up()
         self._keeper.start()
+        core.wake_forwarder = self.forwarder.wake
+        core.owner.call(self.forwarding.look_at_all)
 
     # -- what callers do, as the owner
 
@@ -203,6 +213,7 @@ class Engine:
         if self.core.closing:
             return
         self.core.owner.call(self._begin_closing)
+        self.forwarder.stop()
         self._keeper.stop()
         try:
             self._housekeeping.finish()

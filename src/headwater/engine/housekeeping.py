@@ -143,6 +143,8 @@ class Housekeeping:
             self._rotations() != self._rotations_seen
             or self._wal_bytes() - self._bytes_at_snapshot >= core.settings.snapshot_wal_bytes
             or elapsed_us >= core.settings.snapshot_interval_ms * 1_000
+            # Copies fill the memory without filling the log.
+            or core.tail_bytes > core.settings.tail_bytes_max // 4
         )
 
     def _rotations(self) -> int:

@@ -66,7 +66,13 @@ def load_topic(topic: Topic) -> Loaded:
     """Read the index files. What is below the earliest live seq is not even looked at."""
     log = topic.log
     return load_log(
-        topic.files, log.settings, log.epoch, topic.stored, topic.checkpointed_seq, topic.last_ts
+        topic.files,
+        log.settings,
+        log.epoch,
+        topic.stored,
+        topic.checkpointed_seq,
+        topic.last_ts,
+        log.lost_as,
     )
 
 
@@ -94,6 +100,7 @@ def install(topic: Topic, loaded: Loaded, core: EngineCore | None = None) -> Non
     if core is not None:
         core.reclaim[topic.topic_id] = topic
     loaded.log.last_read_ts = topic.log.last_read_ts
+    loaded.log.lost_as = topic.log.lost_as
     topic.log = loaded.log
     topic.segments = loaded.segments
     topic.last_ts = max(topic.last_ts, loaded.log.last_write_ts)

@@ -84,6 +84,8 @@ class Write(Pending[Appended]):
     expires_ts = 0
     appointments: dict[int, int] | None = None
     """When jobs of a queue may be delivered, by seq."""
+    settles: Callable[[], None] | None = None
+    """Told that the copies in front of it in its group are durable."""
     sync_us = 0
     """How long the sync took that this write waited for."""
     throttle_us = 0
@@ -127,8 +129,12 @@ class Change(Pending[Any]):
     ) -> None:
         self._take_effect = take_effect
         self._give_up = give_up
+        self.settles: Callable[[], None] | None = None
+        """Told that the copies in front of it in its group are durable."""
 
     def carry_out(self) -> None:
+        if self.settles is not None:
+            self.settles()
         self.succeed(self._take_effect())
 
     def refuse(self, error: HeadwaterError) -> None:

@@ -67,6 +67,8 @@ class Publisher:
         _no_longer_under_way(write)
         topic.creation = None
         core.changed = True
+        if write.settles is not None:
+            write.settles()
         if topic.dropped:
             write.succeed(_answer(write))
             return
@@ -128,10 +130,7 @@ class Publisher:
 
     def _tell(self, topic: Topic) -> None:
         """After the acks: whoever waits for records of this topic."""
-        if topic.waiters:
-            topic.wake()
-        if self._core.on_news is not None:
-            self._core.on_news(topic)
+        tell(self._core, topic)
 
     def failed(self, write: Write, error: HeadwaterError) -> None:
         """The log did not take it: give the seqs back if nobody took later ones."""
@@ -182,6 +181,16 @@ class Publisher:
                     core.on_hardened(topic)
 
 
+def tell(core: EngineCore, topic: Topic) -> None:
+    """The topic has something new: tell readers, streams and routers."""
+    if topic.waiters:
+        topic.wake()
+    if core.on_news is not None:
+        core.on_news(topic)
+    if topic.outlets:
+        core.route(topic)
+
+
 def _runs(tickets: Sequence[Ticket]) -> list[list[Ticket]]:
     """Neighbours that are successful writes to one topic; anything else by itself."""
     runs: list[list[Ticket]] = []
@@ -205,6 +214,8 @@ def _is_gapless(writes: Sequence[Write]) -> bool:
     seq = topic.log.visible_seq + 1
     for write in writes:
         if write.first_seq != seq or not write.logged or write.appointments is not None:
+            return False
+        if write.settles is not None:
             return False
         seq += len(write.offsets)
     return not topic.dropped

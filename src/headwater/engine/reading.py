@@ -138,6 +138,19 @@ class Reader:
             self._locate(plan, selection.seqs)
         return plan
 
+    def plan_copying(
+        self, topic: Topic, from_seq: int, limit: int, bytes_max: int, slots_max: int
+    ) -> ReadPlan:
+        """As the owner: the same for a router, which is no reader that anything is counted for."""
+        now_ms = self._core.retention_ms()
+        selection = topic.log.select(from_seq, limit, bytes_max, now_ms, slots_max)
+        if selection.eviction is not None:
+            self._topics.evicted(topic, selection.eviction)
+        plan = ReadPlan(topic, selection, topic.log.visible_seq, topic.log.earliest_seq)
+        if len(selection.seqs):
+            self._locate(plan, selection.seqs)
+        return plan
+
     def plan_seqs(self, topic: Topic, seqs: Sequence[int]) -> ReadPlan:
         """As the owner: where these records are, as far as they are there at all."""
         index = topic.log.index

@@ -26,6 +26,7 @@ from headwater.engine.loading import (
     topic_from_meta,
 )
 from headwater.engine.losses import RecoveryNotes, close_gaps
+from headwater.engine.router_recovery import RouterReplay
 from headwater.engine.tail import TailChunk
 from headwater.engine.topic import Topic
 from headwater.engine.topics import Topics
@@ -36,6 +37,7 @@ from headwater.format.control import (
 )
 from headwater.format.frame import Frame, FrameType, UnknownFrameError
 from headwater.format.lease_frames import decode_lease_event
+from headwater.format.router_frames import ROUTER_FRAMES
 from headwater.format.topic_frames import (
     CheckpointEntry,
     RecordsDeleted,
@@ -53,6 +55,7 @@ from headwater.recovery.replay import Group, replay
 from headwater.recovery.rows import RecordRows, replay_rows
 from headwater.recovery.snapshots import covered_frames, load_snapshot
 from headwater.recovery.survey import ShardSurvey
+from headwater.store.segment import SegmentChangedError
 
 Progress = Callable[[float], None]
 
@@ -76,6 +79,7 @@ class TopicRecovery:
         self._was_ephemeral: set[int] = set()
         """Topics that were, until the frame at hand: a gap before the next record is a loss."""
         self._keys: list[tuple[Topic, IdempotencyEntry]] = []
+        self._routers = RouterReplay(core, topics)
         self.filled: list[Topic] = []
         """Topics with seqs that are lost, as nothing on the disk tells yet."""
         self.notes = RecoveryNotes()
@@ -85,6 +89,7 @@ class TopicRecovery:
         self.filled = close_gaps(
             self._core, self._topics, self.notes, self._was_ephemeral, self._load_or_leave
         )
+        self._routers.close_gaps(self._load_or_leave)
         progress(1.0)
 
     def read(self, progress: Progress) -> None:
@@ -96,6 +101,7 @@ class TopicRecovery:
                 self._touch(found.topic_id)
             else:
                 self._note_topic(found)
+        self._routers.attach()
         progress(0.4)
         for topic in list(self._touched.values()):
             self._load_or_leave(topic)
@@ -139,6 +145,7 @@ class TopicRecovery:
                 if meta.head_seq != meta.checkpointed_seq:
                     # The snapshot knew of records that are in the log, if they are anywhere.
                     self._touched[topic.topic_id] = topic
+            self._routers.from_snapshot(snapshot.routers)
             self._covered = covered_frames(core.directory, snapshot, self._shards)
         self._check_reach()
 
@@ -182,6 +189,8 @@ class TopicRecovery:
         if topic is None:
             return
         if topic.loaded:
+            if entry.checkpointed_seq > topic.log.visible_seq:
+                raise SegmentChangedError(f"{topic.name!r} has copies that were never in the log")
             topic.log.restore_floors(entry.evict_floor, entry.earliest_seq, topic.log.losses)
         elif entry.checkpointed_seq >= topic.checkpointed_seq:
             topic.checkpointed_seq = entry.checkpointed_seq
@@ -219,6 +228,8 @@ class TopicRecovery:
                     topic.stored.move_to(entry)
                     self._touched[topic.topic_id] = topic
             return
+        if frame.type in ROUTER_FRAMES:
+            self._routers.note(frame)
         if frame.type is FrameType.TOPIC_CREATE:
             self._created(frame)
         topic = registry.by_id(frame.topic_id)
@@ -332,8 +343,11 @@ class TopicRecovery:
         topic.log.restore_floors(evict_floor, earliest_seq, Loss(reason))
 
     def _ceiling(self, topic: Topic, frame: Frame) -> None:
-        ceiling = decode_head_watermark(frame)
+        ceiling = max(decode_head_watermark(frame), self._core.ceilings.ceiling_of(topic.topic_id))
         self._core.ceilings.restore(topic.topic_id, ceiling)
+
+    def _places(self, topic: Topic, frame: Frame) -> None:
+        self._routers.places(topic, frame)
 
     def _lease(self, topic: Topic, frame: Frame) -> None:
         if topic.lease_history is None:
@@ -365,4 +379,5 @@ _APPLY: dict[FrameType, Callable[[TopicRecovery, Topic, Frame], None]] = {
     FrameType.HEAD_WATERMARK: TopicRecovery._ceiling,
     FrameType.IDEMPOTENCY: TopicRecovery._key,
     FrameType.LEASE: TopicRecovery._lease,
+    FrameType.ROUTER_PLACES: TopicRecovery._places,
 }

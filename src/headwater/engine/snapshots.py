@@ -79,6 +79,7 @@ class Snapshotter:
             ),
             shards=tuple(shards),
             epochs=dict(core.registry.epochs),
+            routers=tuple(router.meta() for router in core.routers if router.made),
         )
 
     def _remove_old(self, newest: int) -> None:

@@ -28,6 +28,7 @@ from headwater.engine.loading import (
 )
 from headwater.engine.pending import Appended, Pending
 from headwater.engine.reading import Diff, Reader, ReadFilter, ReadPlan
+from headwater.engine.router_state import Router
 from headwater.engine.topic import Topic
 from headwater.engine.topics import Deleted, Topics, TopicState
 from headwater.model.loss import Tombstone
@@ -215,16 +216,28 @@ def delete_steps(
     topic = yield from topic_steps(engine, name)
     if matcher is not None:
         yield from tags_steps(topic)
+    for router in topic.outlets:
+        # What is deleted here and was copied stays copied.
+        yield Answered(partial(engine.routers.settle, router.dest))
     deleted: Deleted = yield Answered(lambda: engine.delete(topic, before_seq, matcher))
     return deleted
 
 
-def drop_steps(engine: Engine, name: str, *, if_empty: bool) -> Steps[bool]:
+def drop_steps(engine: Engine, name: str, *, if_empty: bool) -> Steps[list[str] | None]:
+    """Drop a topic. Gives the names of the routers that went with it; None if there was none."""
     topic: Topic | None = yield AsOwner(lambda: engine.find(name))
     if topic is None:
-        return False
-    yield Answered(lambda: engine.drop(topic, if_empty=if_empty))
-    return True
+        return None
+    outlets: Sequence[Router] = yield AsOwner(lambda: engine.routers.halt(topic))
+    try:
+        for router in outlets:
+            # What was copied stays when its source is gone.
+            yield Answered(partial(engine.routers.settle, router.dest))
+        removed: list[str] = yield Answered(lambda: engine.drop(topic, if_empty=if_empty))
+    except BaseException:
+        engine.core.owner.post(lambda: engine.routers.go_on(outlets))
+        raise
+    return removed
 
 
 def state_steps(engine: ReadSide, name: str) -> Steps[TopicState]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from headwater.core.errors import StorageError
 from headwater.engine.queue_state import TopicQueue
+from headwater.engine.router_state import Feed, Router
 from headwater.engine.tail import Tail
 from headwater.format.snapshot import TopicMeta
 from headwater.model.idempotency import IdempotencyWindow
@@ -74,6 +75,10 @@ class Topic:
     """Its leases, once somebody asked for them."""
     lease_history: LeaseHistory | None = None
     """What the log told of its leases, until then."""
+    feed: Feed | None = None
+    """What routers put here, if any do."""
+    outlets: Sequence[Router] = ()
+    """Routers that copy its records."""
     waiters: set[Wakeup] = field(default_factory=set)
     unsynced_writes: int = 0
     """Writes that are visible and not yet known to be on stable storage."""

@@ -17,6 +17,7 @@ from headwater.core.durability import Durability
 from headwater.core.errors import OverloadedError, TopicNotEmptyError, TopicNotFoundError
 from headwater.engine.core import EngineCore
 from headwater.engine.pending import Change
+from headwater.engine.settling import settle
 from headwater.engine.tail import TailChunk
 from headwater.engine.topic import Topic
 from headwater.format.frame import FrameType, encode_frame
@@ -71,7 +72,7 @@ class Topics:
         existing = self._core.registry.find(name)
         if existing is not None:
             return self._configure(existing, settings)
-        topic = self._make(name, topic_settings(settings, topic=name))
+        topic = self.make(name, topic_settings(settings, topic=name))
         assert topic.creation is not None
 
         def take_effect() -> tuple[TopicState, bool]:
@@ -104,9 +105,9 @@ class Topics:
         if not (wanted.auto_create if create is None else create):
             check_topic_name(name)
             raise TopicNotFoundError(f"there is no topic {name!r}, and it may not be made here")
-        return self._make(name, wanted)
+        return self.make(name, wanted)
 
-    def _make(self, name: str, settings: TopicSettings) -> Topic:
+    def make(self, name: str, settings: TopicSettings) -> Topic:
         check_topic_name(name)
         core = self._core
         if len(core.registry) >= core.settings.topics_max:
@@ -233,31 +234,34 @@ class Topics:
         return len(newly)
 
     def drop(self, topic: Topic, *, if_empty: bool = False) -> Change:
-        """Drop a topic and everything in it. The name is free at once; the id is never reused."""
+        """Drop a topic and everything in it. The name is free at once; the id is never reused.
+        Its routers go with it; the result is their names."""
         count = self.state(topic).count
         if if_empty and (count or topic.log.inflight):
             raise TopicNotEmptyError(f"{topic.name!r} holds {count} record(s)")
         core = self._core
         frame = encode_body(FrameType.TOPIC_DELETE, topic.topic_id, core.clock.wall_ms(), None)
         core.registry.remove(topic)
+        routers = core.routers.take_out(topic)
 
-        def take_effect() -> bool:
+        def take_effect() -> list[str]:
             self.discard(topic)
             core.dropped.append(topic.topic_id)
             core.wake_keeper()
             topic.wake()
             if core.on_news is not None:
                 core.on_news(topic)
-            return True
+            return [router.name for router in routers]
 
         def give_up() -> None:
             topic.dropped = False
             if core.registry.find(topic.name) is None:
                 core.registry.add(topic)
+                core.routers.put_back(routers)
 
         change = Change(take_effect, give_up)
         try:
-            self.submit(topic, frame, change)
+            self.submit(topic, frame, change, settles=False)
         except BaseException:
             give_up()
             raise
@@ -304,6 +308,8 @@ class Topics:
     def touched(self, topic: Topic) -> None:
         topic.meta = None
         self._core.changed = True
+        if topic.feed is not None and topic.feed.is_held:
+            self._core.route(topic.feed.routers[0].source)  # there may be room now
 
     def fill_dead(
         self, topic: Topic, upto_seq: int, ts: int, *, lost: bool = False, logged: bool = True
@@ -338,7 +344,8 @@ class Topics:
         for topic in moved.values():
             if not topic.dropped and topic.is_logged:
                 change = Change(lambda: True)
-                self.submit(topic, self.watermark(topic), change, durability=Durability.MEMORY)
+                body = self.watermark(topic)
+                self.submit(topic, body, change, durability=Durability.MEMORY, settles=False)
 
     def watermark(self, topic: Topic) -> bytes:
         log = topic.log
@@ -381,6 +388,13 @@ class Topics:
         frame_count: int = 1,
         durability: Durability = Durability.FSYNC,
         essential: bool = _ESSENTIAL,
+        settles: bool = True,
     ) -> None:
+        """Have it written. What is said of a topic comes behind the copies in it."""
+        settlement = settle(self._core, topic) if settles and topic.feed is not None else None
+        if settlement is not None:
+            change.settles = settlement.confirm
+            body = settlement.body + body
+            frame_count += settlement.frame_count
         ticket = Ticket(body, frame_count, durability, essential=essential, context=change)
         self._core.submit_to(topic.shard, ticket)

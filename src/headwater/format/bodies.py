@@ -9,6 +9,7 @@ from headwater.format.control import HEAD_WATERMARK, IDEMPOTENCY
 from headwater.format.frame import Frame, FrameType
 from headwater.format.layout import Layout
 from headwater.format.mark import COMMIT_MARK
+from headwater.format.router_frames import ROUTER_PLACES
 from headwater.format.topic_frames import EVICT_WATERMARK
 
 FRAME_BODIES: Final[dict[FrameType, Layout]] = {
@@ -16,6 +17,7 @@ FRAME_BODIES: Final[dict[FrameType, Layout]] = {
     FrameType.HEAD_WATERMARK: HEAD_WATERMARK,
     FrameType.COMMIT_MARK: COMMIT_MARK,
     FrameType.IDEMPOTENCY: IDEMPOTENCY,
+    FrameType.ROUTER_PLACES: ROUTER_PLACES,
 }
 
 

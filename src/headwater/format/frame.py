@@ -55,6 +55,9 @@ class FrameType(IntEnum):
     HEAD_WATERMARK = 11
     COMMIT_MARK = 12
     IDEMPOTENCY = 13
+    ROUTER_MARK = 14
+    ROUTER_PLACES = 15
+    SEQ_CEILINGS = 16
 
 
 FRAME_TYPE_MEANING: Final[dict[FrameType, str]] = {
@@ -63,7 +66,7 @@ FRAME_TYPE_MEANING: Final[dict[FrameType, str]] = {
     FrameType.TOPIC_DELETE: "a topic is gone",
     FrameType.ROUTER_CREATE: "a router is defined",
     FrameType.ROUTER_DELETE: "a router is removed",
-    FrameType.DELETE: "records deleted for good: the predicate that chose them, or the jobs that are done",
+    FrameType.DELETE: "records deleted for good: what chose them, or the jobs that are done",
     FrameType.EVICT_WATERMARK: "records lost to a cap or an age: the floor that tombstones tell of",
     FrameType.CHECKPOINT_MARK: "which seqs are absorbed into segments",
     FrameType.CONFIG_UPDATE: "new settings of a topic",
@@ -71,6 +74,9 @@ FRAME_TYPE_MEANING: Final[dict[FrameType, str]] = {
     FrameType.HEAD_WATERMARK: "no seq up to this ceiling is handed out again",
     FrameType.COMMIT_MARK: "first frame of every group write; see the commit mark",
     FrameType.IDEMPOTENCY: "a key and the seqs it stands for, in the group of those records",
+    FrameType.ROUTER_MARK: "how far routers have come, with what stands in their destinations",
+    FrameType.ROUTER_PLACES: "seqs of a destination that have no record, up to the frame's seq",
+    FrameType.SEQ_CEILINGS: "as HEAD_WATERMARK, for many topics at once",
 }
 
 

@@ -31,6 +31,7 @@ from headwater.format.page_example import example_hex, example_table
 from headwater.format.page_segments import SEGMENT_PARTS
 from headwater.format.page_snapshot import BACKUP_PARTS, SNAPSHOT_PARTS
 from headwater.format.repairs import Repairs, Skip, encode_repairs
+from headwater.format.router_frames import ROUTER_MARK, ROUTER_PLACES, SEQ_CEILING
 from headwater.format.segment import SegmentFile, segment_file_name
 from headwater.format.snapshot import META_DIRECTORY, snapshot_name
 from headwater.format.topic_frames import CHECKPOINT_ENTRY, EVICT_WATERMARK
@@ -268,13 +269,17 @@ CHAPTERS: Final[tuple[Chapter, ...]] = (
         "Bodies of control frames",
         (
             "Each stands in the `data` of its frame. A CHECKPOINT_MARK is any number of checkpoint "
-            "entries. The bodies of TOPIC_CREATE, CONFIG_UPDATE and DELETE are JSON.",
+            "entries; so are a ROUTER_MARK and SEQ_CEILINGS of theirs. The bodies of TOPIC_CREATE, "
+            "CONFIG_UPDATE, DELETE, ROUTER_CREATE and ROUTER_DELETE are JSON.",
             HEAD_WATERMARK,
             EVICT_WATERMARK,
             CHECKPOINT_ENTRY,
             IDEMPOTENCY,
             LEASE,
             _lease_kinds(),
+            ROUTER_MARK,
+            ROUTER_PLACES,
+            SEQ_CEILING,
         ),
     ),
     Chapter(f"{CURRENT_NAME}, {REPAIRS_NAME}, quarantine", (_small_files(),)),

@@ -7,6 +7,7 @@ from typing import Final
 from headwater.format.backup import HEADING, HEADING_NAME, MANIFEST_NAME, BackupMember, BackupTopic
 from headwater.format.layout import Layout
 from headwater.format.names import WAL_DIRECTORY
+from headwater.format.router_frames import RouterMeta
 from headwater.format.snapshot import (
     META_DIRECTORY,
     SNAPSHOT_HEADER,
@@ -32,7 +33,8 @@ only when both have absorbed them. A start reads the newest that is sound.
 The body is msgpack: a map with {_names(Snapshot)}. `epochs` has the last epoch of every name
 that was dropped. A shard is a list of {_names(ShardMeta)}; the directory is relative to
 `{WAL_DIRECTORY}/`, and every frame up to `covered_frame` is in this snapshot or in segments. A
-topic is a list of {_names(TopicMeta)}. A newer version is refused.
+topic is a list of {_names(TopicMeta)}, a router of {_names(RouterMeta)}. A newer version is
+refused.
 """,
 )
 

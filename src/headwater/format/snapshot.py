@@ -17,6 +17,7 @@ from headwater.format.checksum import checksum64
 from headwater.format.frame import UnknownFrameError
 from headwater.format.layout import Field, Layout
 from headwater.format.lease_frames import QueueMeta
+from headwater.format.router_frames import RouterMeta
 
 META_DIRECTORY: Final = "meta"
 SNAPSHOT_MAGIC: Final = 0x544F4E5357444848  # "HHDWSNOT" little-endian, never a frame length
@@ -86,6 +87,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     shards: tuple[ShardMeta, ...]
     epochs: dict[str, int]
     """The last epoch of every name that was dropped."""
+    routers: tuple[RouterMeta, ...] = ()
 
 
 def snapshot_name(number: int) -> str:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from headwater.core.limits import READ_RECORDS_CLAMP, READ_SLOTS_MAX
 from headwater.model.index import DEAD, LOST, OVERHEAD, SeqIndex, Seqs
-from headwater.model.loss import RECREATED, Eviction, Loss, Tombstone
+from headwater.model.loss import RECREATED, Eviction, Tombstone
 
 if TYPE_CHECKING:
     from headwater.model.topic import TopicLog
@@ -93,7 +93,7 @@ def select(
 
 
 def _lost_in_the_middle(log: TopicLog, first: int, after: int) -> Tombstone:
-    word = Loss.LOST_TAIL.word
+    word = log.lost_as.word
     return Tombstone(first, after - 1, word, after - first, log.earliest_seq, log.visible_seq)
 
 

@@ -43,7 +43,6 @@ TagsInOrder = Sequence[Tag | None]
 
 _CAP: Final = int(Loss.CAP)
 _TTL: Final = int(Loss.TTL)
-_LOST_TAIL: Final = int(Loss.LOST_TAIL)
 _NO_SEQS: Seqs = numpy.empty(0, numpy.int64)
 _NO_ENTRIES: Entries = numpy.empty(0, INDEX_DTYPE)
 
@@ -76,6 +75,7 @@ class TopicLog:
         "index",
         "last_read_ts",
         "last_write_ts",
+        "lost_as",
         "settings",
         "tags",
         "visible_seq",
@@ -98,6 +98,8 @@ class TopicLog:
         self.index = SeqIndex(base_seq)
         self.tags: TagIndex | None = None
         self._losses: LossFloors | None = None
+        self.lost_as = Loss.LOST_TAIL
+        """Why slots in the middle are lost, if any are."""
         self._inflight_bytes = 0
 
     @property
@@ -271,7 +273,7 @@ class TopicLog:
         if index.lost_count:
             lost = index.last_lost(target)
             if lost:
-                self._lose(lost + 1, _LOST_TAIL)
+                self._lose(lost + 1, int(self.lost_as))
         index.drop_before(target)
         if self.tags is not None:
             self.tags.prune_below(target)

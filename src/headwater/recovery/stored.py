@@ -72,6 +72,7 @@ def load_log(
     stored: Stored,
     checkpointed_seq: int,
     last_ts: int,
+    lost_as: Loss = Loss.LOST_TAIL,
 ) -> StoredLog:
     """Read the index files. What is below the earliest live seq is not even looked at."""
     earliest = stored.first_needed
@@ -81,6 +82,7 @@ def load_log(
     live = [segment for segment in segments if segment.end_seq >= earliest]
     first = min(live[0].first_seq if live else checkpointed_seq + 1, earliest)
     log = TopicLog(settings, epoch, first)
+    log.lost_as = lost_as
     has_tags = False
     for segment in live:
         entries = files.index(segment)

@@ -29,10 +29,12 @@ class SeqCeilings:
     def forget(self, topic_id: int) -> None:
         self._ceilings.pop(topic_id, None)
 
-    def reserve(self, topic_id: int, first_seq: int, last_seq: int) -> int | None:
+    def reserve(
+        self, topic_id: int, first_seq: int, last_seq: int, ahead_min: int | None = None
+    ) -> int | None:
         """The ceiling to write ahead of seqs up to `last_seq`, or None when enough is reserved."""
         ceiling = self._ceilings.setdefault(topic_id, _Ceiling(0, 0))
-        ahead = max(self._ahead_min, 16 * (last_seq - first_seq + 1))
+        ahead = max(ahead_min or self._ahead_min, 16 * (last_seq - first_seq + 1))
         if ceiling.asked - last_seq >= ahead // 2:
             return None
         ceiling.asked = last_seq + ahead

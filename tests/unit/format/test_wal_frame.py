@@ -118,8 +118,12 @@ def test_every_type_of_the_seed_has_its_number_and_is_read_back() -> None:
     assert set(FrameType) - {FrameType[name] for name in SEED_TYPES} == {
         FrameType.COMMIT_MARK,
         FrameType.IDEMPOTENCY,
+        FrameType.ROUTER_MARK,
+        FrameType.ROUTER_PLACES,
+        FrameType.SEQ_CEILINGS,
     }
     assert (FrameType.COMMIT_MARK, FrameType.IDEMPOTENCY) == (12, 13)
+    assert (FrameType.ROUTER_MARK, FrameType.ROUTER_PLACES, FrameType.SEQ_CEILINGS) == (14, 15, 16)
     for kind in FrameType:
         assert decode(encode_frame(kind, 3, data=b"x")).type is kind
         assert FRAME_TYPE_MEANING[kind]
@@ -210,7 +214,7 @@ def resealed(frame: bytes, at: int, value: int) -> bytes:
     return bytes(changed)
 
 
-@pytest.mark.parametrize(("at", "value"), [(4, 0), (4, 14), (4, 255), (5, 16), (5, 0xFF)])
+@pytest.mark.parametrize(("at", "value"), [(4, 0), (4, 17), (4, 255), (5, 16), (5, 0xFF)])
 def test_a_whole_frame_of_an_unknown_type_or_flag_is_told_from_damage(at: int, value: int) -> None:
     frame = encode_frame(FrameType.APPEND, 1, data=b"d")
     with pytest.raises(UnknownFrameError):

@@ -43,7 +43,8 @@ def test_the_golden_log_is_read_as_it_was_when_it_was_written(wanted: dict[str, 
 @pytest.mark.claims(130, 131, 132, 133, 134, 135, 136, 137, 138, 139, 140)
 def test_the_golden_log_holds_every_type_of_frame(wanted: dict[str, Any]) -> None:
     types = {frame["type"] for group in wanted["groups"] for frame in group["frames"]}
-    assert types | {int(FrameType.COMMIT_MARK)} == {int(kind) for kind in FrameType}
+    later = {FrameType.ROUTER_MARK, FrameType.ROUTER_PLACES, FrameType.SEQ_CEILINGS}
+    assert types | {int(FrameType.COMMIT_MARK)} == {int(kind) for kind in set(FrameType) - later}
 
 
 def test_encoding_the_golden_frames_again_gives_the_golden_bytes(wanted: dict[str, Any]) -> None:

@@ -1,0 +1,267 @@
+"""Forwarding: what routers do, in rounds, away from the way of any writer.
+
+A round takes each source that has something new, reads a stretch of it once for all of its routers
+that stand at the same place, and places the copies. Files are read, frames are made and syncs are
+waited for on the forwarder's own thread; the owner only decides and is told. One round does a
+bounded amount of work for each source, so no source keeps another waiting for long.
+
+`pause`, `resume` and `records_per_round` are for whoever governs the load.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Final
+
+from headwater.core.errors import ClosedError, HeadwaterError
+from headwater.core.units import MIB
+from headwater.engine.copying import (
+    Copies,
+    Keep,
+    SourceBatch,
+    SourceRecord,
+    copies_for,
+    decode_source,
+)
+from headwater.engine.core import EngineCore
+from headwater.engine.loading import install, load_once
+from headwater.engine.pending import Change, Gate
+from headwater.engine.placing import Placer, Placing
+from headwater.engine.reading import Reader, ReadPlan
+from headwater.engine.router_state import Router
+from headwater.engine.topic import Topic
+from headwater.engine.topics import Topics
+from headwater.model.router import RouterCursor
+from headwater.store.checked import Finding
+from headwater.store.segment import SegmentChangedError
+from headwater.wal.committer import LogState
+
+RECORDS_PER_ROUND: Final = 1_000
+BYTES_PER_ROUND: Final = 1 * MIB
+PLACES_PER_TRIM: Final = 4_096
+"""Lost places that are made in one go."""
+DESTS_PER_TURN: Final = 32
+"""Destinations that are served in one turn of the owner."""
+ATTEMPTS_MAX: Final = 16
+"""Reads that are begun again because files changed under them."""
+
+NoteDamage = Callable[[ReadPlan, Sequence[Finding]], bool]
+
+
+class Forwarding:
+    def __init__(
+        self, core: EngineCore, topics: Topics, reader: Reader, note_damage: NoteDamage
+    ) -> None:
+        self._core = core
+        self._reader = reader
+        self._note_damage = note_damage
+        self._placer = Placer(core, topics)
+        self._turn = threading.Lock()
+        """Held by whoever forwards: the forwarder, or a caller who wants it done now."""
+        self.paused = False
+        self.records_per_round = RECORDS_PER_ROUND
+        self._waiting: dict[int, Topic] = {}
+        """Sources with routers that could not go on, by id."""
+        self.failures: dict[str, str] = {}
+        """Why a router could not go on when it was last tried, by name."""
+
+    def pause(self) -> None:
+        """Copy nothing until `resume`; a round that is under way ends first."""
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+        self._core.owner.post(self.look_at_all)
+
+    @property
+    def waits(self) -> bool:
+        """Something is to be tried again after a while."""
+        core = self._core
+        if self.paused or core.wal is None or core.wal.poison is not None:
+            return False
+        return bool(self._waiting or core.to_route)
+
+    def look_again(self) -> None:
+        """Where a router had to wait, there may be room by now."""
+        waiting, self._waiting = self._waiting, {}
+        if waiting:
+            self._core.owner.call(lambda: self._core.to_route.update(waiting))
+
+    def look_at_all(self) -> None:
+        """As the owner: every source may have something."""
+        self._core.to_route.clear()
+        for router in self._core.routers:
+            if router.lag or router.cursor.held or router.unmarked:
+                self._core.route(router.source)
+
+    def round(self) -> bool:
+        """Copy what there is, within the budget. False when there was nothing to copy."""
+        core = self._core
+        assert core.wal is not None
+        with self._turn:
+            if self.paused or core.closing or core.wal.state is not LogState.WRITABLE:
+                return False
+            return self._forward(core.owner.call(self._behind))
+
+    def run_dry(self) -> None:
+        """Round after round, until every router is at the end of its source or held."""
+        while self.round():
+            continue
+
+    def catch_up(self) -> None:
+        """At a start, before anybody reads: copies of exactly_once routers that a crash took are
+        made again, so that no reader finds its destination shorter than it was."""
+        core = self._core
+
+        def short() -> list[Router]:
+            return [
+                router
+                for router in core.routers
+                if router.exactly_once
+                and router.lag
+                and not router.cursor.held
+                and router.dest.log.visible_seq < core.ceilings.ceiling_of(router.dest.topic_id)
+            ]
+
+        with self._turn:
+            while routers := core.owner.call(short):
+                if not self._forward(routers):
+                    return
+
+    def _behind(self) -> list[Router]:
+        core = self._core
+        sources, core.to_route = core.to_route, {}
+        return [
+            router
+            for source in sources.values()
+            for router in source.outlets
+            if router.lag or router.unmarked
+        ]
+
+    def _forward(self, routers: Iterable[Router]) -> bool:
+        moved = False
+        groups: dict[tuple[int, int], list[Router]] = {}
+        for router in routers:
+            place = router.source.topic_id, router.cursor.source_seq
+            groups.setdefault(place, []).append(router)
+        for group in groups.values():
+            try:
+                moved = self._advance(group) or moved
+            except ClosedError:
+                return False
+            except (OSError, HeadwaterError) as error:
+                for router in group:
+                    self.failures[router.name] = str(error)
+                    router.cursor.hold()
+            if any(router.cursor.held for router in group):
+                self._waiting[group[0].source.topic_id] = group[0].source
+        return moved
+
+    def _advance(self, routers: list[Router]) -> bool:
+        """These stand at the same place of the same source: one step for all of them."""
+        before = [router.cursor.source_seq for router in routers]
+        source = routers[0].source
+        for topic in (source, *(router.dest for router in routers)):
+            self._load(topic)
+        self._mark_all([router for router in routers if router.unmarked])
+        batch = self._read(source, routers[0].cursor)
+        if batch is None:
+            return False
+        made: dict[Keep, Copies] = {}
+        placings = []
+        for router in routers:
+            keep = Keep.of(router)
+            if keep not in made:
+                made[keep] = copies_for(keep, batch)
+            placings.append(Placing(router, made[keep]))
+        for at in range(0, len(placings), DESTS_PER_TURN):
+            self._place(placings[at : at + DESTS_PER_TURN])
+        for router in routers:
+            self.failures.pop(router.name, None)
+        return any(
+            router.cursor.source_seq > seq for router, seq in zip(routers, before, strict=True)
+        )
+
+    def _place(self, placings: list[Placing]) -> None:
+        core, placer = self._core, self._placer
+        admitted, changes = core.owner.call(lambda: placer.admit(placings))
+        for change in changes:
+            self._wait(change)
+        for placing in admitted:
+            placing.encoded = placing.encode()
+        core.owner.call(lambda: placer.place(admitted))
+
+    def _mark_all(self, routers: list[Router]) -> None:
+        for router in routers:
+            self._wait(self._core.owner.call(partial(self._placer.mark, router)))
+
+    def _wait(self, change: Change) -> None:
+        """Until the log has answered; a refusal shows by itself, as what is not covered."""
+        gate = Gate()
+
+        def register() -> bool:
+            if not change.done:
+                change.on_done = gate.open
+                return True
+            return False
+
+        if self._core.owner.call(register):
+            gate.wait()
+
+    def _load(self, topic: Topic) -> None:
+        if not topic.loaded:
+            loaded = load_once(self._core, topic)
+            self._core.owner.call(lambda: install(topic, loaded, self._core))
+
+    # -- reading
+
+    def _read(self, source: Topic, cursor: RouterCursor) -> SourceBatch | None:
+        """The next stretch of a source. None when there is none, or it changed underneath."""
+        core = self._core
+        from_seq = cursor.source_seq
+        for _ in range(ATTEMPTS_MAX):
+            found = core.owner.call(partial(self._look, source, cursor))
+            if found is None or isinstance(found, SourceBatch):
+                return found
+            try:
+                runs, findings = self._reader.runs(found)
+            except SegmentChangedError:
+                continue
+            if findings and self._is_stale(found, findings):
+                continue
+            return _batch(found, from_seq, decode_source(runs))
+        raise SegmentChangedError(f"{source.name!r} is being rewritten; it is tried again")
+
+    def _is_stale(self, plan: ReadPlan, findings: Sequence[Finding]) -> bool:
+        stale: bool = self._core.owner.call(partial(self._note_damage, plan, findings))
+        return stale
+
+    def _look(self, source: Topic, cursor: RouterCursor) -> SourceBatch | ReadPlan | None:
+        """As the owner: what is next. What was evicted before it was copied needs no reading."""
+        log = source.log
+        records = max(self.records_per_round, 1)
+        stretch = cursor.next_range(log.visible_seq, records)
+        if source.dropped or stretch is None:
+            return None
+        first = stretch[0]
+        plan = self._reader.plan_copying(source, first - 1, records, BYTES_PER_ROUND, records * 4)
+        trim = cursor.trimmed(log.evict_floor)
+        if trim is not None:
+            last = min(trim.last_seq, first + PLACES_PER_TRIM - 1)
+            return SourceBatch(first, last, lost=[range(first, last + 1)])
+        return plan
+
+
+def _batch(plan: ReadPlan, from_seq: int, records: list[SourceRecord]) -> SourceBatch:
+    selection = plan.selection
+    lost: list[range] = []
+    if selection.tombstone is not None:
+        lost.append(range(selection.tombstone.gap_from, selection.tombstone.gap_to + 1))
+    if len(records) < len(selection.seqs):
+        # Damaged: never served, and told of.
+        read = {record.seq for record in records}
+        lost += [range(seq, seq + 1) for seq in selection.seqs.tolist() if seq not in read]
+        lost.sort(key=lambda gap: gap.start)
+    return SourceBatch(from_seq + 1, selection.next_from_seq, records, lost)

@@ -1,0 +1,163 @@
+"""Routers out of the files: which there are, how far each has come, what a crash took of theirs.
+
+A router goes on where its newest durable mark says. What it copied after that is in no file:
+
+- an at_least_once destination goes on above every seq that may have been seen, with nothing in
+  between; the copies are made again under new seqs (I3);
+- an exactly_once destination simply ends earlier; the same copies are made again under the same
+  seqs before anybody reads it, see `Forwarding.catch_up`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from headwater.engine.core import EngineCore
+from headwater.engine.router_state import Router
+from headwater.engine.routers import tells_trims
+from headwater.engine.topic import Topic
+from headwater.engine.topics import Topics
+from headwater.format.frame import Frame, FrameType
+from headwater.format.router_frames import (
+    RouterCreated,
+    RouterDeleted,
+    RouterMark,
+    RouterMeta,
+    decode_router_body,
+    decode_router_marks,
+    decode_router_places,
+    decode_seq_ceilings,
+)
+from headwater.model.loss import Loss
+from headwater.model.router import CursorMark, RouterCursor
+from headwater.model.router.definition import stored_router
+
+
+class RouterReplay:
+    """Collects what snapshot and log tell, in whatever order the shards tell it."""
+
+    def __init__(self, core: EngineCore, topics: Topics) -> None:
+        self._core = core
+        self._topics = topics
+        self._found: dict[int, RouterMeta] = {}
+        self._deleted: set[int] = set()
+        self._marks: dict[int, RouterMark] = {}
+
+    def from_snapshot(self, metas: Iterable[RouterMeta]) -> None:
+        for meta in metas:
+            self._found[meta.router_id] = meta
+
+    def note(self, frame: Frame) -> None:
+        """First pass over the log."""
+        _NOTES[frame.type](self, frame)
+
+    def _created(self, frame: Frame) -> None:
+        body = decode_router_body(frame, RouterCreated)
+        registry = self._core.registry
+        registry.next_topic_id = max(registry.next_topic_id, body.router_id + 1)
+        if body.router_id not in self._found:
+            self._found[body.router_id] = RouterMeta(
+                body.router_id,
+                body.name,
+                body.source_id,
+                frame.topic_id,
+                body.settings,
+                0,
+                body.source_seq,
+                0,
+                0,
+            )
+
+    def _removed(self, frame: Frame) -> None:
+        self._deleted.add(decode_router_body(frame, RouterDeleted).router_id)
+
+    def _marked(self, frame: Frame) -> None:
+        for mark in decode_router_marks(frame):
+            known = self._marks.get(mark.router_id)
+            if known is None or mark.number > known.number:
+                self._marks[mark.router_id] = mark
+
+    def _reserved(self, frame: Frame) -> None:
+        ceilings = self._core.ceilings
+        for topic_id, ceiling in decode_seq_ceilings(frame):
+            if self._core.registry.by_id(topic_id) is not None:
+                ceilings.restore(topic_id, max(ceiling, ceilings.ceiling_of(topic_id)))
+
+    def places(self, topic: Topic, frame: Frame) -> None:
+        """Second pass: places of a destination that have no record."""
+        lost = decode_router_places(frame)
+        if frame.seq > topic.log.visible_seq:
+            self._topics.fill_dead(topic, frame.seq, frame.ts, lost=lost)
+            topic.last_ts = max(topic.last_ts, frame.ts)
+
+    def attach(self) -> None:
+        """After the first pass: the routers whose topics are there, with where each goes on."""
+        by_name: dict[str, RouterMeta] = {}
+        for router_id in sorted(self._found):
+            if router_id not in self._deleted:
+                by_name[self._found[router_id].name] = self._found[router_id]
+        for meta in by_name.values():
+            source = self._core.registry.by_id(meta.source_id)
+            dest = self._core.registry.by_id(meta.dest_id)
+            if source is not None and dest is not None:
+                self._core.routers.attach(self._router(meta, source, dest))
+                tells_trims(dest)
+
+    def _router(self, meta: RouterMeta, source: Topic, dest: Topic) -> Router:
+        settings = stored_router(meta.settings)
+        mark = self._marks.get(meta.router_id)
+        if mark is None or mark.number <= meta.number:
+            mark = RouterMark(
+                meta.router_id,
+                meta.number,
+                meta.source_seq,
+                meta.dest_seq,
+                meta.forwarded_total,
+            )
+        cursor = RouterCursor(settings.guarantee, CursorMark(mark.source_seq, mark.dest_seq))
+        cursor.forwarded_total = mark.forwarded_total
+        router = Router(meta.router_id, meta.name, settings, source, dest, cursor, mark.number)
+        router.made, router.stopped = True, False
+        return router
+
+    def close_gaps(self, load: Callable[[Topic], bool]) -> None:
+        """Once everything was read: seqs that may have been seen are not used for other records."""
+        core = self._core
+        for router in core.routers:
+            dest, source = router.dest, router.source
+            if dest.broken is not None or source.broken is not None:
+                router.stopped = True  # until the files are restored
+                continue
+            went_back = router.cursor.source_seq > source.log.visible_seq
+            ceiling = core.ceilings.ceiling_of(dest.topic_id)
+            above = ceiling > dest.log.visible_seq and dest.log.settings.durability.is_logged
+            if above and (went_back or not router.exactly_once):
+                if not dest.loaded and not load(dest):
+                    router.stopped = True
+                    continue
+                if ceiling > dest.log.visible_seq:
+                    self._topics.fill_dead(dest, ceiling, dest.last_ts, lost=went_back)
+                    restore_floors(dest)
+            if went_back:
+                # A class that risks it lost records: what has their seqs now are other records.
+                mark = CursorMark(source.log.visible_seq, dest.log.visible_seq)
+                total = router.cursor.forwarded_total
+                router.cursor = RouterCursor(router.settings.guarantee, mark)
+                router.cursor.forwarded_total = total
+                router.unmarked = True
+
+
+def restore_floors(dest: Topic) -> None:
+    """Floors that were written down when the topic was longer than it came back (I10)."""
+    stored = dest.stored
+    dest.log.restore_floors(
+        stored.evict_floor, stored.earliest_seq, Loss(stored.losses), stored.delete_below
+    )
+
+
+_NOTES: dict[FrameType, Callable[[RouterReplay, Frame], None]] = {
+    FrameType.ROUTER_CREATE: RouterReplay._created,
+    FrameType.ROUTER_DELETE: RouterReplay._removed,
+    FrameType.ROUTER_MARK: RouterReplay._marked,
+    FrameType.SEQ_CEILINGS: RouterReplay._reserved,
+}
