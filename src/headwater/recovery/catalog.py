@@ -41,6 +41,8 @@ class TopicNotes:
     delete_below: int = 0
     losses: int = 0
     ceiling: int | None = None
+    changed: bool = False
+    """There is more about it than checkpoints that absorbed what was known."""
 
     def take(self, frame: Frame) -> None:
         """A control frame of this topic."""
@@ -86,6 +88,8 @@ class KnownTopic:
     """What the snapshot says; None for a topic it does not know."""
     touched: bool = False
     """The log speaks of it, or the snapshot knew of records that were in the log only."""
+    changed: bool = False
+    """The log has something of it that the snapshot does not know."""
 
     @property
     def is_behind(self) -> bool:
@@ -108,6 +112,7 @@ def _from_meta(meta: TopicMeta) -> KnownTopic:
         meta.keys,
         meta,
         touched=meta.head_seq != meta.checkpointed_seq,
+        changed=meta.head_seq != meta.checkpointed_seq,
     )
 
 
@@ -148,6 +153,7 @@ class Catalog:
             if topic is None:
                 continue
             topic.touched = True
+            topic.changed = topic.changed or noted.changed
             self._note(topic, noted)
             if noted.dropped:
                 self._forget(topic)

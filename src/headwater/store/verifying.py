@@ -173,11 +173,14 @@ def verify_segment(
     wrong = bad_entries(entries, first_seq)
     if is_cold:
         entries = entries[:-1]  # the last one tells where the data ends
-    elif expected is not None:
-        entries = entries[: max(expected.checkpointed_seq - first_seq + 1, 0)]
+    elif expected is not None and first_seq + len(entries) - 1 > expected.checkpointed_seq:
+        entries = entries[: expected.checkpointed_seq - first_seq + 1]
+        what = "entries behind the last checkpoint"
+        offset = len(entries) * ENTRY_BYTES
+        look.faults.append(Fault(index_path, offset, what, False, FaultKind.BEYOND))
     places = wrong[wrong < len(entries)].tolist()
     damaged = [(place * ENTRY_BYTES, "the entry is damaged") for place in places]
-    look.faults += _listed(index_path, damaged, FaultKind.INDEX)
+    look.faults += listed(index_path, damaged, FaultKind.INDEX)
     sound = numpy.ones(len(entries), numpy.bool_)
     sound[places] = False
     if not is_cold:
@@ -203,6 +206,8 @@ def _range(entries: Entries, first_seq: int, expected: Expected | None) -> Segme
 def _odd_end(path: PurePath, contents: bytes, first_seq: int, is_cold: bool) -> Iterator[Fault]:
     """An index is whole entries; that of a cold segment ends with one that says so."""
     count = len(contents) // ENTRY_BYTES
+    if not count:
+        yield Fault(path, 0, "there is no entry in it", True, FaultKind.INDEX)
     if len(contents) % ENTRY_BYTES:
         offset = count * ENTRY_BYTES
         yield Fault(path, offset, "half an entry at the end", is_cold, FaultKind.INDEX)
@@ -235,6 +240,7 @@ def frame_findings(
     entries: Entries,
     sound: numpy.typing.NDArray[numpy.bool_],
     first_seq: int,
+    bad_kind: FaultKind = FaultKind.FRAME,
 ) -> Iterator[Fault]:
     """Every frame against its entry, as far as the entry is sound."""
     faults = frame_faults(data, entries, first_seq)
@@ -245,8 +251,8 @@ def frame_findings(
         found.setdefault(fault, []).append((int(entries["offset"][position]), what))
     for fault, places in found.items():
         unfinished = fault in _UNFINISHED_DELETES
-        kind = FaultKind.DELETE if unfinished else FaultKind.FRAME
-        yield from _listed(path, places, kind, bad=not unfinished)
+        kind = FaultKind.DELETE if unfinished else bad_kind
+        yield from listed(path, places, kind, bad=not unfinished)
 
 
 def _contents(file: File) -> memoryview:
@@ -254,9 +260,10 @@ def _contents(file: File) -> memoryview:
     return memoryview(file.read(0, file.size()))
 
 
-def _listed(
+def listed(
     path: PurePath, places: list[tuple[int, str]], kind: FaultKind, *, bad: bool = True
 ) -> Iterator[Fault]:
+    """A fault for each place, but not thousands of one kind in one file."""
     for offset, what in places[:PLACES_MAX]:
         yield Fault(path, offset, what, bad, kind)
     if len(places) > PLACES_MAX:

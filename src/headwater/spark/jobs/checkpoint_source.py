@@ -15,18 +15,18 @@ from pathlib import PurePath
 
 from headwater.core.errors import DamageError, RequestError, UnavailableError
 from headwater.disk import Disk
-from headwater.format.names import TOPICS_DIRECTORY, WAL_DIRECTORY
+from headwater.format.names import TOPICS_DIRECTORY
 from headwater.format.segment import topic_directory_name
 from headwater.format.snapshot import Snapshot
-from headwater.recovery.catalog import Catalog, TopicNotes
-from headwater.recovery.piecewise import Piece, PieceTask, look_in_pieces
-from headwater.recovery.scan import Surroundings
+from headwater.recovery.catalog import Catalog
+from headwater.recovery.piecewise import Piece, PieceTask
 from headwater.recovery.snapshots import load_snapshot
-from headwater.recovery.survey import FileTask, ShardSurvey, find_shard_directories
+from headwater.recovery.survey import ShardSurvey, find_shard_directories
 from headwater.recovery.verdict import FileScan, Verdict
 from headwater.spark.jobs.checkpoint_workers import Chosen, Workers
-from headwater.spark.jobs.log_files import Covered, FileJob, Order
+from headwater.spark.jobs.log_files import Covered, FileJob, GivenGroups, covered_by
 from headwater.spark.jobs.log_places import LogPlace
+from headwater.spark.jobs.log_reading import Noted, read_log
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ def read_logs(disk: Disk, places: Sequence[LogPlace], workers: Workers, now_ms: 
     """Look at every log file. Refuses what a start of the engine would refuse."""
     data = places[0].data if len(places) == 1 else None
     snapshot = None if data is None else load_snapshot(disk, data, [])
-    reader = _Reader(disk, workers, _covered(data, snapshot), data is None, now_ms)
+    reader = _Reader(disk, workers, covered_by(data, snapshot), data is None, now_ms)
     for place in places:
         reader.read(place)
     chosen = reader.choose()
@@ -69,19 +69,6 @@ def read_logs(disk: Disk, places: Sequence[LogPlace], workers: Workers, now_ms: 
         catalog.take(notes)
     scans = [file.scan for file in reader.files if (file.label, file.scan.number) in chosen]
     return LogsRead(catalog, snapshot, data, chosen, scans)
-
-
-def _covered(data: PurePath | None, snapshot: Snapshot | None) -> dict[PurePath, Covered]:
-    if data is None or snapshot is None:
-        return {}
-    root = data / WAL_DIRECTORY
-    return {
-        root / meta.directory if meta.directory else root: Covered(meta.covered_frame, meta.log_id)
-        for meta in snapshot.shards
-    }
-
-
-Noted = tuple[Order, dict[int, TopicNotes]]
 
 
 def _counted(notes: list[Noted], chosen: Chosen) -> Iterator[Noted]:
@@ -117,23 +104,20 @@ class _Reader:
     def read(self, place: LogPlace) -> None:
         for directory in find_shard_directories(self.disk, place.wal):
             self._labels[directory] = len(self._labels)
-        seen = len(self.notes)
-        pieces: dict[PurePath, Piece] = {}
+        log = read_log(self.disk, place.wal, self._job, self.workers.scan)
+        log.report.raise_if_refused()
+        if log.changed is not None:
+            raise UnavailableError(f"{log.changed} was changed while it was being read")
+        for shard in log.report.shards:
+            label = self._labels[shard.directory]
+            for scan in shard.files:
+                piece = None if shard.repairs.skips else log.files[scan.path].piece
+                self.files.append(_LogFile(label, shard.chain.log_id, scan, piece))
+        notes = log.notes()
+        self._refuse_strangers(place, log.report.shards, notes)
+        self.notes += notes
 
-        def look(tasks: Sequence[PieceTask]) -> list[Piece]:
-            found = [self._job(task) for task in tasks]
-            for task, scanned in zip(tasks, self.workers.scan(found), strict=True):
-                pieces[task.file.path] = scanned.piece
-                self.notes += scanned.notes
-            return [pieces[task.file.path] for task in tasks]
-
-        report = look_in_pieces(self.disk, place.wal, look)
-        report.raise_if_refused()
-        for shard in report.shards:
-            self._take_shard(shard, pieces)
-        self._refuse_strangers(place, report.shards, self.notes[seen:])
-
-    def _job(self, task: PieceTask, spans: bytes | None = None) -> FileJob:
+    def _job(self, task: PieceTask, given: GivenGroups | None) -> FileJob:
         directory = task.file.path.parent
         return FileJob(
             task,
@@ -141,27 +125,8 @@ class _Reader:
             self.covered.get(directory),
             with_marks=self.log_only,
             now_ms=self.now_ms,
-            spans=spans,
+            given=given,
         )
-
-    def _take_shard(self, shard: ShardSurvey, pieces: dict[PurePath, Piece]) -> None:
-        if shard.repairs.skips:
-            tasks = [
-                PieceTask(FileTask(scan.path, scan.number, Surroundings()), shard.chain.log_id)
-                for scan in shard.files
-            ]
-            jobs = [
-                self._job(task, scan.spans.tobytes())
-                for task, scan in zip(tasks, shard.files, strict=True)
-            ]
-            for scanned in self.workers.scan(jobs):
-                self.notes += scanned.notes
-        for scan in shard.files:
-            piece = None if shard.repairs.skips else pieces.get(scan.path)
-            if piece is not None and piece.scan is not scan:
-                raise UnavailableError(f"{scan.path} was changed while it was being read")
-            label = self._labels[shard.directory]
-            self.files.append(_LogFile(label, shard.chain.log_id, scan, piece))
 
     def _refuse_strangers(
         self, place: LogPlace, shards: Sequence[ShardSurvey], notes: Sequence[Noted]

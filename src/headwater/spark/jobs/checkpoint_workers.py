@@ -40,6 +40,7 @@ class Scanned:
 
     piece: Piece
     notes: list[tuple[Order, dict[int, TopicNotes]]]
+    ends_in_zeros: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,11 +22,14 @@ from headwater.core.errors import DamageError, FormatError, NewerFormatError
 from headwater.disk import Disk
 from headwater.format.control import IDEMPOTENCY
 from headwater.format.frame import FrameType, UnknownFrameError, decode_frame
+from headwater.format.names import WAL_DIRECTORY
 from headwater.format.segment.run import at_each_byte
+from headwater.format.snapshot import Snapshot
 from headwater.format.table import FrameTable, read_table
 from headwater.format.topic_frames import CheckpointEntry, decode_checkpoint_mark
 from headwater.recovery.catalog import TopicNotes
 from headwater.recovery.piecewise import Piece, PieceTask, scan_piece
+from headwater.recovery.scan import is_zero
 from headwater.recovery.survey import read_log_file
 from headwater.recovery.verdict import FileScan
 
@@ -34,8 +37,21 @@ _APPEND: Final = int(FrameType.APPEND)
 _MARK: Final = int(FrameType.CHECKPOINT_MARK)
 _KEY: Final = int(FrameType.IDEMPOTENCY)
 _EXPIRES_AT: Final = IDEMPOTENCY.offset_of("expires_ts")
-# Marks speak of many topics.
-_PASSED_OVER: Final = numpy.isin(numpy.arange(256), [_MARK])
+# What a topic's segments follow from. Marks speak of many topics and are taken apart.
+_OF_TOPICS: Final = numpy.isin(
+    numpy.arange(256),
+    [
+        FrameType.APPEND,
+        FrameType.TOPIC_CREATE,
+        FrameType.TOPIC_DELETE,
+        FrameType.DELETE,
+        FrameType.EVICT_WATERMARK,
+        FrameType.CONFIG_UPDATE,
+        FrameType.LEASE,
+        FrameType.HEAD_WATERMARK,
+        FrameType.IDEMPOTENCY,
+    ],
+)
 
 
 class Order(NamedTuple):
@@ -76,6 +92,23 @@ class Covered(NamedTuple):
     log_id: int
 
 
+def covered_by(data: PurePath | None, snapshot: Snapshot | None) -> dict[PurePath, Covered]:
+    """What a data directory's snapshot covers, by log directory."""
+    if data is None or snapshot is None:
+        return {}
+    root = data / WAL_DIRECTORY
+    return {
+        root / meta.directory if meta.directory else root: Covered(meta.covered_frame, meta.log_id)
+        for meta in snapshot.shards
+    }
+
+
+class GivenGroups(NamedTuple):
+    spans: bytes
+    end: int
+    """Where the last of them ends."""
+
+
 @dataclass(frozen=True, slots=True)
 class FileJob:
     """What is wanted of one file."""
@@ -91,7 +124,7 @@ class FileJob:
     """Checkpoint marks are part of a topic's history: there are no segments they could be in."""
     now_ms: int = 0
     """Keys that expired before are left out."""
-    spans: bytes | None = None
+    given: GivenGroups | None = None
     """Groups that were found by reading in order; None: look for them."""
 
 
@@ -100,17 +133,19 @@ class ScannedFile:
     piece: Piece
     notes: list[tuple[Order, dict[int, TopicNotes]]] = field(default_factory=list)
     rows: list[TopicRows] = field(default_factory=list)
+    ends_in_zeros: bool = True
+    """Nothing but zeros behind the last whole group."""
 
 
 def scan_log_file(disk: Disk, job: FileJob) -> ScannedFile:
     """Look at one file. What is wrong with it is in the piece, for those who judge it."""
     path = job.task.file.path
     buffer = read_log_file(disk, path)
-    if job.spans is None:
+    if job.given is None:
         piece, table = scan_piece(buffer, job.task)
     else:
-        piece, table = _given(buffer, job.task, job.spans)
-    scanned = ScannedFile(piece)
+        piece, table = _given(buffer, job.task, job.given)
+    scanned = ScannedFile(piece, ends_in_zeros=is_zero(buffer[piece.scan.end :]))
     try:
         if table is not None and len(table):
             _cut(scanned, table, buffer, job)
@@ -122,9 +157,9 @@ def scan_log_file(disk: Disk, job: FileJob) -> ScannedFile:
     return scanned
 
 
-def _given(buffer: memoryview, task: PieceTask, spans: bytes) -> tuple[Piece, FrameTable]:
-    scan = FileScan(task.file.path, task.file.number, length=len(buffer))
-    scan.spans.frombytes(spans)
+def _given(buffer: memoryview, task: PieceTask, given: GivenGroups) -> tuple[Piece, FrameTable]:
+    scan = FileScan(task.file.path, task.file.number, end=given.end, length=len(buffer))
+    scan.spans.frombytes(given.spans)
     groups = list(zip(scan.spans[0::4], scan.spans[1::4], strict=True))
     piece = Piece(scan, None)
     piece.chain.log_id = task.log_id
@@ -155,7 +190,7 @@ def _cut(scanned: ScannedFile, table: FrameTable, buffer: memoryview, job: FileJ
     notes: dict[int, dict[int, TopicNotes]] = defaultdict(dict)
     for stretch in _stretches(table, runs, wanted, marks):
         about = marks.get((stretch.topic_id, stretch.run), [])
-        noted = notes[stretch.run][stretch.topic_id] = TopicNotes()
+        noted = notes[stretch.run][stretch.topic_id] = TopicNotes(changed=bool(len(stretch.rows)))
         for _, entry in about:
             noted.take_mark(entry)
         controls = _controls(table, buffer, stretch.rows, noted, job.now_ms)
@@ -194,7 +229,7 @@ def _stretches(
     table: FrameTable, runs: NDArray[numpy.int64], wanted: NDArray[numpy.int64], marks: Marks
 ) -> Iterator[_Stretch]:
     """Frames by run and topic, and an empty stretch for what only a mark speaks of."""
-    rows = wanted[~_PASSED_OVER[table.type[wanted]]]
+    rows = wanted[_OF_TOPICS[table.type[wanted]]]
     seen = set()
     if len(rows):
         topics, in_run = table.topic_id[rows], runs[rows]

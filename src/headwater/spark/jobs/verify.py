@@ -1,0 +1,174 @@
+"""`verify`: is everything in a data directory what was written, and if not, where is it not?
+
+Every checksum of the log and of segments in both tiers, every index entry against its frame, the
+chain of the log's marks, each seq in its place, snapshots and what they count, CURRENT, names. It
+changes nothing, takes no lock, and may run beside an owner: a finding counts when two looks agree.
+
+The dense Kafka index and the log of machines are looked at here once those parts are there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from headwater.core.clock import Clock, SystemClock
+from headwater.core.errors import RequestError
+from headwater.core.units import US_PER_S
+from headwater.disk import Disk, PosixDisk
+from headwater.format.names import PREPARED_NAME, WAL_DIRECTORY
+from headwater.recovery.decide import Action
+from headwater.recovery.survey import access_error
+from headwater.spark.jobs.job import NoProgress, Progress, Report
+from headwater.spark.jobs.mapping import MapAll, SparkMap
+from headwater.spark.jobs.verify_look import DirectoryLook, look_at_directory
+from headwater.spark.jobs.watching import tasks_shown
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOOKS_MAX: Final = 6
+_LOG_KINDS: Final = {
+    Action.CUT: "torn tail",
+    Action.REWRITE: "CURRENT",
+    Action.REMOVE: "unfinished work",
+    Action.NOTE: "note",
+    Action.REFUSE_DAMAGED: "damage to the log",
+    Action.REFUSE_FOREIGN: "foreign file",
+    Action.REFUSE_NEWER: "newer version",
+}
+
+
+class VerifyOptions(msgspec.Struct, frozen=True, kw_only=True):
+    path: str
+    """A data directory, in use or not."""
+    cold: str | None = None
+    """Its cold tier, if it has one: a directory or the URL of an object store."""
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    file: str
+    offset: int | None
+    kind: str
+    meaning: str
+    bad: bool
+    """Something cannot be served, or a start would be refused. The rest Headwater settles itself,
+    or it does no harm."""
+
+
+class VerifyReport(Report, frozen=True, kw_only=True):
+    source: str
+    log_files: int
+    groups: int
+    frames: int
+    snapshots: int
+    topics: int
+    segments: int
+    records: int
+    """Seqs in segments."""
+    data_bytes: int
+    """Bytes of segments whose checksums were looked at."""
+    problems: int
+    findings: tuple[Finding, ...]
+    seconds: float
+
+
+def run(
+    spark: SparkSession, options: VerifyOptions, progress: Progress | None = None
+) -> VerifyReport:
+    """Verify with the tasks of a session."""
+    with tasks_shown(spark, progress):
+        return verify(PosixDisk(), SystemClock(), SparkMap(spark), options, progress)
+
+
+def verify(
+    disk: Disk,
+    clock: Clock,
+    map_all: MapAll,
+    options: VerifyOptions,
+    progress: Progress | None = None,
+) -> VerifyReport:
+    """The same with whoever does the work."""
+    directory = PurePath(options.path)
+    began_us = clock.monotonic_us()
+    _refuse_other_places(disk, directory, options.cold)
+    say = (progress or NoProgress()).say
+    say("looking at everything")
+    try:
+        look = look_at_directory(disk, directory, options.cold, map_all)
+        findings = list(_findings(look))
+        suspects = look
+        for _ in range(LOOKS_MAX):
+            if not findings:
+                break
+            say("looking again at what was found")
+            earlier = set(findings)
+            suspects = look_at_directory(
+                disk, directory, options.cold, map_all, frozenset(suspects.by_topic)
+            )
+            now = list(_findings(suspects))
+            findings = [finding for finding in now if finding in earlier]
+            if all(finding in earlier for finding in now if finding.bad):
+                break
+    except OSError as error:
+        raise access_error(directory, error) from error
+    seconds = (clock.monotonic_us() - began_us) / US_PER_S
+    return _report(options, look, findings, seconds)
+
+
+def _refuse_other_places(disk: Disk, directory: PurePath, cold: str | None) -> None:
+    if cold is not None and "://" not in cold and not disk.is_directory(PurePath(cold)):
+        raise RequestError(f"there is no directory {cold} for the cold tier; check the path")
+    if not disk.is_directory(directory):
+        raise RequestError(f"there is no directory {directory}; check the path")
+    if not disk.is_directory(directory / WAL_DIRECTORY):
+        raise RequestError(
+            f"{directory} is not a Headwater data directory: there is no {WAL_DIRECTORY}/ in it"
+        )
+
+
+def _findings(look: DirectoryLook) -> Iterator[Finding]:
+    for finding in look.wal.findings:
+        if finding.path.name == PREPARED_NAME:
+            continue  # made ahead by an owner that runs or was killed; nobody believes it
+        yield Finding(
+            file=str(finding.path),
+            offset=finding.offset,
+            kind=_LOG_KINDS[finding.action],
+            meaning=f"{finding.what}; {finding.why}",
+            bad=finding.action.refuses,
+        )
+    for fault in look.all_faults():
+        yield Finding(
+            file=str(fault.path),
+            offset=fault.offset,
+            kind=fault.kind.value,
+            meaning=fault.what,
+            bad=fault.bad,
+        )
+
+
+def _report(
+    options: VerifyOptions, look: DirectoryLook, findings: list[Finding], seconds: float
+) -> VerifyReport:
+    problems = Counter(finding.bad for finding in findings)[True]
+    scans = [scan for shard in look.wal.shards for scan in shard.files]
+    return VerifyReport(
+        ok=not problems,
+        source=options.path,
+        log_files=len(scans),
+        groups=look.wal.groups,
+        frames=look.wal.frames,
+        snapshots=look.snapshots,
+        topics=look.topics,
+        segments=look.segments,
+        records=look.records,
+        data_bytes=look.data_bytes,
+        problems=problems,
+        findings=tuple(findings),
+        seconds=round(seconds, 3),
+    )

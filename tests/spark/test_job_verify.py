@@ -1,0 +1,229 @@
+"""Verify finds every fault that is planted, in every kind of file, and none where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from pathlib import PurePath
+from typing import TypeVar
+
+import pytest
+
+from headwater.core.errors import RequestError
+from headwater.format.names import REPAIRS_NAME, parse_wal_file_name
+from headwater.format.repairs import decode_repairs
+from headwater.format.snapshot import SNAPSHOT_HEADER
+from headwater.spark.jobs.verify import Finding, VerifyOptions, VerifyReport, verify
+from headwater.testing import FakeDisk, ManualClock
+from headwater.testing.trace import Image
+from tests.crash.damage import SPECIMENS, Outcome, judge
+from tests.crash.matrix import slice_of, tried
+from tests.crash.test_engine_damage import lived
+from tests.rig.life import COLD, DATA
+from tests.spark.workloads import Engine
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+NEVER_READ = ("LOCK", "prepared.next")
+PADDING = range(SNAPSHOT_HEADER.offset_of("reserved"), SNAPSHOT_HEADER.offset_of("reserved") + 4)
+EVERY = {"data": 97, "idx": 37, "cold": 37, "bin": 67, "log": 301, "CURRENT": 17}
+"""Of each kind of file, one byte of so many is tried in the short form."""
+
+
+def here(function: Callable[[Item], Answer], items: Sequence[Item]) -> list[Answer]:
+    return [function(item) for item in items]
+
+
+def verified(disk: FakeDisk, cold: str | None = str(COLD)) -> VerifyReport:
+    before = disk.files()
+    report = verify(disk, ManualClock(), here, VerifyOptions(path=str(DATA), cold=cold))
+    assert disk.files() == before, "verify changed something"
+    return report
+
+
+@cache
+def directory(cleanly: bool) -> Image:
+    """Two topics with hot, cold and active segments, deletes, and records in the log only."""
+    return lived(cleanly=cleanly).fake.snapshot()
+
+
+def test_a_healthy_directory_has_no_findings_stopped_or_killed() -> None:
+    for cleanly in (True, False):
+        report = verified(FakeDisk(image=directory(cleanly)))
+        assert report.ok
+        assert report.findings == ()
+        assert (report.topics, report.segments, report.snapshots) == (2, 10, 2)
+        assert report.records >= 48
+        assert report.groups > 5
+
+
+def test_a_running_directory_has_no_findings() -> None:
+    engine = Engine()
+    engine.do([("append", "one", 9, "a", 30), ("checkpoint",), ("append", "one", 9, "a", 30)])
+    assert verified(engine.disk).findings == ()
+
+
+@pytest.mark.parametrize("name", SPECIMENS)
+def test_a_healthy_log_has_no_findings_that_are_bad(name: str) -> None:
+    report = verified(SPECIMENS[name]().disk(), cold=None)
+    assert report.ok
+    kinds = {finding.kind for finding in report.findings}
+    assert kinds <= ({"note"} if name == "repaired" else set())
+
+
+# -- planted faults
+
+
+def planted(path: PurePath, content: bytes, every: int) -> Iterator[tuple[str, bytes | None]]:
+    for offset in slice_of(range(len(content)), every):
+        flipped = bytes([content[offset] ^ 1 << offset % 8])
+        yield f"bit flip at {offset}", content[:offset] + flipped + content[offset + 1 :]
+    for length in slice_of(range(len(content)), every):
+        yield f"cut to {length}", content[:length]
+    yield "bytes behind its end", content + b"\x01" * 40
+    yield "zeroed", bytes(len(content))
+    yield "missing", None
+
+
+def is_harmless(path: PurePath, what: str) -> bool:
+    """Bytes that mean nothing, and a snapshot whose place an older one takes."""
+    if path.suffix == ".bin":
+        return what in ("missing", *(f"bit flip at {offset}" for offset in PADDING))
+    return False
+
+
+def is_passed_over(name: str, path: PurePath, what: str) -> bool:
+    """Inside of what an operator has agreed to lose, nothing can be found."""
+    agreed = decode_repairs(SPECIMENS[name]().disk().files()[path.parent / REPAIRS_NAME]).skips
+    number = parse_wal_file_name(path.name)
+    return any(
+        skip.file == number
+        and any(f"bit flip at {offset}" == what for offset in range(skip.offset, skip.resume))
+        for skip in agreed
+    )
+
+
+def plant(disk: FakeDisk, path: PurePath, content: bytes | None) -> None:
+    if content is None:
+        disk.unlink(path)
+        disk.settle()
+    else:
+        disk.write_file(path, content)
+
+
+def tells_of(finding: Finding, path: PurePath) -> bool:
+    """The file, another one of the same segment, or what it belongs to."""
+    found = PurePath(finding.file)
+    return (
+        found == path
+        or found.stem == path.stem
+        or found in path.parents
+        or (found.parent == path.parent and "wal" in path.parts)
+    )
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("kind", EVERY)
+@pytest.mark.parametrize("cleanly", [True, False], ids=["stopped", "killed"])
+def test_every_planted_fault_is_found(cleanly: bool, kind: str) -> None:
+    files = FakeDisk(image=directory(cleanly)).files()
+    chosen = [path for path in files if path.name.split(".")[-1] == kind]
+    assert chosen
+    every = EVERY[kind]
+    for path in chosen:
+        for what, content in planted(path, files[path], every):
+            if content == files[path]:
+                continue
+            disk = FakeDisk(image=directory(cleanly))
+            plant(disk, path, content)
+            report = verified(disk)
+            if is_harmless(path, what):
+                continue
+            assert report.findings, f"{what} in {path}"
+            assert any(tells_of(finding, path) for finding in report.findings), (what, path, report)
+            tried(f"verify job, faults planted in .{kind}")
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("kind", EVERY)
+def test_exchanged_files_are_found(kind: str) -> None:
+    files = FakeDisk(image=directory(True)).files()
+    chosen = [path for path in files if path.name.split(".")[-1] == kind]
+    pairs = [(one, other) for one in chosen for other in chosen if one < other]
+    for one, other in pairs:
+        if files[one] == files[other]:
+            continue
+        disk = FakeDisk(image=directory(True))
+        disk.write_file(one, files[other])
+        disk.write_file(other, files[one])
+        assert not verified(disk).ok, f"{one} and {other} exchanged"
+        tried(f"verify job, exchanged .{kind} files")
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("name", SPECIMENS)
+def test_every_planted_fault_in_a_log_is_found(name: str) -> None:
+    specimen = SPECIMENS[name]()
+    files = specimen.disk().files()
+    healthy = set(verified(specimen.disk(), cold=None).findings)
+    for path in specimen.paths:
+        if path.name in NEVER_READ or "quarantine" in path.parts:
+            continue
+        for what, content in planted(path, files[path], 29):
+            if content == files[path]:
+                continue
+            if name == "repaired" and is_passed_over(name, path, what):
+                continue
+            disk = specimen.disk()
+            plant(disk, path, content)
+            report = verified(disk, cold=None)
+            if not set(report.findings) - healthy:
+                # An end that nobody had witnessed looks as if it had never been written.
+                assert judge(specimen, disk, what) is Outcome.ERASED, f"{what} in {path}"
+            tried("verify job, faults planted in a log alone")
+
+
+def test_a_missing_topic_directory_is_found() -> None:
+    disk = FakeDisk(image=directory(True))
+    for path in disk.files():
+        if path.parent == DATA / "topics" / "00000001":
+            plant(disk, path, None)
+    report = verified(disk)
+    assert {finding.kind for finding in report.findings if finding.bad} == {"continuity"}
+
+
+def test_segments_of_another_topic_are_found_by_what_the_snapshot_counts() -> None:
+    """A frame does not name its topic: whole pairs, exchanged, are sound by themselves."""
+    engine = Engine()
+    for topic, size in (("one", 30), ("two", 31)):
+        engine.do([("append", topic, 4, None, size)])
+    engine.restart(1)
+    engine.stop()
+    disk = engine.disk
+    files = disk.files()
+    for suffix in ("data", "idx"):
+        mine, yours = (
+            DATA / "topics" / topic / f"seg-0000000000000001.{suffix}"
+            for topic in ("00000001", "00000002")
+        )
+        disk.write_file(mine, files[yours])
+        disk.write_file(yours, files[mine])
+    report = verified(disk)
+    assert [finding.kind for finding in report.findings] == ["continuity"] * 2
+    assert "the snapshot counts" in report.findings[0].meaning
+
+
+def test_without_the_cold_tier_not_everything_is_well() -> None:
+    report = verified(FakeDisk(image=directory(True)), cold=None)
+    assert not report.ok
+    assert {finding.kind for finding in report.findings} == {"cold tier"}
+    with pytest.raises(RequestError, match="no directory /warm"):
+        verified(FakeDisk(image=directory(True)), cold="/warm")
+
+
+def test_a_place_that_is_no_data_directory_is_refused() -> None:
+    with pytest.raises(RequestError, match="no wal/ in it"):
+        verified(FakeDisk(["/", DATA, COLD]))
+    with pytest.raises(RequestError, match="no directory"):
+        verified(FakeDisk(["/", COLD]))
