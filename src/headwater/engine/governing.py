@@ -41,17 +41,17 @@ class PoolMeter:
 
     def __init__(self, threads: int, now_us: int) -> None:
         self._threads = threads
-        self._running = 0
+        self.running = 0
         self._busy_us = 0
         self._since_us = self._at_us = now_us
 
     def began(self, now_us: int) -> None:
         self._pass(now_us)
-        self._running += 1
+        self.running += 1
 
     def ended(self, now_us: int) -> None:
         self._pass(now_us)
-        self._running -= 1
+        self.running -= 1
 
     def busy(self, now_us: int) -> float:
         """Since somebody last asked, 0 to 1."""
@@ -62,7 +62,7 @@ class PoolMeter:
         return busy
 
     def _pass(self, now_us: int) -> None:
-        self._busy_us += min(self._running, self._threads) * (now_us - self._at_us)
+        self._busy_us += min(self.running, self._threads) * (now_us - self._at_us)
         self._at_us = now_us
 
 

@@ -146,7 +146,7 @@ class Delivery:
 
     def resume(self) -> None:
         """Those who wait may be served by now: pressure went, or they have grown old."""
-        if self._governing is not None and self._ready.servable and not self._scheduled:
+        if self._governing is not None and len(self._ready) and not self._scheduled:
             self._schedule(self._app.now_us())
 
     def _schedule(self, now_us: int) -> None:

@@ -52,6 +52,47 @@ def test_latency_is_smoothed_towards_5_ms_and_falls_by_itself() -> None:
     assert governor.pressure < 0.01
 
 
+@pytest.mark.claims(341)
+def test_one_long_pause_is_forgotten_within_a_second() -> None:
+    governor = Governor()
+    governor.sample(Signals(0, 1, 60_000_000, 0.0))
+    assert governor.pressure == 1.0
+    for _ in range(9):
+        governor.sample(Signals(0, 1, 0, 0.0))
+    assert governor.pressure < 0.2
+
+
+@pytest.mark.claims(340)
+def test_samples_that_nobody_took_fade_as_quiet_ones_do() -> None:
+    taken, skipped = Governor(), Governor()
+    for governor in (taken, skipped):
+        governor.sample(Signals(0, 1, 5_000, 0.0))
+    for _ in range(4):
+        taken.sample(Signals(0, 1, 0, 0.0))
+    skipped.skip(4)
+    assert skipped.latency_us == pytest.approx(taken.latency_us)
+
+
+@pytest.mark.claims(341)
+@pytest.mark.parametrize(
+    ("signals", "name", "pressure"),
+    [
+        (Signals(0, 1, 0, 0.0, backlog=0.5), "backlog", 0.5),
+        (Signals(0, 1, 0, 0.0, stall_us=250_000), "stall", 0.25),
+        (Signals(64, 1, 0, 0.0, backlog=0.1), "ready", 0.25),
+        (Signals(0, 1, 0, 0.3, stall_us=100_000), "pool", 0.3),
+        (Signals(0, 1, 0, 0.0, backlog=7.0), "backlog", 1.0),
+    ],
+)
+def test_the_log_counts_among_those_who_work_and_each_signal_is_shown(
+    signals: Signals, name: str, pressure: float
+) -> None:
+    governor = Governor()
+    governor.sample(signals)
+    assert governor.pressure == governor.parts[name] == pytest.approx(pressure)
+    assert max(governor.parts, key=lambda part: governor.parts[part]) == name
+
+
 @pytest.mark.claims(342)
 def test_above_a_fifth_records_share_frames_for_up_to_20_ms() -> None:
     governor = Governor()

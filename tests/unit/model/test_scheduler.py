@@ -99,6 +99,24 @@ def test_while_deferring_routers_go_lower_and_band_0_gets_no_turns() -> None:
 
 
 @pytest.mark.claims(344)
+def test_deferring_that_begins_in_the_middle_of_a_round_takes_the_turn_of_band_0() -> None:
+    scheduler: Scheduler[str] = Scheduler()
+    scheduler.mark("first", 0, 0)
+    scheduler.mark("low", -400, 0)
+    turn = scheduler.take(1)
+    assert turn is not None
+    assert turn.item == "first"
+    assert scheduler.servable == 1
+    scheduler.deferring = True
+    assert scheduler.servable == 0
+    assert scheduler.take(2) is None
+    scheduler.deferring = False
+    turn = scheduler.take(3)
+    assert turn is not None
+    assert turn.item == "low"
+
+
+@pytest.mark.claims(344)
 def test_a_deferred_topic_that_grew_old_is_served_all_the_same() -> None:
     scheduler: Scheduler[str] = Scheduler()
     scheduler.deferring = True

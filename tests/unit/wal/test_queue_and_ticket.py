@@ -23,6 +23,24 @@ def taken(queue: SubmissionQueue, frames_max: int = 10**6, bytes_max: int = 10**
 
 
 @pytest.mark.claims(159, 181)
+def test_submissions_over_the_bytes_are_refused_and_a_first_one_always_fits() -> None:
+    counters = WalCounters()
+    queue = SubmissionQueue(100, counters, bytes_max=10)
+    queue.put(ticket(b"x" * 11))
+    assert queue.fill == 1.1
+    with pytest.raises(OverloadedError, match="1 writes are waiting for the disk, 11 bytes"):
+        queue.put(ticket(b""))
+    assert (len(queue), counters.submit_full) == (1, 1)
+    group: list[Ticket] = []
+    queue.take(group, 100, 1_000)
+    assert queue.fill == 0.0
+    queue.put(ticket(b"x" * 4))
+    queue.put(ticket(b"x" * 6))
+    with pytest.raises(OverloadedError):
+        queue.put(ticket(b"x"))
+
+
+@pytest.mark.claims(159, 181)
 def test_submission_4097_is_refused_and_nothing_of_it_is_kept() -> None:
     counters = WalCounters()
     queue = SubmissionQueue(WalSettings().queue_submissions_max, counters)

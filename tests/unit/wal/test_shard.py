@@ -116,6 +116,28 @@ def test_a_slow_disk_costs_a_synchronous_refusal_and_never_an_acked_record(
     assert written == [b"first", *[each.body for each in waiting]]
 
 
+@pytest.mark.claims(343)
+def test_what_pressure_added_to_the_wait_for_company_is_told_and_then_forgotten(
+    shard: Shard, clock: ManualClock
+) -> None:
+    clock.wait_for_waiters(1)
+    shard.window.set_pressure(1.0)
+    shard.window.observe(2)
+    parks = clock.park_count
+    pressed = ticket(b"pressed")
+    shard.submit(pressed)
+    clock.wait_for_waiters(1, after_parks=parks)
+    assert not pressed.resolved
+    clock.advance(SETTINGS.commit_window_us_max)
+    assert pressed.wait(10)
+    assert shard.counters.throttle_us_last == 9_500
+    shard.window.set_pressure(0.0)
+    clock.wait_for_waiters(1)
+    shard.window.observe(1)
+    assert submit_and_wait(shard, ticket(b"free"))
+    assert shard.counters.throttle_us_last == 0
+
+
 @pytest.mark.claims(183)
 def test_a_group_waits_as_long_as_its_company_keeps_arriving(
     shard: Shard, log: ListLog, clock: ManualClock
