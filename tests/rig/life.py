@@ -21,7 +21,7 @@ from headwater.engine.engine import Engine
 from headwater.model.match import parse_match
 from headwater.testing import FakeDisk, FaultDisk, ManualClock
 from tests.rig.judging import Judge, agree
-from tests.rig.stepped import SteppedKeeper, SteppedOwner, SteppedWal
+from tests.rig.stepped import SteppedForwarder, SteppedKeeper, SteppedOwner, SteppedWal
 from tests.rig.world import Expected, World
 
 T = TypeVar("T")
@@ -36,6 +36,7 @@ SMALL = EngineSettings(
         reserve_bytes=256,
         zero_chunk_bytes=4096,
         head_ahead=8,
+        copies_ahead=8,
         switch_interval_us=None,
     ),
     segments=SegmentSettings(segment_max_events=5, segment_max_bytes=2000, hot_retain_segments=1),
@@ -63,7 +64,16 @@ def open_stepped(disk: Disk, settings: EngineSettings, clock: ManualClock) -> Da
             super().start()
             owner.wal = self
 
-    engine = Engine(disk, DATA, settings, clock, owner, make_wal=OwnWal, make_keeper=SteppedKeeper)
+    engine = Engine(
+        disk,
+        DATA,
+        settings,
+        clock,
+        owner,
+        make_wal=OwnWal,
+        make_keeper=SteppedKeeper,
+        make_forwarder=SteppedForwarder,
+    )
     return Database(engine)
 
 

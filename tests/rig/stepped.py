@@ -1,8 +1,8 @@
 """An engine without threads: groups are committed when somebody steps, housekeeping when called.
 
-The production code is used as it is. Three of its parts have a stepped twin: the owner, who commits
+The production code is used as it is. Four of its parts have a stepped twin: the owner, who commits
 what was submitted once nobody works as the owner any more; the log, whose shards have no thread;
-and the keeper, who never comes by himself.
+the keeper and the forwarder, who never come by themselves.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import PurePath
 from typing import Any, TypeVar
 
 from headwater.core.clock import Clock
+from headwater.engine.forwarder import Forwarder
 from headwater.engine.keeper import Keeper
 from headwater.wal.position import LogPosition
 from headwater.wal.shard import Shard
@@ -108,6 +109,16 @@ class SteppedKeeper(Keeper):
 
     def round(self) -> None:
         self._work()
+
+
+class SteppedForwarder(Forwarder):
+    """Nor does he copy by himself: `Forwarding.run_dry` is called."""
+
+    def wake(self) -> None:
+        """There is no thread to wake."""
+
+    def stop(self) -> None:
+        """Nor one to stop."""
 
 
 class SteppedOwner:

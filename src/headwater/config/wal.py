@@ -37,6 +37,8 @@ class WalSettings:
     """How often a full disk is tried again."""
     head_ahead: int = 256
     """Seqs reserved ahead for classes whose acks do not wait for a sync."""
+    copies_ahead: int = 1_024
+    """Seqs of a router's destination that are reserved ahead of its copies, with 16 bytes."""
     switch_interval_us: int | None = 200
     """Longest wait for the interpreter after a sync; None leaves Python's own 5 ms."""
     zero_chunk_bytes: int = 256 * KIB

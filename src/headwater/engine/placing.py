@@ -260,6 +260,7 @@ class Placer:
         dest.last_ts = max(dest.last_ts, encoded.times[-1])
         chunk = TailChunk(first_seq, encoded.frames.buffer, encoded.frames.offsets)
         self._topics.keep_in_tail(dest, chunk, logged=logged)
+        self._topics.shed(dest)
         settings = log.settings
         if settings.ttl_ms or settings.cap_records or settings.cap_bytes:
             self._topics.evict(dest)

@@ -123,12 +123,14 @@ class RouterReplay:
     def close_gaps(self, load: Callable[[Topic], bool]) -> None:
         """Once everything was read: seqs that may have been seen are not used for other records."""
         core = self._core
-        for router in core.routers:
+        for router in _sources_first(core.routers):
             dest, source = router.dest, router.source
             if dest.broken is not None or source.broken is not None:
                 router.stopped = True  # until the files are restored
                 continue
-            went_back = router.cursor.source_seq > source.log.visible_seq
+            # A source that is fed exactly once is not whole yet, and will be.
+            comes_back = source.feed is not None and source.feed.is_exact
+            went_back = not comes_back and router.cursor.source_seq > source.log.visible_seq
             ceiling = core.ceilings.ceiling_of(dest.topic_id)
             above = ceiling > dest.log.visible_seq and dest.log.settings.durability.is_logged
             if above and (went_back or not router.exactly_once):
@@ -145,6 +147,24 @@ class RouterReplay:
                 router.cursor = RouterCursor(router.settings.guarantee, mark)
                 router.cursor.forwarded_total = total
                 router.unmarked = True
+
+
+def _sources_first(routers: Iterable[Router]) -> list[Router]:
+    """Each behind those that feed its source; in a circle somebody has to be first."""
+    ordered: dict[Router, None] = {}
+    met: set[Router] = set()
+    for router in routers:
+        stack = [router]
+        while stack:
+            last = stack[-1]
+            met.add(last)
+            feed = last.source.feed
+            before = [] if feed is None else [each for each in feed.routers if each not in met]
+            if before:
+                stack.append(before[0])
+            else:
+                ordered[stack.pop()] = None
+    return list(ordered)
 
 
 def restore_floors(dest: Topic) -> None:

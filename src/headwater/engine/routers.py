@@ -7,7 +7,7 @@ begins at the head the source has at that moment: what was there before is not c
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -28,10 +28,6 @@ from headwater.format.router_frames import (
 from headwater.model.loss import Loss
 from headwater.model.router import CursorMark, RouterCursor, RouterSettings, router_settings
 from headwater.model.router.definition import check_router_name
-
-COPIES_AHEAD: Final = 1_024
-"""Seqs of a destination that are reserved ahead of its copies, with one entry in the log. After a
-crash an at_least_once destination goes on above them."""
 
 
 class RouterState(msgspec.Struct, frozen=True):
@@ -231,11 +227,13 @@ class Routers:
 
 
 def reserve(core: EngineCore, dest: Topic, count: int) -> int | None:
-    """A ceiling to write ahead of so many more copies; None when there is room below the last."""
+    """A ceiling to write ahead of so many more copies; None when there is room below the last.
+
+    After a crash an at_least_once destination goes on above it."""
     if not dest.log.settings.durability.is_logged:
         return None
-    first = dest.log.head_seq + 1
-    return core.ceilings.reserve(dest.topic_id, first, first + count - 1, COPIES_AHEAD)
+    first, ahead = dest.log.head_seq + 1, core.settings.wal.copies_ahead
+    return core.ceilings.reserve(dest.topic_id, first, first + count - 1, ahead)
 
 
 def confirm(core: EngineCore, dest: Topic, ceiling: int) -> None:

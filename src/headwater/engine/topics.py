@@ -318,11 +318,11 @@ class Topics:
         first = topic.log.visible_seq + 1
         seqs = range(first, upto_seq + 1)
         frames = [encode_frame(FrameType.APPEND, topic.topic_id, seq=s, ts=ts) for s in seqs]
-        size = len(frames[0])
         buffer = b"".join(frames)
         topic.log.load_gap(upto_seq + 1, ts, lost=lost)
-        chunk = TailChunk(first, buffer, range(0, size * len(frames), size))
+        chunk = TailChunk(first, buffer, range(0, len(buffer), len(frames[0])))
         self.keep_in_tail(topic, chunk, logged=logged)
+        self.shed(topic)  # where nothing is alive before them, nobody will ask for them
 
     def keep_in_tail(self, topic: Topic, chunk: TailChunk, *, logged: bool = True) -> None:
         """Hold frames until a checkpoint has them, and for readers near the head."""
