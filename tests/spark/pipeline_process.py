@@ -81,13 +81,11 @@ def run_lake(spark: Any, plan: dict[str, Any]) -> None:
             kill()
 
         main.commit = die  # type: ignore[method-assign]
-        LakeOptions.tables = lambda _self: tables  # type: ignore[method-assign]
+        LakeOptions.tables = lambda self: tables  # type: ignore[method-assign]
     if plan["gate"]:
         read = lake.read_topics
         wait = waiting_for_the_gate(plan["gate"])
-        lake.read_topics = lambda *given: (  # type: ignore[assignment]
-            (rows := read(*given)).mapInArrow(wait, rows.schema)
-        )
+        lake.read_topics = lambda *given: (rows := read(*given)).mapInArrow(wait, rows.schema)
     lake.run(spark, options)
 
 

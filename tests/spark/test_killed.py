@@ -60,10 +60,11 @@ class Pipeline:
         self.target = target
         self.gate = root / "gate"
         self.gate.mkdir()
+        self.started: list[subprocess.Popen[str]] = []
 
     def start(
         self, *, die: str | None = None, master: str = "local[2]", gated: bool = False
-    ) -> Any:
+    ) -> subprocess.Popen[str]:
         is_topic = self.target == "topic"
         plan = {
             "job": "topic" if is_topic else "lake",
@@ -81,13 +82,21 @@ class Pipeline:
         }
         file = self.root / "plan.json"
         file.write_text(json.dumps(plan))
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "tests.spark.pipeline_process", str(file)],
             cwd=REPOSITORY,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
+        self.started.append(process)
+        return process
+
+    def end(self) -> None:
+        """Whatever is left of it; a JVM ends with its Python."""
+        for process in self.started:
+            process.kill()
+            process.communicate()
 
     def run(self, **how: Any) -> tuple[int, str]:
         process = self.start(**how)
@@ -123,12 +132,28 @@ def client(server: ServerProcess) -> Iterator[headwater.Client]:
         yield client
 
 
+Pipelines = Callable[[str], Pipeline]
+
+
+@pytest.fixture
+def pipelines(server: ServerProcess, tmp_path: Path) -> Iterator[Pipelines]:
+    made: list[Pipeline] = []
+
+    def make(target: str) -> Pipeline:
+        made.append(Pipeline(server, tmp_path, target))
+        return made[-1]
+
+    yield make
+    for pipeline in made:
+        pipeline.end()
+
+
 @pytest.mark.parametrize("die", ["before", "after"])
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_driver_killed_around_the_commit_doubles_and_loses_nothing(
-    server: ServerProcess, client: headwater.Client, tmp_path: Path, target: str, die: str
+    server: ServerProcess, client: headwater.Client, pipelines: Pipelines, target: str, die: str
 ) -> None:
-    pipeline = Pipeline(server, tmp_path, target)
+    pipeline = pipelines(target)
     code, said = pipeline.run(die=die)
     assert code == -signal.SIGKILL, said
     assert 0 < len(pipeline.found(client)) < RECORDS
@@ -139,9 +164,9 @@ def test_a_driver_killed_around_the_commit_doubles_and_loses_nothing(
 
 
 def test_a_driver_killed_with_half_of_a_batch_in_the_topic_doubles_nothing(
-    server: ServerProcess, client: headwater.Client, tmp_path: Path
+    client: headwater.Client, pipelines: Pipelines
 ) -> None:
-    pipeline = Pipeline(server, tmp_path, "topic")
+    pipeline = pipelines("topic")
     (pipeline.gate / "0").touch()
     process = pipeline.start(gated=True)
     wait_until(lambda: pipeline.landed(client) > 0 or process.poll() is not None)
@@ -157,9 +182,9 @@ def test_a_driver_killed_with_half_of_a_batch_in_the_topic_doubles_nothing(
 
 @pytest.mark.parametrize("target", ["delta", "iceberg", "topic"])
 def test_an_executor_killed_at_its_work_doubles_and_loses_nothing(
-    server: ServerProcess, client: headwater.Client, tmp_path: Path, target: str
+    client: headwater.Client, pipelines: Pipelines, target: str
 ) -> None:
-    pipeline = Pipeline(server, tmp_path, target)
+    pipeline = pipelines(target)
     (pipeline.gate / "0").touch()
     (pipeline.gate / "1").touch()
     process = pipeline.start(gated=True, master="local-cluster[2,1,1024]")

@@ -126,10 +126,12 @@ def start(
 
 
 def register(spark: SparkSession) -> None:
-    """Make the session know the format "headwater"."""
+    """Make the session know the formats "headwater" and "headwater-table"."""
     from headwater.spark.source import source_class
+    from headwater.spark.tables.sink import TableDataSource
 
     spark.dataSource.register(source_class(spark))
+    spark.dataSource.register(TableDataSource)
 
 
 def require_pyspark() -> str:

@@ -225,6 +225,17 @@ def test_files_of_runs_that_died_are_deleted_and_no_others(table: Table, tmp_pat
     assert list(Path(table.location.uri).rglob("*died*")) == []
 
 
+def test_files_of_tasks_that_were_given_up_are_deleted_after_the_commit(table: Table) -> None:
+    land(table, landing(0), [row(1)])
+    given_up = write_files(table, landing(1), [row(2)], COLUMNS, name="given-up")
+    later = write_files(table, landing(2), [row(3)], COLUMNS, name="later")
+    kept = write_files(table, landing(1), [row(2)], COLUMNS, name="kept")
+    table.commit(landing(1), kept)
+    assert table.discard(landing(1), [file.path for file in kept]) == len(given_up)
+    table.commit(landing(2), later)
+    assert numbers(table) == [1, 2, 3]
+
+
 def test_a_batch_without_rows_counts_as_landed(table: Table) -> None:
     land(table, landing(0), [row(1)])
     table.commit(landing(1), [])

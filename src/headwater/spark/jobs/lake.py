@@ -18,17 +18,16 @@ from headwater.core.errors import RequestError
 from headwater.core.units import US_PER_S
 from headwater.spark.jobs.job import NoProgress, Place, Progress, Report
 from headwater.spark.jobs.lake_landing import (
-    FORMATS,
     Lander,
     Landings,
     Shape,
     arrow_fields,
-    open_table,
     shape_of,
 )
 from headwater.spark.jobs.lake_rows import VARIANT, Kind, Payload
 from headwater.spark.reading.offsets import decode_offset
 from headwater.spark.tables.location import Location
+from headwater.spark.tables.opening import FORMATS, open_table
 from headwater.spark.tables.table import Table
 
 if TYPE_CHECKING:

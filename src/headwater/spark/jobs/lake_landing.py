@@ -31,10 +31,6 @@ from headwater.spark.jobs.lake_rows import (
     Payload,
 )
 from headwater.spark.tables.columns import VARIANT_TYPE
-from headwater.spark.tables.delta import DeltaLake
-from headwater.spark.tables.iceberg import IcebergLake
-from headwater.spark.tables.location import Location
-from headwater.spark.tables.parquet import ParquetLake
 from headwater.spark.tables.table import (
     AlreadyLandedError,
     Landed,
@@ -47,7 +43,6 @@ from headwater.spark.tables.table import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-FORMATS: Final = ("delta", "iceberg", "parquet")
 _SCHEMAS: Final = {Kind.DEAD: DEAD, Kind.GAPS: GAPS}
 
 
@@ -71,16 +66,6 @@ class Landings:
     """Batches that were there already."""
     orphans: int = 0
     """Files of runs that died, deleted."""
-
-
-def open_table(kind: str, location: Location, catalog: str | None, name: str | None) -> Table:
-    if kind == "delta":
-        return DeltaLake(location)
-    if kind == "iceberg":
-        return IcebergLake(location, catalog, name)
-    if kind == "parquet":
-        return ParquetLake(location)
-    raise RequestError(f"a table is one of {', '.join(FORMATS)}, not {kind!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +175,7 @@ class Lander:
                 return
             table.evolve(_SCHEMAS[kind], ())
         table.commit(landing, files)
+        table.discard(landing, [file.path for file in files])
         rows = sum(file.rows for file in files)
         if kind is Kind.DEAD:
             self.totals.dead_letters += rows

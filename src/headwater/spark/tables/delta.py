@@ -28,6 +28,7 @@ from headwater.spark.tables.table import (
     file_prefix,
     group_directory,
     leftovers,
+    losers,
 )
 
 DATA: Final = "data"
@@ -112,6 +113,9 @@ class DeltaLake:
 
     def clean(self, app: str, after: int) -> int:
         return sum(map(self.location.delete, leftovers(self.location, DATA, app, after)))
+
+    def discard(self, landing: Landing, kept: Sequence[str]) -> int:
+        return sum(map(self.location.delete, losers(self.location, DATA, landing, kept)))
 
     def read(self, columns: Sequence[str]) -> Any:
         table = self._open()

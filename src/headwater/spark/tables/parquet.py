@@ -40,6 +40,7 @@ from headwater.spark.tables.table import (
     app_directory,
     file_prefix,
     group_directory,
+    losers,
 )
 
 COMMITS: Final = "_commits"
@@ -173,6 +174,9 @@ class ParquetLake:
                 self._move(last)
             own = self.location.files_under(f"{STAGING}/{app_directory(app)}")
             return sum(map(self.location.delete, own))
+
+    def discard(self, landing: Landing, kept: Sequence[str]) -> int:
+        return sum(map(self.location.delete, losers(self.location, STAGING, landing, ())))
 
     def read(self, columns: Sequence[str]) -> Any:
         from pyarrow import dataset

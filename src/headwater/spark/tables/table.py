@@ -81,6 +81,9 @@ class Table(Protocol):
     def clean(self, app: str, after: int) -> int:
         """Delete files of this writer's batches after that one, which no commit refers to."""
 
+    def discard(self, landing: Landing, kept: Sequence[str]) -> int:
+        """After a commit: delete other files of the same batch, of tasks that were given up."""
+
     def read(self, columns: Sequence[str]) -> Any:
         """These columns of all rows as an Arrow table, read right here: for small questions."""
 
@@ -153,6 +156,13 @@ def leftovers(location: Location, base: str, app: str, after: int) -> list[str]:
     groups = [d for d in location.directories_in(own) if int(d.rpartition("/")[2]) >= first]
     names = [name for group in groups for name in location.files_under(group)]
     return [name for name in names if batch_of(name) > after]
+
+
+def losers(location: Location, base: str, landing: Landing, kept: Sequence[str]) -> list[str]:
+    """Files of a committed batch that its commit does not name, and no other will."""
+    names = location.files_under(group_directory(base, landing))
+    others = (name for name in names if batch_of(name) == landing.batch)
+    return [name for name in others if name not in set(kept)]
 
 
 def file_prefix(landing: Landing) -> str:

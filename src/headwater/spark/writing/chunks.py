@@ -136,8 +136,8 @@ class Chunker:
             if fitting:
                 self._take(texts.slice(0, fitting))
                 texts = texts.slice(fitting)
-            if len(texts):
-                yield self._cut()
+            if len(texts) or self._count == self._records_most:
+                yield self._cut()  # by count at once, by bytes when the next row shows it
 
     def rest(self) -> Iterator[Chunk]:
         if self._count:
