@@ -12,6 +12,7 @@ from headwater.client.errors import (
 )
 from headwater.client.retry import Retry
 from headwater.client.watching import TopicGone, Watched
+from headwater.client.working import GiveBackError, Outcome, Stop, WorkDone, WorkWishes
 from headwater.engine.pending import Appended
 from headwater.engine.topics import TopicState
 
@@ -20,13 +21,18 @@ __all__ = [
     "AsyncClient",
     "Client",
     "ForbiddenError",
+    "GiveBackError",
     "NoAnswerError",
+    "Outcome",
     "PayloadTooLargeError",
     "Retry",
+    "Stop",
     "TopicGone",
     "TopicState",
     "UnauthorizedError",
     "UnexpectedAnswerError",
     "UnreachableError",
     "Watched",
+    "WorkDone",
+    "WorkWishes",
 ]

@@ -5,15 +5,18 @@ Payloads stay the bytes that came: a record's `data` is parsed when somebody ask
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
 
 from headwater.client.errors import UnexpectedAnswerError
+from headwater.core.errors import NotAQueueError
 from headwater.core.records import Record
 from headwater.engine.pending import Appended
+from headwater.engine.queue_answers import Claimed, ClaimedJob, QueueStats, Settled
 from headwater.engine.reading import Diff
 from headwater.engine.topics import Deleted, TopicState
 from headwater.model.loss import Tombstone
@@ -68,6 +71,39 @@ class _State(msgspec.Struct):
 
     def state(self) -> TopicState:
         return TopicState(**{name: getattr(self, name) for name in TopicState.__struct_fields__})
+
+
+class JobOut(RecordOut, kw_only=True):
+    lease_id: int
+    deadline: int
+    deliveries: int
+
+    def job(self) -> ClaimedJob:
+        return ClaimedJob(self.record(), self.lease_id, self.deadline, self.deliveries)
+
+
+class _Claimed(msgspec.Struct):
+    claimed: list[JobOut]
+    ready: int
+
+
+class _Settled(msgspec.Struct):
+    skipped: list[int]
+    ready: int
+    in_flight: int
+    deadlines: dict[int, int] = {}
+
+
+class _Queue(msgspec.Struct):
+    ready: int
+    in_flight: int
+    delayed: int = 0
+    dead_lettered: int = 0
+
+
+class _QueueState(msgspec.Struct):
+    topic: str
+    queue: _Queue | None = None
 
 
 class _Page(msgspec.Struct):
@@ -190,6 +226,28 @@ def diff(body: bytes) -> Diff:
         found.performance.get("records_scanned", 0),
         found.performance.get("cold_segments_read", 0),
     )
+
+
+def claimed(body: bytes) -> Claimed:
+    found = decode(body, _Claimed)
+    return Claimed([each.job() for each in found.claimed], found.ready)
+
+
+def settled(asked: Sequence[int], body: bytes) -> Settled:
+    """The server lists what it passed over; of a job named twice, the second time."""
+    found = decode(body, _Settled)
+    passed = Counter(found.skipped)
+    times = Counter(asked)
+    taken = [seq for seq in times if passed[seq] < times[seq]]
+    return Settled(taken, found.skipped, found.ready, found.in_flight, found.deadlines)
+
+
+def queue_stats(body: bytes) -> QueueStats:
+    found = decode(body, _QueueState)
+    if found.queue is None:
+        raise NotAQueueError(f"{found.topic!r} is a log; claims need a queue")
+    queue = found.queue
+    return QueueStats(queue.ready, queue.in_flight, queue.delayed, queue.dead_lettered)
 
 
 def topic_state(body: bytes) -> TopicState:

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing
 from types import TracebackType
 from typing import Any, TypeVar
 
 from headwater.client import calls
 from headwater.client.answers import ArrowPage
+from headwater.client.async_worker import work_async
 from headwater.client.blocking import DEFAULT_URL
 from headwater.client.calls import ARROW_ROWS_DEFAULT, Records
 from headwater.client.http import Address, AsyncHttp, AsyncStream
@@ -36,12 +45,14 @@ from headwater.client.watching import (
     wanted,
     watch_steps,
 )
+from headwater.client.working import WorkDone, WorkWishes
 from headwater.config.topic import check_topic_name
 from headwater.core.clock import Clock, SystemClock
 from headwater.core.errors import HeadwaterError
 from headwater.core.limits import INTEGER_MAX
 from headwater.core.records import Record
 from headwater.engine.pending import Appended
+from headwater.engine.queue_answers import Claimed, ClaimedJob, QueueStats, Settled
 from headwater.engine.reading import Diff
 from headwater.engine.topics import Deleted, TopicState
 from headwater.model.loss import Tombstone
@@ -179,6 +190,75 @@ class AsyncClient:
     async def drop(self, topic: str, *, if_empty: bool = False) -> bool:
         """Drop a topic and everything in it. False when there was none."""
         return await self._drive(call_steps(calls.drop(topic, if_empty=if_empty), self._manner))
+
+    # -- queues
+
+    async def claim(
+        self,
+        topic: str,
+        node: str,
+        limit: int = 1,
+        *,
+        lease_ms: int | None = None,
+        wait_ms: int = 0,
+    ) -> Claimed:
+        """Take up to `limit` jobs of a queue; they are this node's until their deadline.
+        `wait_ms` waits for a first one."""
+        call = calls.claim(topic, node, limit, lease_ms, wait_ms)
+        return await self._drive(call_steps(call, self._manner))
+
+    async def ack(
+        self,
+        topic: str,
+        node: str,
+        seqs: Sequence[int],
+        *,
+        lease_ids: Sequence[int] | None = None,
+    ) -> Settled:
+        """These jobs are done: they are deleted for good."""
+        return await self._drive(call_steps(calls.ack(topic, node, seqs, lease_ids), self._manner))
+
+    async def nack(
+        self,
+        topic: str,
+        node: str,
+        seqs: Sequence[int],
+        *,
+        lease_ids: Sequence[int] | None = None,
+        delay_ms: int = 0,
+    ) -> Settled:
+        """Give these jobs back, to be delivered again at once or after a delay."""
+        call = calls.nack(topic, node, seqs, lease_ids, delay_ms)
+        return await self._drive(call_steps(call, self._manner))
+
+    async def extend(
+        self,
+        topic: str,
+        node: str,
+        seqs: Sequence[int],
+        *,
+        lease_ids: Sequence[int] | None = None,
+        lease_ms: int | None = None,
+    ) -> Settled:
+        """Hold these jobs for `lease_ms` from now."""
+        call = calls.extend(topic, node, seqs, lease_ids, lease_ms)
+        return await self._drive(call_steps(call, self._manner))
+
+    async def queue_stats(self, topic: str) -> QueueStats:
+        """How many jobs are ready, in flight, delayed, and were given up."""
+        return await self._drive(call_steps(calls.queue_stats(topic), self._manner))
+
+    async def work(
+        self, topic: str, handler: Callable[[ClaimedJob], Awaitable[object]], **wishes: Any
+    ) -> WorkDone:
+        """Claim jobs and await `handler` for each, until cancelled. A job whose handler returns is
+        acked; one whose handler raises is given back, to be tried again after a while. Jobs are
+        held as long as their handler runs.
+
+        Wishes: node, threads (1; handlers at a time), limit, lease_ms, retry_ms (1000),
+        retry_ms_max, idle_ms (end when nothing came for so long), stop, on_done. See `WorkWishes`.
+        """
+        return await work_async(self, topic, handler, WorkWishes(**wishes), self._clock)
 
     async def metrics(self) -> dict[str, Any]:
         """The server's metrics, by name."""

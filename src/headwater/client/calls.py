@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote
 
@@ -15,6 +16,7 @@ from headwater.config.topic import check_topic_name
 from headwater.core import limits
 from headwater.core.errors import InvalidRequestError
 from headwater.engine.pending import Appended
+from headwater.engine.queue_answers import Claimed, QueueStats, Settled
 from headwater.engine.reading import Diff
 from headwater.engine.topics import Deleted, TopicState
 
@@ -151,6 +153,59 @@ def drop(topic: str, *, if_empty: bool) -> Call[bool]:
     """Not repeated: somebody may have made a topic of this name again."""
     query = {"if_empty": "true" if if_empty else "false"}
     return Call("DELETE", _path(topic), answers.was_deleted, Repeat.NEVER, query=query)
+
+
+def claim(topic: str, node: str, limit: int, lease_ms: int | None, wait_ms: int) -> Call[Claimed]:
+    """Sent again when no answer came: what that answer held comes back when its lease is over."""
+    body = {"node": node, "max": limit, "lease_ms": lease_ms, "wait_ms": wait_ms}
+    wait_s = min(max(wait_ms, 0), limits.READ_WAIT_MS_CLAMP) / 1_000
+    return Call(
+        "POST", _path(topic, "/claim"), answers.claimed, body=_json(body, "claim"), wait_s=wait_s
+    )
+
+
+def ack(
+    topic: str, node: str, seqs: Sequence[int], lease_ids: Sequence[int] | None
+) -> Call[Settled]:
+    return _settle(topic, "ack", node, seqs, lease_ids, {})
+
+
+def nack(
+    topic: str, node: str, seqs: Sequence[int], lease_ids: Sequence[int] | None, delay_ms: int
+) -> Call[Settled]:
+    return _settle(topic, "nack", node, seqs, lease_ids, {"delay_ms": delay_ms})
+
+
+def extend(
+    topic: str,
+    node: str,
+    seqs: Sequence[int],
+    lease_ids: Sequence[int] | None,
+    lease_ms: int | None,
+) -> Call[Settled]:
+    return _settle(topic, "extend", node, seqs, lease_ids, {"lease_ms": lease_ms})
+
+
+def _settle(
+    topic: str,
+    verb: str,
+    node: str,
+    seqs: Sequence[int],
+    lease_ids: Sequence[int] | None,
+    more: Mapping[str, Any],
+) -> Call[Settled]:
+    """Twice is the same as once; the second time the jobs are among the skipped."""
+    asked = list(seqs)
+    body = {"node": node, "seqs": asked, **more}
+    if lease_ids is not None:
+        body["lease_ids"] = list(lease_ids)
+    return Call(
+        "POST", _path(topic, f"/{verb}"), partial(answers.settled, asked), body=_json(body, verb)
+    )
+
+
+def queue_stats(topic: str) -> Call[QueueStats]:
+    return Call("GET", _path(topic), answers.queue_stats, query={"touch": "false"})
 
 
 def open_watch(
