@@ -109,7 +109,13 @@ class Engine:
         self.append = Appender(self.core, self.topics, self._publisher, self.governing).append
         self._reader = Reader(self.core, self.topics)
         self.routers = Routers(self.core, self.topics)
-        self.forwarding = Forwarding(self.core, self.topics, self._reader, self.note_damage)
+        self.forwarding = Forwarding(
+            self.core,
+            self.topics,
+            self._reader,
+            self.note_damage,
+            self.governing.ready_set(forwards=True),
+        )
         self._housekeeping = Housekeeping(
             self.core, self.topics, Checkpointer(self.core), Snapshotter(self.core)
         )

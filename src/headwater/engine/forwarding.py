@@ -3,7 +3,8 @@
 A round takes each source that has something new, reads a stretch of it once for all of its routers
 that stand at the same place, and places the copies. Files are read, frames are made and syncs are
 waited for on the forwarder's own thread; the owner only decides and is told. One round does a
-bounded amount of work for each source, so no source keeps another waiting for long.
+bounded amount of work for each source, so no source keeps another waiting for long. Sources have
+their turns by priority; under pressure they stand a band lower, and those of band 0 wait.
 
 `pause`, `resume` and `records_per_round` are for whoever governs the load.
 """
@@ -30,10 +31,12 @@ from headwater.engine.loading import install, load_once
 from headwater.engine.pending import Change, Gate
 from headwater.engine.placing import Placer, Placing
 from headwater.engine.reading import Reader, ReadPlan
+from headwater.engine.ready import ReadySet
 from headwater.engine.router_state import Router
 from headwater.engine.topic import Topic
 from headwater.engine.topics import Topics
 from headwater.model.router import RouterCursor
+from headwater.model.scheduler import TURNS_A_ROUND
 from headwater.store.checked import Finding
 from headwater.store.segment import SegmentChangedError
 from headwater.wal.committer import LogState
@@ -52,9 +55,15 @@ NoteDamage = Callable[[ReadPlan, Sequence[Finding]], bool]
 
 class Forwarding:
     def __init__(
-        self, core: EngineCore, topics: Topics, reader: Reader, note_damage: NoteDamage
+        self,
+        core: EngineCore,
+        topics: Topics,
+        reader: Reader,
+        note_damage: NoteDamage,
+        ready: ReadySet[Topic],
     ) -> None:
         self._core = core
+        self._ready = ready
         self._reader = reader
         self._note_damage = note_damage
         self._placer = Placer(core, topics)
@@ -81,7 +90,7 @@ class Forwarding:
         core = self._core
         if self.paused or core.wal is None or core.wal.poison is not None:
             return False
-        return bool(self._waiting or core.to_route)
+        return bool(self._waiting or core.to_route or len(self._ready))
 
     def look_again(self) -> None:
         """Where a router had to wait, there may be room by now."""
@@ -103,7 +112,8 @@ class Forwarding:
         with self._turn:
             if self.paused or core.closing or core.wal.state is not LogState.WRITABLE:
                 return False
-            return self._forward(core.owner.call(self._behind))
+            moved = self._forward(core.owner.call(self._behind))
+            return moved or self._ready.servable > 0
 
     def run_dry(self) -> None:
         """Round after round, until every router is at the end of its source or held."""
@@ -131,14 +141,19 @@ class Forwarding:
                     return
 
     def _behind(self) -> list[Router]:
-        core = self._core
+        """As the owner: the routers whose turn it is."""
+        core, ready = self._core, self._ready
         sources, core.to_route = core.to_route, {}
-        return [
-            router
-            for source in sources.values()
-            for router in source.outlets
-            if router.lag or router.unmarked
-        ]
+        now_us = core.clock.monotonic_us()
+        for source in sources.values():
+            ready.mark(source, now_us)
+        routers: list[Router] = []
+        for _ in range(TURNS_A_ROUND):
+            turn = ready.take(now_us)
+            if turn is None:
+                break
+            routers += [router for router in turn.outlets if router.lag or router.unmarked]
+        return routers
 
     def _forward(self, routers: Iterable[Router]) -> bool:
         moved = False

@@ -114,7 +114,8 @@ class Governing:
         return sum(len(ready) for ready in self._ready_sets)
 
     def ready_set(self, *, forwards: bool = False) -> ReadySet[Topic]:
-        """A set of topics whose turns the governor watches, and defers under pressure."""
+        """A set of topics whose turns the governor watches, and defers under pressure. What
+        forwards is done in the background: its turns are deferred, but they are no pressure."""
         ready: ReadySet[Topic] = ReadySet(self._priority, forwards=forwards)
         ready.defer(self.governor.defers)
         self._ready_sets.append(ready)
@@ -150,8 +151,10 @@ class Governing:
         core = self._core
         ready = turns = late_us = 0
         for each in self._ready_sets:
-            ready += each.servable
             its_turns, its_late_us = each.lateness()
+            if each.forwards:
+                continue
+            ready += each.servable
             turns += its_turns
             late_us += its_late_us
         fill = core.tail_bytes / core.settings.tail_bytes_max

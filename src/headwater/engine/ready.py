@@ -22,7 +22,7 @@ class ReadySet(Generic[Item]):
 
     def __init__(self, priority: Callable[[Item], int], *, forwards: bool = False) -> None:
         self._priority = priority
-        self._forwards = forwards
+        self.forwards = forwards
         self._scheduler: Scheduler[Item] = Scheduler()
         self._only: Item | None = None
         self._only_since_us = 0
@@ -58,7 +58,7 @@ class ReadySet(Generic[Item]):
             self._only, self._only_since_us = item, now_us
             return
         self._settle()
-        scheduler.mark(item, self._priority(item), now_us, forwards=self._forwards)
+        scheduler.mark(item, self._priority(item), now_us, forwards=self.forwards)
 
     def take(self, now_us: int) -> Item | None:
         """Whose turn it is; it leaves the set. None when nobody may be served."""
@@ -87,4 +87,4 @@ class ReadySet(Generic[Item]):
         if only is not None:
             self._only = None
             priority = self._priority(only)
-            self._scheduler.mark(only, priority, self._only_since_us, forwards=self._forwards)
+            self._scheduler.mark(only, priority, self._only_since_us, forwards=self.forwards)
