@@ -72,19 +72,20 @@ def _is_log_name(name: str) -> bool:
 
 
 @contextlib.contextmanager
-def owned(disk: Disk, directories: list[PurePath]) -> Iterator[None]:
+def owned(disk: Disk, directories: list[PurePath], *, writing: bool = False) -> Iterator[None]:
     """Nobody else owns these data directories while the block runs.
 
-    One that nobody ever owned has no lock file, and one that cannot be written to has no owner.
+    For a reader, one without a lock file was never owned, and one that cannot be written to has no
+    owner.
     """
     with contextlib.ExitStack() as held:
         for directory in directories:
-            if not disk.exists(directory / LOCK_NAME):
+            if not writing and not disk.exists(directory / LOCK_NAME):
                 continue
             try:
                 lock = disk.lock_directory(directory)
             except OSError as error:
-                if error.errno == errno.EROFS:
+                if error.errno == errno.EROFS and not writing:
                     continue
                 raise access_error(directory, error) from error
             held.callback(lock.release)

@@ -26,13 +26,12 @@ from headwater.format.segment import (
 )
 from headwater.format.snapshot import META_DIRECTORY, Snapshot
 from headwater.recovery.catalog import Catalog, KnownTopic
-from headwater.recovery.piecewise import PieceTask
 from headwater.recovery.report import WalReport
 from headwater.recovery.snapshots import covered_frames, load_snapshot, snapshot_faults
-from headwater.recovery.survey import ShardSurvey, find_shard_directories
-from headwater.spark.jobs.log_files import FileJob, GivenGroups, covered_by, scan_log_file
-from headwater.spark.jobs.log_reading import LogRead, read_log
+from headwater.recovery.survey import ShardSurvey
+from headwater.spark.jobs.log_reading import LogRead
 from headwater.spark.jobs.mapping import MapAll
+from headwater.spark.jobs.topic_names import catalog_of, noted_log
 from headwater.store.object_store import open_cold_tier
 from headwater.store.settling import TopicDirectory
 from headwater.store.tier import TopicTier
@@ -92,7 +91,7 @@ def look_at_directory(
 ) -> DirectoryLook:
     """Everything; or the log, and of the topics' files those of `only` these topics."""
     snapshot, unreadable = _snapshot(disk, directory)
-    log = _read_log(disk, directory, snapshot, map_all)
+    log = noted_log(disk, directory, snapshot, map_all, deep=True)
     look = DirectoryLook(log.report)
     look.faults += _strange_names(disk, directory)
     look.faults += _bytes_behind(log)
@@ -103,9 +102,7 @@ def look_at_directory(
         look.faults.append(unreadable)
     elif not log.report.refusals:
         look.faults += _beyond_reach(log.report.shards, directory, snapshot)
-        catalog = Catalog(snapshot)
-        for _, notes in sorted(log.notes(), key=lambda noted: noted[0]):
-            catalog.take(notes)
+        catalog = catalog_of(log, snapshot)
         look.topics = len(catalog)
     _look_at_topics(disk, directory, catalog, cold, map_all, only, look)
     return look
@@ -117,20 +114,6 @@ def _snapshot(disk: Disk, directory: PurePath) -> tuple[Snapshot | None, Fault |
     except StorageError as error:
         path = directory / META_DIRECTORY if error.path is None else PurePath(error.path)
         return None, Fault(path, error.offset, error.what, True, FaultKind.SNAPSHOT)
-
-
-def _read_log(
-    disk: Disk, directory: PurePath, snapshot: Snapshot | None, map_all: MapAll
-) -> LogRead:
-    wal = directory / WAL_DIRECTORY
-    labels = {path: label for label, path in enumerate(find_shard_directories(disk, wal))}
-    covered = covered_by(directory, snapshot)
-
-    def job(task: PieceTask, given: GivenGroups | None) -> FileJob:
-        where = task.file.path.parent
-        return FileJob(task, labels[where], covered.get(where), with_rows=False, given=given)
-
-    return read_log(disk, wal, job, partial(map_all, partial(scan_log_file, disk)), deep=True)
 
 
 def _strange_names(disk: Disk, directory: PurePath) -> Iterator[Fault]:
