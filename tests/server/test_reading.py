@@ -265,7 +265,9 @@ def test_each_loss_has_an_arrow_answer_of_its_own(
     lost = [4, 5, 11]
     log = server.app.engine.topic(topic).log
     server.inside(lambda: log.mark_lost(numpy.array(lost, numpy.int64)))
-    cursor, found, told = 0, [], []
+    cursor = 0
+    found: list[int] = []
+    told: list[int] = []
     while cursor < 20:
         answer = http.get(f"/v0/topics/{topic}/arrow?from_seq={cursor}")
         assert answer.headers["x-epoch"] == "1"
