@@ -39,6 +39,19 @@ topic = verb_group(
         "delete": "headwater.cli.topic:drop",
     },
 )
+queue = verb_group(
+    "Work with the jobs of a queue.",
+    {
+        "claim": "headwater.cli.queue:claim",
+        "ack": "headwater.cli.queue:ack",
+        "nack": "headwater.cli.queue:nack",
+        "extend": "headwater.cli.queue:extend",
+        "work": "headwater.cli.queue_work:work",
+        "stats": "headwater.cli.queue:stats",
+        "pause": "headwater.cli.queue:pause",
+        "resume": "headwater.cli.queue:resume",
+    },
+)
 context = verb_group(
     "Remember servers by name, with their keys.",
     {
@@ -64,6 +77,7 @@ VERBS: Verbs = {
     "tail": "headwater.cli.read:tail",
     "watch": "headwater.cli.read:watch",
     "delete": "headwater.cli.delete:delete",
+    "queue": queue,
     "stats": "headwater.cli.stats:stats",
     "bench": "headwater.cli.bench:bench",
     "doctor": "headwater.cli.doctor:doctor",

@@ -1,0 +1,233 @@
+"""`headwater queue`: take jobs, settle them, look at a queue, pause and resume it."""
+
+from __future__ import annotations
+
+import socket
+from typing import Annotated
+
+import typer
+
+from headwater.cli.output import printable, say, say_json, say_table
+from headwater.cli.place import JsonOption
+from headwater.cli.records import record_json, record_line
+from headwater.cli.remote import ContextOption, TokenOption, UrlOption, connect
+from headwater.cli.topic import TopicArgument
+from headwater.core.errors import NotAQueueError, RequestError
+from headwater.core.limits import CLAIM_JOBS_CLAMP, NACK_DELAY_MS_MAX, READ_WAIT_MS_CLAMP
+from headwater.engine.queue_answers import ClaimedJob, Settled
+
+NodeOption = Annotated[
+    str, typer.Option("--node", metavar="NAME", help="Who works; the host's name otherwise.")
+]
+SeqsArgument = Annotated[list[int], typer.Argument(metavar="SEQ...", help="The jobs.")]
+LeaseIdOption = Annotated[
+    int | None,
+    typer.Option(
+        "--lease-id", metavar="N", help="Only jobs still held under the claim of this number."
+    ),
+]
+LeaseOption = Annotated[
+    int | None,
+    typer.Option("--lease-ms", metavar="MS", help="How long to hold; as the queue says."),
+]
+
+
+def default_node() -> str:
+    return socket.gethostname()[:128] or "cli"
+
+
+def claim(
+    topic: TopicArgument,
+    limit: Annotated[
+        int,
+        typer.Option("--max", "-n", min=1, max=CLAIM_JOBS_CLAMP[1], metavar="N", help="So many."),
+    ] = 1,
+    wait_ms: Annotated[
+        int,
+        typer.Option(
+            "--wait-ms", min=0, max=READ_WAIT_MS_CLAMP, metavar="MS", help="Wait for a first job."
+        ),
+    ] = 0,
+    lease_ms: LeaseOption = None,
+    node: NodeOption = "",
+    url: UrlOption = None,
+    context: ContextOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Take jobs of a queue for a while. With --json one object a line.
+
+    Jobs that are not acked in time are handed out again.
+    """
+    with connect(url, context, token) as client:
+        claimed = client.claim(
+            topic, node or default_node(), limit, lease_ms=lease_ms, wait_ms=wait_ms
+        )
+    for job in claimed.jobs:
+        say(job_json(job) if as_json else _job_line(job))
+    if not as_json and not claimed.jobs:
+        say(f"{printable(topic)}: nothing to do")
+
+
+def job_json(job: ClaimedJob) -> str:
+    terms = f'{{"lease_id":{job.lease_id},"deadline":{job.deadline},"deliveries":{job.deliveries},'
+    return terms + record_json(job.record)[1:]
+
+
+def _job_line(job: ClaimedJob) -> str:
+    tries = "" if job.deliveries == 1 else f"try {job.deliveries}  "
+    return f"lease {job.lease_id}  {tries}{record_line(job.record)}"
+
+
+def ack(
+    topic: TopicArgument,
+    seqs: SeqsArgument,
+    lease_id: LeaseIdOption = None,
+    node: NodeOption = "",
+    url: UrlOption = None,
+    context: ContextOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Jobs are done: delete them for good."""
+    with connect(url, context, token) as client:
+        settled = client.ack(
+            topic, node or default_node(), seqs, lease_ids=_lease_ids(lease_id, seqs)
+        )
+    _say_settled("acked", settled, as_json=as_json)
+
+
+def nack(
+    topic: TopicArgument,
+    seqs: SeqsArgument,
+    delay_ms: Annotated[
+        int,
+        typer.Option(
+            "--delay-ms", min=0, max=NACK_DELAY_MS_MAX, metavar="MS", help="Not before that."
+        ),
+    ] = 0,
+    lease_id: LeaseIdOption = None,
+    node: NodeOption = "",
+    url: UrlOption = None,
+    context: ContextOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Give jobs back, to be handed out again at once or later."""
+    with connect(url, context, token) as client:
+        settled = client.nack(
+            topic,
+            node or default_node(),
+            seqs,
+            lease_ids=_lease_ids(lease_id, seqs),
+            delay_ms=delay_ms,
+        )
+    _say_settled("nacked", settled, as_json=as_json)
+
+
+def extend(
+    topic: TopicArgument,
+    seqs: SeqsArgument,
+    lease_ms: LeaseOption = None,
+    lease_id: LeaseIdOption = None,
+    node: NodeOption = "",
+    url: UrlOption = None,
+    context: ContextOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Hold jobs longer, from now."""
+    with connect(url, context, token) as client:
+        settled = client.extend(
+            topic,
+            node or default_node(),
+            seqs,
+            lease_ids=_lease_ids(lease_id, seqs),
+            lease_ms=lease_ms,
+        )
+    _say_settled("extended", settled, as_json=as_json)
+
+
+def _lease_ids(lease_id: int | None, seqs: list[int]) -> list[int] | None:
+    return None if lease_id is None else [lease_id] * len(seqs)
+
+
+def _say_settled(verb: str, settled: Settled, *, as_json: bool) -> None:
+    """Exit code 2 when a job was none of ours: a script should notice."""
+    if as_json:
+        more = {"deadlines": settled.deadlines} if settled.deadlines else {}
+        say_json(
+            {
+                verb: settled.seqs,
+                "skipped": settled.skipped,
+                "ready": settled.ready,
+                "in_flight": settled.in_flight,
+                **more,
+            }
+        )
+    elif settled.seqs:
+        say(f"{verb} {', '.join(map(str, settled.seqs))}")
+    if settled.skipped:
+        shown = ", ".join(map(str, settled.skipped))
+        raise RequestError(
+            f"not {verb}: {shown}; held by nobody, by another node or under another lease"
+        )
+
+
+def stats(
+    topic: TopicArgument,
+    url: UrlOption = None,
+    context: ContextOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how many jobs are ready, in flight, delayed, and were given up."""
+    with connect(url, context, token) as client:
+        found = client.queue_stats(topic)
+        paused = bool(client.state(topic).config.get("paused"))
+    if as_json:
+        say_json({"topic": topic, **found._asdict(), "paused": paused})
+        return
+    rows = [[name.replace("_", " "), f"{value:,}"] for name, value in found._asdict().items()]
+    say_table(["what", "jobs"], [*rows, ["paused", "yes" if paused else "no"]], "jobs")
+
+
+def pause(
+    topic: TopicArgument,
+    url: UrlOption = None,
+    context: ContextOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Hand out no more jobs. Writes and acks go on."""
+    _set_paused(topic, True, url, context, token, as_json=as_json)
+
+
+def resume(
+    topic: TopicArgument,
+    url: UrlOption = None,
+    context: ContextOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Hand out jobs again."""
+    _set_paused(topic, False, url, context, token, as_json=as_json)
+
+
+def _set_paused(
+    topic: str,
+    paused: bool,
+    url: str | None,
+    context: str | None,
+    token: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    with connect(url, context, token) as client:
+        if client.state(topic).type != "queue":  # or there is none, and none is made
+            raise NotAQueueError(f"{topic!r} is a log; only queues can be paused")
+        client.create(topic, paused=paused)
+    if as_json:
+        say_json({"topic": topic, "paused": paused})
+    else:
+        say(f"{printable(topic)}: {'paused' if paused else 'resumed'}")

@@ -1,0 +1,190 @@
+"""`headwater queue work`: run a command for each job."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from headwater.cli.output import complain, finish, printable, say, say_json
+from headwater.cli.place import JsonOption
+from headwater.cli.queue import LeaseOption
+from headwater.cli.remote import ContextOption, TokenOption, UrlOption, connect
+from headwater.cli.topic import TopicArgument
+from headwater.client.working import Outcome, Stop, WorkDone
+from headwater.core.errors import RequestError
+from headwater.core.limits import CLAIM_JOBS_CLAMP
+from headwater.engine.queue_answers import ClaimedJob
+
+GIVE_UP_AFTER_S: Final = 3_600.0
+"""A worker waits for a server that is away; nobody sits in front of it."""
+
+
+class CommandFailedError(Exception):
+    """The command ended with something other than 0."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__(f"exit code {exit_code}")
+        self.exit_code = exit_code
+
+
+def work(
+    topic: TopicArgument,
+    command: Annotated[
+        list[str], typer.Argument(metavar="COMMAND...", help="What to run; -- before its options.")
+    ],
+    jobs: Annotated[
+        int,
+        typer.Option(
+            "--jobs", "-j", min=1, max=CLAIM_JOBS_CLAMP[1], metavar="N", help="At a time."
+        ),
+    ] = 1,
+    lease_ms: LeaseOption = None,
+    retry_ms: Annotated[
+        int,
+        typer.Option(min=0, metavar="MS", help="Wait before a failed job is tried again; doubles."),
+    ] = 1_000,
+    idle_ms: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="MS", help="End when there was nothing to do for so long."),
+    ] = None,
+    node: Annotated[
+        str, typer.Option(metavar="NAME", help="Who works; host and process id otherwise.")
+    ] = "",
+    url: UrlOption = None,
+    context: ContextOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a command for each job of a queue, until Ctrl-C.
+
+    The command gets the job's data as JSON on stdin, and HEADWATER_JOB_SEQ, _TAG, _DELIVERIES,
+    _LEASE_ID and _TOPIC in its environment. Exit code 0 means done: the job is deleted. Anything
+    else gives it back, to be tried again later. A job is held as long as its command runs. The
+    first Ctrl-C or SIGTERM lets commands finish, the second does not. --json prints an object for
+    each job, and what commands print goes to stderr.
+    """
+    if shutil.which(command[0]) is None:
+        raise RequestError(f"there is no command {command[0]!r}")
+    stop = Stop()
+
+    def handler(job: ClaimedJob) -> None:
+        code = run_command(command, topic, job, to_stderr=as_json)
+        if code:
+            raise CommandFailedError(code)
+
+    with connect(url, context, token, give_up_after_s=GIVE_UP_AFTER_S) as client:
+        client.queue_stats(topic)  # says at once when there is no such queue
+        with _progress(topic) as advance, _stopped_by_signals(stop):
+
+            def on_done(outcome: Outcome) -> None:
+                advance(outcome)
+                if as_json:
+                    say_json(_told(outcome))
+                    finish()
+                elif outcome.error is not None or outcome.lost:
+                    complain(_complaint(outcome))
+
+            wishes: dict[str, str] = {"node": node} if node else {}
+            done = client.work(
+                topic,
+                handler,
+                threads=jobs,
+                lease_ms=lease_ms,
+                retry_ms=retry_ms,
+                idle_ms=idle_ms,
+                stop=stop,
+                on_done=on_done,
+                **wishes,
+            )
+    if not as_json:
+        say(_summary(done))
+
+
+def run_command(command: list[str], topic: str, job: ClaimedJob, *, to_stderr: bool) -> int:
+    """The exit code. A command that a signal ended has one above 128, as in a shell."""
+    record = job.record
+    told = {
+        "HEADWATER_JOB_TOPIC": topic,
+        "HEADWATER_JOB_SEQ": str(record.seq),
+        "HEADWATER_JOB_TAG": (record.tag or "").replace("\0", ""),
+        "HEADWATER_JOB_DELIVERIES": str(job.deliveries),
+        "HEADWATER_JOB_LEASE_ID": str(job.lease_id),
+    }
+    ran = subprocess.run(
+        command,
+        input=record.data_json + b"\n",
+        stdout=sys.stderr.fileno() if to_stderr else None,
+        env={**os.environ, **told},
+        check=False,
+    )
+    return ran.returncode if ran.returncode >= 0 else 128 - ran.returncode
+
+
+def _told(outcome: Outcome) -> dict[str, object]:
+    result = "lost" if outcome.lost else "done" if outcome.error is None else "failed"
+    told: dict[str, object] = {
+        "seq": outcome.job.record.seq,
+        "result": result if outcome.begun else "given back",
+        "deliveries": outcome.job.deliveries,
+    }
+    if isinstance(outcome.error, CommandFailedError):
+        told["exit_code"] = outcome.error.exit_code
+        told["retry_ms"] = outcome.delay_ms
+    return told
+
+
+def _complaint(outcome: Outcome) -> str:
+    seq = outcome.job.record.seq
+    if outcome.lost:
+        return f"job {seq} was no longer ours when it was done: its lease was over"
+    return f"job {seq} failed ({outcome.error}), again in {outcome.delay_ms} ms"
+
+
+def _summary(done: WorkDone) -> str:
+    lost = f", {done.lost:,} lost to their deadlines" if done.lost else ""
+    return f"{done.done:,} done, {done.failed:,} failed{lost}"
+
+
+@contextmanager
+def _stopped_by_signals(stop: Stop) -> Iterator[None]:
+    """The first signal is a wish, the second one an order."""
+
+    def hear(_number: int, _frame: object) -> None:
+        if stop.is_set:
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {number: signal.signal(number, hear) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _progress(topic: str) -> Iterator[Callable[[Outcome], None]]:
+    if not sys.stderr.isatty():
+        yield lambda _outcome: None
+        return
+    text = TextColumn("{task.completed:,} done, {task.fields[failed]:,} failed")
+    columns = (SpinnerColumn(), text, TimeElapsedColumn())
+    with Progress(*columns, console=Console(file=sys.stderr), transient=True) as bar:
+        task = bar.add_task(printable(topic), total=None, failed=0)
+        counts = {"done": 0, "failed": 0}
+
+        def advance(outcome: Outcome) -> None:
+            counts["failed" if outcome.error is not None else "done"] += outcome.begun
+            bar.update(task, completed=counts["done"], failed=counts["failed"])
+
+        yield advance
