@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -19,6 +19,7 @@ from headwater.core.units import MIB
 from headwater.disk import Disk, OpenMode, replace_file, sync_file, sync_names, write_all
 from headwater.format.names import QUARANTINE_DIRECTORY
 from headwater.recovery.report import WalReport, report_on
+from headwater.recovery.scan import NOTHING_COVERED, Covered
 from headwater.recovery.survey import (
     ShardSurvey,
     access_error,
@@ -48,10 +49,23 @@ class RecoveredWal:
         return [shard for shard in self.report.shards if shard.directory not in self.directories]
 
 
-def look(disk: Disk, wal_directory: PurePath, *, deep: bool = False) -> WalReport:
-    """Survey all shards and decide, without changing anything."""
+def look(
+    disk: Disk,
+    wal_directory: PurePath,
+    *,
+    deep: bool = False,
+    covered: Mapping[PurePath, Covered] | None = None,
+) -> WalReport:
+    """Survey all shards and decide, without changing anything.
+
+    `covered` says, by directory, what a snapshot has: nothing is said about those groups.
+    """
     directories = find_shard_directories(disk, wal_directory)
-    shards = [survey_shard(disk, directory, deep=deep) for directory in directories]
+    known = covered or {}
+    shards = [
+        survey_shard(disk, each, deep=deep, covered=known.get(each, NOTHING_COVERED))
+        for each in directories
+    ]
     return report_on(without_bare(shards))
 
 

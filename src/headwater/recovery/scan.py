@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy
 
@@ -20,6 +21,16 @@ from headwater.format.mark import MARK_BYTES, CommitMark, MarkKind, chain_of, de
 from headwater.recovery.verdict import Chain, FileScan, Verdict
 
 END_OF_FILE = -1
+
+
+class Covered(NamedTuple):
+    """Every frame up to this one of this log is known from elsewhere."""
+
+    log_id: int
+    frame: int
+
+
+NOTHING_COVERED = Covered(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +51,8 @@ class Surroundings:
     """Check every frame's own checksum too, not only the group's hash."""
     skim: bool = True
     """False: the caller looks at the frames of each group himself, many at a time."""
+    covered: Covered = NOTHING_COVERED
+    """What somebody knows from a snapshot: the marks of such groups are looked at, not more."""
 
 
 class _Stop(Exception):
@@ -165,6 +178,11 @@ def _read_group(
         )
     if mark.end > len(buffer):
         raise _Stop(Verdict.TORN, "the group runs past the end of the file")
+    if (
+        mark.log_id == around.covered.log_id
+        and mark.frame + mark.frame_count <= around.covered.frame
+    ):
+        return mark
     body = buffer[mark.body_at : mark.end]
     if checksum64(body) != mark.body_hash:
         raise _Stop(Verdict.TORN, _first_bad_frame(buffer, mark))

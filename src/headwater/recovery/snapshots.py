@@ -17,9 +17,19 @@ from headwater.format.snapshot import (
     parse_snapshot_name,
     snapshot_name,
 )
+from headwater.recovery.scan import Covered
 from headwater.recovery.survey import ShardSurvey
 from headwater.store.pair import read_all
 from headwater.store.verifying import Fault, FaultKind
+
+
+def covered_logs(directory: PurePath, snapshot: Snapshot) -> dict[PurePath, Covered]:
+    """What the snapshot covers, for those who look at the logs after it."""
+    root = directory / WAL_DIRECTORY
+    return {
+        root / meta.directory if meta.directory else root: Covered(meta.log_id, meta.covered_frame)
+        for meta in snapshot.shards
+    }
 
 
 def covered_frames(

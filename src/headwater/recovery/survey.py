@@ -7,7 +7,7 @@ files in order, and what CURRENT and REPAIRS say.
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import PurePath
 from typing import Final
@@ -27,7 +27,13 @@ from headwater.format.names import (
     wal_file_name,
 )
 from headwater.format.repairs import REPAIRS_BYTES_MAX, Repairs, decode_repairs
-from headwater.recovery.scan import Surroundings, is_zero, scan_file
+from headwater.recovery.scan import (
+    NOTHING_COVERED,
+    Covered,
+    Surroundings,
+    is_zero,
+    scan_file,
+)
 from headwater.recovery.verdict import Chain, FileScan, Verdict
 
 _OWN_NAMES: Final = frozenset({CURRENT_NAME, REPAIRS_NAME, PREPARED_NAME, QUARANTINE_DIRECTORY})
@@ -99,12 +105,30 @@ def find_shard_directories(disk: Disk, wal_directory: PurePath) -> list[PurePath
 
 
 def survey_shard(
-    disk: Disk, directory: PurePath, *, deep: bool = False, repairs: Repairs | None = None
+    disk: Disk,
+    directory: PurePath,
+    *,
+    deep: bool = False,
+    repairs: Repairs | None = None,
+    covered: Covered = NOTHING_COVERED,
 ) -> ShardSurvey:
-    """Look at one shard. `repairs` stands in for the REPAIRS file, to try out a plan."""
+    """Look at one shard. `repairs` stands in for the REPAIRS file, to try out a plan.
+
+    Of what is `covered` only as much is looked at as tells where the rest begins.
+    """
     survey, tasks = begin_survey(disk, directory, deep=deep, repairs=repairs)
     for task in tasks:
-        survey.files.append(_look_at(disk, survey, task))
+        next_number = task.around.next_number
+        if (
+            next_number is not None
+            and next_number - 1 <= covered.frame
+            and survey.chain.log_id == covered.log_id
+        ):
+            survey.files.append(FileScan(task.path, task.number))
+            survey.chain.trusted, survey.chain.next_frame = False, next_number
+        else:
+            around = replace(task.around, covered=covered)
+            survey.files.append(_look_at(disk, survey, replace(task, around=around)))
     return survey
 
 

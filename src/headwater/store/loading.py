@@ -74,13 +74,34 @@ class Loader:
         for first_seq, files in sorted(directory.segments.items()):
             if not files or SegmentFile.DROPPED in files:
                 continue
-            if first_seq == active_first_seq and files == HOT:
-                found.append(self._active(first_seq, checkpointed_seq, active_data_bytes))
-            else:
-                found.append(self._sealed(first_seq))
+            is_active = first_seq == active_first_seq and files == HOT
+            active = (checkpointed_seq, active_data_bytes) if is_active else None
+            segment = self._present(first_seq, active)
+            if segment is not None:
+                found.append(segment)
         live = earliest_seq <= checkpointed_seq
         self._check_ranges(found, checkpointed_seq, active_first_seq if live else 0)
         return found
+
+    def _present(self, first_seq: int, active: tuple[int, int] | None) -> Segment | None:
+        """The segment; beside an owner, looked up once more when it moved at this very moment.
+
+        None for one that was dropped: its floor is in the log, and a caller finds the gap.
+        """
+        try:
+            return self._one(first_seq, active)
+        except FileNotFoundError:
+            if not self.read_only:
+                raise
+        self.directory.look_again(first_seq)
+        files = self.directory.segments[first_seq]
+        self._overlook_unfinished(first_seq)
+        if not files or SegmentFile.DROPPED in files:
+            return None
+        return self._one(first_seq, active if files == HOT else None)
+
+    def _one(self, first_seq: int, active: tuple[int, int] | None) -> Segment:
+        return self._sealed(first_seq) if active is None else self._active(first_seq, *active)
 
     def _remove_beyond(self, first_seq: int) -> None:
         files = self.directory.segments[first_seq]

@@ -52,6 +52,12 @@ class TopicDirectory:
             if parsed is not None:
                 self.segments.setdefault(parsed[0], set()).add(parsed[1])
 
+    def look_again(self, first_seq: int) -> None:
+        """Which files of one segment are there by now."""
+        names = {kind: segment_file_name(first_seq, kind) for kind in SegmentFile}
+        there = set(self.disk.list_directory(self.path))
+        self.segments[first_seq] = {kind for kind, name in names.items() if name in there}
+
     def path_of(self, first_seq: int, kind: SegmentFile) -> PurePath:
         return self.path / segment_file_name(first_seq, kind)
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
+from collections.abc import Callable
+from pathlib import PurePath, PurePosixPath
 
 import pytest
 
 from headwater.core.errors import DamageError, UnavailableError
+from headwater.disk import OpenMode
 from headwater.format.segment import ENTRY_BYTES, IndexFlag
 from headwater.store.checked import Finding
 from headwater.store.segment import Segment, find_segment
+from headwater.store.stores import LocalSegmentStore
 from headwater.store.topic_files import TopicFiles
 from headwater.testing import FakeDisk
+from headwater.testing.fake_file import FakeFile
 from tests.unit.store.records import (
     DIRECTORY,
     SMALL,
@@ -290,3 +294,40 @@ def test_the_segment_of_a_seq_is_found_among_many() -> None:
         holding = [each for each in segments if each.first_seq <= seq <= each.end_seq]
         assert find_segment(segments, seq) == (holding[0] if holding else None)
     assert find_segment([], 1) is None
+
+
+class MovedUnderneath(FakeDisk):
+    """A disk whose files are changed by somebody else the first time one of them is opened."""
+
+    change: Callable[[], None] | None = None
+
+    def open(self, path: PurePath, mode: OpenMode) -> FakeFile:
+        change, self.change = self.change, None
+        if change is not None:
+            change()
+        return super().open(path, mode)
+
+
+def test_a_read_only_look_finds_a_segment_that_moves_or_goes_at_that_moment() -> None:
+    disk = MovedUnderneath([TOPICS])
+    cold = LocalSegmentStore(disk, PurePosixPath("/data/cold"))
+    topic = Written(topic_files(disk, cold=cold))
+    topic.append(10)
+    looking = TopicFiles(disk, DIRECTORY, SMALL, cold=cold, read_only=True)
+
+    def relocate() -> None:
+        topic.files.copy_to_cold(topic.segments[0])
+        topic.put(topic.files.drop_hot(topic.segments[0]))
+
+    def drop() -> None:
+        topic.files.drop(topic.segments[0])
+
+    disk.change = relocate
+    segments = looking.load(*topic.position)
+    assert [(each.first_seq, each.is_cold) for each in segments] == [
+        (1, True),
+        (5, False),
+        (9, False),
+    ]
+    disk.change = drop
+    assert [each.first_seq for each in looking.load(*topic.position)] == [5, 9]

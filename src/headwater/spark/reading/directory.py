@@ -44,6 +44,9 @@ T = TypeVar("T")
 VIEWS_MAX: Final = 12
 """New views that are taken for one piece of work before it is given up."""
 PAUSE_MS_MAX: Final = 200
+SETTLED: Final = 3
+"""The same finding so often, while nobody writes, is not the owner's doing."""
+SETTLED_MISSING: Final = 8
 MAY_PASS: Final = (UnavailableError, StorageError, FormatError, FileNotFoundError)
 """What an owner at work can cause. A DataLossError is not meant, though it is a StorageError."""
 _MAPS_MAX: Final = 4
@@ -173,15 +176,18 @@ class Tries:
     def failed(self, error: Exception, sight: object) -> None:
         """Wait a moment; or raise, when it is not the owner's doing or has lasted too long.
 
-        `sight` is how far the log reached: the same three times means that nobody changes it.
+        `sight` is how far the log reached: always the same means that nobody writes.
         """
         self._seen.append((sight, str(error)))
         seen = self._seen
-        if len(seen) > 2 and seen[-1] == seen[-2] == seen[-3]:
+        # Files are moved and dropped without a word in the log, so that one is missing says less.
+        missing = isinstance(error, FileNotFoundError) or isinstance(
+            error.__cause__, FileNotFoundError
+        )
+        enough = SETTLED_MISSING if missing else SETTLED
+        if len(seen) >= enough and len(set(seen[-enough:])) == 1:
             raise self._verdict(error) from error
         if len(seen) >= VIEWS_MAX:
-            if seen[-1] == seen[-2]:
-                raise self._verdict(error) from error
             raise UnavailableError(
                 f"{self._directory.path} was changed by its owner each time it was looked at; "
                 f"try again (last: {error})"

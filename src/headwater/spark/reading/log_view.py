@@ -24,7 +24,7 @@ from headwater.core.errors import DamageError, NewerFormatError, RequestError
 from headwater.disk import Disk
 from headwater.format.frame import Frame, FrameType, UnknownFrameError
 from headwater.format.names import WAL_DIRECTORY
-from headwater.format.snapshot import TopicMeta
+from headwater.format.snapshot import Snapshot, TopicMeta
 from headwater.format.topic_frames import (
     CheckpointEntry,
     RecordsDeleted,
@@ -38,9 +38,10 @@ from headwater.model.loss import Loss
 from headwater.model.match import TagMatcher
 from headwater.recovery.following import LogFollower
 from headwater.recovery.looking import look_until_settled
+from headwater.recovery.recover import look
 from headwater.recovery.replay import Group, replay
 from headwater.recovery.rows import RecordRows, replay_rows
-from headwater.recovery.snapshots import covered_frames, load_snapshot
+from headwater.recovery.snapshots import covered_frames, covered_logs, load_snapshot
 from headwater.recovery.survey import ShardSurvey
 from headwater.recovery.verdict import Verdict
 from headwater.store.segment import SegmentChangedError
@@ -178,17 +179,22 @@ class LogView:
                 f"{directory} is not a Headwater data directory: there is no {WAL_DIRECTORY}/ in it"
             )
         self.directory = directory
-        self._disk = disk
         self._by_id: dict[int, LoggedTopic] = {}
         self._by_name: dict[str, LoggedTopic] = {}
         self._epochs: dict[str, int] = {}
         self._next_topic_id = 1
-        report = look_until_settled(disk, wal_directory)
+        # The snapshot first: of what it covers, the log need not be read. Should the log be
+        # trimmed behind a newer one in between, that shows, and another view is taken.
+        snapshot = load_snapshot(disk, directory, [])
+        known = {} if snapshot is None else covered_logs(directory, snapshot)
+        report = look(disk, wal_directory, covered=known)
+        if report.refusals:
+            report = look_until_settled(disk, wal_directory, covered=known)
         report.raise_if_refused()
         _refuse_unfinished(report.shards)
         self._follower = LogFollower(disk, wal_directory, report.shards)
-        covered = self._from_snapshot(report.shards)
-        self._take_in(replay(disk, report.shards), covered)
+        covered = self._from_snapshot(snapshot, report.shards)
+        self._take_in(replay(disk, report.shards, covered), covered)
 
     def follower(self) -> LogFollower:
         """A follower of its own for somebody else, who goes on where this view is now."""
@@ -212,8 +218,9 @@ class LogView:
         self._take_in(iter(groups), {})
         return bool(groups)
 
-    def _from_snapshot(self, shards: list[ShardSurvey]) -> dict[PurePath, int]:
-        snapshot = load_snapshot(self._disk, self.directory, [])
+    def _from_snapshot(
+        self, snapshot: Snapshot | None, shards: list[ShardSurvey]
+    ) -> dict[PurePath, int]:
         covered: dict[PurePath, int] = {}
         if snapshot is not None:
             covered = covered_frames(self.directory, snapshot, shards)
