@@ -49,6 +49,7 @@ def test_every_error_there_is_has_a_status() -> None:
     assert status_of(HttpError("throttled", "")) == 429
 
 
+@pytest.mark.claims(381)
 def test_wrong_paths_and_methods_say_what_is_allowed(http: Browserless) -> None:
     for path in (
         "/",
@@ -185,6 +186,7 @@ def test_a_server_that_recovers_is_not_ready_and_tells_how_far_it_is(
 # -- metrics
 
 
+@pytest.mark.claims(380)
 def test_metrics_are_prometheus_text_or_json_with_every_declared_name(
     http: Browserless, topic: str
 ) -> None:
@@ -241,6 +243,7 @@ def test_the_page_shows_the_document_and_loads_nothing_from_elsewhere(http: Brow
     assert "innerHTML" not in page
 
 
+@pytest.mark.claims(379)
 def test_every_json_answer_tells_what_it_cost(http: Browserless, topic: str) -> None:
     http.write(topic, 1)
     for method, path, body in (

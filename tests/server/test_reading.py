@@ -33,6 +33,7 @@ def test_an_answer_has_everything_the_contract_names(http: Browserless, topic: s
     assert (last["caught_up"], last["lag"], last["next_from_seq"]) == (True, 0, 3)
 
 
+@pytest.mark.claims(355)
 def test_limits_are_clamped_and_not_refused(http: Browserless, topic: str) -> None:
     http.write(topic, *range(1_500))
     assert len(seqs(http.diff(topic))) == 256

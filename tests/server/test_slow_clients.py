@@ -37,6 +37,7 @@ def waiting_bytes(server: RunningServer) -> int:
     return max(each.transport.get_write_buffer_size() for each in connections)
 
 
+@pytest.mark.claims(357, 366)
 def test_one_client_that_stops_reading_delays_none_of_a_hundred_and_loses_nothing(
     server: RunningServer, http: Browserless, topic: str
 ) -> None:
@@ -62,6 +63,7 @@ def test_one_client_that_stops_reading_delays_none_of_a_hundred_and_loses_nothin
     slow.connection.close()
 
 
+@pytest.mark.claims(359)
 def test_a_client_that_lags_behind_the_cap_is_told_what_it_missed(
     server: RunningServer, http: Browserless, topic: str
 ) -> None:

@@ -25,6 +25,7 @@ def test_opening_a_watch_tells_where_each_topic_stands(http: Browserless, topic:
     assert tail["topics"][topic]["from_seq"] == 3
 
 
+@pytest.mark.claims(370)
 def test_a_stream_begins_as_the_contract_says(
     server: RunningServer, http: Browserless, topic: str
 ) -> None:
@@ -48,6 +49,7 @@ def test_a_stream_begins_as_the_contract_says(
         assert events.next().data["records"][0]["data"] == "b"
 
 
+@pytest.mark.claims(364)
 def test_one_stream_follows_many_topics_with_one_cursor(
     server: RunningServer, http: Browserless, topic: str
 ) -> None:
@@ -65,6 +67,7 @@ def test_one_stream_follows_many_topics_with_one_cursor(
         assert cursor(last.id) == {**dict.fromkeys(names, 2), names[0]: 3}
 
 
+@pytest.mark.claims(362)
 def test_a_stream_resumes_where_its_last_event_says(
     server: RunningServer, http: Browserless, topic: str
 ) -> None:
@@ -181,6 +184,7 @@ def test_a_watch_that_is_not_clear_is_refused(http: Browserless, options: dict[s
     assert (answer.status, answer.code) == (400, "invalid_request")
 
 
+@pytest.mark.claims(365)
 def test_fields_filters_and_nodes_work_as_in_a_read(
     server: RunningServer, http: Browserless, topic: str
 ) -> None:

@@ -37,6 +37,7 @@ def write_without_sync(http: Browserless, disk: GatedDisk, topic: str, data: obj
     assert disk.syncs.somebody_waits.wait(20), "the background sync is under way"
 
 
+@pytest.mark.claims(363)
 def test_a_strong_stream_sees_a_record_only_when_it_is_synced(
     gated: RunningServer, disk: GatedDisk
 ) -> None:

@@ -105,6 +105,7 @@ def test_looking_at_a_topic_shows_its_numbers(http: Browserless, topic: str) -> 
     assert isinstance(shown["effective_priority"], (int, float))
 
 
+@pytest.mark.claims(352)
 def test_looking_counts_as_reading_unless_told_not_to(http: Browserless, topic: str) -> None:
     http.put(topic)
     assert "last_read_ts" not in http.get(f"/v0/topics/{topic}?touch=false").json

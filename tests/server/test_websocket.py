@@ -328,6 +328,7 @@ def test_an_offer_of_another_protocol_is_answered_as_a_request(http: Browserless
 # -- slow and leaving clients
 
 
+@pytest.mark.claims(360, 361)
 def test_a_client_that_does_not_read_holds_only_a_bounded_queue(tmp_path: Path) -> None:
     small = settings(websocket_queue_messages=1)
     with running(tmp_path / "data", small) as server, server.talk() as http:
