@@ -45,6 +45,7 @@ SCOPES: dict[tuple[str, str], set[str]] = {
         ("POST", "/v0/topics/{topic}/" + verb): set() for verb in ("claim", "ack", "nack", "extend")
     },
     **{(method, "/v0/topics/{topic}/work"): set() for method in ("GET", "HEAD")},
+    **{(method, "/v0/routers/{router}"): set() for method in ("PUT", "DELETE")},
 }
 """Which of the keys with a single scope may use a route; reading is for the reader."""
 

@@ -5,13 +5,16 @@ A router goes on where its newest durable mark says. What it copied after that i
 - an at_least_once destination goes on above every seq that may have been seen, with nothing in
   between; the copies are made again under new seqs (I3);
 - an exactly_once destination simply ends earlier; the same copies are made again under the same
-  seqs before anybody reads it, see `Forwarding.catch_up`.
+  seqs before anybody reads it, see `Forwarding.catch_up`. Unless its source is of a class that
+  forgets: then it goes on above, too, and readers are told.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
+from headwater.core.durability import Durability
 from headwater.engine.core import EngineCore
 from headwater.engine.router_state import Router
 from headwater.engine.routers import tells_trims
@@ -31,6 +34,9 @@ from headwater.format.router_frames import (
 from headwater.model.loss import Loss
 from headwater.model.router import CursorMark, RouterCursor
 from headwater.model.router.definition import stored_router
+
+
+_FORGETFUL: Final = (Durability.EPHEMERAL, Durability.MEMORY)
 
 
 class RouterReplay:
@@ -131,14 +137,16 @@ class RouterReplay:
             # A source that is fed exactly once is not whole yet, and will be.
             comes_back = source.feed is not None and source.feed.is_exact
             went_back = not comes_back and router.cursor.source_seq > source.log.visible_seq
+            # What such a source forgets, its seqs are used for other records.
+            forgets = went_back or source.log.settings.durability in _FORGETFUL
             ceiling = core.ceilings.ceiling_of(dest.topic_id)
             above = ceiling > dest.log.visible_seq and dest.log.settings.durability.is_logged
-            if above and (went_back or not router.exactly_once):
+            if above and (forgets or not router.exactly_once):
                 if not dest.loaded and not load(dest):
                     router.stopped = True
                     continue
                 if ceiling > dest.log.visible_seq:
-                    self._topics.fill_dead(dest, ceiling, dest.last_ts, lost=went_back)
+                    self._topics.fill_dead(dest, ceiling, dest.last_ts, lost=forgets)
                     restore_floors(dest)
             if went_back:
                 # A class that risks it lost records: what has their seqs now are other records.

@@ -50,6 +50,7 @@ def _engine_samples(engine: Engine, key: ApiKey) -> list[Sample]:
     counters = core.counters
     samples = [
         Sample("topics", len(states)),
+        Sample("routers", len(core.routers)),
         Sample("queue_topics", len(queues)),
         Sample("queue_leases_in_flight", sum(stats.in_flight for stats in queues.values())),
         Sample("records_live", sum(state.count for _, state in states)),
@@ -70,6 +71,7 @@ def _engine_samples(engine: Engine, key: ApiKey) -> list[Sample]:
             "records_read",
             "records_evicted",
             "records_deleted",
+            "records_forwarded",
             "tombstones",
             "bad_frames",
             "checkpoints",
@@ -93,6 +95,12 @@ def _engine_samples(engine: Engine, key: ApiKey) -> list[Sample]:
                 Sample("topic_queue_delayed", stats.delayed, label),
                 Sample("topic_queue_dead_lettered", stats.dead_lettered, label),
             ]
+    seen = (router for router in core.routers if key.may_name(router.name))
+    for router in itertools.islice(seen, TOPICS_MAX):
+        samples += [
+            Sample("router_lag", router.lag, (router.name,)),
+            Sample("router_held", int(router.cursor.held), (router.name,)),
+        ]
     return samples
 
 

@@ -9,6 +9,7 @@ from headwater.server import (
     pushing,
     queues,
     reading,
+    routers,
     sessions,
     streams,
     topics,
@@ -25,11 +26,15 @@ from headwater.wire.requests import (
     DiffRequestBody,
     ExtendBody,
     NackBody,
+    RouterBody,
     WatchRequest,
     WriteRequest,
 )
 
 TOPIC: Final = "/v0/topics/{topic}"
+ROUTER: Final = "/v0/routers/{router}"
+COPIER: Final = Scope.READ | Scope.WRITE
+"""A router reads from one topic and writes to another."""
 WORKER: Final = Scope.READ | Scope.DELETE
 """Whoever works off a queue sees its jobs and takes them away; producers need neither."""
 QUEUE_ERRORS: Final = (
@@ -139,6 +144,37 @@ ROUTES: Final = (
         answer=answers.TopicList,
         query=(
             Parameter("prefix", "string", "names that begin with it"),
+            Parameter("page_size", "integer", "100, at most 1000"),
+            Parameter("cursor", "string", "next_cursor of the page before"),
+        ),
+    ),
+    Route(
+        "PUT", ROUTER, routers.put_router, "Copy what comes into one topic to another",
+        COPIER, RouterBody,
+        answer=answers.RouterMade,
+        answers={200: "it is there already", 201: "made"},
+        errors=("topic_not_found", "router_cycle", "topic_exists_incompatible",
+                "unsupported_media_type", "payload_too_large", *STORAGE_ERRORS),
+        names_topic=True,
+    ),
+    Route(
+        "GET", ROUTER, routers.get_router, "Look at a router: how far it has come",
+        Scope.READ,
+        answer=answers.RouterAnswer, errors=("router_not_found",), names_topic=True,
+    ),
+    Route(
+        "DELETE", ROUTER, routers.delete_router, "Remove a router; what it has copied stays",
+        COPIER,
+        answer=answers.RouterRemoved, errors=STORAGE_ERRORS, names_topic=True,
+    ),
+    Route(
+        "GET", "/v0/routers", routers.list_routers, "List routers",
+        Scope.READ,
+        answer=answers.RouterList,
+        query=(
+            Parameter("prefix", "string", "names that begin with it"),
+            Parameter("source", "string", "copies from this topic"),
+            Parameter("dest", "string", "copies to this topic"),
             Parameter("page_size", "integer", "100, at most 1000"),
             Parameter("cursor", "string", "next_cursor of the page before"),
         ),

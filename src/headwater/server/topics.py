@@ -121,8 +121,8 @@ def list_topics(app: App, exchange: Exchange) -> None:
 async def drop_topic(app: App, exchange: Exchange) -> None:
     name = check_topic_name(exchange.parameters[0])
     steps = drop_steps(app.engine, name, if_empty=flag(exchange, "if_empty", False))
-    dropped = await app.ready_database.drive(steps)
-    answer(exchange, 200, {"deleted": dropped, "routers_removed": []})
+    removed = await app.ready_database.drive(steps)
+    answer(exchange, 200, {"deleted": removed is not None, "routers_removed": removed or []})
 
 
 async def delete_records(app: App, exchange: Exchange) -> None:

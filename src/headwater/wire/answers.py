@@ -179,6 +179,45 @@ class TopicDropped(Answer):
     performance: Spent
 
 
+class RouterDefined(Answer):
+    router: str
+    source: str
+    dest: str
+    preserve_node: bool
+    preserve_tag: bool
+    create_dest: bool
+    filter: str | None
+    allow_cycle: bool
+    guarantee: str
+
+
+class RouterMade(RouterDefined):
+    created: bool
+    performance: Spent
+
+
+class RouterListed(RouterDefined):
+    source_seq: int
+    lag: int
+    held: bool
+    forwarded_total: int
+
+
+class RouterAnswer(RouterListed):
+    performance: Spent
+
+
+class RouterList(Answer):
+    routers: list[RouterListed]
+    performance: Spent
+    next_cursor: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class RouterRemoved(Answer):
+    deleted: bool
+    performance: Spent
+
+
 class WatchPlace(Answer):
     from_seq: int
     head_seq: int

@@ -86,6 +86,17 @@ class ExtendBody(AckBody):
     lease_ms: int | None = None
 
 
+class RouterBody(Body):
+    source: str
+    dest: str
+    preserve_node: bool = True
+    preserve_tag: bool = True
+    create_dest: bool = True
+    filter: str | list[str] | None = None
+    allow_cycle: bool = False
+    guarantee: Annotated[str, _told(enum=["at_least_once", "exactly_once"])] = "at_least_once"
+
+
 class WatchTopic(Body):
     from_seq: Seq | None = None
     tail: bool = False

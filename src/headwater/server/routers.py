@@ -1,0 +1,86 @@
+"""Routers over HTTP: define, look at, list, remove.
+
+A key needs what a router does: it reads from the source and writes to the destination, so the key
+may do both and may name both.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from headwater.core import limits
+from headwater.engine.router_state import Router
+from headwater.engine.router_steps import delete_router_steps, put_router_steps
+from headwater.engine.routers import RouterState
+from headwater.model.router.definition import check_router_name
+from headwater.server.body import body_of
+from headwater.server.exchange import Exchange
+from headwater.server.keys import ApiKey
+from headwater.server.topics import answer, number
+from headwater.wire.requests import RouterBody, decode_request
+
+if TYPE_CHECKING:
+    from headwater.server.app import App
+
+_PROGRESS = ("source_seq", "lag", "held", "forwarded_total")
+
+
+def describe(state: RouterState) -> dict[str, Any]:
+    """A router as GET shows it."""
+    found: dict[str, Any] = msgspec.structs.asdict(state)
+    return found
+
+
+async def put_router(app: App, exchange: Exchange) -> None:
+    name = check_router_name(exchange.parameters[0])
+    body = decode_request(body_of(exchange), RouterBody)
+    key = app.key_of(exchange)
+    key.require_name(body.source)
+    key.require_name(body.dest)
+    settings = msgspec.to_builtins(body)
+    state, created = await app.ready_database.drive(put_router_steps(app.engine, name, settings))
+    made = describe(state)
+    for progress in _PROGRESS:
+        del made[progress]
+    answer(exchange, 201 if created else 200, {**made, "created": created})
+
+
+def get_router(app: App, exchange: Exchange) -> None:
+    router = app.engine.routers.get(exchange.parameters[0])
+    _require_ends(app.key_of(exchange), router)
+    answer(exchange, 200, describe(app.engine.routers.state(router)))
+
+
+def list_routers(app: App, exchange: Exchange) -> None:
+    query = exchange.query()
+    size = number(exchange, "page_size", limits.PAGE_SIZE_DEFAULT, 1, limits.PAGE_SIZE_MAX)
+    key, routers = app.key_of(exchange), app.engine.routers
+    wanted = (query.get("prefix", ""), query.get("source"), query.get("dest"), query.get("cursor"))
+    found = (router for router in routers.list(*wanted) if _may_see(key, router))
+    page = list(itertools.islice(found, size + 1))
+    body: dict[str, Any] = {"routers": [describe(routers.state(each)) for each in page[:size]]}
+    if len(page) > size:
+        body["next_cursor"] = page[size - 1].name
+    answer(exchange, 200, body)
+
+
+async def delete_router(app: App, exchange: Exchange) -> None:
+    name = check_router_name(exchange.parameters[0])
+    router = app.engine.core.routers.find(name)
+    if router is not None:
+        _require_ends(app.key_of(exchange), router)
+    deleted = await app.ready_database.drive(delete_router_steps(app.engine, name))
+    answer(exchange, 200, {"deleted": deleted})
+
+
+def _require_ends(key: ApiKey, router: Router) -> None:
+    key.require_name(router.settings.source)
+    key.require_name(router.settings.dest)
+
+
+def _may_see(key: ApiKey, router: Router) -> bool:
+    settings = router.settings
+    return all(map(key.may_name, (router.name, settings.source, settings.dest)))

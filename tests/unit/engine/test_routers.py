@@ -1,0 +1,389 @@
+"""Routers in an engine: what is copied, what is refused, what the log is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import headwater
+from headwater.core.errors import (
+    RouterCycleError,
+    RouterNotFoundError,
+    TopicExistsIncompatibleError,
+    TopicNotFoundError,
+)
+from headwater.engine.input import encode_records
+from headwater.format.frame import FrameType
+from headwater.testing import KILL, FakeDisk, ManualClock
+from tests.rig.life import SMALL, new_disk, open_stepped, with_shards
+from tests.rig.stepped import SteppedOwner
+from tests.unit.engine.looking import frames_in_log
+
+ROOMY = replace(SMALL, checkpoint_tail_bytes=20_000)
+
+
+class Place:
+    """A database whose forwarder works when he is asked to."""
+
+    def __init__(self, shards: int = 1) -> None:
+        self.disk = new_disk()
+        self.clock = ManualClock()
+        self.settings = with_shards(ROOMY, shards)
+        self.db = open_stepped(self.disk, self.settings, self.clock)
+        self.db.create("in")
+
+    def write(self, *datas: Any, topic: str = "in", **more: Any) -> None:
+        self.db.append(topic, [{"data": data, **more} for data in datas])
+
+    def forward(self) -> None:
+        self.db.engine.forwarding.look_at_all()
+        self.db.engine.forwarding.run_dry()
+
+    def datas(self, topic: str) -> list[Any]:
+        found: list[Any] = []
+        cursor, caught_up = 0, False
+        while not caught_up:
+            diff = self.db.diff(topic, cursor, limit=1_000)
+            found += [record.data for record in diff.records]
+            cursor, caught_up = diff.next_from_seq, diff.caught_up
+        return found
+
+    def crash(self) -> None:
+        """The process is killed and comes back."""
+        state: FakeDisk = next(self.disk.crash_states(self.disk.point, KILL))
+        self.disk = state
+        self.db = open_stepped(state, self.settings, self.clock)
+
+    def restart(self) -> None:
+        self.db.close()
+        self.db = open_stepped(self.disk, self.settings, self.clock)
+
+    def frames(self, *types: FrameType) -> int:
+        return sum(frame.type in types for frame in frames_in_log(self.db))
+
+
+@pytest.fixture
+def place() -> Place:
+    return Place()
+
+
+@pytest.mark.claims(304)
+def test_a_router_is_defined_once_and_found_by_every_end(place: Place) -> None:
+    made = place.db.put_router("in>out", source="in", dest="out", filter="x*", preserve_node=False)
+    assert (made.source, made.dest, made.filter, made.preserve_node) == ("in", "out", "x*", False)
+    assert (made.preserve_tag, made.allow_cycle, made.guarantee) == (True, False, "at_least_once")
+    assert place.db.put_router("in>out", source="in", dest="out", filter="x*", preserve_node=False)
+    assert [r.router for r in place.db.routers(source="in")] == ["in>out"]
+    assert [r.router for r in place.db.routers(dest="in")] == []
+    assert place.db.state("out").count == 0, "the destination was made"
+    place.restart()
+    assert place.db.router("in>out") == made
+    place.crash()
+    assert place.db.router("in>out") == made
+    assert place.db.delete_router("in>out")
+    assert not place.db.delete_router("in>out")
+    place.crash()
+    with pytest.raises(RouterNotFoundError):
+        place.db.router("in>out")
+    assert place.db.state("out").count == 0
+
+
+def test_what_cannot_be_routed_is_refused_and_leaves_nothing(place: Place) -> None:
+    with pytest.raises(TopicNotFoundError):
+        place.db.put_router("r", source="nowhere", dest="out")
+    with pytest.raises(TopicNotFoundError):
+        place.db.put_router("r", source="in", dest="out", create_dest=False)
+    assert [state.topic for state in place.db.topics()] == ["in"]
+    place.db.put_router("r", source="in", dest="out")
+    with pytest.raises(TopicExistsIncompatibleError) as differs:
+        place.db.put_router("r", source="in", dest="other")
+    assert differs.value.detail == {"reason": "router_differs", "router": "r"}
+    place.db.put_router("s", source="out", dest="far")
+    with pytest.raises(RouterCycleError) as circle:
+        place.db.put_router("back", source="far", dest="in")
+    assert circle.value.detail == {"path": ["far", "in", "out", "far"]}
+    assert [router.router for router in place.db.routers()] == ["r", "s"]
+
+
+@pytest.mark.claims(354)
+def test_a_destination_takes_copies_of_one_topic_only(place: Place) -> None:
+    place.db.create("other")
+    place.db.put_router("r", source="in", dest="out")
+    with pytest.raises(TopicExistsIncompatibleError) as refused:
+        place.db.put_router("s", source="other", dest="out")
+    assert refused.value.detail is not None
+    assert refused.value.detail["reason"] == "router_dest_fan_in"
+
+
+def test_only_what_comes_after_the_definition_is_copied_with_all_it_has(place: Place) -> None:
+    place.write("before")
+    place.db.put_router("r", source="in", dest="out")
+    place.db.append("in", {"data": {"a": 1}, "tag": "t", "node": "n", "meta": {"m": [1]}})
+    place.forward()
+    (source,) = place.db.diff("in", 1).records
+    (copy,) = place.db.diff("out").records
+    assert (copy.seq, copy.ts, copy.node, copy.tag) == (1, source.ts, "n", "t")
+    assert (copy.data_json, copy.meta_json) == (source.data_json, source.meta_json)
+    place.db.checkpoint()
+    assert place.db.diff("out").records == [copy]
+    assert place.db.router("r").forwarded_total == 1
+
+
+def test_node_and_tag_are_left_behind_when_they_are_not_to_be_kept(place: Place) -> None:
+    settings = {"preserve_node": False, "preserve_tag": False, "filter": "t*"}
+    place.db.put_router("r", source="in", dest="out", **settings)
+    place.write(1, tag="t1", node="n")
+    place.write(2, tag="u", node="n")
+    place.write(3)
+    place.forward()
+    (copy,) = place.db.diff("out").records
+    assert (copy.data, copy.tag, copy.node) == (1, None, None)
+
+
+@pytest.mark.claims(353, 367)
+def test_one_write_to_the_log_feeds_a_thousand_topics() -> None:
+    place = Place(shards=2)
+    for number in range(1_000):
+        place.db.put_router(f"r{number:04d}", source="in", dest=f"out{number:04d}")
+    wal = place.db.engine.core.wal
+    assert wal is not None
+
+    def written() -> tuple[int, int]:
+        frames = sum(shard.counters.frames - shard.counters.groups for shard in wal.shards)
+        return frames, sum(shard.counters.bytes_written for shard in wal.shards)
+
+    before = written()
+    place.write("x" * 50)
+    one_write = written()
+    place.forward()
+    assert one_write[0] == before[0] + 1
+    assert written() == one_write, "not a byte more for a thousand copies"
+    assert place.db.engine.core.counters.records_forwarded == 1_000
+    assert all(place.db.state(f"out{n:04d}").count == 1 for n in range(0, 1_000, 37))
+
+
+@pytest.mark.claims(371)
+def test_a_copy_wakes_whoever_waits_at_the_destination(place: Place) -> None:
+    place.db.put_router("r", source="in", dest="out")
+    woken: list[str] = []
+    topic = place.db.engine.topic("out")
+    topic.waiters.add(lambda: woken.append("reader"))
+    place.db.engine.core.on_news = lambda news: woken.append(news.name)
+    place.write(1)
+    assert woken == ["in"]
+    place.forward()
+    assert woken == ["in", "reader", "out"]
+
+
+def test_a_chain_carries_records_to_its_end(place: Place) -> None:
+    place.db.put_router("first", source="in", dest="middle")
+    place.db.put_router("second", source="middle", dest="out", guarantee="exactly_once")
+    place.write(1, 2, 3)
+    place.forward()
+    assert place.datas("out") == [1, 2, 3]
+
+
+def test_records_in_a_circle_are_copied_on_eight_times(place: Place) -> None:
+    place.db.put_router("go", source="in", dest="out")
+    place.db.put_router("back", source="out", dest="in", allow_cycle=True)
+    place.write("round")
+    place.forward()
+    hops = [(record.meta or {}).get("$hops", 0) for record in place.db.diff("in").records]
+    hops += [(record.meta or {}).get("$hops", 0) for record in place.db.diff("out").records]
+    assert sorted(hops) == list(range(9)), "the record itself and eight copies"
+
+
+def test_a_full_destination_that_refuses_holds_the_router_until_there_is_room(
+    place: Place,
+) -> None:
+    place.db.create("out", cap_records=3, discard="reject")
+    place.db.put_router("r", source="in", dest="out")
+    place.write(1, 2, 3, 4, 5)
+    place.forward()
+    assert place.datas("out") == [1, 2, 3]
+    state = place.db.router("r")
+    assert (state.held, state.source_seq, state.lag) == (True, 3, 2)
+    place.db.delete("out", before_seq=3)
+    place.db.engine.forwarding.run_dry()
+    assert place.datas("out") == [3, 4, 5]
+    assert not place.db.router("r").held
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once"])
+def test_what_the_source_lost_before_it_was_copied_is_told_as_source_trim(
+    place: Place, guarantee: str
+) -> None:
+    place.db.create("in", cap_records=3)
+    place.db.put_router("r", source="in", dest="out", guarantee=guarantee)
+    place.write(0)
+    place.forward()
+    place.write(*range(1, 9))
+    place.forward()
+    diff = place.db.diff("out", 1)
+    assert diff.tombstone is not None
+    assert (diff.tombstone.reason, diff.tombstone.gap_from, diff.tombstone.gap_to) == (
+        "source_trim",
+        2,
+        6,
+    )
+    assert [(record.seq, record.data) for record in diff.records] == [(7, 6), (8, 7), (9, 8)]
+    for again in (place.db.checkpoint, place.restart, place.crash):
+        again()
+        assert place.db.diff("out", 1) == diff
+
+
+def test_exactly_once_gives_every_source_seq_its_place_and_takes_no_other_record(
+    place: Place,
+) -> None:
+    place.db.put_router("r", source="in", dest="out", filter="a", guarantee="exactly_once")
+    for number in range(6):
+        place.write(number, tag="a" if number % 2 else "b")
+    place.db.delete("in", before_seq=3)
+    place.forward()
+    assert [(r.seq, r.data) for r in place.db.diff("out").records] == [(4, 3), (6, 5)]
+    with pytest.raises(TopicExistsIncompatibleError) as refused:
+        place.write("own", topic="out")
+    assert refused.value.detail == {"reason": "router_dest_exactly_once", "dest": "out"}
+
+
+def test_a_topic_that_is_dropped_takes_its_routers_and_leaves_its_copies(place: Place) -> None:
+    place.db.put_router("r", source="in", dest="out")
+    place.db.put_router("s", source="out", dest="far")
+    place.write(1, 2)
+    place.forward()
+    assert place.db.drop("in")
+    assert [router.router for router in place.db.routers()] == ["s"]
+    place.crash()
+    assert [router.router for router in place.db.routers()] == ["s"]
+    place.forward()
+    assert place.datas("out") == [1, 2], "their source is gone, so they had to be made safe"
+    assert place.datas("far")[:2] == [1, 2]
+    assert place.db.drop("far")
+    assert place.db.routers() == []
+
+
+def test_copies_are_logged_only_when_something_else_about_their_topic_is(place: Place) -> None:
+    place.db.put_router("r", source="in", dest="out")
+    before = place.frames(FrameType.APPEND)
+    place.write(1, 2, 3)
+    place.forward()
+    assert place.frames(FrameType.APPEND) == before + 3
+    place.write("own", topic="out")
+    assert place.frames(FrameType.APPEND) == before + 7
+    place.write("own again", topic="out")
+    assert place.frames(FrameType.APPEND) == before + 8, "each of them once"
+    place.crash()
+    place.forward()
+    assert place.datas("out") == [1, 2, 3, "own", "own again"], "and not copied again"
+
+
+def test_a_copy_that_was_deleted_does_not_come_back_with_a_crash(place: Place) -> None:
+    place.db.put_router("r", source="in", dest="out")
+    place.write(1, 2, 3)
+    place.forward()
+    place.db.delete("out", before_seq=3)
+    place.crash()
+    place.forward()
+    assert place.datas("out") == [3]
+
+
+def test_copies_go_through_the_log_behind_writes_that_are_on_their_way(place: Place) -> None:
+    place.db.create("in", cap_records=4)
+    place.db.put_router("r", source="in", dest="out")
+    place.write(*range(6))
+    engine, owner = place.db.engine, place.db.engine.core.owner
+    assert isinstance(owner, SteppedOwner)
+    for source_seq in (0, 2):
+        with owner.holding():
+            write = engine.append("out", encode_records([{"data": "own"}]))
+            place.forward()
+            assert not write.done
+            assert place.db.router("r").source_seq == source_seq, "they wait for their turn"
+        assert write.done
+    diff = place.db.diff("out", 1)
+    assert diff.tombstone is not None
+    assert (diff.tombstone.gap_from, diff.tombstone.gap_to) == (2, 3)
+    assert place.datas("out") == ["own", "own", 2, 3, 4, 5]
+    place.crash()
+    again = place.db.diff("out", 1)
+    assert again.records == diff.records
+    assert again.tombstone is not None
+    assert (again.tombstone.reason, again.tombstone.gap_to) == ("source_trim", 3)
+    place.forward()
+    assert place.datas("out")[:6] == ["own", "own", 2, 3, 4, 5]
+
+
+def test_a_paused_forwarder_copies_nothing_until_it_is_resumed(place: Place) -> None:
+    forwarding = place.db.engine.forwarding
+    place.db.put_router("r", source="in", dest="out")
+    forwarding.pause()
+    place.write(*range(10))
+    forwarding.run_dry()
+    assert place.db.router("r").lag == 10
+    forwarding.records_per_round = 4
+    forwarding.resume()
+    assert forwarding.round()
+    assert place.db.router("r").lag == 6, "a round does no more than it may"
+    forwarding.run_dry()
+    assert place.datas("out") == list(range(10))
+
+
+def test_a_source_that_forgot_what_it_had_is_followed_from_where_it_is(place: Place) -> None:
+    place.db.create("weak", durability="ephemeral")
+    place.db.put_router("r", source="weak", dest="out", guarantee="exactly_once")
+    place.write(1, 2, 3, topic="weak")
+    place.forward()
+    place.db.checkpoint()
+    place.write(4, topic="weak")
+    place.forward()
+    place.crash()
+    head = place.db.state("out").head_seq
+    assert head >= 4, "its seqs are not used again"
+    place.write("new", topic="weak")
+    place.forward()
+    assert place.datas("out")[-1] == "new"
+    assert place.datas("out")[:3] == [1, 2, 3]
+
+
+def test_a_source_in_segments_is_copied_as_well_as_one_in_memory(place: Place) -> None:
+    place.db.put_router("r", source="in", dest="out")
+    forwarding = place.db.engine.forwarding
+    forwarding.pause()
+    for number in range(40):
+        place.write({"n": number}, tag=f"t{number % 3}")
+    place.db.checkpoint()
+    place.restart()
+    place.forward()
+    assert place.datas("out") == [{"n": number} for number in range(40)]
+
+
+def test_marks_and_definitions_survive_a_change_of_shards() -> None:
+    place = Place(shards=2)
+    for number in range(4):
+        place.db.put_router(f"r{number}", source="in", dest=f"out{number}")
+    place.write(1, 2)
+    place.forward()
+    place.settings = with_shards(ROOMY, 3)
+    place.crash()
+    place.write(3)
+    place.forward()
+    for number in range(4):
+        assert sorted(set(place.datas(f"out{number}"))) == [1, 2, 3]
+    assert len(place.db.routers()) == 4
+
+
+def test_a_read_only_reader_sees_copies_once_they_are_in_segments(place: Place) -> None:
+    place.db.put_router("r", source="in", dest="out")
+    directory = place.db.engine.core.directory
+    with headwater.open(directory, read_only=True, disk=place.disk, clock=place.clock) as reader:
+        place.write(1, 2)
+        place.forward()
+        assert [record.data for record in reader.diff("in").records] == [1, 2]
+        place.db.checkpoint()
+        reader.refresh()
+        assert [record.data for record in reader.diff("out").records] == [1, 2]
+        place.write("own", topic="out")
+        reader.refresh()
+        assert [record.data for record in reader.diff("out").records] == [1, 2, "own"]
