@@ -28,6 +28,7 @@ _SUMMARY = (
     ("log syncs", "wal_fsyncs"),
     ("log bytes written", "wal_bytes_written"),
     ("writes refused, queue full", "wal_submit_full"),
+    ("writes refused, pressure", "writes_refused"),
     ("damaged frames met", "bad_frames"),
 )
 

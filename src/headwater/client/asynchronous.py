@@ -103,6 +103,7 @@ class AsyncClient:
         expect_head_seq: int | None = None,
         create: bool | None = None,
         settings: Mapping[str, Any] | None = None,
+        disable_backpressure: bool = False,
     ) -> Appended:
         """Write one record or a list of them: all or nothing. A record is a mapping with `data`
         and, as wanted, `tag`, `node` and `meta`.
@@ -118,6 +119,7 @@ class AsyncClient:
             expect_head_seq=expect_head_seq,
             create=create,
             settings=settings,
+            disable_backpressure=disable_backpressure,
         )
         return await self._drive(call_steps(call, self._manner))
 

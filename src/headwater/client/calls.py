@@ -80,6 +80,7 @@ def append(
     expect_head_seq: int | None = None,
     create: bool | None = None,
     settings: Mapping[str, Any] | None = None,
+    disable_backpressure: bool = False,
 ) -> Call[Appended]:
     given: object = records
     if not isinstance(records, msgspec.Raw):
@@ -90,6 +91,7 @@ def append(
         "expect_head_seq": expect_head_seq,
         "create": create,
         "config": None if settings is None else dict(settings),
+        "disable_backpressure": True if disable_backpressure else None,
     }
     body |= {name: value for name, value in optional.items() if value is not None}
     return Call(

@@ -247,6 +247,7 @@ class WebSocket(asyncio.Protocol):
             expect_head_seq=wish.expect_head_seq,
             create=wish.create,
             settings=wish.config,
+            disable_backpressure=wish.disable_backpressure,
         )
 
         def answer(done: Pending[Appended]) -> None:

@@ -41,6 +41,7 @@ class Publish(Operation, tag="publish", kw_only=True):
     idempotency_key: str | None = None
     create: bool | None = None
     config: dict[str, Any] | None = None
+    disable_backpressure: bool = False
     expect_head_seq: Seq | None = None
 
 

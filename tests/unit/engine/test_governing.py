@@ -14,7 +14,7 @@ from headwater.engine.blocking import Database
 from headwater.engine.governing import PoolMeter
 from headwater.engine.input import encode_records
 from headwater.engine.pending import Write
-from headwater.model.pressure import Rung
+from headwater.model.pressure import Rung, Signals
 from headwater.testing import ManualClock
 from tests.rig.life import SMALL, new_disk, open_stepped
 from tests.rig.stepped import SteppedKeeper, SteppedOwner
@@ -179,6 +179,25 @@ def test_ready_sets_are_deferred_and_released_and_every_transition_is_told(place
     assert told == entered + left
     assert set(place.governing.transitions.values()) == {1}
     assert len(place.governing.transitions) == 8
+
+
+@pytest.mark.claims(325, 344, 346)
+def test_routers_wait_under_sustained_pressure_and_copy_after_it(place: Place) -> None:
+    engine = place.engine
+    engine.core.owner.call(lambda: engine.routers.put("copy", {"source": "t", "dest": "copies"}))
+    for _ in range(3):
+        place.governing.governor.sample(Signals(0, 1, 0, 0.9))
+    place.governing._apply()
+    place.database.append("t", {"data": "late"})
+    engine.forwarding.run_dry()
+    assert engine.core.routers.find("copy") is not None
+    assert place.database.diff("t").records[0].data == "late", "only copying waits"
+    assert place.database.state("copies").head_seq == 0
+    assert place.governing.ready_topics == 1
+    assert place.governing._signals(0).ready_depth == 0, "background work is no pressure"
+    place.sample()
+    engine.forwarding.run_dry()
+    assert [record.data for record in place.database.diff("copies").records] == ["late"]
 
 
 @pytest.mark.claims(341)
