@@ -14,7 +14,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv check format docs-format docs-conformance test test-all crash bench bench-server demo lock clean
+.PHONY: help venv check format docs-format docs-conformance test test-all crash bench bench-server bench-queue demo lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
@@ -74,6 +74,9 @@ bench: $(STAMP) ## Measure, and print ratios with the conditions
 
 bench-server: $(STAMP) ## Measure the server beside Redis (apt-get install redis-server wrk)
 	$(BIN)/python -m bench server $(ARGS)
+
+bench-queue: $(STAMP) ## Measure queues beside Redis and PostgreSQL (apt-get install redis-server postgresql)
+	$(BIN)/python -m bench queue $(ARGS)
 
 demo: $(STAMP) ## Write a log, kill the writer, recover, show what happened
 	$(BIN)/python examples/wal_demo.py $(ARGS)

@@ -18,7 +18,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("names", nargs="*", help="which benchmarks, or 'library', 'server'")
+    parser.add_argument("names", nargs="*", help="names, or 'library', 'server', 'queue'")
     parser.add_argument("--quick", action="store_true", help="a moment each: shows that they run")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results here too")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write tables for a page")

@@ -55,22 +55,22 @@ def both(run: Run, directory: Path) -> Iterator[tuple[HeadwaterServer, RedisServ
         if has_redis():
             redis = RedisServer(directory / "redis")
             ends.enter_context(redis)
-        _note(run, *versions())
+        note(run, *versions())
         for server in (ours, redis):
             if server is not None:
-                _note_command(run, server.command)
+                note_command(run, server.command)
         yield ours, redis
 
 
-def _note(run: Run, *lines: str) -> None:
+def note(run: Run, *lines: str) -> None:
     run.notes.extend(line for line in lines if line not in run.notes)
 
 
-def _note_command(run: Run, words: Sequence[str]) -> None:
+def note_command(run: Run, words: Sequence[str]) -> None:
     """As it could be typed: without the names of this run, and without long payloads."""
     short = [word if len(word) < 160 else f"({len(word)} bytes)" for word in words]
     line = shlex.join(short).replace(sys.executable, "python").replace(str(run.directory), "DIR")
-    _note(run, line.replace(f"{REPOSITORY}/", ""))
+    note(run, line.replace(f"{REPOSITORY}/", ""))
 
 
 def turns_of(run: Run, sides: Mapping[str, Side]) -> dict[str, list[Load]]:
@@ -111,7 +111,7 @@ def durable_writes(run: Run) -> list[Row]:
             sides["Headwater POST"] = posts
             turns = turns_of(run, sides)
             for side in sides.values():
-                _note_command(run, side.command(SECONDS))
+                note_command(run, side.command(SECONDS))
                 side.check()
             more: dict[str, object] = {"connections": connections, "batch": batch}
             if target is not None:
@@ -154,7 +154,7 @@ def catch_up_reads(run: Run) -> list[Row]:
         sides["Headwater diff, limit 1000"] = Walking(ours, WALKERS)
         sides["Headwater Arrow, limit 10000"] = Walking(ours, WALKERS, "arrow")
         for side in sides.values():
-            _note_command(run, side.command(SECONDS))
+            note_command(run, side.command(SECONDS))
         turns = turns_of(run, sides)
     more = {"connections": WALKERS, "log": f"{records:,} records", "target": "2"}
     rows = [row_of(name, "records/s", turns[name], "fsync", **more) for name in sides]
@@ -244,11 +244,11 @@ def _check_count(server: ServerProcess, records: int) -> None:
 def delivery(run: Run) -> list[Row]:
     rows = []
     with HeadwaterServer(run.directory / "headwater") as ours:
-        _note_command(run, ours.command)
+        note_command(run, ours.command)
         for watchers, rate in WATCHERS.items():
             seconds = 0.5 if run.quick else 5.0
             command = delivering.command(ours.port, ours.pid, watchers, rate, seconds)
-            _note_command(run, command)
+            note_command(run, command)
             found = delivering.measure(command)
             conditions = told(
                 "fsync",

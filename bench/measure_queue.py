@@ -1,0 +1,73 @@
+"""Queues: produce, claim, ack, beside Redis and PostgreSQL in the same run. `make bench-queue`."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from bench.embedded import told
+from bench.measure_server import SECONDS, both, note, note_command, row_of, turns_of
+from bench.queue.cycling import Cycling
+from bench.queue.postgres import AT_ONCE, LEASE, PostgresServer, SkipLocked, missing
+from bench.registry import QUEUE, Row, Run, benchmark
+
+WORKERS = 8
+BATCH = 100
+TARGETS = {"Redis": "1.0", "PostgreSQL INSERT, SKIP LOCKED lease": "3"}
+"""The other way of PostgreSQL has no claim that a worker could hold: it is there to compare."""
+
+
+@benchmark("queue-jobs", "How many jobs a second, produced, claimed by 100 and acked?", QUEUE)
+def jobs(run: Run) -> list[Row]:
+    with ExitStack() as ends:
+        ours, redis = ends.enter_context(both(run, run.directory))
+        cycling = Cycling(ours, WORKERS, BATCH)
+        sides: dict[str, Cycling | SkipLocked] = {}
+        if redis is not None:
+            sides["Redis XADD, XREADGROUP, XACK"] = Cycling(redis, WORKERS, BATCH)
+        why_not = missing()
+        if why_not is None:
+            postgres = PostgresServer(run.directory / "postgres")
+            ends.enter_context(postgres)
+            note(run, f"PostgreSQL {postgres.ask('show server_version')}")
+            note_command(run, postgres.command)
+            for name, way in (("lease, DELETE", LEASE), ("DELETE at once", AT_ONCE)):
+                side = SkipLocked(postgres, WORKERS, BATCH, way)
+                sides[f"PostgreSQL INSERT, SKIP LOCKED {name}"] = side
+        else:
+            note(run, why_not)
+        sides["Headwater POST, claim, ack"] = cycling
+        for contender in sides.values():
+            note_command(run, contender.command(SECONDS))
+        turns = turns_of(run, sides)
+    more: dict[str, object] = {"workers": WORKERS, "batch": BATCH}
+    rows = [row_of(name, "jobs/s", turns[name], "fsync", **more) for name in list(sides)[:-1]]
+    mine = row_of(
+        "Headwater POST, claim, ack",
+        "jobs/s",
+        turns["Headwater POST, claim, ack"],
+        "fsync",
+        **more,
+        share=f"{cycling.shares[-1]} jobs a worker",
+    )
+    return [*rows, *([_with_target(mine.against(row)) for row in rows] or [mine])]
+
+
+def _with_target(row: Row) -> Row:
+    targets = [target for peer, target in TARGETS.items() if row.baseline.startswith(peer)]
+    conditions = {**row.conditions, **({"target": targets[0]} if targets else {})}
+    return Row(row.name, row.value, row.unit, conditions, row.baseline, row.ratio)
+
+
+@benchmark("queue-latency", "How long does one worker wait for a job that is there?", QUEUE)
+def latency(run: Run) -> list[Row]:
+    rows = []
+    with both(run, run.directory) as (ours, redis):
+        for server in (redis, ours):
+            if server is None:
+                continue
+            found = Cycling(server, 1, 1)(0.3 if run.quick else SECONDS)
+            conditions = told(
+                "fsync", workers=1, batch=1, p99=f"{found.p99_us:,.0f} us", jobs=found.operations
+            )
+            rows.append(Row(f"{server.name}, claim of one", found.p50_us, "us p50", conditions))
+    return rows
