@@ -96,10 +96,20 @@ def test_the_examples_of_the_client_run(server: ServerProcess, tmp_path: Path) -
         for language, text in blocks("client.md")
         if language == "python"
     ]
-    assert len(said) == 4
+    assert len(said) == 5
     assert said[0].splitlines()[0] == "[{'total': 0}, {'total': 1}, {'total': 2}] True"
     assert said[1].splitlines()[-1].startswith("10 ")
-    assert "head_conflict" in said[3]
+    assert said[3].splitlines() == ["ann", "bob", "WorkDone(done=2, failed=0, lost=0)"]
+    assert "head_conflict" in said[4]
+
+
+def test_the_worker_on_the_page_of_queues_works(server: ServerProcess, tmp_path: Path) -> None:
+    (text,) = [text for language, text in blocks("queues.md") if language == "python"]
+    said = run([sys.executable, "-c", text.replace(SHOWN_PORT, str(server.port))], server, tmp_path)
+    assert said.splitlines() == [
+        *(f"sending to {name} for the 1 time" for name in ("ann", "bob", "cy")),
+        "WorkDone(done=3, failed=0, lost=0)",
+    ]
 
 
 def test_the_examples_of_the_command_line_run(server: ServerProcess, tmp_path: Path) -> None:
