@@ -73,6 +73,15 @@ def test_a_java_home_that_is_the_wheel_gets_the_launcher_too(tmp_path: Path) -> 
     assert found.home.is_relative_to(tmp_path / "cache")
 
 
+def test_a_wheel_of_a_version_machines_have_gets_the_launcher_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = pretend(tmp_path / "wheel", "17.0.9")
+    monkeypatch.setattr(java, "wheel_home", lambda: wheel)
+    found = find_java({"JAVA_HOME": str(wheel), "PATH": str(tmp_path)})
+    assert found.home.is_relative_to(tmp_path / "cache")
+
+
 def test_a_launcher_that_somebody_exported_is_found_again(tmp_path: Path) -> None:
     first = find_java({"PATH": str(tmp_path)})
     again = find_java({"JAVA_HOME": str(first.home), "PATH": str(tmp_path)})

@@ -123,10 +123,12 @@ def _write_segments(rows: DataFrame, options: BackfillOptions, topic: str, ts: i
 
 def _write(rows: DataFrame, options: BackfillOptions, topic: str, write_id: str) -> None:
     in_order = options.in_order or bool(options.order_by)
-    rows = _ordered(rows, options).drop(*CARRIED)
-    if in_order:
-        rows = rows.coalesce(1)  # two writers at once would mix their rows
-    writer = rows.write.format("headwater").mode("append").options(**options.place.options())
+    writer = (
+        for_the_sink(rows, options)
+        .write.format("headwater")
+        .mode("append")
+        .options(**options.place.options())
+    )
     if options.durability is not None:
         writer = writer.option("durability", options.durability)
     if in_order:
@@ -134,6 +136,12 @@ def _write(rows: DataFrame, options: BackfillOptions, topic: str, write_id: str)
         # as many as the master of the day has cores, and the sink has to compare.
         writer = writer.option("rerun", "trust")
     writer.option("topic", topic).option("writeId", write_id).save()
+
+
+def for_the_sink(rows: DataFrame, options: BackfillOptions) -> DataFrame:
+    """What the sink gets: in an order only from one writer, because two would mix their rows."""
+    wanted = _ordered(rows, options).drop(*CARRIED)
+    return wanted.coalesce(1) if options.in_order or options.order_by else wanted
 
 
 def _ordered(rows: DataFrame, options: BackfillOptions) -> DataFrame:
