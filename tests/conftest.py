@@ -26,6 +26,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("spark") is not None:
             item.add_marker(pytest.mark.xdist_group("spark"))
+            if item.get_closest_marker("timeout") is None:
+                # The first one may have to make the class-data archive.
+                item.add_marker(pytest.mark.timeout(300))
         elif _shares_with_its_file(item):
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
 
