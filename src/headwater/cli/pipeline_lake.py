@@ -41,86 +41,102 @@ _INTERVAL = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
+TableFlag = Annotated[
+    str,
+    typer.Option("--table", metavar="LOCATION", help="The table: a directory, or s3://..."),
+]
+FormatFlag = Annotated[
+    str, typer.Option("--format", metavar="delta|iceberg|parquet", help="What it is.")
+]
+FieldsFlag = Annotated[
+    str | None,
+    typer.Option(
+        "--fields",
+        metavar="DDL",
+        help="Fields of the payload as columns, as in 'user string, amount long'.",
+    ),
+]
+PayloadFlag = Annotated[
+    str | None,
+    typer.Option(
+        metavar="text|binary|variant|none",
+        help="The payload itself as a column; text without --fields, none with them.",
+    ),
+]
+PartitionFlag = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--partition-by",
+        metavar="COLUMN",
+        help="date (the day a record was written), topic, or a field; several times.",
+    ),
+]
+CheckpointFlag = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DIR",
+        help="Where the job remembers how far it is. LOCATION-checkpoint when not given.",
+    ),
+]
+OnceFlag = Annotated[
+    bool, typer.Option("--once", help="Land what is there and end. This is the default.")
+]
+EveryFlag = Annotated[
+    str | None,
+    typer.Option(metavar="10s", help="Go on for ever, and look for news so often."),
+]
+AppIdFlag = Annotated[
+    str | None,
+    typer.Option("--app-id", metavar="NAME", help="Who writes; made of the topics else."),
+]
+BatchFlag = Annotated[
+    int | None,
+    typer.Option("--batch-records", metavar="N", min=1, help="So many in a batch at most."),
+]
+StartFlag = Annotated[
+    str | None,
+    typer.Option(
+        "--starting-seq",
+        metavar="SEQ",
+        help='Begin there, with a new checkpoint: a number, latest, or {"topic": 12}.',
+    ),
+]
+CatalogFlag = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Iceberg: a catalog of pyiceberg; --table names in it."),
+]
+LocationFlag = Annotated[
+    str | None,
+    typer.Option(metavar="LOCATION", help="With --catalog: where the table's files are."),
+]
+ReplayFlag = Annotated[
+    bool,
+    typer.Option(
+        "--replay-dead-letters",
+        help="Judge dead letters again by these --fields; those that fit become rows.",
+    ),
+]
+
+
 def lake(
-    table: Annotated[
-        str,
-        typer.Option("--table", metavar="LOCATION", help="The table: a directory, or s3://..."),
-    ],
+    table: TableFlag,
     path: PathFlag = None,
     url: UrlFlag = None,
     token: TokenOption = None,
     topic: TopicFlag = None,
-    table_format: Annotated[
-        str, typer.Option("--format", metavar="delta|iceberg|parquet", help="What it is.")
-    ] = "delta",
-    fields: Annotated[
-        str | None,
-        typer.Option(
-            "--fields",
-            metavar="DDL",
-            help="Fields of the payload as columns, as in 'user string, amount long'.",
-        ),
-    ] = None,
-    payload: Annotated[
-        str | None,
-        typer.Option(
-            metavar="text|binary|variant|none",
-            help="The payload itself as a column; text without --fields, none with them.",
-        ),
-    ] = None,
-    partition_by: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--partition-by",
-            metavar="COLUMN",
-            help="date (the day a record was written), topic, or a field; several times.",
-        ),
-    ] = None,
-    checkpoint: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DIR",
-            help="Where the job remembers how far it is. LOCATION-checkpoint when not given.",
-        ),
-    ] = None,
-    once: Annotated[
-        bool, typer.Option("--once", help="Land what is there and end. This is the default.")
-    ] = False,
-    every: Annotated[
-        str | None,
-        typer.Option(metavar="10s", help="Go on for ever, and look for news so often."),
-    ] = None,
-    app_id: Annotated[
-        str | None,
-        typer.Option("--app-id", metavar="NAME", help="Who writes; made of the topics else."),
-    ] = None,
-    batch_records: Annotated[
-        int | None,
-        typer.Option("--batch-records", metavar="N", min=1, help="So many in a batch at most."),
-    ] = None,
-    starting_seq: Annotated[
-        str | None,
-        typer.Option(
-            "--starting-seq",
-            metavar="SEQ",
-            help='Begin there, with a new checkpoint: a number, latest, or {"topic": 12}.',
-        ),
-    ] = None,
-    catalog: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Iceberg: a catalog of pyiceberg; --table names in it."),
-    ] = None,
-    location: Annotated[
-        str | None,
-        typer.Option(metavar="LOCATION", help="With --catalog: where the table's files are."),
-    ] = None,
-    replay_dead_letters: Annotated[
-        bool,
-        typer.Option(
-            "--replay-dead-letters",
-            help="Judge dead letters again by these --fields; those that fit become rows.",
-        ),
-    ] = False,
+    table_format: FormatFlag = "delta",
+    fields: FieldsFlag = None,
+    payload: PayloadFlag = None,
+    partition_by: PartitionFlag = None,
+    checkpoint: CheckpointFlag = None,
+    once: OnceFlag = False,
+    every: EveryFlag = None,
+    app_id: AppIdFlag = None,
+    batch_records: BatchFlag = None,
+    starting_seq: StartFlag = None,
+    catalog: CatalogFlag = None,
+    location: LocationFlag = None,
+    replay_dead_letters: ReplayFlag = False,
     master: MasterFlag = "local[*]",
     conf: ConfFlag = None,
     report: ReportFlag = None,

@@ -139,7 +139,7 @@ class Shard:
             self.counters.throttle_us_last, self._throttled_us = self._throttled_us, 0
             held = committer.commit(group)
             if held:
-                # Who came during the sync is not among those it answered: all of them are out there.
+                # Who came during the sync is not among those it answered: both are out there.
                 self.window.observe(held + len(queue))
 
     def _rest(self) -> bool:
