@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
@@ -20,7 +19,7 @@ from headwater.cli.place import JsonOption
 from headwater.cli.queue import LeaseOption
 from headwater.cli.remote import ContextOption, TokenOption, UrlOption, connect
 from headwater.cli.topic import TopicArgument
-from headwater.client.working import Outcome, Stop, WorkDone
+from headwater.client.working import GiveBackError, Outcome, Stop, WorkDone
 from headwater.core.errors import RequestError
 from headwater.core.limits import CLAIM_JOBS_CLAMP
 from headwater.engine.queue_answers import ClaimedJob
@@ -73,41 +72,65 @@ def work(
     first Ctrl-C or SIGTERM lets commands finish, the second does not. --json prints an object for
     each job, and what commands print goes to stderr.
     """
-    if shutil.which(command[0]) is None:
-        raise RequestError(f"there is no command {command[0]!r}")
-    stop = Stop()
+    with connect(url, context, token, give_up_after_s=GIVE_UP_AFTER_S) as client:
+        client.queue_stats(topic)  # says at once when there is no such queue
+        with _progress(topic) as advance:
+            working = CommandWork(topic, command, advance, as_json=as_json)
+            wishes: dict[str, Any] = {"node": node} if node else {}
+            with _stopped_by_signals(working.stop):
+                done = client.work(
+                    topic,
+                    working.run,
+                    threads=jobs,
+                    lease_ms=lease_ms,
+                    retry_ms=retry_ms,
+                    idle_ms=idle_ms,
+                    stop=working.stop,
+                    on_done=working.tell,
+                    **wishes,
+                )
+    if working.broken is not None:
+        raise RequestError(f"cannot run {command[0]!r}: {working.broken.strerror}")
+    if not as_json:
+        say(_summary(done))
 
-    def handler(job: ClaimedJob) -> None:
-        code = run_command(command, topic, job, to_stderr=as_json)
+
+class CommandWork:
+    """What is done with each job, and what is said about it."""
+
+    def __init__(
+        self,
+        topic: str,
+        command: list[str],
+        advance: Callable[[Outcome], None],
+        *,
+        as_json: bool,
+    ) -> None:
+        self._topic = topic
+        self._command = command
+        self._advance = advance
+        self._as_json = as_json
+        self.stop = Stop()
+        self.broken: OSError | None = None
+        """The command cannot be run at all; no other job will fare better."""
+
+    def run(self, job: ClaimedJob) -> None:
+        try:
+            code = run_command(self._command, self._topic, job, to_stderr=self._as_json)
+        except OSError as error:
+            self.broken = error
+            self.stop.set()
+            raise GiveBackError from error
         if code:
             raise CommandFailedError(code)
 
-    with connect(url, context, token, give_up_after_s=GIVE_UP_AFTER_S) as client:
-        client.queue_stats(topic)  # says at once when there is no such queue
-        with _progress(topic) as advance, _stopped_by_signals(stop):
-
-            def on_done(outcome: Outcome) -> None:
-                advance(outcome)
-                if as_json:
-                    say_json(_told(outcome))
-                    finish()
-                elif outcome.error is not None or outcome.lost:
-                    complain(_complaint(outcome))
-
-            wishes: dict[str, str] = {"node": node} if node else {}
-            done = client.work(
-                topic,
-                handler,
-                threads=jobs,
-                lease_ms=lease_ms,
-                retry_ms=retry_ms,
-                idle_ms=idle_ms,
-                stop=stop,
-                on_done=on_done,
-                **wishes,
-            )
-    if not as_json:
-        say(_summary(done))
+    def tell(self, outcome: Outcome) -> None:
+        self._advance(outcome)
+        if self._as_json:
+            say_json(_told(outcome))
+            finish()
+        elif outcome.lost or isinstance(outcome.error, CommandFailedError):
+            complain(_complaint(outcome))
 
 
 def run_command(command: list[str], topic: str, job: ClaimedJob, *, to_stderr: bool) -> int:
