@@ -90,7 +90,7 @@ class Forwarding:
         core = self._core
         if self.paused or core.wal is None or core.wal.poison is not None:
             return False
-        return bool(self._waiting or core.to_route or len(self._ready))
+        return bool(self._waiting or core.to_route or self._ready.size)
 
     def look_again(self) -> None:
         """Where a router had to wait, there may be room by now."""

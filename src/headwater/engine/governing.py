@@ -95,6 +95,8 @@ class Governing:
         self.pool = PoolMeter(core.settings.reader_threads, now_us)
         self.transitions: Counter[tuple[Rung, bool]] = Counter()
         """How often each rung was entered (True) and left."""
+        self.coalesce_us = 0
+        """How long news may wait for more of it."""
         self.writes_refused = 0
         self.listeners: list[Listener] = []
         """Told of transitions, after they took effect."""
@@ -105,13 +107,8 @@ class Governing:
     # -- what others ask
 
     @property
-    def coalesce_us(self) -> int:
-        """How long news may wait for more of it."""
-        return self.governor.coalesce_us
-
-    @property
     def ready_topics(self) -> int:
-        return sum(len(ready) for ready in self._ready_sets)
+        return sum(ready.size for ready in self._ready_sets)
 
     def ready_set(self, *, forwards: bool = False) -> ReadySet[Topic]:
         """A set of topics whose turns the governor watches, and defers under pressure. What
@@ -176,6 +173,7 @@ class Governing:
 
     def _apply(self) -> None:
         governor = self.governor
+        self.coalesce_us = governor.coalesce_us
         window_pressure = governor.pressure if Rung.WIDEN in governor.rungs else 0.0
         for watch in self._shards:
             watch.shard.window.set_pressure(window_pressure)

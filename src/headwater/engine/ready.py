@@ -28,11 +28,10 @@ class ReadySet(Generic[Item]):
         self._only_since_us = 0
         self._turns = 0
         self._late_us = 0
+        self.size = 0
+        """How many there are, deferred ones too."""
         self.not_before_us = 0
         """When serving was last meant to begin; nobody is late before that."""
-
-    def __len__(self) -> int:
-        return len(self._scheduler) + (self._only is not None)
 
     @property
     def servable(self) -> int:
@@ -54,11 +53,11 @@ class ReadySet(Generic[Item]):
         if item is self._only:
             return
         scheduler = self._scheduler
-        if self._only is None and not scheduler.deferring and not len(scheduler):
-            self._only, self._only_since_us = item, now_us
+        if not self.size and not scheduler.deferring:
+            self._only, self._only_since_us, self.size = item, now_us, 1
             return
         self._settle()
-        scheduler.mark(item, self._priority(item), now_us, forwards=self.forwards)
+        self.size += scheduler.mark(item, self._priority(item), now_us, forwards=self.forwards)
 
     def take(self, now_us: int) -> Item | None:
         """Whose turn it is; it leaves the set. None when nobody may be served."""
@@ -67,12 +66,15 @@ class ReadySet(Generic[Item]):
             self._only = None
             waited_us = now_us - self._only_since_us
         else:
-            turn = self._scheduler.take(now_us)
+            turn = self._scheduler.take(now_us) if self.size else None
             if turn is None:
                 return None
             item, waited_us = turn.item, turn.waited_us
+        self.size -= 1
         self._turns += 1
-        self._late_us += max(min(waited_us, now_us - self.not_before_us), 0)
+        late_us = min(waited_us, now_us - self.not_before_us)
+        if late_us > 0:
+            self._late_us += late_us
         return item
 
     def lateness(self) -> tuple[int, int]:

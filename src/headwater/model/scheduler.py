@@ -16,6 +16,7 @@ wait for the end of that, or until they have moved up.
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_right
 from collections.abc import Hashable
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -39,6 +40,7 @@ BANDS: Final = (
     Band(750, 8),
 )
 """B0 to B4."""
+_FLOORS: Final = tuple(band.floor for band in BANDS)
 TOP: Final = len(BANDS) - 1
 TURNS_A_ROUND: Final = sum(band.weight for band in BANDS)
 
@@ -55,7 +57,7 @@ def age_boost(waited_us: int) -> int:
 
 
 def band_of(priority: int) -> int:
-    return max(at for at, band in enumerate(BANDS) if priority >= band.floor)
+    return bisect_right(_FLOORS, priority) - 1
 
 
 def turns_until_served(older: int) -> int:
@@ -70,7 +72,7 @@ class Turn(NamedTuple, Generic[Item]):
 
 
 class _Entry(Generic[Item]):
-    __slots__ = ("band", "forwards", "item", "order", "priority", "since_us")
+    __slots__ = ("band", "crossing_us", "forwards", "item", "order", "priority", "since_us")
 
     def __init__(self, item: Item, since_us: int, order: int, *, forwards: bool) -> None:
         self.item = item
@@ -80,6 +82,8 @@ class _Entry(Generic[Item]):
         self.forwards = forwards
         self.band = -1
         """-1 when it is in no band: not yet, or no longer."""
+        self.crossing_us = -1
+        """When it is old enough for the next band; -1 when it will not be."""
 
 
 _Places = list[tuple[int, int, _Entry[Item]]]
@@ -163,7 +167,7 @@ class Scheduler(Generic[Item]):
 
     def _next_band(self) -> int | None:
         for band in range(TOP, -1 if not self.deferring else 0, -1):
-            if self._turns[band] > 0 and self._has_any(band):
+            if self._places[band] and self._turns[band] > 0 and self._has_any(band):
                 return band
         return None
 
@@ -177,8 +181,8 @@ class Scheduler(Generic[Item]):
         """The tick: everyone who is old enough moves up."""
         self._tick_us = now_us + AGING_TICK_US
         while self._crossings and self._crossings[0][0] <= now_us:
-            entry = heapq.heappop(self._crossings)[2]
-            if entry.band >= 0:
+            crossing_us, _, entry = heapq.heappop(self._crossings)
+            if entry.band >= 0 and entry.crossing_us == crossing_us:  # not of an earlier priority
                 self._place(entry, now_us)
         if len(self._crossings) > 2 * len(self._entries) * TOP + _SLACK:
             self._crossings = [each for each in self._crossings if each[2].band >= 0]
@@ -189,11 +193,12 @@ class Scheduler(Generic[Item]):
         boosted = entry.priority + age_boost(now_us - entry.since_us)
         own = band_of(boosted)
         band = max(own - 1, 0) if self.deferring and entry.forwards else own
+        entry.crossing_us = -1
         if own < TOP:
             points = BANDS[own + 1].floor - entry.priority
             if points <= AGING_MAX:
-                crossing_us = entry.since_us + points * _US_A_POINT
-                heapq.heappush(self._crossings, (crossing_us, entry.order, entry))
+                entry.crossing_us = entry.since_us + points * _US_A_POINT
+                heapq.heappush(self._crossings, (entry.crossing_us, entry.order, entry))
         if band != entry.band:
             self._leave(entry)
             entry.band = band

@@ -146,7 +146,7 @@ class Delivery:
 
     def resume(self) -> None:
         """Those who wait may be served by now: pressure went, or they have grown old."""
-        if self._governing is not None and len(self._ready) and not self._scheduled:
+        if self._governing is not None and self._ready.size and not self._scheduled:
             self._schedule(self._app.now_us())
 
     def _schedule(self, now_us: int) -> None:
@@ -162,17 +162,16 @@ class Delivery:
     def _deliver(self) -> None:
         """As many turns as a round has. Then everything else the loop has to do comes first."""
         ready, now_us = self._ready, self._app.now_us
+        turns = TURNS_A_ROUND
         self._delivering = True
         try:
-            for _ in range(TURNS_A_ROUND):
-                topic = ready.take(now_us())
-                if topic is None:
-                    break
+            while turns and ready.size and (topic := ready.take(now_us())) is not None:
+                turns -= 1
                 self._serve(topic)
         finally:
             self._delivering = False
             self._rendered.clear()
-            self._scheduled = ready.servable > 0
+            self._scheduled = ready.size > 0 and ready.servable > 0
             if self._scheduled:
                 self._app.loop.call_soon(self._deliver)
 

@@ -27,10 +27,10 @@ def test_a_topic_alone_is_served_without_any_scheduling() -> None:
     ready = ReadySet(asked)
     for at_us in (10, 20, 30):
         ready.mark("only", at_us)
-    assert (len(ready), ready.servable) == (1, 1)
+    assert (ready.size, ready.servable) == (1, 1)
     assert ready.take(40) == "only"
     assert ready.take(40) is None
-    assert (len(ready), ready.servable) == (0, 0)
+    assert (ready.size, ready.servable) == (0, 0)
     assert asked.names == []
     assert ready.lateness() == (1, 30)
     assert ready.lateness() == (0, 0)
@@ -42,7 +42,7 @@ def test_with_several_the_bands_decide_and_the_first_keeps_its_time() -> None:
     ready.mark("low", 0)
     ready.mark("second", 20)
     ready.mark("first", 10)
-    assert len(ready) == 3
+    assert ready.size == 3
     assert [ready.take(30) for _ in range(4)] == ["first", "second", "low", None]
     assert ready.lateness() == (3, 20 + 10 + 30)
 
@@ -54,7 +54,7 @@ def test_a_topic_of_band_0_waits_while_others_are_served_and_is_not_called_late(
     ready.defer(True)
     ready.mark("high", 100)
     ready.not_before_us = 100
-    assert (len(ready), ready.servable) == (2, 1)
+    assert (ready.size, ready.servable) == (2, 1)
     assert [ready.take(150), ready.take(150)] == ["high", None]
     assert ready.lateness() == (1, 50)
     assert ready.servable == 0

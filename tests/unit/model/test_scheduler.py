@@ -98,6 +98,17 @@ def test_while_deferring_routers_go_lower_and_band_0_gets_no_turns() -> None:
     assert turn.item == "low"
 
 
+def test_a_place_is_not_looked_at_again_for_a_priority_that_is_no_longer() -> None:
+    scheduler: Scheduler[str] = Scheduler()
+    scheduler.deferring = True
+    scheduler.mark("router", 0, 0, forwards=True)
+    scheduler.mark("router", 1_000, 0, forwards=True)
+    scheduler.deferring = False
+    turn = scheduler.take(5 * S)
+    assert turn is not None
+    assert turn.band == 3, "as it was placed while that was in force"
+
+
 @pytest.mark.claims(344)
 def test_deferring_that_begins_in_the_middle_of_a_round_takes_the_turn_of_band_0() -> None:
     scheduler: Scheduler[str] = Scheduler()
