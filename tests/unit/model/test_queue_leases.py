@@ -53,6 +53,22 @@ def test_a_lease_holds_up_to_its_deadline_and_no_longer() -> None:
     assert claim(queue, index, 2, now_us=1_001, node="two").seqs == [2]
 
 
+@pytest.mark.parametrize("known", [False, True])
+def test_what_a_connection_has_in_hand_falls_with_every_ack(known: bool) -> None:
+    index, queue = jobs(8), QueueLeases()
+    if known:  # something is told of another job: the longer way is taken
+        claim(queue, index, 1)
+        queue.nack("one", [1], None, 0, delay_us=1_000)
+    held = claim(queue, index, 6, connection=7).seqs
+    assert (queue.held_on(7), queue.held_on(8)) == (6, 0)
+    assert queue.ack("one", held[:4], None, 1).taken == held[:4]
+    delete(index, *held[:4])
+    queue.gone(held[:4])
+    assert queue.held_on(7) == 2
+    assert queue.release(7) == {2 if known else 1: held[4:]}
+    assert queue.held_on(7) == 0
+
+
 @pytest.mark.claims(393)
 def test_an_acked_job_is_claimable_by_nobody_until_the_log_has_it_or_refuses() -> None:
     index, queue = jobs(3), QueueLeases()

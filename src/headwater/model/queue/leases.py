@@ -20,6 +20,7 @@ as a time that follows the wall clock without leaps.
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -196,8 +197,8 @@ class QueueLeases:
     ) -> Verdict:
         """Jobs that are done. They leave; `gone` or `stays` says what became of it."""
         verdict = judge(self.leases, node, seqs, lease_ids, now_us)
-        for seq in verdict.taken:
-            self.leaving[seq] = self.leases.pop(seq)
+        taken = verdict.taken
+        self.leaving.update(zip(taken, map(self.leases.pop, taken), strict=True))
         return verdict
 
     def nack(
@@ -254,9 +255,9 @@ class QueueLeases:
         del self.leases[seq]
         self._lighten(grant)
 
-    def _lighten(self, grant: Grant) -> None:
-        """One job fewer; the last one takes the grant with it."""
-        grant.held -= 1
+    def _lighten(self, grant: Grant, count: int = 1) -> None:
+        """So many jobs fewer; the last one takes the grant with it."""
+        grant.held -= count
         if not grant.held:
             self._deadlines.note_stale()
             if grant.connection is not None:
@@ -295,9 +296,16 @@ class QueueLeases:
         dying, self._dying = self._dying, []
         return [Dying(seq, self.returned.get(seq, 0)) for seq in dying if seq in self.leaving]
 
-    def gone(self, seqs: Iterable[int]) -> None:
+    def gone(self, seqs: Sequence[int]) -> None:
         """These jobs are deleted for good."""
-        self.forget(seqs)
+        if self.returned or self.keys is not None or len(self.delays) or len(self.appointments):
+            self.forget(seqs)
+            return
+        # Nothing else is known of them: most jobs are delivered once and acked.
+        leaving = self.leaving
+        for grant, count in Counter([leaving.pop(seq, None) for seq in seqs]).items():
+            if grant is not None:
+                self._lighten(grant, count)
 
     def stays(self, seqs: Iterable[int], now_us: int) -> None:
         """The log refused the delete: held as before, if the time is not over."""
