@@ -217,7 +217,11 @@ class Story:
         self.do(work)
 
     def checkpoint(self) -> None:
-        self.do(lambda: self.db.checkpoint() or {})
+        def work() -> dict[str, Any]:
+            self.db.checkpoint()
+            return {}
+
+        self.do(work)
 
     def absorb(self) -> None:
         """What is large goes into segments; no snapshot."""

@@ -52,6 +52,15 @@ queue = verb_group(
         "resume": "headwater.cli.queue:resume",
     },
 )
+router = verb_group(
+    "Copy records from topic to topic.",
+    {
+        "put": "headwater.cli.router:put",
+        "list": "headwater.cli.router:listed",
+        "show": "headwater.cli.router:show",
+        "delete": "headwater.cli.router:remove",
+    },
+)
 context = verb_group(
     "Remember servers by name, with their keys.",
     {
@@ -78,6 +87,7 @@ VERBS: Verbs = {
     "watch": "headwater.cli.read:watch",
     "delete": "headwater.cli.delete:delete",
     "queue": queue,
+    "router": router,
     "stats": "headwater.cli.stats:stats",
     "bench": "headwater.cli.bench:bench",
     "doctor": "headwater.cli.doctor:doctor",

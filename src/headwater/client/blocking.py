@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
-from headwater.client import calls
+from headwater.client import calls, router_calls
 from headwater.client.answers import ArrowPage
 from headwater.client.calls import ARROW_ROWS_DEFAULT, Records
 from headwater.client.http import Address, BlockingHttp, BlockingStream
@@ -43,6 +43,7 @@ from headwater.core.records import Record
 from headwater.engine.pending import Appended
 from headwater.engine.queue_answers import Claimed, QueueStats, Settled
 from headwater.engine.reading import Diff
+from headwater.engine.routers import RouterState
 from headwater.engine.topics import Deleted, TopicState
 from headwater.model.loss import Tombstone
 
@@ -179,6 +180,27 @@ class Client:
     def drop(self, topic: str, *, if_empty: bool = False) -> bool:
         """Drop a topic and everything in it. False when there was none."""
         return self._drive(call_steps(calls.drop(topic, if_empty=if_empty), self._manner))
+
+    # -- routers
+
+    def put_router(self, router: str, **settings: Any) -> RouterState:
+        """Copy what comes into `source` to `dest`. Other settings: preserve_node, preserve_tag,
+        create_dest, filter, allow_cycle, guarantee."""
+        return self._drive(router_calls.put_router_steps(router, settings, self._manner))
+
+    def router(self, router: str) -> RouterState:
+        """How far a router has come."""
+        return self._drive(call_steps(router_calls.get_router(router), self._manner))
+
+    def routers(
+        self, prefix: str = "", *, source: str | None = None, dest: str | None = None
+    ) -> list[RouterState]:
+        """All routers, by name."""
+        return self._drive(router_calls.routers_steps(prefix, source, dest, self._manner))
+
+    def delete_router(self, router: str) -> bool:
+        """Remove a router; what it has copied stays. False when there was none."""
+        return self._drive(call_steps(router_calls.delete_router(router), self._manner))
 
     # -- queues
 

@@ -26,6 +26,13 @@ from headwater.engine.queue_steps import (
     queue_stats_steps,
 )
 from headwater.engine.reading import Diff
+from headwater.engine.router_steps import (
+    delete_router_steps,
+    put_router_steps,
+    router_steps,
+    routers_steps,
+)
+from headwater.engine.routers import RouterState
 from headwater.engine.steps import (
     Answered,
     AsOwner,
@@ -138,7 +145,8 @@ class AsyncDatabase:
 
     async def drop(self, topic: str, *, if_empty: bool = False) -> bool:
         """Drop a topic and everything in it. False when there was none."""
-        return await self.drive(drop_steps(self._engine, topic, if_empty=if_empty))
+        dropped = await self.drive(drop_steps(self._engine, topic, if_empty=if_empty))
+        return dropped is not None
 
     # -- queues
 
@@ -193,6 +201,28 @@ class AsyncDatabase:
     async def queue_stats(self, topic: str) -> QueueStats:
         """How many jobs are ready, in flight, delayed, and were given up."""
         return await self.drive(queue_stats_steps(self._engine, topic))
+
+    # -- routers
+
+    async def put_router(self, router: str, **settings: Any) -> RouterState:
+        """Copy what comes into `source` to `dest`. Other settings: preserve_node, preserve_tag,
+        create_dest, filter, allow_cycle, guarantee."""
+        state, _created = await self.drive(put_router_steps(self._engine, router, settings))
+        return state
+
+    async def router(self, router: str) -> RouterState:
+        """How far a router has come."""
+        return await self.drive(router_steps(self._engine, router))
+
+    async def routers(
+        self, prefix: str = "", *, source: str | None = None, dest: str | None = None
+    ) -> list[RouterState]:
+        """All routers, by name."""
+        return await self.drive(routers_steps(self._engine, prefix, source, dest))
+
+    async def delete_router(self, router: str) -> bool:
+        """Remove a router; what it has copied stays. False when there was none."""
+        return await self.drive(delete_router_steps(self._engine, router))
 
     async def checkpoint(self) -> None:
         """Move everything into segments and take a snapshot now. Happens by itself, too."""

@@ -24,6 +24,13 @@ from headwater.engine.queue_steps import (
     queue_stats_steps,
 )
 from headwater.engine.reading import Diff
+from headwater.engine.router_steps import (
+    delete_router_steps,
+    put_router_steps,
+    router_steps,
+    routers_steps,
+)
+from headwater.engine.routers import RouterState
 from headwater.engine.steps import (
     Answered,
     AsOwner,
@@ -137,7 +144,7 @@ class Database:
 
     def drop(self, topic: str, *, if_empty: bool = False) -> bool:
         """Drop a topic and everything in it. False when there was none."""
-        return self._drive(drop_steps(self._engine, topic, if_empty=if_empty))
+        return self._drive(drop_steps(self._engine, topic, if_empty=if_empty)) is not None
 
     # -- queues
 
@@ -192,6 +199,28 @@ class Database:
     def queue_stats(self, topic: str) -> QueueStats:
         """How many jobs are ready, in flight, delayed, and were given up."""
         return self._drive(queue_stats_steps(self._engine, topic))
+
+    # -- routers
+
+    def put_router(self, router: str, **settings: Any) -> RouterState:
+        """Copy what comes into `source` to `dest`. Other settings: preserve_node, preserve_tag,
+        create_dest, filter, allow_cycle, guarantee."""
+        state, _created = self._drive(put_router_steps(self._engine, router, settings))
+        return state
+
+    def router(self, router: str) -> RouterState:
+        """How far a router has come."""
+        return self._drive(router_steps(self._engine, router))
+
+    def routers(
+        self, prefix: str = "", *, source: str | None = None, dest: str | None = None
+    ) -> list[RouterState]:
+        """All routers, by name."""
+        return self._drive(routers_steps(self._engine, prefix, source, dest))
+
+    def delete_router(self, router: str) -> bool:
+        """Remove a router; what it has copied stays. False when there was none."""
+        return self._drive(delete_router_steps(self._engine, router))
 
     def checkpoint(self) -> None:
         """Move everything into segments and take a snapshot now. Happens by itself, too."""

@@ -57,4 +57,4 @@ class Forwarder:
                     continue
                 self.error = None
             except (OSError, HeadwaterError) as error:
-                self.error = error
+                self.error = error  # tried again with the next news, or after a while

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
-from headwater.core.errors import ClosedError, HeadwaterError
+from headwater.core.errors import ClosedError
 from headwater.core.units import MIB
 from headwater.engine.copying import (
     Copies,
@@ -166,9 +166,9 @@ class Forwarding:
                 moved = self._advance(group) or moved
             except ClosedError:
                 return False
-            except (OSError, HeadwaterError) as error:
+            except Exception as error:  # one router's trouble is not that of all
                 for router in group:
-                    self.failures[router.name] = str(error)
+                    self.failures[router.name] = str(error) or repr(error)
                     router.cursor.hold()
             if any(router.cursor.held for router in group):
                 self._waiting[group[0].source.topic_id] = group[0].source

@@ -35,7 +35,6 @@ from headwater.model.loss import Loss
 from headwater.model.router import CursorMark, RouterCursor
 from headwater.model.router.definition import stored_router
 
-
 _FORGETFUL: Final = (Durability.EPHEMERAL, Durability.MEMORY)
 
 

@@ -74,7 +74,8 @@ def test_a_router_is_defined_once_and_found_by_every_end(place: Place) -> None:
     made = place.db.put_router("in>out", source="in", dest="out", filter="x*", preserve_node=False)
     assert (made.source, made.dest, made.filter, made.preserve_node) == ("in", "out", "x*", False)
     assert (made.preserve_tag, made.allow_cycle, made.guarantee) == (True, False, "at_least_once")
-    assert place.db.put_router("in>out", source="in", dest="out", filter="x*", preserve_node=False)
+    definition = {"source": "in", "dest": "out", "filter": "x*", "preserve_node": False}
+    assert place.db.put_router("in>out", **definition) == made
     assert [r.router for r in place.db.routers(source="in")] == ["in>out"]
     assert [r.router for r in place.db.routers(dest="in")] == []
     assert place.db.state("out").count == 0, "the destination was made"
