@@ -6,9 +6,10 @@ from pathlib import PurePath, PurePosixPath
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, note, settings
 from hypothesis import strategies as st
 
+from headwater.config.engine import EngineSettings
 from headwater.core.errors import DamageError, DirectoryInUseError, RequestError
 from headwater.engine.blocking import Database
 from headwater.engine.topics import TopicState
@@ -18,14 +19,16 @@ from headwater.format.segment import parse_segment_file, parse_topic_directory_n
 from headwater.format.snapshot import snapshot_name
 from headwater.recovery.mending import apply_repairs, plan_repairs
 from headwater.testing import DROPS, PREFIXES, TORN, FakeDisk, ManualClock
-from tests.crash.matrix import slice_of, tried
+from tests.crash.matrix import FULL, slice_of, tried
 from tests.rig.judging import read_events
 from tests.rig.life import COLD, DATA, SMALL, open_stepped
 from tests.spark.workloads import (
     ALL_IN_THE_LOG,
     IN_ONE_LIFE,
     IN_SEVERAL_LIVES,
+    ONE_LIFE,
     OUTPUT,
+    SEVERAL_LIVES,
     WITHOUT_COLD,
     Engine,
     Operation,
@@ -100,35 +103,15 @@ def check_opens(disk: FakeDisk, engine: Engine, db: Database) -> None:
         assert numbers(found.state(state.topic)) == numbers(db.state(state.topic))
 
 
-@settings(max_examples=60, deadline=None)
-@given(IN_ONE_LIFE, st.sampled_from([1, 2, 3]), garbage)
-def test_a_log_gives_the_bytes_the_engine_writes(
-    operations: list[Operation], shards: int, torn: bytes
-) -> None:
-    engine = Engine(WITHOUT_COLD, shards)
+def check_life(base: EngineSettings, operations: list[Operation], shards: int, torn: bytes) -> None:
+    engine = Engine(base, shards)
     engine.do(operations)
     engine.stop()
     tear(engine.disk, DATA / "wal", torn)
     check_same(engine.disk, engine)
 
 
-@settings(max_examples=60, deadline=None)
-@given(IN_SEVERAL_LIVES, st.sampled_from([1, 2, 3]), garbage)
-def test_a_directory_with_segments_gives_the_bytes_the_engine_writes(
-    operations: list[Operation], shards: int, torn: bytes
-) -> None:
-    engine = Engine(SMALL, shards)
-    engine.do(operations)
-    engine.stop()
-    tear(engine.disk, DATA / "wal", torn)
-    check_same(engine.disk, engine)
-
-
-@settings(max_examples=60, deadline=None)
-@given(ALL_IN_THE_LOG, st.sampled_from([1, 2, 3]), garbage)
-def test_copies_of_a_log_taken_over_time_give_what_its_readers_see(
-    operations: list[Operation], shards: int, torn: bytes
-) -> None:
+def check_copies(operations: list[Operation], shards: int, torn: bytes) -> None:
     engine = Engine(SMALL, shards)
     engine.do(operations, ARCHIVE)
     engine.copy_log(ARCHIVE / "last")
@@ -137,6 +120,57 @@ def test_copies_of_a_log_taken_over_time_give_what_its_readers_see(
     tear(disk, ARCHIVE / "last", torn)
     checkpoint_here(disk, engine.clock, ARCHIVE)
     check_opens(disk, engine, open_stepped(disk, engine.settings, engine.clock))
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+@pytest.mark.parametrize("name", ONE_LIFE)
+def test_each_thing_a_log_can_say_gives_the_bytes_the_engine_writes(name: str, shards: int) -> None:
+    check_life(WITHOUT_COLD, ONE_LIFE[name], shards, b"torn")
+
+
+@pytest.mark.parametrize("name", SEVERAL_LIVES)
+def test_each_life_with_segments_gives_the_bytes_the_engine_writes(name: str) -> None:
+    check_life(SMALL, SEVERAL_LIVES[name], 1, b"torn")
+
+
+@pytest.mark.parametrize("name", [name for name in SEVERAL_LIVES if "ephemeral" not in name])
+def test_each_life_can_be_told_from_copies_of_its_log(name: str) -> None:
+    check_copies(SEVERAL_LIVES[name], 1, b"torn")
+
+
+# A failing example is as good as a shorter one that takes five minutes to find.
+random_lives = settings(
+    max_examples=1_000 if FULL else 25,
+    deadline=None,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+)
+
+
+@random_lives
+@given(IN_ONE_LIFE, st.sampled_from([1, 2, 3]), garbage)
+def test_a_log_gives_the_bytes_the_engine_writes(
+    operations: list[Operation], shards: int, torn: bytes
+) -> None:
+    note(f"{operations=} {shards=} {torn=}")
+    check_life(WITHOUT_COLD, operations, shards, torn)
+
+
+@random_lives
+@given(IN_SEVERAL_LIVES, st.sampled_from([1, 2, 3]), garbage)
+def test_a_directory_with_segments_gives_the_bytes_the_engine_writes(
+    operations: list[Operation], shards: int, torn: bytes
+) -> None:
+    note(f"{operations=} {shards=} {torn=}")
+    check_life(SMALL, operations, shards, torn)
+
+
+@random_lives
+@given(ALL_IN_THE_LOG, st.sampled_from([1, 2, 3]), garbage)
+def test_copies_of_a_log_taken_over_time_give_what_its_readers_see(
+    operations: list[Operation], shards: int, torn: bytes
+) -> None:
+    note(f"{operations=} {shards=} {torn=}")
+    check_copies(operations, shards, torn)
 
 
 # -- counting, choosing, refusing
@@ -294,7 +328,7 @@ def test_agreed_losses_are_passed_over() -> None:
 # -- crashes
 
 
-PLANS = {"prefixes": (PREFIXES, 5), "drops": (DROPS, 5), "torn": (TORN, 120)}
+PLANS = {"prefixes": (PREFIXES, 7), "drops": (DROPS, 41), "torn": (TORN, 240)}
 
 
 @pytest.mark.crash

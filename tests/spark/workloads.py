@@ -84,6 +84,103 @@ TRIMMING = frozenset({"checkpoint", "round", "restart"})
 """Operations that may let log files go."""
 
 
+def _settings(topic: str, **settings: Any) -> Operation:
+    return ("create", topic, settings)
+
+
+def _records(topic: str, count: int, tag: str | None = None, size: int = 30) -> Operation:
+    return ("append", topic, count, tag, size)
+
+
+ONE_LIFE: dict[str, list[Operation]] = {
+    "seqs that were reserved and never used": [
+        _settings("one", durability="disk"), _records("one", 3),
+    ],
+    "ephemeral until now": [
+        _settings("one", durability="ephemeral"), _records("one", 4),
+        _settings("one", durability="fsync"), _records("one", 2),
+    ],
+    "ephemeral from now on": [
+        _records("one", 4), _settings("one", durability="ephemeral"), _records("one", 4),
+    ],
+    "deleted by tag, by prefix and below": [
+        _records("one", 4, "a"), _records("one", 3, "b"), _records("one", 3, "bb"),
+        _records("one", 4, "c"), ("match", "one", "b"), ("both", "one", 3, "a"),
+        _records("one", 2, "b"), ("match", "one", "b*"), _records("one", 2, "bb"),
+    ],
+    "room that a delete makes brings nothing back": [
+        _settings("one", cap_records=6), _records("one", 4, "a"), _records("one", 4, "b"),
+        ("match", "one", "b"), _records("one", 2, "c"),
+    ],
+    "a wider cap brings nothing back": [
+        _settings("one", cap_records=3), _records("one", 9), _settings("one", cap_records=12),
+        _records("one", 2),
+    ],
+    "too old": [
+        _settings("one", ttl_ms=5_000), _records("one", 6), ("tick", 4_000_000), _records("one", 3),
+        ("tick", 3_000_000),
+    ],
+    "dropped and made again": [
+        _records("one", 4), ("drop", "one"), _records("two", 1), _records("one", 2),
+    ],
+    "jobs that are held, done and given back": [
+        _records(QUEUE, 5), ("claim", 4, 60_000), ("ack", 1), ("nack", 1, 9_000),
+        ("claim", 1, 60_000), _records(QUEUE, 1),
+    ],
+    "keys": [("keyed", "one", 2, "k"), ("keyed", "one", 2, "l"), _records("one", 1)],
+}  # fmt: skip
+"""Each of what the log can say about a topic, in a log that nobody has read back."""
+
+SEVERAL_LIVES: dict[str, list[Operation]] = {
+    "reserved seqs are lost with a kill": [
+        _settings("one", durability="disk"), _records("one", 3), ("kill", 1), _records("one", 2),
+        ("kill", 2), _records("one", 1),
+    ],
+    "reserved seqs come back with a clean stop": [
+        _settings("one", durability="disk"), _records("one", 3), ("restart", 2), _records("two", 1),
+    ],
+    "the active segment is grown": [
+        _records("one", 3), ("checkpoint",), _records("one", 4), ("kill", 1), _records("one", 2),
+    ],
+    "the active segment is left behind by a cap": [
+        _settings("one", cap_records=3), _records("one", 3), ("checkpoint",), _records("one", 9),
+    ],
+    "deletes reach into segments": [
+        _records("one", 4, "a"), _records("one", 4, "b"), ("checkpoint",), _records("one", 2, "a"),
+        ("match", "one", "a"), ("below", "one", 2),
+    ],
+    "deletes reach into the cold tier": [
+        _records("one", 4, "a"), _records("one", 8, "b"), ("checkpoint",), ("reclaim",),
+        _records("one", 3, "b"), ("match", "one", "b*"),
+    ],
+    "rewritten and moved": [
+        _records("one", 8, "a", 200), _records("one", 2, "b"), ("checkpoint",),
+        ("match", "one", "a"), ("checkpoint",), ("reclaim",), ("reclaim",), _records("one", 1),
+    ],
+    "floors that only a mark tells": [
+        _settings("one", cap_records=4), _records("one", 9), ("round",), ("absorb",),
+        _records("one", 2), ("checkpoint",), _records("one", 3),
+    ],
+    "ephemeral over a snapshot": [
+        _settings("one", durability="ephemeral"), _records("one", 4), ("checkpoint",),
+        _records("one", 2), ("kill", 1), _settings("one", durability="fsync"), _records("one", 2),
+    ],
+    "dropped, and the snapshot knows it": [
+        _records("one", 4), ("checkpoint",), ("drop", "one"), ("checkpoint",), _records("one", 2),
+        ("drop", "one"), _records("two", 3),
+    ],
+    "trimmed, moved between shards": [
+        *([_records("one", 6, "a", 300), _records("two", 6, "b", 300), ("checkpoint",)] * 3),
+        ("restart", 3), _records("one", 3), _records("two", 3), ("restart", 2), _records("one", 1),
+    ],
+    "leases over a restart": [
+        _records(QUEUE, 5), ("claim", 4, 60_000), ("checkpoint",), ("ack", 1), ("kill", 1),
+        ("nack", 1, 9_000), _records(QUEUE, 2),
+    ],
+    "nothing since the last stop": [_records("one", 12), _records("two", 3), ("restart", 1)],
+}  # fmt: skip
+
+
 class Engine:
     """Does operations on a fake disk; a killed engine comes back by itself."""
 
