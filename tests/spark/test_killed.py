@@ -30,6 +30,8 @@ pytestmark = [
 ]
 RECORDS = 6_000
 REPOSITORY = Path(__file__).parents[2]
+PAD = "x" * 1_000
+"""What a Python worker gives on is buffered; a batch of rows must be larger than that."""
 PATIENCE_S = 240.0
 STEP_S = 0.05
 TARGETS = ("delta", "iceberg", "parquet", "topic")
@@ -127,7 +129,7 @@ class Pipeline:
 def client(server: ServerProcess) -> Iterator[headwater.Client]:
     with headwater.Client(server.url) as client:
         for first in range(0, RECORDS, 1_000):
-            records = [{"data": {"number": n}} for n in range(first, first + 1_000)]
+            records = [{"data": {"number": n, "pad": PAD}} for n in range(first, first + 1_000)]
             client.append("numbers", records)
         yield client
 

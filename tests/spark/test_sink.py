@@ -137,6 +137,7 @@ def test_a_stream_writes_every_batch_once_over_restarts(
             .option("url", server.url)
             .option("topic", "stream")
             .option("appId", "stream-of-files")
+            .queryName("files")
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
             .trigger(availableNow=True)
             .start()

@@ -31,6 +31,7 @@ from headwater.spark.tables.table import (
     WrittenFile,
     check_landing,
 )
+from headwater.spark.writing.options import SPARKS_OWN
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,7 +41,6 @@ FORMAT: Final = "headwater-table"
 BATCH_PROPERTY: Final = "streaming.sql.batchId"
 QUERY_PROPERTY: Final = "sql.streaming.queryId"
 OPTIONS: Final = ("path", "table", "appId", "writeId", "partitionBy", "catalog", "name")
-_SPARKS_OWN: Final = frozenset(("checkpointlocation", "querytimeout"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class TableOptions:
 
 
 def table_options(given: Mapping[str, str]) -> TableOptions:
-    known = {option.lower() for option in OPTIONS} | _SPARKS_OWN
+    known = {option.lower() for option in OPTIONS} | SPARKS_OWN
     for option in given:
         if option.lower() not in known and not option.lower().startswith("spark."):
             raise RequestError(f"there is no option {option!r}; options are {', '.join(OPTIONS)}")

@@ -26,7 +26,10 @@ OPTIONS: Final = (
     "appId",
     "rerun",
 )
-_SPARKS_OWN: Final = frozenset(("checkpointlocation", "path", "querytimeout"))
+SPARKS_OWN: Final = frozenset(
+    ("checkpointlocation", "path", "queryname", "querytimeout", "recoverfromcheckpointlocation")
+)
+"""What Spark hands over together with the options of a writer."""
 TOPIC_COLUMN: Final = "topic"
 ENVELOPE: Final = frozenset(("data", "tag", "node", "meta"))
 GIVEN_ANEW: Final = frozenset(("seq", "ts", "gap"))
@@ -115,7 +118,7 @@ def sink_options(given: Mapping[str, str], schema: StructType, *, overwrite: boo
 
 def _check_names(given: Mapping[str, str]) -> None:
     """A misspelt option must not be left out in silence: `writeID` would write twice."""
-    known = {option.lower() for option in OPTIONS} | _SPARKS_OWN
+    known = {option.lower() for option in OPTIONS} | SPARKS_OWN
     for option in given:
         if option.lower() not in known and not option.lower().startswith("spark."):
             raise InvalidRequestError(
