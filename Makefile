@@ -14,7 +14,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv check format docs-format docs-conformance test test-all crash bench bench-server bench-queue demo lock clean
+.PHONY: help venv check format docs-format docs-conformance test test-all crash bench bench-server bench-queue bench-spark demo lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
@@ -77,6 +77,9 @@ bench-server: $(STAMP) ## Measure the server beside Redis (apt-get install redis
 
 bench-queue: $(STAMP) ## Measure queues beside Redis and PostgreSQL (apt-get install redis-server postgresql)
 	$(BIN)/python -m bench queue $(ARGS)
+
+bench-spark: $(STAMP) ## Measure Spark over a topic, beside JSON and Parquet
+	$(BIN)/python -m bench spark $(ARGS)
 
 demo: $(STAMP) ## Write a log, kill the writer, recover, show what happened
 	$(BIN)/python examples/wal_demo.py $(ARGS)

@@ -78,6 +78,7 @@ Measure = Callable[[Run], list[Row]]
 LIBRARY: Final = "library"
 """What runs when nothing is named: needs no other program."""
 SERVER: Final = "server"
+SPARK: Final = "spark"
 QUEUE: Final = "queue"
 
 
