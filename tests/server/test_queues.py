@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.server.gated_disk import GatedDisk
 from tests.server.running import RunningServer, eventually, running, settings
 from tests.server.speaking import Browserless
 
@@ -266,6 +267,31 @@ def test_many_workers_take_every_job_once(server: RunningServer, topic: str) -> 
     for thread in threads:
         thread.join()
     assert sorted(seq for mine in done.values() for seq in mine) == list(range(1, 2001))
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_durable_claim_is_answered_when_the_log_has_it_and_leavers_take_nothing(
+    tmp_path: Path, leaves: bool
+) -> None:
+    disk = GatedDisk()
+    with running(tmp_path / "data", disk=disk) as server, server.talk() as http:
+        http.put("jobs", type="queue", leases_durable=True)
+        http.write("jobs", 1)
+        disk.syncs.close()
+        try:
+            with server.talk() as claiming:
+                body = {"node": "w", "max": 1}
+                claiming.send(claiming.request("POST", "/v0/topics/jobs/claim", body))
+                assert disk.syncs.somebody_waits.wait(20)
+                if not leaves:
+                    disk.syncs.open()
+                    assert seqs(claiming.answer()) == [1]
+            if leaves:
+                eventually(lambda: server.inside(lambda: len(server.app.connections)) == 1)
+        finally:
+            disk.syncs.open()
+        (queue,) = [http.get("/v0/topics/jobs").json["queue"]]
+        assert (queue["ready"], queue["in_flight"]) == ((1, 0) if leaves else (0, 1))
 
 
 @pytest.fixture(scope="module")
