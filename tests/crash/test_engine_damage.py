@@ -27,7 +27,7 @@ pytestmark = pytest.mark.crash
 
 TOPICS = ("one", "two")
 FIRST_LOG = DATA / "wal" / wal_file_name(1)
-EVERY = 1 if FULL else 25
+EVERY = 1 if FULL else 75
 
 
 def lived(*, cleanly: bool) -> Life:
