@@ -109,7 +109,7 @@ class TopicReplay:
     ceiling_run: int = 0
     """The run in which it was reserved; 0 when the snapshot tells of it."""
     logged_upto: int | None = None
-    """While the class is ephemeral: the last seq that is in the log."""
+    """For a class that is not logged, at the end: the last seq that was in the log all the same."""
     was_ephemeral: bool = False
     _rows: list[TopicRows] = field(default_factory=list)
     _tags: TagTable | None = None
@@ -121,7 +121,6 @@ class TopicReplay:
         settings = known.settings
         if self.files is None:
             self.log = TopicLog(settings, known.epoch)
-            self.logged_upto = None if settings.durability.is_logged else 0
             return
         stored = load_log(
             self.files, settings, known.epoch, known.stored, known.checkpointed_seq, self.last_ts
@@ -129,8 +128,6 @@ class TopicReplay:
         self._refuse_damage()
         self.log, self.segments = stored.log, stored.segments
         self.last_ts = max(self.last_ts, self.log.last_write_ts)
-        if not settings.durability.is_logged:
-            self.logged_upto = 0 if known.meta is None else known.meta.checkpointed_seq
         if known.meta is not None:
             self.ceiling = known.meta.ceiling
             if known.meta.queue is not None:
@@ -215,7 +212,7 @@ class TopicReplay:
         entries["flags_check"] = rows.flags[start:end] | numpy.uint8(IndexFlag.IN_WAL)
         self.log.load_entries(entries)
         self.last_ts = max(self.last_ts, int(rows.ts[end - 1]))
-        self._keep(Place(first_seq, rows.path, rows.offset[start:end]))
+        self.places.append(Place(first_seq, rows.path, rows.offset[start:end]))
 
     def _was_lost(self, last_seq: int) -> bool:
         """Was the gap up to this seq ever acknowledged? Segments would tell; a log alone tells by
@@ -227,12 +224,7 @@ class TopicReplay:
         first = self.log.visible_seq + 1
         self.log.load_gap(upto_seq + 1, ts, lost=lost)
         if logged:
-            self._keep(Place(first, None, numpy.zeros(upto_seq + 1 - first, numpy.int64)))
-
-    def _keep(self, place: Place) -> None:
-        self.places.append(place)
-        if self.logged_upto is not None:
-            self.logged_upto = place.first_seq + len(place.offsets) - 1
+            self.places.append(Place(first, None, numpy.zeros(upto_seq + 1 - first, numpy.int64)))
 
     def _lose_ephemeral(self) -> None:
         log, head = self.log, self.known.stored.head_seq
@@ -283,10 +275,6 @@ class TopicReplay:
         was_logged = self.log.settings.durability.is_logged
         self.was_ephemeral = self.was_ephemeral or not was_logged
         self.log.settings = settings
-        if was_logged and not settings.durability.is_logged:
-            self.logged_upto = self.log.visible_seq
-        elif settings.durability.is_logged and not was_logged:
-            self.logged_upto = None
 
     def _delete(self, body: RecordsDeleted) -> None:
         if body.seqs:
