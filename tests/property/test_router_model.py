@@ -99,7 +99,17 @@ class World:
             if what == OWN:
                 self.dest.append(OWN)
             else:
-                self.forward(1)
+                self.fill_one()
+
+    def fill_one(self) -> None:
+        """The next place again, and only that; its record may have been evicted since."""
+        chosen = self.cursor.next_range(len(self.source), 1)
+        if chosen is None:
+            return
+        seq = chosen[0]
+        fate = Fate.LOST if seq <= self.evicted else self.source[seq - 1]
+        self.leave(slot_for(self.guarantee, fate), seq)
+        self.cursor.passed(seq, int(fate is Fate.MATCHES))
 
 
 @pytest.mark.parametrize("guarantee", list(Guarantee))

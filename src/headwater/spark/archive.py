@@ -2,8 +2,8 @@
 
 A JVM that runs Spark loads many thousand classes, which is most of the time a session takes to
 start. Java can write them to a file as it ends and map that file at the next start. The file fits
-one Java and one Spark, so both are in its name; one that does not fit is ignored by Java, never
-obeyed. It lies in the user's cache and is made by `make_archive`, in a process of its own: a JVM
+one Java and one Spark in one place, so all three are in its name; one that does not fit is ignored
+by Java, never obeyed. It lies in the user's cache and is made by `make_archive`, in a process of its own: a JVM
 writes the file in place, and a name that others look for must only appear once the file is whole.
 
 A Java that came without an archive of its own classes, like the one of the wheel, gets that
@@ -13,6 +13,8 @@ first: Java builds the archive of a program on top of it.
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import importlib.util
 import os
 import subprocess
 import sys
@@ -31,7 +33,12 @@ SWITCH: Final = "HEADWATER_SPARK_ARCHIVE"
 
 
 def archive_path(java: Java, spark_version: str) -> PurePath:
-    return cache_directory("spark", f"spark-{spark_version}-java-{java.version}-{java.key}.jsa")
+    """Its name tells Java, Spark and where Spark lies: Java maps classes of the same path only."""
+    found = importlib.util.find_spec("pyspark")
+    where = "" if found is None or found.origin is None else found.origin
+    place = hashlib.sha256(where.encode()).hexdigest()[:8]
+    name = f"spark-{spark_version}-{place}-java-{java.version}-{java.key}.jsa"
+    return cache_directory("spark", name)
 
 
 def find_archive(java: Java, spark_version: str) -> PurePath | None:
