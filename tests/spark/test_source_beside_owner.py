@@ -23,8 +23,8 @@ from tests.spark.reading_by_hand import Row, options_of, read, read_all, reader_
 
 pytestmark = pytest.mark.e2e
 
-ROUNDS = 300
-LAST = 1_500
+ROUNDS = 150
+LAST = ROUNDS * BATCH
 
 
 @pytest.fixture
