@@ -18,12 +18,13 @@ import pytest
 from headwater.core.errors import DataLossError, TopicNotFoundError, UnavailableError
 from headwater.spark.reading.options import source_options
 from headwater.spark.stream import StreamReader
+from tests.crash.matrix import FULL
 from tests.e2e.owner_process import BATCH, CAP, start_owner
 from tests.spark.reading_by_hand import Row, options_of, read, read_all, reader_of, sent
 
 pytestmark = pytest.mark.e2e
 
-ROUNDS = 150
+ROUNDS = 300 if FULL else 40
 LAST = ROUNDS * BATCH
 
 

@@ -3,9 +3,9 @@
 A JVM that runs Spark loads many thousand classes, which is most of the time a session takes to
 start. Java can write them to a file as it ends and map that file at the next start. The file fits
 one Java and one Spark in one place, so all three are in its name; one that does not fit is ignored
-by Java, never obeyed. It lies in the user's cache and is made by `make_archive`, in a process of its
-own: a JVM writes the file in place, and a name that others look for must only appear once the file
-is whole.
+by Java, never obeyed. It lies in the user's cache and is made by `make_archive`, in a process of
+its own: a JVM writes the file in place, and a name that others look for must only appear once the
+file is whole.
 
 A Java that came without an archive of its own classes, like the one of the wheel, gets that
 first: Java builds the archive of a program on top of it.
