@@ -22,7 +22,6 @@ from tests.rig.server_process import ServerProcess
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.e2e,
-    pytest.mark.slow,
     pytest.mark.timeout(600),
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),
 ]
@@ -78,6 +77,7 @@ def check(server: ServerProcess, table: Path) -> None:
     assert sum(count["views"] for count in counts) == clicks
 
 
+@pytest.mark.slow
 def test_the_script_prints_what_it_found_and_may_be_run_again(
     server: ServerProcess, example: Path, tmp_path: Path
 ) -> None:
@@ -89,6 +89,7 @@ def test_the_script_prints_what_it_found_and_may_be_run_again(
     check(server, tmp_path / "sessions")
 
 
+@pytest.mark.slow
 def test_the_declarative_pipeline_gives_the_same_and_may_be_run_again(
     server: ServerProcess, example: Path, tmp_path: Path
 ) -> None:
@@ -119,7 +120,8 @@ def test_the_notebook_runs_from_top_to_bottom(
     monkeypatch.setenv("CLICKS_URL", server.url)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setenv("MPLBACKEND", "agg")
-    notebook: Any = nbformat.read(example / "clickstream.ipynb", as_version=4)
+    read: Any = nbformat.read
+    notebook = read(example / "clickstream.ipynb", as_version=4)
     client = nbclient.NotebookClient(
         notebook, timeout=400, resources={"metadata": {"path": str(example)}}
     )

@@ -233,6 +233,7 @@ def test_a_batch_whose_driver_died_around_a_commit_lands_once(
     assert len(rows_by_own_reader(tables[Kind.DEAD])) == 1
 
 
+@SLOW
 def test_a_lost_checkpoint_is_refused_and_another_app_may_go_on(
     spark: SparkSession, server: ServerProcess, client: headwater.Client, tmp_path: Path
 ) -> None:

@@ -18,6 +18,7 @@ SHOWN = "http://127.0.0.1:4000"
 SAYS = {
     'session("writing")': "[{'total': 6}, {'total': 7}, {'total': 8}, {'total': 9}]",
     'session("copying")': "10",
+    'session("to a table")': "10",
     'session("landing")': "10 1\n[(45,)]\n9\n10",
 }
 
@@ -42,6 +43,7 @@ def test_the_examples_of_the_page_that_write_run(
 
     monkeypatch.setattr(headwater.spark, "session", session)
     (block,) = [text for text in blocks() if sign in text]
-    block = block.replace(SHOWN, server.url).replace("shop-data", str(tmp_path / "shop-data"))
+    block = block.replace(SHOWN, server.url).replace("/tmp/shop-data", "shop-data")
+    block = block.replace("shop-data", str(tmp_path / "shop-data"))
     exec(compile(block, str(PAGE), "exec"), {})
     assert capsys.readouterr().out.strip() == SAYS[sign]

@@ -18,6 +18,8 @@ When the driver dies Spark runs the whole batch again, days later perhaps, and n
 that it cuts the rows into the same partitions. Such a run sends nothing by itself: its rows go to
 the driver, which compares them with what is there, see `mending`. Tasks of the earlier run that are
 still alive ask the ledger every few seconds, and stop.
+
+See docs/decisions/0016-the-sink-keeps-a-ledger-beside-the-topic.md.
 """
 
 from __future__ import annotations
