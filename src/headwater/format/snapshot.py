@@ -113,6 +113,8 @@ def decode_snapshot(contents: bytes) -> Snapshot:
         raise FormatError("not a snapshot")
     if header["version"] > SNAPSHOT_VERSION:
         raise UnknownFrameError(f"snapshot version {header['version']} is newer than this software")
+    if header["version"] < SNAPSHOT_VERSION:
+        raise FormatError(f"there was never a snapshot version {header['version']}")
     body = memoryview(contents)[SNAPSHOT_HEADER.size :]
     if len(body) != header["body_bytes"]:
         raise FormatError(f"snapshot has {len(body)} of {header['body_bytes']} bytes")
