@@ -35,7 +35,7 @@ class OneProcess:
     def scan(self, jobs: Sequence[FileJob]) -> list[Scanned]:
         found = [sent(scan_log_file(self._disk, sent(job))) for job in jobs]
         self._scanned += found
-        return [Scanned(file.piece, file.notes) for file in found]
+        return [Scanned.of(file) for file in found]
 
     def plan(self, tasks: Sequence[TopicTask], chosen: Chosen) -> list[Planned]:
         history: dict[int, list[TopicRows]] = defaultdict(list)

@@ -85,15 +85,20 @@ def numbers(state: TopicState) -> TopicState:
     return msgspec.structs.replace(state, last_write_ts=None, last_read_ts=None)
 
 
-def check_opens(disk: FakeDisk, engine: Engine, db: Database) -> None:
-    """The output is a data directory, and a reader of it sees what a reader of the source sees."""
+def moved_output(disk: FakeDisk) -> FakeDisk:
+    """The output in the place of the source."""
     moved = FakeDisk(["/", COLD])
     for path, content in disk.files().items():
         if OUTPUT in path.parents:
             moved.write_file(DATA / path.relative_to(OUTPUT), content)
         elif COLD in path.parents:
             moved.write_file(path, content)
-    found = open_stepped(moved, engine.settings, engine.clock)
+    return moved
+
+
+def check_opens(disk: FakeDisk, engine: Engine, db: Database) -> None:
+    """The output is a data directory, and a reader of it sees what a reader of the source sees."""
+    found = open_stepped(moved_output(disk), engine.settings, engine.clock)
     assert [state.topic for state in found.topics()] == [state.topic for state in db.topics()]
     for state in db.topics():
         assert numbers(found.state(state.topic)) == numbers(state)
@@ -278,6 +283,38 @@ def test_an_output_that_holds_something_else_is_refused() -> None:
         checkpoint_here(engine.disk, engine.clock, output=DATA / "out")
     with pytest.raises(RequestError, match="no directory /nowhere"):
         checkpoint_here(engine.disk, engine.clock, output=PurePosixPath("/nowhere/out"))
+
+
+@pytest.mark.parametrize("suffix", ["data", "idx"])
+def test_a_segment_that_was_damaged_since_is_written_again(suffix: str) -> None:
+    engine = written_log()
+    first = checkpoint_here(engine.disk, engine.clock)
+    whole = topic_files(engine.disk, OUTPUT)
+    path = next(path for path in whole if path.suffix == f".{suffix}")
+    engine.disk.damage(OUTPUT / "topics" / path, 30, b"\xff")
+    again = checkpoint_here(engine.disk, engine.clock)
+    assert again.segments_found == first.segments - 1
+    assert topic_files(engine.disk, OUTPUT) == whole
+
+
+def test_routers_at_work_are_refused_and_those_at_rest_come_along() -> None:
+    engine = Engine(WITHOUT_COLD)
+    engine.do([("append", "one", 3, None, 4)])
+    engine.db.put_router("copies", source="one", dest="two")
+    engine.do([("append", "one", 3, None, 4)])
+    engine.db.engine.forwarding.look_at_all()
+    engine.db.engine.forwarding.run_dry()
+    with pytest.raises(RequestError, match="there are routers"):
+        checkpoint_here(engine.disk.clone(), engine.clock)
+    engine.restart(1)
+    engine.stop()
+    checkpoint_here(engine.disk, engine.clock)
+    found = open_stepped(moved_output(engine.disk), engine.settings, engine.clock)
+    assert [(state.router, state.source_seq) for state in found.routers()] == [("copies", 6)]
+    assert found.state("two").count == 3
+    found.engine.forwarding.look_at_all()
+    found.engine.forwarding.run_dry()
+    assert found.state("two").count == 3, "nothing is copied twice"
 
 
 def test_a_log_without_its_beginning_or_middle_is_refused() -> None:

@@ -123,6 +123,9 @@ ONE_LIFE: dict[str, list[Operation]] = {
     "dropped and made again": [
         _records("one", 4), ("drop", "one"), _records("two", 1), _records("one", 2),
     ],
+    "dropped and made again, in other shards": [
+        *([_records("one", 2), ("drop", "one")] * 5), _records("one", 3),
+    ],
     "jobs that are held, done and given back": [
         _records(QUEUE, 5), ("claim", 4, 60_000), ("ack", 1), ("nack", 1, 9_000),
         ("claim", 1, 60_000), _records(QUEUE, 1),
@@ -144,6 +147,9 @@ SEVERAL_LIVES: dict[str, list[Operation]] = {
     ],
     "the active segment is left behind by a cap": [
         _settings("one", cap_records=3), _records("one", 3), ("checkpoint",), _records("one", 9),
+    ],
+    "all that is behind the active segment is deleted": [
+        _records("one", 3), ("checkpoint",), _records("one", 4), ("below", "one", 100),
     ],
     "deletes reach into segments": [
         _records("one", 4, "a"), _records("one", 4, "b"), ("checkpoint",), _records("one", 2, "a"),

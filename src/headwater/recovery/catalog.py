@@ -40,7 +40,7 @@ class TopicNotes:
     earliest_seq: int = 1
     delete_below: int = 0
     losses: int = 0
-    ceiling: int | None = None
+    ceiling: int = 0
     changed: bool = False
     """There is more about it than checkpoints that absorbed what was known."""
 
@@ -63,7 +63,7 @@ class TopicNotes:
                 below = min(body.before_seq, body.upto_seq + 1)
                 self.delete_below = max(self.delete_below, below)
         elif frame.type is FrameType.HEAD_WATERMARK:
-            self.ceiling = decode_head_watermark(frame)
+            self.ceiling = max(self.ceiling, decode_head_watermark(frame))
 
     def take_mark(self, entry: CheckpointEntry) -> None:
         if self.mark is None or entry.checkpointed_seq >= self.mark.checkpointed_seq:
@@ -82,7 +82,7 @@ class KnownTopic:
     stored: Stored = field(default_factory=Stored)
     last_ts: int = 0
     ceiling: int = 0
-    """As the snapshot had it, or the log has it last."""
+    """No seq up to here may be handed out again."""
     keys: tuple[KeyMeta, ...] = ()
     meta: TopicMeta | None = None
     """What the snapshot says; None for a topic it does not know."""
@@ -170,7 +170,7 @@ class Catalog:
         stored.delete_below = max(stored.delete_below, noted.delete_below)
         stored.losses |= noted.losses
         topic.now = noted.settings or topic.now
-        topic.ceiling = topic.ceiling if noted.ceiling is None else noted.ceiling
+        topic.ceiling = max(topic.ceiling, noted.ceiling)
 
     def _created(self, topic_id: int, body: TopicCreated) -> None:
         if topic_id in self._by_id:

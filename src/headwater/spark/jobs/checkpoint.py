@@ -133,7 +133,7 @@ def checkpoint(
                 options.cold,
                 settings,
                 now_ms,
-                logs.last_clean_run,
+                logs.clean_runs,
             )
             for known in _wanted(logs, options.topics)
         ]
@@ -167,6 +167,7 @@ def _snapshot(logs: LogsRead, planned: Sequence[Planned]) -> Snapshot:
         topics=tuple(metas),
         shards=(),
         epochs=dict(logs.catalog.epochs),
+        routers=logs.routers,
     )
 
 

@@ -16,6 +16,7 @@ from pathlib import PurePath
 from headwater.core.errors import DamageError, RequestError, UnavailableError
 from headwater.disk import Disk
 from headwater.format.names import TOPICS_DIRECTORY
+from headwater.format.router_frames import RouterMeta
 from headwater.format.segment import topic_directory_name
 from headwater.format.snapshot import Snapshot
 from headwater.recovery.catalog import Catalog
@@ -26,7 +27,7 @@ from headwater.recovery.verdict import FileScan, Verdict
 from headwater.spark.jobs.checkpoint_workers import Chosen, Workers
 from headwater.spark.jobs.log_files import Covered, FileJob, GivenGroups, covered_by
 from headwater.spark.jobs.log_places import LogPlace
-from headwater.spark.jobs.log_reading import Noted, read_log
+from headwater.spark.jobs.log_reading import Looked, Noted, read_log
 
 
 @dataclass(slots=True)
@@ -40,11 +41,12 @@ class LogsRead:
     chosen: dict[tuple[int, int], int]
     scans: list[FileScan]
     """Of the files that count."""
+    routers: tuple[RouterMeta, ...]
 
     @property
-    def last_clean_run(self) -> int:
-        """The last run after which no seq was left that was handed out and has no record."""
-        return max((run for scan in self.scans for run in scan.clean_runs), default=-1)
+    def clean_runs(self) -> tuple[int, ...]:
+        """Runs after which no seq was left that was handed out and has no record."""
+        return tuple(sorted({run for scan in self.scans for run in scan.clean_runs}))
 
     @property
     def torn(self) -> list[FileScan]:
@@ -68,7 +70,27 @@ def read_logs(disk: Disk, places: Sequence[LogPlace], workers: Workers, now_ms: 
     for _, notes in sorted(_counted(reader.notes, chosen), key=lambda each: each[0]):
         catalog.take(notes)
     scans = [file.scan for file in reader.files if (file.label, file.scan.number) in chosen]
-    return LogsRead(catalog, snapshot, data, chosen, scans)
+    routers = _routers_at_rest(snapshot, catalog, reader.looked)
+    return LogsRead(catalog, snapshot, data, chosen, scans, routers)
+
+
+def _routers_at_rest(
+    snapshot: Snapshot | None, catalog: Catalog, looked: Sequence[Looked]
+) -> tuple[RouterMeta, ...]:
+    """The routers as the snapshot knows them, if the log knows nothing newer."""
+    metas = {} if snapshot is None else {meta.router_id: meta for meta in snapshot.routers}
+    changed = {topic.topic_id for topic in catalog if topic.changed}
+    at_work = any(file.routing for file in looked) or any(
+        meta.source_id in changed or meta.dest_id in changed for meta in metas.values()
+    )
+    for router_id, number in (each for file in looked for each in file.router_marks.items()):
+        at_work = at_work or router_id not in metas or metas[router_id].number < number
+    if at_work:
+        raise RequestError(
+            "there are routers, and what they copied last is in no log; start Headwater on this "
+            "directory, stop it, and checkpoint what it leaves"
+        )
+    return tuple(metas.values())
 
 
 def _counted(notes: list[Noted], chosen: Chosen) -> Iterator[Noted]:
@@ -96,6 +118,7 @@ class _Reader:
     log_only: bool
     now_ms: int
     files: list[_LogFile] = field(default_factory=list)
+    looked: list[Looked] = field(default_factory=list)
     notes: list[Noted] = field(default_factory=list)
     _labels: dict[PurePath, int] = field(default_factory=dict)
     _writers: dict[tuple[str, int], tuple[int, PurePath]] = field(default_factory=dict)
@@ -113,6 +136,7 @@ class _Reader:
             for scan in shard.files:
                 piece = None if shard.repairs.skips else log.files[scan.path].piece
                 self.files.append(_LogFile(label, shard.chain.log_id, scan, piece))
+        self.looked += log.files.values()
         notes = log.notes()
         self._refuse_strangers(place, log.report.shards, notes)
         self.notes += notes

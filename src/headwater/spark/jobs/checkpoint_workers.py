@@ -40,7 +40,13 @@ class Scanned:
 
     piece: Piece
     notes: list[tuple[Order, dict[int, TopicNotes]]]
-    ends_in_zeros: bool = True
+    ends_in_zeros: bool
+    routing: bool
+    router_marks: dict[int, int]
+
+    @classmethod
+    def of(cls, file: ScannedFile) -> Scanned:
+        return cls(file.piece, file.notes, file.ends_in_zeros, file.routing, file.router_marks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,7 @@ class SparkWorkers:
             return []
         scanned = self._context.parallelize(jobs, len(jobs)).map(_scan).persist(self._kept)
         self._scanned.append(scanned)
-        return scanned.map(lambda file: Scanned(file.piece, file.notes)).collect()
+        return scanned.map(Scanned.of).collect()
 
     def plan(self, tasks: Sequence[TopicTask], chosen: Chosen) -> list[Planned]:
         context = self._context

@@ -23,6 +23,7 @@ from headwater.disk import Disk
 from headwater.format.control import IDEMPOTENCY
 from headwater.format.frame import FrameType, UnknownFrameError, decode_frame
 from headwater.format.names import WAL_DIRECTORY
+from headwater.format.router_frames import decode_router_marks
 from headwater.format.segment.run import at_each_byte
 from headwater.format.snapshot import Snapshot
 from headwater.format.table import FrameTable, read_table
@@ -50,6 +51,18 @@ _OF_TOPICS: Final = numpy.isin(
         FrameType.LEASE,
         FrameType.HEAD_WATERMARK,
         FrameType.IDEMPOTENCY,
+    ],
+)
+
+
+# Routers at work: copies they made are in no log, so that a log with these tells not everything.
+_ROUTING: Final = numpy.isin(
+    numpy.arange(256),
+    [
+        FrameType.ROUTER_CREATE,
+        FrameType.ROUTER_DELETE,
+        FrameType.ROUTER_PLACES,
+        FrameType.SEQ_CEILINGS,
     ],
 )
 
@@ -135,6 +148,10 @@ class ScannedFile:
     rows: list[TopicRows] = field(default_factory=list)
     ends_in_zeros: bool = True
     """Nothing but zeros behind the last whole group."""
+    routing: bool = False
+    """Routers were made, removed or at work."""
+    router_marks: dict[int, int] = field(default_factory=dict)
+    """Of each router that is marked, the largest number of a mark."""
 
 
 def scan_log_file(disk: Disk, job: FileJob) -> ScannedFile:
@@ -186,6 +203,7 @@ def _cut(scanned: ScannedFile, table: FrameTable, buffer: memoryview, job: FileJ
     numbers = numpy.repeat(spans[:, 3] + 1 - table.first_rows[:-1], counts)
     covered = _covered(job, scanned.piece.chain.log_id)
     wanted = numpy.flatnonzero(numbers + numpy.arange(len(table)) > covered)
+    _note_routers(scanned, table, buffer, wanted)
     marks = _marks(table, buffer, runs, wanted)
     notes: dict[int, dict[int, TopicNotes]] = defaultdict(dict)
     for stretch in _stretches(table, runs, wanted, marks):
@@ -208,6 +226,19 @@ def _covered(job: FileJob, log_id: int | None) -> int:
     """A directory may have been given a new log since: the snapshot says nothing about that."""
     known = job.covered
     return known.frame if known is not None and log_id in (None, known.log_id) else 0
+
+
+def _note_routers(
+    scanned: ScannedFile, table: FrameTable, buffer: memoryview, wanted: NDArray[numpy.int64]
+) -> None:
+    types = table.type[wanted]
+    scanned.routing = bool(_ROUTING[types].any())
+    for row in wanted[types == FrameType.ROUTER_MARK].tolist():
+        start = int(table.offset[row])
+        frame = decode_frame(buffer, start, start + int(table.size[row]), verify=False)
+        for mark in decode_router_marks(frame):
+            number = scanned.router_marks.get(mark.router_id, 0)
+            scanned.router_marks[mark.router_id] = max(number, mark.number)
 
 
 def _marks(

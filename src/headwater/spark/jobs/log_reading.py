@@ -30,6 +30,12 @@ class Looked(Protocol):
     @property
     def ends_in_zeros(self) -> bool: ...
 
+    @property
+    def routing(self) -> bool: ...
+
+    @property
+    def router_marks(self) -> dict[int, int]: ...
+
 
 MakeJob = Callable[[PieceTask, GivenGroups | None], FileJob]
 Scan = Callable[[Sequence[FileJob]], Sequence[Looked]]

@@ -86,8 +86,8 @@ class TopicTask:
     cold: str | None
     settings: SegmentSettings
     now_ms: int
-    last_clean_run: int
-    """The last run of the log that ended with a clean stop."""
+    clean_runs: tuple[int, ...]
+    """Runs of the log that ended with a clean stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +112,9 @@ def plan_topic(disk: Disk, task: TopicTask, history: list[TopicRows]) -> TopicPl
         place = str(files.directory)
         items = [_copy(known.topic_id, Base(segment, place, _NOTHING)) for segment in kept]
         return TopicPlan(known.meta, Counts(), items)
-    replayed = TopicReplay(known, files, MappedFiles(disk), findings)
+    replayed = TopicReplay(known, files, MappedFiles(disk), findings, task.clean_runs)
     replayed.replay(history)
-    replayed.finish(task.now_ms, task.last_clean_run)
+    replayed.finish(task.now_ms)
     return _Planner(task, replayed).plan()
 
 

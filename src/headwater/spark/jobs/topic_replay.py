@@ -95,6 +95,9 @@ class TopicReplay:
     mapped: MappedFiles
     findings: list[Finding] = field(default_factory=list)
     """Filled by `files`."""
+    clean_runs: tuple[int, ...] = ()
+    """Runs that ended with a clean stop. It gives reserved seqs back, which a snapshot tells; a
+    log alone tells it by the mark that such a run ends with."""
     log: TopicLog = field(init=False)
     segments: list[Segment] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
@@ -163,15 +166,10 @@ class TopicReplay:
                     expires_ts=entry.expires_ts,
                 )
 
-    def finish(self, now_ms: int, last_clean_run: int) -> None:
-        """What a start concludes: seqs that will never have a record, then caps and ages.
-
-        A clean stop gives reserved seqs back, which the snapshot tells. A log alone tells it by
-        the marks that such runs end with.
-        """
+    def finish(self, now_ms: int) -> None:
+        """What a start concludes: seqs that will never have a record, then caps and ages."""
         settings = self.log.settings
-        if self.files is None and last_clean_run >= self.ceiling_run:
-            self.ceiling = 0
+        self._give_back(None)
         if not settings.durability.is_logged or self.was_ephemeral:
             self._lose_ephemeral()
         if settings.durability is Durability.DISK and self.ceiling > self.log.visible_seq:
@@ -254,12 +252,22 @@ class TopicReplay:
         elif frame.type is FrameType.EVICT_WATERMARK:
             self._evicted(frame)
         elif frame.type is FrameType.HEAD_WATERMARK:
-            self.ceiling, self.ceiling_run = decode_head_watermark(frame), run
+            self._give_back(run)
+            self.ceiling = max(self.ceiling, decode_head_watermark(frame))
+            self.ceiling_run = run
         elif frame.type is FrameType.IDEMPOTENCY:
             self._pending_keys.append(decode_idempotency(frame))
         elif frame.type is FrameType.LEASE:
             self.leases = self.leases or LeaseHistory()
             self.leases.apply(decode_lease_event(frame), frame.ts)
+
+    def _give_back(self, before_run: int | None) -> None:
+        """Forget what was reserved before a clean stop, if one came since."""
+        if self.files is None and any(
+            self.ceiling_run <= run and (before_run is None or run < before_run)
+            for run in self.clean_runs
+        ):
+            self.ceiling = 0
 
     def _absorbed(self, entry: CheckpointEntry) -> None:
         """A checkpoint whose segments are not there: seqs it had and the log has not are lost."""
