@@ -24,7 +24,7 @@ from tests.spark.reading_by_hand import Row, options_of, read, read_all, reader_
 
 pytestmark = pytest.mark.e2e
 
-ROUNDS = 300 if FULL else 40
+ROUNDS = 150 if FULL else 40
 LAST = ROUNDS * BATCH
 
 

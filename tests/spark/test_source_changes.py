@@ -105,6 +105,20 @@ def test_a_segment_moved_to_the_cold_tier_is_read_there(tmp_path: Path, path: Pa
     assert seqs(read(path, topic="a", cold=cold)) == list(range(1, 51))
 
 
+def test_rows_that_were_given_before_a_move_are_not_given_again(tmp_path: Path, path: Path) -> None:
+    (tmp_path / "cold").mkdir()
+    write_hot(path)
+    reader = reader_of(path, topic="a", cold=tmp_path / "cold")
+    (partition,) = reader.partitions()
+    batches = reader.read(partition)
+    rows = next(batches).to_pylist()
+    with headwater.open(path, settings=replace(SMALL, cold_url=str(tmp_path / "cold"))) as db:
+        keep_house(db)
+    for batch in batches:
+        rows += batch.to_pylist()
+    assert seqs(rows) == list(range(1, 51))
+
+
 def write_hot(path: Path) -> None:
     with headwater.open(path, settings=SMALL) as db:
         write(db, 50)
