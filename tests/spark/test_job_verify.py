@@ -214,6 +214,26 @@ def test_segments_of_another_topic_are_found_by_what_the_snapshot_counts() -> No
     assert "the snapshot counts" in report.findings[0].meaning
 
 
+def test_cold_segments_of_another_topic_are_found_by_the_index_that_points_at_them() -> None:
+    """Exchanged pairs of the same length: sound by themselves, and not what was moved there."""
+    engine = Engine()
+    for topic, sizes in (("one", (30, 32)), ("two", (32, 30))):
+        engine.do([("append", topic, 1, None, size) for size in (*sizes, 4, 4, 4)])
+        engine.do([("append", topic, 5, None, 4)])
+    engine.do([("checkpoint",), ("reclaim",)])
+    engine.restart(1)
+    engine.stop()
+    files = engine.disk.files()
+    mine, yours = (COLD / "topics" / topic for topic in ("00000001", "00000002"))
+    for name in ("seg-0000000000000001.data", "seg-0000000000000001.idx"):
+        assert len(files[mine / name]) == len(files[yours / name])
+        engine.disk.write_file(mine / name, files[yours / name])
+        engine.disk.write_file(yours / name, files[mine / name])
+    report = verified(engine.disk)
+    assert {finding.kind for finding in report.findings} == {"cold tier"}
+    assert all("the index that points here" in finding.meaning for finding in report.findings)
+
+
 def test_without_the_cold_tier_not_everything_is_well() -> None:
     report = verified(FakeDisk(image=directory(True)), cold=None)
     assert not report.ok
