@@ -24,6 +24,7 @@ from headwater.core.errors import DamageError, DirectoryInUseError, StorageError
 from headwater.core.units import GIB, KIB
 from headwater.spark.failures import explained
 from headwater.spark.jobs import checkpoint, compact, verify
+from tests.rig.s3_server import make_bucket, s3_server, url_of
 from tests.rig.scripts import records
 
 pytestmark = pytest.mark.spark
@@ -101,11 +102,21 @@ def test_damage_that_a_task_meets_is_told_with_its_place(
     assert [(finding.file, finding.kind) for finding in report.findings] == [(str(data), "frame")]
 
 
-@pytest.fixture
-def cold(tmp_path: Path) -> tuple[Path, Path]:
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    with s3_server() as address:
+        yield address
+
+
+@pytest.fixture(params=["disk", "s3"])
+def cold(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str]:
     """A stopped directory whose segments are cold, and mostly deleted since."""
-    directory, place = tmp_path / "data", tmp_path / "cold"
-    settings = replace(SETTINGS, cold_url=str(place))
+    directory, place = tmp_path / "data", str(tmp_path / "cold")
+    if request.param == "s3":
+        server: str = request.getfixturevalue("s3")
+        make_bucket(server, "jobs")
+        place = url_of(server, "jobs", f"/{tmp_path.name}")
+    settings = replace(SETTINGS, cold_url=place)
     with headwater.open(directory, settings=settings) as db:
         for _ in range(6):
             db.append("mostly-dead", [*records(1), *records(99, "gone", size=200)])
@@ -116,21 +127,21 @@ def cold(tmp_path: Path) -> tuple[Path, Path]:
     return directory, place
 
 
-def test_verify_and_compact_run_on_spark(spark: SparkSession, cold: tuple[Path, Path]) -> None:
+def test_verify_and_compact_run_on_spark(spark: SparkSession, cold: tuple[Path, str]) -> None:
     directory, place = cold
-    look = verify.VerifyOptions(path=str(directory), cold=str(place))
+    look = verify.VerifyOptions(path=str(directory), cold=place)
     before = verify.run(spark, look)
     assert before.ok
     assert before.findings == ()
     assert (before.topics, before.segments, before.records) == (2, 4, 1_200)
-    done = compact.run(spark, compact.CompactOptions(path=str(directory), cold=str(place)))
+    done = compact.run(spark, compact.CompactOptions(path=str(directory), cold=place))
     assert done.ok
     assert (done.segments, done.rewritten) == (4, 2)
     after = verify.run(spark, look)
     assert after.findings == ()
     assert before.data_bytes - after.data_bytes == done.bytes_freed > 100_000
-    settings = replace(SETTINGS, cold_url=str(place))
-    with headwater.open(directory, settings=settings) as db:
+    assert "secret" not in str(done.as_json())
+    with headwater.open(directory, settings=replace(SETTINGS, cold_url=place)) as db:
         assert [record.seq for record in db.diff("mostly-dead", limit=100).records] == [
             1, 101, 201, 301, 401, 501,
         ]  # fmt: skip
@@ -158,10 +169,11 @@ def headwater_pipeline(
     return run
 
 
+@pytest.mark.parametrize("cold", ["disk"], indirect=True)
 def test_the_verbs_tell_what_they_did(
     headwater_pipeline: Callable[..., tuple[int, str]],
     killed: tuple[Path, Path],
-    cold: tuple[Path, Path],
+    cold: tuple[Path, str],
     tmp_path: Path,
 ) -> None:
     left, _ = killed

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import PurePath
 from typing import Any
+from urllib.parse import urlsplit
 
 from headwater.core.errors import (
     DamageError,
@@ -134,6 +135,14 @@ class ObjectSegmentStore:
         if self._look(first_seq, part) is not None:
             with _store_work(path):
                 self._files.delete_file(path)
+
+
+def shown_place(place: str) -> str:
+    """A cold tier's name as people may see it: keys and settings are left out."""
+    if "://" not in place:
+        return place
+    parts = urlsplit(place)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def open_cold_tier(disk: Disk, place: str) -> ColdTier:

@@ -32,7 +32,7 @@ from headwater.recovery.survey import ShardSurvey
 from headwater.spark.jobs.log_reading import LogRead
 from headwater.spark.jobs.mapping import MapAll
 from headwater.spark.jobs.topic_names import catalog_of, noted_log
-from headwater.store.object_store import open_cold_tier
+from headwater.store.object_store import open_cold_tier, shown_place
 from headwater.store.settling import TopicDirectory
 from headwater.store.tier import TopicTier
 from headwater.store.verifying import (
@@ -287,7 +287,7 @@ def look_at_segment(disk: Disk, task: SegmentTask) -> SegmentLook:
 
 def _cold_place(topic: TopicTask) -> PurePath:
     assert topic.cold is not None
-    return PurePath(topic.cold) / TOPICS_DIRECTORY / topic_directory_name(topic.topic_id)
+    return PurePath(shown_place(topic.cold), TOPICS_DIRECTORY, topic_directory_name(topic.topic_id))
 
 
 def _gone(path: PurePath, error: FileNotFoundError) -> Fault:
