@@ -251,3 +251,16 @@ def test_an_empty_topic_is_a_table_without_rows(spark: SparkSession, tmp_path: P
     frame = load(spark, tmp_path / "data", fields="a long")
     assert frame.count() == 0
     assert frame.selectExpr("sum(a)").collect()[0][0] is None
+
+
+def test_workers_are_forked_from_a_process_that_has_everything_loaded(spark: SparkSession) -> None:
+    def frozen(batches: Iterator[Any]) -> Iterator[Any]:
+        import gc
+
+        import pyarrow
+
+        for _ in batches:
+            yield pyarrow.record_batch([pyarrow.array([gc.get_freeze_count()])], ["frozen"])
+
+    found = spark.range(4).mapInArrow(frozen, "frozen long").collect()
+    assert all(row.frozen > 0 for row in found)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from headwater.core.errors import RequestError
 from headwater.core.units import GIB, MIB
 from headwater.disk.cache import cache_directory, read_cached, write_cached
+from headwater.spark import worker_nest
 from headwater.spark.archive import find_archive, options_to_use
 from headwater.spark.java import Java, find_java, with_launcher
 from headwater.spark.masters import Master, parse_master
@@ -101,7 +102,7 @@ def start(
         java = with_launcher(java) if use_launcher else java
         where = parse_master(master)
         _set_environment(java, where, wanted)
-        settings = {**_for_a_machine(where), **settings}
+        settings = {**_for_a_machine(where, wanted), **settings}
         settings[DRIVER_JAVA_OPTIONS] = _options(
             f"-Dlog4j2.configurationFile={_quiet_logging()}",
             _archive_option(java, use_archive),
@@ -155,7 +156,7 @@ def _set_environment(java: Java, master: Master, wanted: Mapping[str, str | None
         os.environ["PYSPARK_PYTHON"] = given or sys.executable
 
 
-def _for_a_machine(master: Master) -> dict[str, str]:
+def _for_a_machine(master: Master, wanted: Mapping[str, str | None]) -> dict[str, str]:
     """What depends on where the work is done."""
     ours = {"spark.driver.memory": f"{_driver_memory() // MIB}m"}
     if master.on_this_machine:
@@ -164,6 +165,9 @@ def _for_a_machine(master: Master) -> dict[str, str]:
     if master.cores is not None:
         # A shuffle of a laptop's size gains nothing from Spark's 200 pieces.
         ours["spark.sql.shuffle.partitions"] = str(max(2, master.cores))
+    if master.in_this_process and not wanted.get("spark.pyspark.python"):
+        # Only where the workers surely have this package before anything is sent to them.
+        ours["spark.python.daemon.module"] = worker_nest.MODULE
     return ours
 
 
