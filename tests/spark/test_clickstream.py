@@ -114,6 +114,7 @@ def test_the_declarative_pipeline_gives_the_same_and_may_be_run_again(
     check(server, tmp_path / "sessions")
 
 
+@pytest.mark.slow
 def test_the_notebook_runs_from_top_to_bottom(
     server: ServerProcess, example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -123,6 +123,7 @@ def test_threads_of_the_driver_use_the_installed_package(
     assert count(spark, str(directory), TOPIC) == as_written()
 
 
+@pytest.mark.slow
 def test_the_java_of_the_wheel_runs_spark_where_there_is_no_other(
     directory: Path, tmp_path: Path
 ) -> None:
