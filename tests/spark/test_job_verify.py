@@ -10,6 +10,9 @@ from typing import TypeVar
 import pytest
 
 from headwater.core.errors import RequestError
+from headwater.format.checksum import checksum64
+from headwater.format.frame import decode_frame
+from headwater.format.mark import encode_mark
 from headwater.format.names import REPAIRS_NAME, parse_wal_file_name
 from headwater.format.repairs import decode_repairs
 from headwater.format.snapshot import SNAPSHOT_HEADER
@@ -182,6 +185,36 @@ def test_every_planted_fault_in_a_log_is_found(name: str) -> None:
                 # An end that nobody had witnessed looks as if it had never been written.
                 assert judge(specimen, disk, what) is Outcome.ERASED, f"{what} in {path}"
             tried("verify job, faults planted in a log alone")
+
+
+def test_a_log_that_begins_behind_the_last_snapshot_is_found() -> None:
+    disk = FakeDisk(image=directory(True))
+    for path in disk.files():
+        if path.suffix == ".bin":
+            plant(disk, path, None)
+    report = verified(disk)
+    bad = [finding for finding in report.findings if finding.bad]
+    assert [finding.kind for finding in bad] == ["continuity"]
+    assert "snapshot ends at frame 0" in bad[0].meaning
+
+
+def test_a_frame_that_was_never_sound_is_found_in_a_sound_group() -> None:
+    """As a broken writer would leave it: the group's hash is that of the bad bytes."""
+    specimen = SPECIMENS["killed"]()
+    disk, mark = specimen.disk(), specimen.marks[-1]
+    content = bytearray(disk.files()[specimen.last])
+    content[mark.end - 20] ^= 1
+    body = memoryview(content)[mark.body_at : mark.end]
+    frame = decode_frame(memoryview(content), mark.offset, mark.body_at)
+    content[mark.offset : mark.body_at] = encode_mark(
+        mark._replace(body_hash=checksum64(body.tobytes())), frame.ts
+    )
+    disk.write_file(specimen.last, bytes(content))
+    report = verified(disk, cold=None)
+    assert [(f.file, f.offset, f.bad) for f in report.findings] == [
+        (str(specimen.last), mark.offset, True)
+    ]
+    assert "checksum does not match" in report.findings[0].meaning
 
 
 def test_a_missing_topic_directory_is_found() -> None:
