@@ -15,6 +15,7 @@ from headwater.engine.governing import PoolMeter
 from headwater.engine.input import encode_records
 from headwater.engine.pending import Write
 from headwater.model.pressure import Rung, Signals
+from headwater.model.scheduler import TURNS_A_ROUND
 from headwater.testing import ManualClock
 from tests.rig.life import SMALL, new_disk, open_stepped
 from tests.rig.stepped import SteppedKeeper, SteppedOwner
@@ -194,10 +195,25 @@ def test_routers_wait_under_sustained_pressure_and_copy_after_it(place: Place) -
     assert place.database.diff("t").records[0].data == "late", "only copying waits"
     assert place.database.state("copies").head_seq == 0
     assert place.governing.ready_topics == 1
-    assert place.governing._signals(0).ready_depth == 0, "background work is no pressure"
     place.sample()
+    signals = place.governing._signals(place.clock.monotonic_us())
+    assert (place.governing.ready_topics, signals.ready_depth) == (1, 0), "it is no pressure"
     engine.forwarding.run_dry()
     assert [record.data for record in place.database.diff("copies").records] == ["late"]
+
+
+@pytest.mark.claims(334)
+def test_a_round_of_sources_with_nothing_to_copy_does_not_end_the_rounds(place: Place) -> None:
+    engine, database = place.engine, place.database
+    names = [f"idle{number}" for number in range(TURNS_A_ROUND)]
+    for name in [*names, "t"]:
+        database.create(name, priority=900)
+    engine.core.owner.call(lambda: engine.routers.put("copy", {"source": "t", "dest": "copies"}))
+    for name in [*names, "t"]:
+        database.append(name, {"data": 1})
+        engine.core.route(engine.topic(name))
+    engine.forwarding.run_dry()
+    assert database.state("copies").head_seq == 1
 
 
 @pytest.mark.claims(341)

@@ -65,6 +65,17 @@ def test_a_topic_of_band_0_waits_while_others_are_served_and_is_not_called_late(
     assert ready.lateness() == (1, 7)
 
 
+@pytest.mark.claims(344)
+def test_a_lone_topic_that_is_ready_when_deferring_begins_is_deferred_too() -> None:
+    ready = ReadySet(Asked(low=-400))
+    ready.mark("low", 0)
+    ready.defer(True)
+    assert (ready.size, ready.servable) == (1, 0)
+    assert ready.take(1) is None
+    ready.defer(False)
+    assert ready.take(2) == "low"
+
+
 @pytest.mark.claims(342)
 def test_time_that_was_meant_for_gathering_is_not_lateness() -> None:
     ready = ReadySet(Asked(only=0))

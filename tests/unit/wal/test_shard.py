@@ -138,6 +138,22 @@ def test_what_pressure_added_to_the_wait_for_company_is_told_and_then_forgotten(
     assert shard.counters.throttle_us_last == 0
 
 
+def test_a_wait_in_which_nobody_came_is_not_told_to_the_next_writer(
+    shard: Shard, clock: ManualClock
+) -> None:
+    clock.wait_for_waiters(1)
+    shard.window.set_pressure(1.0)
+    shard.window.observe(2)
+    parks = clock.park_count
+    shard.call(lambda: None).result(10)
+    clock.wait_for_waiters(1, after_parks=parks)
+    parks = clock.park_count
+    clock.advance(SETTINGS.commit_window_us_max)
+    clock.wait_for_waiters(1, after_parks=parks)
+    assert submit_and_wait(shard, ticket(b"later"))
+    assert shard.counters.throttle_us_last == 0
+
+
 @pytest.mark.claims(183)
 def test_a_group_waits_as_long_as_its_company_keeps_arriving(
     shard: Shard, log: ListLog, clock: ManualClock
