@@ -227,7 +227,7 @@ def test_chunks_depend_on_the_rows_alone(
 def test_a_mark_can_be_put_in_read_and_taken_out_again(
     writer: str, meta: dict[str, str] | None
 ) -> None:
-    mark = Mark(writer, 3, "7", 11, 10_000, 2**64 - 1)
+    mark = Mark("t", writer, 3, "7", 11, 10_000, 2**64 - 1)
     inner = "" if meta is None else f'"meta":{msgspec.json.encode(meta).decode()},'
     row = with_mark(f'{{{inner}"data":1}},'.encode(), mark.text())
     found = msgspec.json.decode(row[:-1], type=dict[str, msgspec.Raw])
@@ -238,5 +238,5 @@ def test_a_mark_can_be_put_in_read_and_taken_out_again(
 
 
 def test_a_text_that_is_no_mark_is_not_taken_for_one() -> None:
-    for text in ("", "a/b", "w/0/0/x/1/0", "w/0/0/1/1/zz"):
+    for text in ("", "a/b", "t/w/0/0/x/1/0", "t/w/0/0/1/1/zz", "w/0/0/1/1/0"):
         assert Mark.read(text) is None

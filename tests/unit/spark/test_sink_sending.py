@@ -185,6 +185,19 @@ def test_records_deleted_before_a_retry_stop_it(rig: Rig) -> None:
     assert rig.rows() == ROWS[4:50]
 
 
+def test_marks_that_were_copied_with_their_records_are_no_marks(rig: Rig) -> None:
+    """A router copies meta too, and only some of the records."""
+    rig.task(rig.options(), place(), ROWS[:40])
+    copied = [{"data": "copy", "meta": record.meta} for record in rig.records() if record.meta]
+    rig.client.append("u", copied)
+    options = rig.options(topic="u")
+    with DyingClient(rig.url, 3, lost_answer=False) as dying, pytest.raises(Died):
+        rig.task(options, place(), ROWS, client=dying)
+    rig.server_clock.push(HOUR_S)
+    rig.task(options, place(), ROWS)
+    assert rig.rows("u") == ["copy"] * 4 + ROWS
+
+
 def test_a_topic_that_forgets_keys_too_soon_is_refused(rig: Rig) -> None:
     rig.client.create("t", idempotency_window_ms=59_999)
     with pytest.raises(InvalidRequestError, match="set its idempotency_window_ms"):
@@ -211,6 +224,6 @@ def test_a_look_jumps_from_mark_to_mark(rig: Rig) -> None:
             return super().diff(topic, from_seq, **options)
 
     with Counted(rig.url) as counted:
-        marks = [(seq, mark.partition) for seq, mark in find_marks(counted, "t", 0)]
+        marks = [(seq, mark.partition) for seq, mark in find_marks(counted, "t", 0, "query")]
     assert marks == [(5_000 * at + 1, str(at)) for at in range(5)]
     assert len(asked) == 5

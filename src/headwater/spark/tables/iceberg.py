@@ -34,6 +34,11 @@ DATA: Final = "data"
 CATALOG_FILE: Final = "catalog.db"
 IDENTIFIER: Final = ("headwater", "table")
 TRIES: Final = 10
+_PROPERTIES: Final = {
+    # A commit every few seconds would leave a million metadata files a year.
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "100",
+}
 
 
 class IcebergLake:
@@ -165,7 +170,10 @@ class IcebergLake:
         try:
             with (
                 catalog.create_table_transaction(
-                    self._identifier, schema=schema, location=self.location.as_uri
+                    self._identifier,
+                    schema=schema,
+                    location=self.location.as_uri,
+                    properties=_PROPERTIES,
                 ) as transaction,
                 transaction.update_spec() as spec,
             ):

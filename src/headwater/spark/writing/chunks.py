@@ -26,8 +26,9 @@ _META_FIRST: Final = b'{"meta":{'
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What the meta of a chunk's first record says."""
+    """What the meta of a chunk's first record says; the topic too, for records may be copied."""
 
+    topic: str
     writer: str
     batch: int
     partition: str
@@ -38,6 +39,7 @@ class Mark:
     def text(self) -> str:
         return "/".join(
             (
+                self.topic,
                 self.writer,
                 str(self.batch),
                 self.partition,
@@ -60,10 +62,10 @@ class Mark:
     @staticmethod
     def read(text: str) -> Mark | None:
         """The mark a text stands for; None when it is none of ours."""
-        parts = text.rsplit("/", 5)
         try:
-            writer, batch, partition, number, count, digest = parts
-            return Mark(writer, int(batch), partition, int(number), int(count), int(digest, 16))
+            topic, writer, batch, partition, number, count, digest = text.split("/")
+            numbers = int(number), int(count), int(digest, 16)
+            return Mark(topic, writer, int(batch), partition, *numbers)
         except ValueError:
             return None
 

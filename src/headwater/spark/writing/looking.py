@@ -1,7 +1,7 @@
 """Looking into a topic for chunks that were written before: by their marks, from a seq on.
 
 A mark says how many records its chunk has, and a chunk is one write, so its records have seqs in a
-row: the look jumps from mark to mark and reads few of the records between.
+row: the look jumps over the writer's own chunks and reads what lies between.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _FEW: Final = 16
 """Records asked for where a mark is expected."""
 
 
-def find_marks(client: Client, topic: str, after: int) -> Iterator[tuple[int, Mark]]:
-    """The chunks whose first record has a seq above `after`, with that seq, in order."""
+def find_marks(client: Client, topic: str, after: int, writer: str) -> Iterator[tuple[int, Mark]]:
+    """A writer's chunks whose first record has a seq above `after`, with that seq, in order."""
     known, limit = after, _FEW
     while True:
         try:
@@ -39,8 +39,8 @@ def find_marks(client: Client, topic: str, after: int) -> Iterator[tuple[int, Ma
             if record.seq != known + 1:
                 raise _missing(topic, known + 1, record.seq - 1)
             known = record.seq
-            mark = mark_of(record)
-            if mark is not None:
+            mark = mark_of(record, topic)
+            if mark is not None and mark.writer == writer:
                 yield record.seq, mark
                 known = record.seq + mark.count - 1
         if known < diff.next_from_seq:
@@ -50,11 +50,13 @@ def find_marks(client: Client, topic: str, after: int) -> Iterator[tuple[int, Ma
         limit = _FEW if known > diff.next_from_seq else limits.READ_RECORDS_CLAMP
 
 
-def mark_of(record: Record) -> Mark | None:
+def mark_of(record: Record, topic: str) -> Mark | None:
+    """The mark of a record, if it was written as it stands and is no copy from another topic."""
     if record.meta_json is None or MARK.encode() not in record.meta_json:
         return None
     text = (record.meta or {}).get(MARK)
-    return Mark.read(text) if isinstance(text, str) else None
+    mark = Mark.read(text) if isinstance(text, str) else None
+    return mark if mark is not None and mark.topic == topic else None
 
 
 def _missing(topic: str, first: int, last: int) -> WriteUncertainError:

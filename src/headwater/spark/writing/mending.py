@@ -89,7 +89,7 @@ class Mender:
         self._wait_until_seen()
         there: Counter[int] = Counter()
         after = min(entry.head for entry in claims)
-        for seq, mark in find_marks(self._client, self._topic, after):
+        for seq, mark in find_marks(self._client, self._topic, after, self._place.writer):
             if mark.is_of(self._place.writer, self._place.batch):
                 there.update(self._digests(seq, mark))
         return there

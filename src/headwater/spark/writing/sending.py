@@ -184,7 +184,7 @@ class Sender:
 
     def _look(self) -> None:
         place = self._place
-        for seq, mark in find_marks(self._client, self._topic, self._from_seq):
+        for seq, mark in find_marks(self._client, self._topic, self._from_seq, place.writer):
             if mark.is_of(place.writer, place.batch, place.partition):
                 self._found[mark.number] = mark
             self._from_seq = seq + mark.count - 1
@@ -198,7 +198,13 @@ class Sender:
     def _mark(self, chunk: Chunk) -> Mark:
         place = self._place
         return Mark(
-            place.writer, place.batch, place.partition, chunk.number, chunk.count, chunk.digest
+            self._topic,
+            place.writer,
+            place.batch,
+            place.partition,
+            chunk.number,
+            chunk.count,
+            chunk.digest,
         )
 
     def _mark_at(self, seq: int) -> Mark | None:
@@ -211,7 +217,7 @@ class Sender:
                 "larger cap or age limit, and write the batch anew under another id if it must be "
                 "there"
             )
-        return mark_of(record)
+        return mark_of(record, self._topic)
 
     def _compare(self, mine: Mark, theirs: Mark | None) -> None:
         if mine == theirs:
