@@ -124,7 +124,7 @@ ONE_LIFE: dict[str, list[Operation]] = {
         _records("one", 4), ("drop", "one"), _records("two", 1), _records("one", 2),
     ],
     "dropped and made again, in other shards": [
-        *([_records("one", 2), ("drop", "one")] * 5), _records("one", 3),
+        *([_records("one", 2), ("drop", "one")] * 4), _records("one", 3),
     ],
     "jobs that are held, done and given back": [
         _records(QUEUE, 5), ("claim", 4, 60_000), ("ack", 1), ("nack", 1, 9_000),
@@ -166,6 +166,14 @@ SEVERAL_LIVES: dict[str, list[Operation]] = {
     "floors that only a mark tells": [
         _settings("one", cap_records=4), _records("one", 9), ("round",), ("absorb",),
         _records("one", 2), ("checkpoint",), _records("one", 3),
+    ],
+    "ephemeral, and only the snapshot knows the head": [
+        _settings("one", durability="ephemeral"), _records("one", 4), ("checkpoint",),
+        _records("one", 2),
+    ],
+    "ephemeral behind logged ones": [
+        _records("one", 3), _settings("one", durability="ephemeral"), _records("one", 4),
+        ("checkpoint",), _records("one", 2),
     ],
     "ephemeral over a snapshot": [
         _settings("one", durability="ephemeral"), _records("one", 4), ("checkpoint",),
