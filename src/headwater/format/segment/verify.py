@@ -7,7 +7,7 @@ against what is really there before anything is sliced.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final
 
 import numpy
 from numpy.typing import NDArray
@@ -84,8 +84,12 @@ def frame_faults(
     base: int = 0,
     *,
     checksums: bool = True,
+    heads: NDArray[Any] | None = None,
 ) -> NDArray[numpy.uint8]:
-    """The `FrameFault` of each entry's frame; without `checksums`, as far as the headers tell."""
+    """The `FrameFault` of each entry's frame; without `checksums`, as far as the headers tell.
+
+    `heads` are the fixed parts of all frames, for those who have them already.
+    """
     view = memoryview(buffer)
     count = len(entries)
     faults = numpy.zeros(count, numpy.uint8)
@@ -97,8 +101,11 @@ def frame_faults(
         faults[outside] = FrameFault.OUTSIDE
         places = numpy.flatnonzero(~outside)
         entries, offsets, sizes = entries[places], offsets[places], sizes[places]
+        heads = None
     seqs = numpy.uint64(first_seq) + places.astype(numpy.uint64)
-    found = _header_faults(view, entries, offsets, sizes, seqs)
+    if heads is None:
+        heads = heads_at(view, SEGMENT_FRAME, offsets)
+    found = _header_faults(view, heads, entries, offsets, sizes, seqs)
     if found is not None:
         faults[places] = found
         hashed = (found == FrameFault.NONE) | (found >= FrameFault.DELETED)
@@ -115,6 +122,7 @@ def frame_faults(
 
 def _header_faults(
     view: memoryview,
+    heads: NDArray[Any],
     entries: Entries,
     starts: Integers,
     sizes: Integers,
@@ -122,7 +130,6 @@ def _header_faults(
 ) -> NDArray[numpy.uint8] | None:
     """The first fault of each in the order of the enum, or None when there is none at all."""
     flags = index_flags(entries)
-    heads = heads_at(view, SEGMENT_FRAME, starts)
     lengths = heads["data_len"] + heads["node_len"].astype(numpy.int64) + heads["tag_len"]
     states = at_each_byte(view, "<u1")[starts + (sizes - STATE_BYTES)]
     is_dead = (flags & _DELETED_FLAG) != 0

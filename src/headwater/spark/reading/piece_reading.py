@@ -18,6 +18,7 @@ from headwater.disk import Disk, OpenMode
 from headwater.format.frame import CHECKSUM_BYTES, FRAME, FRAME_BYTES_MIN, FrameType
 from headwater.format.segment import (
     FAULT_MEANING,
+    SEGMENT_FRAME,
     Entries,
     FrameFault,
     IndexFlag,
@@ -156,8 +157,11 @@ def _stretch(
         some = slice(low + part.start, low + part.stop)
         first, last = piece.first_seq + some.start, piece.first_seq + some.stop - 1
         slice_ = files.read(piece.segment, first, last, entries[some])
+        places = offsets[some] - slice_.base
+        inside = int(places[0]) >= 0 and int((places + sizes[some]).max()) <= len(slice_.buffer)
+        heads = heads_at(slice_.buffer, SEGMENT_FRAME, places) if inside else None
         faults = frame_faults(
-            slice_.buffer, entries[some], first, slice_.base, checksums=context.verify
+            slice_.buffer, entries[some], first, slice_.base, checksums=context.verify, heads=heads
         )
         chosen = wanted[some]
         if faults.any():
@@ -170,8 +174,11 @@ def _stretch(
                 at = int(entries["offset"][some][place])
                 damage = Damage(first + place, reason, slice_.path, at)
                 yield _told(damage, first + place, tolerant=tolerant)
-        places = offsets[some] if chosen.all() else offsets[some][chosen]
-        rows = FrameRows.of_segment(slice_.buffer, places - slice_.base)
+        if heads is None:
+            rows = FrameRows.of_segment(slice_.buffer, places[chosen])
+        else:
+            rows = FrameRows(slice_.buffer, places, SEGMENT_FRAME, heads)
+            rows = rows if chosen.all() else rows.kept(chosen)
         yield Found(rows if len(rows) else None, last)
     yield Found(None, piece.last_seq)
 
