@@ -158,7 +158,7 @@ def _stretch(
         first, last = piece.first_seq + some.start, piece.first_seq + some.stop - 1
         slice_ = files.read(piece.segment, first, last, entries[some])
         places = offsets[some] - slice_.base
-        inside = int(places[0]) >= 0 and int((places + sizes[some]).max()) <= len(slice_.buffer)
+        inside = int(places.min()) >= 0 and int((places + sizes[some]).max()) <= len(slice_.buffer)
         heads = heads_at(slice_.buffer, SEGMENT_FRAME, places) if inside else None
         faults = frame_faults(
             slice_.buffer, entries[some], first, slice_.base, checksums=context.verify, heads=heads
