@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,6 +52,16 @@ def test_every_option_is_read_whatever_its_case() -> None:
     assert (found.payload, found.partition_rows_max) == (Payload.BINARY, 7)
     assert found.partition_bytes_max == 1_000
     assert "secret" not in repr(found)
+
+
+def test_a_relative_place_is_one_of_the_planner_not_of_an_executor(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    planned = given(path="data", cold="../tier")
+    assert planned.path == str(tmp_path / "data")
+    assert planned.cold == str(tmp_path.parent / "tier")
+    assert given(cold="s3://bucket/tier").cold == "s3://bucket/tier"
 
 
 def test_a_place_to_begin_can_be_given_for_each_topic() -> None:

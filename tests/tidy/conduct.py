@@ -26,8 +26,8 @@ HARMLESS_OS = frozenset(
         "getenv", "getpid", "getppid", "kill", "linesep", "pathsep", "process_cpu_count",
         "sched_getaffinity", "sched_setaffinity", "sep", "strerror", "sysconf", "uname",
         "urandom", "waitpid", "waitstatus_to_exitcode",
-        "path.basename", "path.commonpath", "path.dirname", "path.isabs", "path.join",
-        "path.normpath", "path.relpath", "path.sep", "path.split", "path.splitext",
+        "path.abspath", "path.basename", "path.commonpath", "path.dirname", "path.isabs",
+        "path.join", "path.normpath", "path.relpath", "path.sep", "path.split", "path.splitext",
     )
 )  # fmt: skip
 FILE_MODULES = ("fcntl", "glob", "mmap", "shutil", "tempfile")

@@ -7,6 +7,7 @@ whole topic.
 
 from __future__ import annotations
 
+import os.path
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -107,6 +108,13 @@ def _text(option: str, value: str) -> str:
     if not value.strip():
         raise refuse(option, "a text that is not empty", value)
     return value.strip()
+
+
+def _place(option: str, value: str) -> str:
+    """A directory, or a tier's address. Executors have working directories of their own: what is
+    relative is so to where the query is planned."""
+    place = _text(option, value)
+    return place if "://" in place else os.path.abspath(place)
 
 
 def _boolean(option: str, value: str) -> bool:
@@ -211,8 +219,8 @@ def _one_of(choices: type[Choice]) -> Callable[[str, str], Choice]:
 
 # option as people write it -> (field, how it is read)
 OPTIONS: Final[dict[str, tuple[str, Read]]] = {
-    "path": ("path", _text),
-    "cold": ("cold", _text),
+    "path": ("path", _place),
+    "cold": ("cold", _place),
     "url": ("url", _text),
     "token": ("token", _text),
     "topic": ("topics", _topic),
