@@ -1,0 +1,26 @@
+"""The rules of Kafka's consumer groups, pure: no clock, no sockets, no disk."""
+
+from headwater.model.kafka_group.answers import (
+    Joined,
+    MemberInfo,
+    Outcome,
+    Phase,
+    Refusal,
+    Refused,
+    Synced,
+)
+from headwater.model.kafka_group.group import Group
+from headwater.model.kafka_group.member import JoinRequest, Member
+
+__all__ = [
+    "Group",
+    "JoinRequest",
+    "Joined",
+    "Member",
+    "MemberInfo",
+    "Outcome",
+    "Phase",
+    "Refusal",
+    "Refused",
+    "Synced",
+]
