@@ -98,6 +98,7 @@ VERBS: Verbs = {
     "restore": "headwater.cli.restore:restore",
     "verify": "headwater.cli.verify:verify",
     "show": "headwater.cli.show:show",
+    "completion": "headwater.cli.completion:completion",
 }
 app = typer.Typer(
     name="headwater",
