@@ -1,0 +1,94 @@
+"""Messages to dicts and back: `decode_request`, `encode_response`, and the two for a client.
+
+The function for a kind of request and a version is made when it is first needed, and kept.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Final
+
+from headwater.core.errors import InvariantError
+from headwater.wire.kafka.apis import ApiKey
+from headwater.wire.kafka.decoding import Buffer, Decode, compile_decoder
+from headwater.wire.kafka.encoding import Encode, Piece, Sink, compile_encoder
+from headwater.wire.kafka.errors import ProtocolError
+from headwater.wire.kafka.messages.table import MESSAGES
+
+REQUEST_ROWS_MAX: Final = 400_000
+"""Of all arrays of a request together: room for the 100,000 topics one machine may have."""
+RESPONSE_ROWS_MAX: Final = 10_000_000
+
+
+@cache
+def _decoder(api: ApiKey, version: int, of_request: bool) -> Decode:
+    message = MESSAGES[api]
+    fields = message.request if of_request else message.response
+    return compile_decoder(fields, version, flexible=message.is_flexible(version))
+
+
+@cache
+def _encoder(api: ApiKey, version: int, of_request: bool) -> Encode:
+    message = MESSAGES[api]
+    fields = message.request if of_request else message.response
+    return compile_encoder(fields, version, flexible=message.is_flexible(version))
+
+
+def decode_request(api: ApiKey, version: int, buffer: Buffer, at: int = 0) -> dict[str, Any]:
+    """The body of a request that begins at this byte. The version must be a supported one.
+
+    Bytes left over at the end are no error: Kafka passes over them too, and some clients pad.
+    """
+    return _decode(_decoder(api, version, True), buffer, at, REQUEST_ROWS_MAX)[0]
+
+
+def decode_response(api: ApiKey, version: int, buffer: Buffer, at: int = 0) -> dict[str, Any]:
+    """The body of a response that begins at this byte."""
+    return _decode(_decoder(api, version, False), buffer, at, RESPONSE_ROWS_MAX)[0]
+
+
+def _decode(decode: Decode, buffer: Buffer, at: int, rows_max: int) -> tuple[dict[str, Any], int]:
+    try:
+        return decode(buffer, at, [rows_max])
+    except (struct.error, IndexError) as error:
+        raise ProtocolError(f"a message is cut off after {len(buffer) - at} bytes") from error
+    except UnicodeDecodeError as error:
+        raise ProtocolError(f"a text that is no UTF-8: {error.reason}") from error
+
+
+def write_request(sink: Sink, api: ApiKey, version: int, values: Mapping[str, Any]) -> None:
+    _encode(_encoder(api, version, True), sink, values)
+
+
+def write_response(sink: Sink, api: ApiKey, version: int, values: Mapping[str, Any]) -> None:
+    _encode(_encoder(api, version, False), sink, values)
+
+
+def _encode(encode: Encode, sink: Sink, values: Mapping[str, Any]) -> None:
+    try:
+        encode(sink, values)
+    except struct.error as error:
+        raise InvariantError(f"a value does not fit its field: {error}") from error
+
+
+def encode_request(api: ApiKey, version: int, values: Mapping[str, Any]) -> bytes:
+    """The body of a request, in one piece."""
+    sink = Sink()
+    write_request(sink, api, version, values)
+    return b"".join(sink.finish())
+
+
+def encode_response(api: ApiKey, version: int, values: Mapping[str, Any]) -> bytes:
+    """The body of a response, in one piece."""
+    sink = Sink()
+    write_response(sink, api, version, values)
+    return b"".join(sink.finish())
+
+
+def response_pieces(api: ApiKey, version: int, values: Mapping[str, Any]) -> list[Piece]:
+    """The body of a response, with record batches as the buffers that were given."""
+    sink = Sink()
+    write_response(sink, api, version, values)
+    return sink.finish()

@@ -1,0 +1,116 @@
+"""What stands before the body of each request and response.
+
+A request has its kind, version, a number to answer with, and the client's name; in flexible
+versions tagged fields follow. The name is a plain string in every version. A response repeats the
+number. The answer to ApiVersions never has tagged fields in its header, because whoever asks does
+not yet know how the server speaks.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from headwater.wire.kafka.apis import ApiKey, known_api
+from headwater.wire.kafka.codec import write_request, write_response
+from headwater.wire.kafka.decoding import Buffer
+from headwater.wire.kafka.encoding import Piece, Sink
+from headwater.wire.kafka.errors import ProtocolError
+from headwater.wire.kafka.messages.table import MESSAGES
+from headwater.wire.kafka.varints import read_unsigned
+
+_FIXED: Final = struct.Struct(">hhih")
+_SIZE: Final = struct.Struct(">i")
+_NO_TAGS: Final = b"\x00"
+_TAGS_MAX: Final = 100
+
+
+class RequestHeader(NamedTuple):
+    """Of whatever was asked, known or not."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body_at: int
+    """Where the body begins. Meaningless for kinds and versions that are not known."""
+
+
+def read_request_header(frame: Buffer) -> RequestHeader:
+    """The header of a request. Kinds and versions that nobody knows are read too."""
+    try:
+        api_key, version, correlation_id, name_bytes = _FIXED.unpack_from(frame)
+        at = _FIXED.size
+        if name_bytes < 0:
+            client_id = None
+        elif at + name_bytes > len(frame):
+            raise ProtocolError(f"a client's name of {name_bytes} bytes that are not there")
+        else:
+            client_id = str(frame[at : at + name_bytes], "utf-8", "replace")
+            at += name_bytes
+        api = known_api(api_key)
+        if api is not None and version >= 0 and MESSAGES[api].is_flexible(version):
+            at = _pass_tags(frame, at)
+    except (struct.error, IndexError) as error:
+        raise ProtocolError(f"a request of {len(frame)} bytes has no whole header") from error
+    return RequestHeader(api_key, version, correlation_id, client_id, at)
+
+
+def _pass_tags(frame: Buffer, at: int) -> int:
+    count, at = read_unsigned(frame, at)
+    if count > _TAGS_MAX:
+        raise ProtocolError(f"{count} tagged fields in the header of a request")
+    for _ in range(count):
+        _, at = read_unsigned(frame, at)
+        size, at = read_unsigned(frame, at)
+        at += size
+    if at > len(frame):
+        raise ProtocolError("a tagged field of a header that is not all there")
+    return at
+
+
+def response_frame(
+    api: ApiKey, version: int, correlation_id: int, values: Mapping[str, Any]
+) -> list[Piece]:
+    """A whole response with its size: pieces to send in order, records not copied."""
+    sink = Sink(_SIZE.pack(0) + _SIZE.pack(correlation_id))
+    if MESSAGES[api].is_flexible(version) and api is not ApiKey.API_VERSIONS:
+        sink.open += _NO_TAGS
+    first = sink.open
+    write_response(sink, api, version, values)
+    pieces = sink.finish()
+    _SIZE.pack_into(first, 0, sum(map(len, pieces)) - _SIZE.size)
+    return pieces
+
+
+def request_frame(
+    api: ApiKey,
+    version: int,
+    correlation_id: int,
+    client_id: str | None,
+    values: Mapping[str, Any],
+) -> bytes:
+    """A whole request with its size, as a client sends it."""
+    name = b"" if client_id is None else client_id.encode()
+    name_bytes = -1 if client_id is None else len(name)
+    sink = Sink(_SIZE.pack(0) + _FIXED.pack(api, version, correlation_id, name_bytes) + name)
+    if MESSAGES[api].is_flexible(version):
+        sink.open += _NO_TAGS
+    first = sink.open
+    write_request(sink, api, version, values)
+    pieces = sink.finish()
+    _SIZE.pack_into(first, 0, sum(map(len, pieces)) - _SIZE.size)
+    return b"".join(pieces)
+
+
+def response_body_at(api: ApiKey, version: int, frame: Buffer) -> tuple[int, int]:
+    """The number a response answers, and where its body begins. For clients."""
+    try:
+        (correlation_id,) = _SIZE.unpack_from(frame)
+        at = _SIZE.size
+        if MESSAGES[api].is_flexible(version) and api is not ApiKey.API_VERSIONS:
+            at = _pass_tags(frame, at)
+    except (struct.error, IndexError) as error:
+        raise ProtocolError(f"a response of {len(frame)} bytes has no whole header") from error
+    return correlation_id, at
