@@ -35,7 +35,9 @@ KEYS = (
     f"{TENANT}:read+write+delete+admin:acme.|shared.",
     f"{OTHER}:read+write:other.",
 )
-OPEN = {"/v0/health", "/healthz", "/v0/ready", "/readyz", "/openapi.json", "/docs"}
+OPEN = {
+    "/v0/health", "/healthz", "/v0/ready", "/readyz", "/openapi.json", "/docs", "/", "/ui/{file}",
+}  # fmt: skip
 SCOPES: dict[tuple[str, str], set[str]] = {
     ("POST", "/v0/topics/{topic}"): {WRITER},
     ("PUT", "/v0/topics/{topic}"): {WRITER},
@@ -44,6 +46,8 @@ SCOPES: dict[tuple[str, str], set[str]] = {
     **{
         ("POST", "/v0/topics/{topic}/" + verb): set() for verb in ("claim", "ack", "nack", "extend")
     },
+    ("POST", "/v0/topics/{topic}/requeue"): set(),
+    **{(method, "/v0/jobs"): set() for method in ("GET", "HEAD")},
     **{(method, "/v0/topics/{topic}/work"): set() for method in ("GET", "HEAD")},
     **{(method, "/v0/routers/{router}"): set() for method in ("PUT", "DELETE")},
 }
@@ -77,6 +81,7 @@ def ask(server: RunningServer, method: str, path: str, key: str | None, topic: s
         if path == "/v0/watch":
             body = {"topics": {topic: {}}}
     filled = re.sub(r"{topic}|{q}|{router}", topic, path).replace("{wid}", "w")
+    filled = filled.replace("{file}", "main.js")
     with server.talk(key=key) as http:
         return http.ask(method, filled, body)
 

@@ -22,6 +22,7 @@ from headwater.core.clock import SystemClock
 from headwater.core.errors import RequestError, StorageError, SyncError
 from headwater.core.units import GIB, MIB, US_PER_MS
 from headwater.disk import PosixDisk
+from headwater.engine.reports import keep_report
 
 OK: Final = "ok"
 NOTE: Final = "note"
@@ -60,19 +61,19 @@ def doctor(
     measured = _measure(place, seconds, checks)
     bad = [check for check in checks if check.verdict == BAD]
     advice = [check.advice for check in checks if check.advice]
+    report = {
+        "directory": str(place),
+        "ok": not bad,
+        "checks": [
+            {"what": c.what, "found": c.found, "verdict": c.verdict, "advice": c.advice}
+            for c in checks
+        ],
+        "sync_us": None if measured is None else _percentiles(measured),
+        "suggested": {"wal_shards": default_shards()},
+    }
+    keep_report(PosixDisk(), place, "doctor", SystemClock().wall_ms(), report)
     if as_json:
-        say_json(
-            {
-                "directory": str(place),
-                "ok": not bad,
-                "checks": [
-                    {"what": c.what, "found": c.found, "verdict": c.verdict, "advice": c.advice}
-                    for c in checks
-                ],
-                "sync_us": None if measured is None else _percentiles(measured),
-                "suggested": {"wal_shards": default_shards()},
-            }
-        )
+        say_json(report)
     else:
         say_table(["check", "found", ""], [[c.what, c.found, c.verdict] for c in checks])
         for line in advice:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import PurePath
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -21,8 +22,10 @@ from rich.progress import (
 
 from headwater.cli.output import complain, printable, say_json
 from headwater.cli.pipeline_flags import Running
+from headwater.core.clock import SystemClock
 from headwater.core.errors import AccessError
 from headwater.disk import PosixDisk, replace_file
+from headwater.engine.reports import keep_report
 from headwater.spark.failures import explained
 from headwater.spark.jobs.job import NoProgress, Report
 from headwater.spark.jobs.job import Progress as Watching
@@ -47,6 +50,7 @@ def run_job(
         with session_for(name, running) as spark:
             progress.say(name)
             report = job(spark, options, progress)
+    _keep(name, report, options)
     finish_job(name, report, running, show)
 
 
@@ -103,6 +107,14 @@ class _Bar:
     def say(self, text: str) -> None:
         # Names of topics are in it, and rich would read their brackets.
         self._bar.update(self._task, description=printable(text).replace("[", "\\["))
+
+
+def _keep(name: str, report: Report, options: object) -> None:
+    """For the dashboard, when the job worked on a data directory that a server has served."""
+    path = getattr(getattr(options, "place", options), "path", None)
+    if path is not None:
+        at_ms = SystemClock().wall_ms()
+        keep_report(PosixDisk(), PurePath(path), f"pipeline-{name}", at_ms, report.as_json())
 
 
 def _write_report(report: Report, running: Running) -> None:

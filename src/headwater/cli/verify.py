@@ -14,6 +14,7 @@ from headwater.cli.wal_verify import further_damage, report_as_json
 from headwater.core.clock import SystemClock
 from headwater.core.errors import RequestError, StorageError
 from headwater.disk import PosixDisk
+from headwater.engine.reports import keep_report
 from headwater.engine.verifying import DirectoryReport, verify_directory
 from headwater.format.names import WAL_DIRECTORY
 from headwater.recovery.survey import access_error
@@ -32,7 +33,8 @@ def verify(
     The log, the snapshots, the checksum of every record in segments, every index entry against its
     record, whether each seq is where it should be, and names that nobody knows. Changes nothing,
     takes no lock, and may be run while Headwater is writing: a finding counts when two looks agree.
-    Exit code 5 when something is BAD; a `note` is settled by Headwater itself.
+    Exit code 5 when something is BAD; a `note` is settled by Headwater itself. What was found is
+    kept for the dashboard in reports/, if a server has made that directory.
     """
     disk = PosixDisk()
     _refuse_other_places(disk, directory)
@@ -41,8 +43,10 @@ def verify(
         wal_directory = directory / WAL_DIRECTORY
         report.wal.findings += further_damage(disk, wal_directory, report.wal)
     problems = len(report.bad) + len(report.wal.refusals)
+    found = _as_json(report, problems)
+    keep_report(disk, directory, "verify", SystemClock().wall_ms(), found)
     if as_json:
-        say_json(_as_json(report, problems))
+        say_json(found)
     else:
         _say_report(report, directory, problems)
     if problems:

@@ -24,6 +24,7 @@ from headwater.engine.queue_steps import (
     queue_stats_steps,
 )
 from headwater.engine.reading import Diff
+from headwater.engine.requeueing import Requeued, requeue_steps
 from headwater.engine.router_steps import (
     delete_router_steps,
     put_router_steps,
@@ -195,6 +196,10 @@ class Database:
     ) -> Settled:
         """Hold these jobs for `lease_ms` from now."""
         return self._drive(extend_steps(self._engine, topic, node, seqs, lease_ids, lease_ms))
+
+    def requeue(self, topic: str, seqs: Sequence[int]) -> Requeued:
+        """Give dead letters of this topic back to the queues they came from."""
+        return self._drive(requeue_steps(self._engine, topic, seqs))
 
     def queue_stats(self, topic: str) -> QueueStats:
         """How many jobs are ready, in flight, delayed, and were given up."""

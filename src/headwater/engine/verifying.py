@@ -18,7 +18,7 @@ from headwater.disk import Disk, OpenMode
 from headwater.disk.posix import LOCK_NAME
 from headwater.engine.read_only import DirectoryView
 from headwater.engine.topic import Topic
-from headwater.format.names import TOPICS_DIRECTORY, WAL_DIRECTORY
+from headwater.format.names import REPORTS_DIRECTORY, TOPICS_DIRECTORY, WAL_DIRECTORY
 from headwater.format.segment import (
     parse_deleted_directory_name,
     parse_topic_directory_name,
@@ -33,7 +33,9 @@ from headwater.store.pair import with_file
 from headwater.store.verifying import Advance, Expected, Fault, FaultKind, verify_segments
 
 LOOKS_MAX: Final = 6
-_OURS: Final = frozenset({LOCK_NAME, WAL_DIRECTORY, META_DIRECTORY, TOPICS_DIRECTORY})
+_OURS: Final = frozenset(
+    {LOCK_NAME, WAL_DIRECTORY, META_DIRECTORY, TOPICS_DIRECTORY, REPORTS_DIRECTORY}
+)
 
 Begin = Callable[[int], Advance]
 

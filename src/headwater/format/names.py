@@ -11,6 +11,7 @@ from typing import Final
 WAL_DIRECTORY: Final = "wal"
 TOPICS_DIRECTORY: Final = "topics"
 QUARANTINE_DIRECTORY: Final = "quarantine"
+REPORTS_DIRECTORY: Final = "reports"
 CURRENT_NAME: Final = "CURRENT"
 REPAIRS_NAME: Final = "REPAIRS"
 PREPARED_NAME: Final = "prepared.next"

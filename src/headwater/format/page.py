@@ -22,6 +22,7 @@ from headwater.format.names import (
     PREPARED_NAME,
     QUARANTINE_DIRECTORY,
     REPAIRS_NAME,
+    REPORTS_DIRECTORY,
     TOPICS_DIRECTORY,
     WAL_DIRECTORY,
     shard_directory_name,
@@ -85,6 +86,7 @@ DATA DIRECTORY
     0000002A/                   a topic, by its id; `.deleted` behind it: dropped
       {segment_file_name(1, SegmentFile.DATA)}  records
       {segment_file_name(1, SegmentFile.IDX)}   where each of them is
+  {REPORTS_DIRECTORY}/                      what verify, doctor and jobs found last, as JSON
 ```
 
 With several shards each has the same set in `{WAL_DIRECTORY}/{shard}/` and so on. Both layouts

@@ -27,6 +27,7 @@ from headwater.server.pushing import Pushing
 from headwater.server.quotas import Quotas
 from headwater.server.routing import Route, RouteTable
 from headwater.server.sessions import WatchSessions
+from headwater.server.status import Summing
 from headwater.wire.http_errors import HttpError
 
 US: Final = 1_000_000
@@ -58,6 +59,7 @@ class App:
         self.delivery = Delivery(self)
         self.pressure = PressureWatch(self)
         self.pushing = Pushing(self)
+        self.summing = Summing()
         self.sse_connections = 0
         self.connections_max = settings.limits.connections
         """Fewer when the operating system allows fewer open files."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 GZIP_BYTES_MIN: Final = 1_400
 """Shorter answers fit a packet anyway."""
+NOT_MODIFIED: Final = 304
 _GZIP: Final = re.compile(rb"\s*(gzip|\*)\s*(;\s*q=(1(\.0*)?|0\.0*[1-9]\d*))?\s*")
 
 
@@ -116,7 +117,9 @@ class Exchange:
 
     def answer(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
         """Any other whole answer. A HEAD request gets its headers only."""
-        all_headers = {**headers, "content-length": str(len(body))}
+        all_headers = dict(headers)
+        if status != NOT_MODIFIED:  # its length would be that of what is known already
+            all_headers["content-length"] = str(len(body))
         if self.number:
             all_headers["x-request-id"] = self.request_id
         head = answer_head(status, all_headers, self.keep_alive)

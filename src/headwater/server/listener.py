@@ -20,9 +20,10 @@ from pathlib import PurePath
 from headwater.config.engine import EngineSettings
 from headwater.config.server import ServerSettings
 from headwater.core.clock import Clock, SystemClock
-from headwater.core.errors import AccessError, RequestError
+from headwater.core.errors import AccessError, RequestError, StorageError
 from headwater.disk import Disk, PosixDisk, replace_file
 from headwater.engine.opening import open_database_async
+from headwater.engine.reports import make_reports_directory
 from headwater.server.app import App
 from headwater.server.connection import HttpConnection
 from headwater.server.routes import ROUTES
@@ -95,6 +96,7 @@ class Server:
         except BaseException:
             await self._stop_listening()
             raise
+        self._make_reports_directory(app)
         app.serve_from(database)
         self._write_port_file()
 
@@ -140,6 +142,13 @@ class Server:
                 app.check_deadlines()
             except Exception as error:
                 app.log.exception("a look at the deadlines failed", exc_info=error)
+
+    def _make_reports_directory(self, app: App) -> None:
+        """Where jobs leave what they found. Not worth refusing to serve for."""
+        try:
+            make_reports_directory(self._disk, PurePath(self._directory))
+        except (OSError, StorageError) as error:
+            app.log.warning("reports of jobs cannot be kept", error=str(error))
 
     def _write_port_file(self) -> None:
         if self.settings.port_file is not None:

@@ -71,6 +71,11 @@ class PressureWatch:
             )
 
 
+def rung_meaning(rung: Rung) -> str:
+    """What happens while a rung is in force."""
+    return _MEANS[rung][1]
+
+
 def pressure_samples(governing: Governing) -> list[Sample]:
     governor = governing.governor
     samples = [

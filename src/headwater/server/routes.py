@@ -16,6 +16,7 @@ from headwater.server import (
     websocket,
     writing,
 )
+from headwater.server.dashboard_routes import DASHBOARD_ROUTES
 from headwater.server.keys import Scope
 from headwater.server.routing import Parameter, Route
 from headwater.wire import answers
@@ -144,6 +145,8 @@ ROUTES: Final = (
         answer=answers.TopicList,
         query=(
             Parameter("prefix", "string", "names that begin with it"),
+            Parameter("contains", "string", "names that have it anywhere"),
+            Parameter("type", "string", "log or queue"),
             Parameter("page_size", "integer", "100, at most 1000"),
             Parameter("cursor", "string", "next_cursor of the page before"),
         ),
@@ -204,4 +207,5 @@ ROUTES: Final = (
     Route("GET", "/metrics", admin.metrics, "Metrics", Scope.READ),
     Route("GET", "/openapi.json", admin.openapi, "This document", is_open=True),
     Route("GET", "/docs", admin.docs, "This document for people", is_open=True),
+    *DASHBOARD_ROUTES,
 )  # fmt: skip

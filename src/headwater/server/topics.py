@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headwater.server.app import App
 
 
+_TYPES = frozenset(each.value for each in TopicType)
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 
 
@@ -103,10 +104,15 @@ def list_topics(app: App, exchange: Exchange) -> None:
     query = exchange.query()
     size = number(exchange, "page_size", limits.PAGE_SIZE_DEFAULT, 1, limits.PAGE_SIZE_MAX)
     key = app.key_of(exchange)
+    contains, kind = query.get("contains", ""), query.get("type")
+    if kind is not None and kind not in _TYPES:
+        raise InvalidRequestError("type is log or queue")
     found = (
         topic
         for topic in app.engine.topics.list(query.get("prefix", ""), query.get("cursor"))
         if key.may_name(topic.name)
+        and contains in topic.name
+        and kind in (None, topic.log.settings.type.value)
     )
     page = list(itertools.islice(found, size + 1))
     if flag(exchange, "touch", False):

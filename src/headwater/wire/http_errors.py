@@ -44,6 +44,7 @@ REASON: Final[dict[int, bytes]] = {
     101: b"Switching Protocols",
     200: b"OK",
     201: b"Created",
+    304: b"Not Modified",
     400: b"Bad Request",
     401: b"Unauthorized",
     403: b"Forbidden",

@@ -86,6 +86,10 @@ class ExtendBody(AckBody):
     lease_ms: int | None = None
 
 
+class RequeueBody(Body):
+    seqs: Seqs
+
+
 class RouterBody(Body):
     source: str
     dest: str

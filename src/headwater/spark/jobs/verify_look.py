@@ -16,7 +16,7 @@ from typing import Final
 from headwater.core.errors import StorageError
 from headwater.disk import Disk
 from headwater.disk.posix import LOCK_NAME
-from headwater.format.names import TOPICS_DIRECTORY, WAL_DIRECTORY
+from headwater.format.names import REPORTS_DIRECTORY, TOPICS_DIRECTORY, WAL_DIRECTORY
 from headwater.format.segment import (
     SegmentFile,
     parse_deleted_directory_name,
@@ -47,7 +47,9 @@ from headwater.store.verifying import (
 )
 from headwater.store.verifying_cold import verify_cold_segment
 
-_OURS: Final = frozenset({LOCK_NAME, WAL_DIRECTORY, META_DIRECTORY, TOPICS_DIRECTORY})
+_OURS: Final = frozenset(
+    {LOCK_NAME, WAL_DIRECTORY, META_DIRECTORY, TOPICS_DIRECTORY, REPORTS_DIRECTORY}
+)
 UNKNOWN: Final = "not a name this software gives"
 
 

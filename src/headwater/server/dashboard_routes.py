@@ -1,0 +1,40 @@
+"""The dashboard's files, and what it asks for that nobody else offered."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headwater.server import dashboard, job_reports, requeueing, status
+from headwater.server.keys import Scope
+from headwater.server.routing import Route
+from headwater.wire.requests import RequeueBody
+from headwater.wire.status_answers import JobsAnswer, RequeueAnswer, StatusAnswer
+
+_FILE: Final = {200: "the file", 304: "the one that is known already"}
+
+DASHBOARD_ROUTES: Final = (
+    Route("GET", "/", dashboard.front, "The dashboard", is_open=True, answers=_FILE),
+    Route(
+        "GET", "/ui/{file}", dashboard.file, "A file of the dashboard",
+        is_open=True, answers=_FILE, errors=("not_found",),
+    ),
+    Route(
+        "GET", "/v0/status", status.status, "The server at a glance: log, pressure, totals",
+        Scope.READ,
+        answer=StatusAnswer,
+    ),
+    Route(
+        "GET", "/v0/jobs", job_reports.list_jobs, "What verify, doctor and jobs found last",
+        Scope.ADMIN,
+        answer=JobsAnswer,
+    ),
+    Route(
+        "POST", "/v0/topics/{topic}/requeue", requeueing.requeue,
+        "Give dead letters back to the queues they came from",
+        Scope.READ | Scope.WRITE | Scope.DELETE, RequeueBody,
+        answer=RequeueAnswer,
+        errors=("topic_not_found", "not_a_queue", "unsupported_media_type", "payload_too_large",
+                "topic_full", "record_too_large", "disk_full", "storage_failed"),
+        names_topic=True,
+    ),
+)  # fmt: skip

@@ -1,0 +1,23 @@
+"""POST /v0/topics/:topic/requeue: dead letters back to where they came from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headwater.engine.requeueing import requeue_steps
+from headwater.server.body import body_of
+from headwater.server.exchange import Exchange
+from headwater.server.topics import answer
+from headwater.wire.requests import RequeueBody, decode_request
+
+if TYPE_CHECKING:
+    from headwater.server.app import App
+
+
+async def requeue(app: App, exchange: Exchange) -> None:
+    """A key gives letters back only to queues it may name."""
+    body = decode_request(body_of(exchange), RequeueBody)
+    may_name = app.key_of(exchange).may_name
+    steps = requeue_steps(app.engine, exchange.parameters[0], body.seqs, may_name)
+    found = await app.ready_database.drive(steps)
+    answer(exchange, 200, {"requeued": len(found.seqs), "skipped": found.skipped})

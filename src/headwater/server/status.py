@@ -1,0 +1,192 @@
+"""GET /v0/status: the server at a glance, for the dashboard and for anybody who asks.
+
+What it costs does not grow with the number of topics: sums over them are gathered a piece at a
+time, so that a page which asks every second holds nobody up.
+"""
+
+from __future__ import annotations
+
+import itertools
+import platform
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+import headwater
+from headwater.config.topic import TopicType
+from headwater.core.units import US_PER_MS
+from headwater.engine.engine import Engine
+from headwater.engine.governing import Governing
+from headwater.engine.queues import Queues
+from headwater.engine.topic import Topic
+from headwater.model.pressure import Rung
+from headwater.server.exchange import Exchange
+from headwater.server.pressure import rung_meaning
+from headwater.server.topics import answer
+from headwater.wal.counters import SYNC_LATENCY_BOUNDS_US, WalCounters
+from headwater.wal.shard import Shard
+from headwater.wire.status_answers import (
+    PressureSeen,
+    RungSeen,
+    ShardSeen,
+    SyncBucket,
+    SyncLatency,
+    Totals,
+)
+
+if TYPE_CHECKING:
+    from headwater.server.app import App
+
+TOPICS_A_LOOK: Final = 2_000
+"""So many topics are added up in one answer; with more of them, a sum takes several answers."""
+COUNTERS: Final = (
+    "appends",
+    "records_appended",
+    "reads",
+    "records_read",
+    "records_evicted",
+    "records_deleted",
+    "records_forwarded",
+    "tombstones",
+    "bad_frames",
+    "checkpoints",
+    "snapshots",
+)
+
+
+def status(app: App, exchange: Exchange) -> None:
+    engine = app.engine
+    core = engine.core
+    assert core.wal is not None
+    body: dict[str, Any] = {
+        "version": headwater.__version__,
+        "python": platform.python_version(),
+        "state": "ok" if engine.log_state.value == "writable" else engine.log_state.value,
+        "now_ms": app.clock.wall_ms(),
+        "uptime_ms": (app.now_us() - app.started_us) // US_PER_MS,
+        "connections": len(app.connections),
+        "sse_connections": app.sse_connections,
+        "watch_sessions": len(app.sessions),
+        "tail_bytes": core.tail_bytes,
+        "totals": app.summing.look(engine),
+        "counters": {name: getattr(core.counters, name) for name in COUNTERS},
+        "pressure": _pressure(engine.governing),
+        "shards": [_shard(number, shard) for number, shard in enumerate(core.wal.shards)],
+    }
+    answer(exchange, 200, body)
+
+
+class Summing:
+    """Sums over all topics. Up to `TOPICS_A_LOOK` they are exact; with more of them, each look
+    adds up a piece, and what is told is the last round that was completed."""
+
+    def __init__(self) -> None:
+        self._names: Iterator[str] | None = None
+        self._sums: Counter[str] = Counter()
+        self._seen = 0
+        self._whole: Counter[str] | None = None
+
+    def look(self, engine: Engine) -> Totals:
+        registry = engine.core.registry
+        if self._names is None or len(registry) <= TOPICS_A_LOOK:
+            self._names = iter([topic.name for topic in registry])
+            self._sums, self._seen = Counter(), 0
+        for name in itertools.islice(self._names, TOPICS_A_LOOK):
+            topic = registry.find(name)
+            if topic is not None:  # dropped since the round began
+                self._add(engine, topic)
+        self._seen += TOPICS_A_LOOK
+        if self._seen >= len(registry):
+            self._whole, self._names = self._sums, None
+        return self._told(engine, self._sums if self._whole is None else self._whole)
+
+    def _add(self, engine: Engine, topic: Topic) -> None:
+        known = topic.log if topic.loaded or topic.meta is None else topic.meta
+        self._sums["records"] += known.count
+        self._sums["bytes"] += known.bytes
+        if topic.log.settings.type is TopicType.QUEUE:
+            stats = Queues(engine).glance(topic)
+            self._sums["queues"] += 1
+            self._sums["jobs_ready"] += stats.ready
+            self._sums["jobs_in_flight"] += stats.in_flight
+            self._sums["jobs_delayed"] += stats.delayed
+            self._sums["jobs_dead_lettered"] += stats.dead_lettered
+
+    def _told(self, engine: Engine, sums: Counter[str]) -> Totals:
+        fixed = {"topics": len(engine.core.registry), "routers": len(engine.core.routers)}
+        names = (field.name for field in msgspec.structs.fields(Totals) if field.name not in fixed)
+        return Totals(**fixed, **{name: sums[name] for name in names})
+
+
+def _pressure(governing: Governing) -> PressureSeen:
+    governor = governing.governor
+    return PressureSeen(
+        pressure=round(governor.pressure, 3),
+        signals={name: round(part, 3) for name, part in governor.parts.items()},
+        rungs=[
+            RungSeen(
+                rung.value,
+                rung in governor.rungs,
+                governing.transitions[rung, True],
+                rung_meaning(rung),
+            )
+            for rung in Rung
+        ],
+        writes_refused=governing.writes_refused,
+        ready_topics=governing.ready_topics,
+        scheduling_latency_ms=round(governor.latency_us / US_PER_MS, 3),
+    )
+
+
+def _shard(number: int, shard: Shard) -> ShardSeen:
+    counters = shard.counters
+    buckets = list(counters.sync_us_buckets)
+    ends = [bound / US_PER_MS for bound in SYNC_LATENCY_BOUNDS_US]
+    return ShardSeen(
+        shard=number,
+        state=shard.state.value,
+        frames=counters.frames,
+        groups=counters.groups,
+        bytes_written=counters.bytes_written,
+        rotations=counters.rotations,
+        queue_depth=shard.queue_depth,
+        queue_depth_peak=counters.queue_depth_peak,
+        submit_full=counters.submit_full,
+        fsync=_latency(counters, buckets),
+        fsync_buckets=[
+            SyncBucket(upto, count) for upto, count in zip([*ends, None], buckets, strict=True)
+        ],
+    )
+
+
+def _latency(counters: WalCounters, buckets: Sequence[int]) -> SyncLatency:
+    count = sum(buckets)
+    p50, p90, p99 = (round(percentile_us(buckets, share) / US_PER_MS, 3) for share in _SHARES)
+    return SyncLatency(
+        count=count,
+        mean_ms=round(counters.sync_us_total / max(count, 1) / US_PER_MS, 3),
+        last_ms=round(counters.sync_us_last / US_PER_MS, 3),
+        p50_ms=p50,
+        p90_ms=p90,
+        p99_ms=p99,
+    )
+
+
+_SHARES: Final = (0.5, 0.9, 0.99)
+
+
+def percentile_us(buckets: Sequence[int], share: float) -> float:
+    """Where in the histogram so large a share lies below, evenly spread within a bucket. What is
+    beyond the last bound counts as that bound: nothing more is known."""
+    wanted = sum(buckets) * share
+    low = seen = 0
+    for count, high in zip(
+        buckets, (*SYNC_LATENCY_BOUNDS_US, SYNC_LATENCY_BOUNDS_US[-1]), strict=True
+    ):
+        if count and seen + count >= wanted:
+            return low + (high - low) * (wanted - seen) / count
+        seen += count
+        low = high
+    return 0.0

@@ -1,0 +1,115 @@
+"""What the server tells about itself and about the last runs of jobs, as structs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headwater.wire.answers import Answer, Spent
+
+
+class SyncLatency(Answer):
+    """How long fdatasync took since the start, estimated within its histogram's steps."""
+
+    count: int
+    mean_ms: float
+    last_ms: float
+    p50_ms: float
+    p90_ms: float
+    p99_ms: float
+
+
+class SyncBucket(Answer):
+    """Syncs that took at most so long, and longer than the bucket before; the last has no end."""
+
+    upto_ms: float | None
+    count: int
+
+
+class ShardSeen(Answer):
+    shard: int
+    state: str
+    """writable, full or poisoned."""
+    frames: int
+    groups: int
+    bytes_written: int
+    rotations: int
+    queue_depth: int
+    queue_depth_peak: int
+    submit_full: int
+    fsync: SyncLatency
+    fsync_buckets: list[SyncBucket]
+
+
+class RungSeen(Answer):
+    """One rung of the ladder; the lowest comes first."""
+
+    rung: str
+    in_force: bool
+    entered: int
+    meaning: str
+
+
+class PressureSeen(Answer):
+    pressure: float
+    signals: dict[str, float]
+    """What each would have made of it alone, 0 to 1."""
+    rungs: list[RungSeen]
+    writes_refused: int
+    ready_topics: int
+    scheduling_latency_ms: float
+
+
+class Totals(Answer):
+    """Sums over all topics. Of very many topics they are a few looks old."""
+
+    topics: int
+    routers: int
+    queues: int
+    records: int
+    bytes: int
+    jobs_ready: int
+    jobs_in_flight: int
+    jobs_delayed: int
+    jobs_dead_lettered: int
+
+
+class StatusAnswer(Answer):
+    version: str
+    python: str
+    state: str
+    """ok; full when the disk is; poisoned when a sync failed."""
+    now_ms: int
+    uptime_ms: int
+    connections: int
+    sse_connections: int
+    watch_sessions: int
+    tail_bytes: int
+    totals: Totals
+    counters: dict[str, int]
+    pressure: PressureSeen
+    shards: list[ShardSeen]
+    performance: Spent
+
+
+class RunSeen(Answer):
+    """The last run of one job, `verify` or `doctor` on this data directory."""
+
+    job: str
+    """verify, doctor, or `pipeline` with the name of the job."""
+    at_ms: int
+    ok: bool
+    report: dict[str, Any]
+
+
+class JobsAnswer(Answer):
+    runs: list[RunSeen]
+    """The newest first."""
+    unreadable: list[str]
+    """Names of reports that cannot be read."""
+    performance: Spent
+
+
+class RequeueAnswer(Answer):
+    requeued: int
+    skipped: list[int]
+    performance: Spent
