@@ -13,7 +13,7 @@ Kept at all times (`promises.check_group`):
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from headwater.model.kafka_group.answers import (
@@ -305,8 +305,7 @@ class Group:
         gone = [
             each for each in self.members.values() if each.expires_us <= now_us and not each.waits
         ]
-        if gone:
-            self._remove(gone, now_us)
+        self._remove(gone, now_us)
         if self.phase is Phase.PREPARING_REBALANCE:
             self._expire_joins(now_us)
         elif self.phase is Phase.COMPLETING_REBALANCE and self.deadline_us <= now_us:
@@ -331,8 +330,7 @@ class Group:
             else:
                 self.deadline_us = now_us + max(self._round_us(), 1)
 
-    def _remove(self, members: Iterable[Member], now_us: int) -> None:
-        removed = list(members)
+    def _remove(self, removed: Sequence[Member], now_us: int) -> None:
         for member in removed:
             del self.members[member.member_id]
             if member.instance_id is not None:
