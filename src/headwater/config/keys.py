@@ -144,7 +144,7 @@ KEYS: Final[tuple[Key, ...]] = (
         "api_keys",
         "server.api_keys",
         secrets_list,
-        "secret[:scopes[:prefixes]], several; or @ and the name of a file with them",
+        "secret[:scopes[:prefixes[:org=number]]], several; or @ and the name of a file with them",
         secret=True,
     ),
     Key(

@@ -46,7 +46,7 @@ class ServerSettings:
     port_file: str | None = None
     metrics_port: int | None = None
     api_keys: tuple[str, ...] = ()
-    """secret[:scopes[:prefixes]]"""
+    """secret[:scopes[:prefixes[:org=number]]]"""
     allow_insecure_no_auth: bool = False
     tls_certificate: str | None = None
     tls_key: str | None = None

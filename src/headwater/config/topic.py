@@ -21,6 +21,7 @@ from headwater.core.limits import (
     INTEGER_MAX,
     LEASE_MS_CLAMP,
     NAME_PATTERN,
+    PARTITION_PREFIX,
     PRIORITY_CLAMP,
 )
 
@@ -173,13 +174,18 @@ def _shared(settings: TopicSettings) -> TopicSettings:
 DEFAULT_TOPIC_SETTINGS: Final = _shared(TopicSettings())
 
 
-def check_topic_name(name: object) -> str:
-    """The name when it may be one; refused otherwise."""
+def check_topic_name(name: object, *, is_new: bool = False) -> str:
+    """The name when it may be one; refused otherwise. Some names are never those of new topics."""
     if not isinstance(name, str) or not NAME_PATTERN.fullmatch(name):
         raise _refuse(
             "topic",
             "1 to 255 letters, digits and . _ : - beginning with a letter or digit",
             name,
+        )
+    if is_new and name.startswith(PARTITION_PREFIX):
+        raise InvalidRequestError(
+            f"{name!r} can only be a partition of a Kafka topic, and there is none of that name; "
+            "make the topic with a Kafka client"
         )
     return name
 

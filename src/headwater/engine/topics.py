@@ -108,7 +108,7 @@ class Topics:
         return self.make(name, wanted)
 
     def make(self, name: str, settings: TopicSettings) -> Topic:
-        check_topic_name(name)
+        check_topic_name(name, is_new=True)
         core = self._core
         if len(core.registry) >= core.settings.topics_max:
             raise OverloadedError(

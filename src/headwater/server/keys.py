@@ -14,6 +14,7 @@ from enum import Flag, auto
 from typing import Final
 
 from headwater.core.errors import RequestError
+from headwater.core.limits import INTEGER_MAX
 from headwater.wire.http_errors import HttpError
 
 
@@ -26,6 +27,8 @@ class Scope(Flag):
 
 
 EVERYTHING: Final = Scope.READ | Scope.WRITE | Scope.DELETE | Scope.ADMIN
+_ORGANISATION: Final = "org="
+ORGANISATION_DEFAULT: Final = 1
 _SCOPES: Final = {"read": Scope.READ, "write": Scope.WRITE, "delete": Scope.DELETE}
 
 
@@ -34,6 +37,8 @@ class ApiKey:
     digest: bytes
     scopes: Scope
     prefixes: tuple[str, ...]
+    organisation: int = ORGANISATION_DEFAULT
+    """Whose Kafka topics its `kafka:<topic>:<partition>` names are."""
 
     @property
     def label(self) -> str:
@@ -58,8 +63,13 @@ ANYONE: Final = ApiKey(b"", EVERYTHING, ())
 
 
 def parse_key(text: str) -> ApiKey:
-    """secret[:scopes[:prefixes]]; a mistake names the part, never the secret."""
+    """secret[:scopes[:prefixes[:org=number]]]; a mistake names the part, never the secret.
+
+    Prefixes may hold colons and end in numbers, as names do. `=` is in no name, so the last part
+    cannot be taken for a prefix.
+    """
     secret, _, rest = text.strip().partition(":")
+    rest, organisation = _organisation(rest)
     scope_text, _, prefix_text = rest.partition(":")
     if len(secret) < 8:
         raise RequestError("an API key needs a secret of at least 8 characters")
@@ -74,7 +84,18 @@ def parse_key(text: str) -> ApiKey:
                 f"an API key has the unknown scope {word!r}; scopes are read, write, delete, admin"
             )
     prefixes = tuple(filter(None, prefix_text.split("|")))
-    return ApiKey(_digest(secret.encode()), scopes or EVERYTHING, prefixes)
+    return ApiKey(_digest(secret.encode()), scopes or EVERYTHING, prefixes, organisation)
+
+
+def _organisation(rest: str) -> tuple[str, int]:
+    before, marker, number = rest.rpartition(_ORGANISATION)
+    if not marker:
+        return rest, ORGANISATION_DEFAULT
+    if before and not before.endswith(":"):
+        raise RequestError("an API key has prefixes that no name can have")
+    if not number.isascii() or not number.isdigit() or not 1 <= int(number) <= INTEGER_MAX:
+        raise RequestError("the organisation of an API key is a whole number, 1 or more")
+    return before.rstrip(":"), int(number)
 
 
 class KeyRing:
