@@ -14,7 +14,7 @@ from headwater.core.units import KIB, MIB
 NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}")
 """A topic's name, whole. Names are case-sensitive and never become paths (I16)."""
 PARTITION_PREFIX: Final = "kafka:"
-"""`kafka:<topic>:<partition>` is a partition of a Kafka topic; no topic is made with such a name."""
+"""`kafka:<topic>:<partition>` is a partition of a Kafka topic; no new topic has such a name."""
 ROUTER_NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}")
 
 INTEGER_MAX: Final = 2**53 - 1
