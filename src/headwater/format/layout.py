@@ -22,6 +22,7 @@ _CODES: Final[dict[str, tuple[str, str, int]]] = {
     "u16": ("H", "u2", 2),
     "u32": ("I", "u4", 4),
     "u64": ("Q", "u8", 8),
+    "u128": ("16s", "V16", 16),  # a hash: compared, never calculated with
 }
 
 

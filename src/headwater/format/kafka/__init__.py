@@ -1,1 +1,1 @@
-"""Bytes of the Kafka part: record batches, the dense index, names, the mapping to records."""
+"""The bytes of Kafka's one shared log: files, index entries, record batches, the checkpoint."""

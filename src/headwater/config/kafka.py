@@ -1,0 +1,46 @@
+"""Settings of Kafka's shared log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headwater.config.wal import WalSettings
+from headwater.core.errors import RequestError
+from headwater.core.units import GIB, KIB, MIB
+
+SEGMENT_BYTES_MAX = 1 * GIB
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSettings:
+    wal: WalSettings = field(default_factory=WalSettings)
+    """Group commit: queue, commit window, syncs. Its file sizes are not used here."""
+    segment_bytes: int = SEGMENT_BYTES_MAX
+    """A `.log` file is not longer than this."""
+    log_ahead_bytes: int = 1 * MIB
+    """A `.log` file grows by this much at a time, ahead of what is written."""
+    index_ahead_bytes: int = 256 * KIB
+    reserve_bytes: int = 64 * KIB
+    """Kept in both files for offsets, deletes and the like while the disk is full."""
+    cache_bytes: int = 64 * MIB
+    """Newest batches kept in memory, for consumers that follow closely."""
+    checkpoint_bytes: int = 64 * MIB
+    """A checkpoint is written when so much was written since the last one."""
+    keeper_interval_ms: int = 1_000
+    retention_interval_ms: int = 10_000
+    """How often topics with limits are looked at."""
+    rewrite_dead_ratio: float = 0.5
+    """A segment is rewritten when more than this share of its bytes is dead; 1 never does."""
+    topics_max: int = 100_000
+    partitions_max: int = 10_000
+    """Partitions of one topic."""
+    batch_bytes_max: int = 64 * MIB
+    """One record batch."""
+    producers_max: int = 100_000
+    """Producers whose sequences are remembered, over all partitions; the oldest are forgotten."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.segment_bytes <= SEGMENT_BYTES_MAX:
+            raise RequestError("segment_bytes must be between 1 byte and 1 GiB")
+        if not 0 < self.rewrite_dead_ratio <= 1:
+            raise RequestError("rewrite_dead_ratio must be above 0 and at most 1")

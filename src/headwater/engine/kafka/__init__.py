@@ -1,0 +1,1 @@
+"""Kafka's virtual topics on one shared log."""

@@ -1,0 +1,33 @@
+"""Names of the files in `kafka/`: `n.log` and `n.oidx`, in decimal without padding."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import Final
+
+KAFKA_DIRECTORY: Final = "kafka"
+CHECKPOINT_NAME: Final = "checkpoint"
+REWRITE_SUFFIX: Final = ".new"
+"""An index made by a rewrite, before it takes the place of the old one."""
+
+_NAME: Final = re.compile(r"(0|[1-9][0-9]{0,9})\.(log|oidx)")
+
+
+class KafkaFile(Enum):
+    LOG = "log"
+    INDEX = "oidx"
+
+
+def log_name(number: int) -> str:
+    return f"{number}.log"
+
+
+def index_name(number: int) -> str:
+    return f"{number}.oidx"
+
+
+def parse_name(name: str) -> tuple[int, KafkaFile] | None:
+    """The segment's number and which of its files this is; None for any other name."""
+    match = _NAME.fullmatch(name)
+    return None if match is None else (int(match[1]), KafkaFile(match[2]))
