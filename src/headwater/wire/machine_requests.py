@@ -1,0 +1,199 @@
+"""What callers say about machines and instances, as structs: bodies over HTTP, params over RCPX.
+
+Both surfaces take the same fields under the same names. What is not declared here is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from headwater.core.errors import InvalidRequestError
+from headwater.wire.requests import Body
+
+OFFSET_MAX: Final = 2**64 - 1
+LIST_LIMIT_DEFAULT: Final = 100
+LIST_LIMIT_MAX: Final = 1_000
+BATCH_OPERATIONS_MAX: Final = 100
+
+Version = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+Offset = Annotated[int, msgspec.Meta(ge=0)] | Annotated[str, msgspec.Meta(pattern="^[0-9]{1,20}$")]
+"""A place in the WAL. As text, too: from segment 8192 on not every JSON reader keeps the number."""
+Context = dict[str, Any]
+Milliseconds = Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
+Limit = Annotated[int, msgspec.Meta(ge=1, le=LIST_LIMIT_MAX)]
+
+
+class PutMachineBody(Body):
+    definition: dict[str, Any]
+
+
+class CreateInstanceBody(Body):
+    machine: str
+    version: Version | None = None
+    """The newest without it."""
+    instance_id: str | None = None
+    initial_ctx: Context | None = None
+    idempotency_key: str | None = None
+    ttl_ms: Milliseconds | None = None
+
+
+class ApplyEventBody(Body):
+    event: str
+    payload: Context | None = None
+    expected_state: str | None = None
+    expected_wal_offset: Offset | None = None
+    event_id: str | None = None
+    idempotency_key: str | None = None
+
+
+class MigrateBody(Body):
+    version: Version
+    state_map: dict[str, str] | None = None
+    """From states of the old version to states of the new one, where their names differ."""
+
+
+class BatchCreate(CreateInstanceBody):
+    pass
+
+
+class BatchApply(ApplyEventBody, kw_only=True):
+    instance_id: str
+
+
+class BatchDelete(Body):
+    instance_id: str
+    idempotency_key: str | None = None
+
+
+class BatchOperation(Body):
+    op: Literal["CREATE_INSTANCE", "APPLY_EVENT", "DELETE_INSTANCE"]
+    params: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+Operations = Annotated[
+    list[BatchOperation], msgspec.Meta(min_length=1, max_length=BATCH_OPERATIONS_MAX)
+]
+
+
+class BatchBody(Body):
+    operations: Operations
+    mode: Literal["atomic", "best_effort"] = "atomic"
+
+
+class WalReadBody(Body):
+    from_offset: Offset = 0
+    limit: Limit = LIST_LIMIT_DEFAULT
+
+
+class CompactBody(Body):
+    force_snapshot: bool = False
+    """Take a snapshot even when nothing has changed since the last one."""
+
+
+# -- what only RCPX says: there the name of a thing stands in its params, not in a path
+
+
+class HelloParams(msgspec.Struct):
+    """Not strict: a newer client may tell more about itself."""
+
+    protocol_version: int = 1
+    client_name: str = ""
+    wire_modes: list[str] = msgspec.field(default_factory=list)
+    features: list[str] = msgspec.field(default_factory=list)
+
+
+class AuthParams(msgspec.Struct):
+    token: str
+    method: str = "bearer"
+
+
+class NoParams(msgspec.Struct):
+    """Operations that need nothing to be told."""
+
+
+class PutMachineParams(PutMachineBody, kw_only=True):
+    machine: str
+    version: Version
+    checksum: str | None = None
+
+
+class GetMachineParams(Body):
+    machine: str
+    version: Version | None = None
+
+
+class InstanceParams(Body):
+    instance_id: str
+
+
+class ListInstancesParams(Body):
+    machine: str | None = None
+    state: str | None = None
+    limit: Limit = LIST_LIMIT_DEFAULT
+    offset: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+class BatchParams(Body):
+    """The published clients call the list `ops`, the documents `operations`."""
+
+    ops: Operations | None = None
+    operations: Operations | None = None
+    mode: Literal["atomic", "best_effort"] = "atomic"
+
+
+class WatchInstanceParams(Body):
+    instance_id: str
+    include_ctx: bool = True
+    from_offset: Offset | None = None
+
+
+class WatchAllParams(Body):
+    include_ctx: bool = True
+    from_offset: Offset | None = None
+    machines: list[str] | None = None
+    events: list[str] | None = None
+    from_states: list[str] | None = None
+    to_states: list[str] | None = None
+
+
+class UnwatchParams(Body):
+    subscription_id: str
+
+
+class MigrateParams(MigrateBody, kw_only=True):
+    instance_id: str
+
+
+class HistoryParams(Body):
+    instance_id: str
+    limit: Limit = LIST_LIMIT_DEFAULT
+
+
+BATCH_PARAMS: Final[dict[str, type[BatchCreate | BatchApply | BatchDelete]]] = {
+    "CREATE_INSTANCE": BatchCreate,
+    "APPLY_EVENT": BatchApply,
+    "DELETE_INSTANCE": BatchDelete,
+}
+
+
+def offset_of(given: int | str | None) -> int | None:
+    """A place in the WAL, however it was written."""
+    if given is None:
+        return None
+    found = int(given)
+    if found > OFFSET_MAX:
+        raise InvalidRequestError(f"an offset is at most {OFFSET_MAX}")
+    return found
+
+
+def batch_params(operation: BatchOperation, index: int) -> BatchCreate | BatchApply | BatchDelete:
+    """What one operation of a batch asks for, checked."""
+    try:
+        return msgspec.convert(operation.params, BATCH_PARAMS[operation.op])
+    except msgspec.ValidationError as error:
+        raise InvalidRequestError(
+            f"operation {index} ({operation.op}) cannot be read: {error}",
+            detail={"failed_index": index},
+        ) from error

@@ -1,0 +1,165 @@
+"""RCPX on the wire: an 18-byte header and JSON, or one JSON object a line.
+
+Which of the two a client speaks shows in its first byte: a frame begins with the magic, a line with
+a brace. HELLO may change it. Bytes come in whatever pieces the network makes of them; a length is
+checked before anything is kept for it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, IntFlag
+from typing import Final
+
+from headwater.core.errors import HeadwaterError
+from headwater.core.units import MIB
+from headwater.format.crc32c import crc32c
+from headwater.format.layout import Field, Layout
+
+MAGIC: Final = int.from_bytes(b"RCPX", "big")
+VERSION: Final = 1
+PAYLOAD_BYTES_MAX: Final = 16 * MIB
+HEADER: Final = Layout(
+    "an RCPX frame",
+    (
+        Field("magic", "u32", "RCPX"),
+        Field("version", "u16", "1"),
+        Field("flags", "u16", "bit 0 a CRC is there, bit 2 of a stream, bit 3 its end"),
+        Field("extension_bytes", "u16", "length of the header's extension, which is passed over"),
+        Field("payload_bytes", "u32", "length of the JSON, at most 16 MiB"),
+        Field("crc32c", "u32", "CRC32C of the JSON; 0 without bit 0"),
+    ),
+    tail=(
+        ("extension_bytes", "extension", "for later versions"),
+        ("payload_bytes", "payload", "one JSON object"),
+    ),
+    big_endian=True,
+)
+_pack = HEADER.packer.pack
+_unpack = HEADER.packer.unpack_from
+
+
+class FrameFlag(IntFlag):
+    CRC = 1
+    STREAM = 4
+    END = 8
+
+
+class WireMode(Enum):
+    """How messages follow each other on a connection."""
+
+    FRAMES = "binary_json"
+    LINES = "jsonl"
+
+
+class RcpxProtocolError(HeadwaterError):
+    """Bytes that cannot be RCPX: nothing that follows them can be found either."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def frame(payload: bytes, flags: FrameFlag = FrameFlag.CRC) -> bytes:
+    checksum = crc32c(payload) if flags & FrameFlag.CRC else 0
+    return _pack(MAGIC, VERSION, flags, 0, len(payload), checksum) + payload
+
+
+def message(payload: bytes, mode: WireMode | None, flags: FrameFlag = FrameFlag.CRC) -> bytes:
+    """One message as its connection speaks. JSON from an encoder has no line ends in it."""
+    return payload + b"\n" if mode is WireMode.LINES else frame(payload, flags)
+
+
+class MessageReader:
+    """Takes bytes, gives the JSON of whole messages."""
+
+    def __init__(self, payload_bytes_max: int = PAYLOAD_BYTES_MAX) -> None:
+        self.mode: WireMode | None = None
+        """None until the first byte is there."""
+        self._bytes_max = min(payload_bytes_max, PAYLOAD_BYTES_MAX)
+        self._buffer = bytearray()
+        self._at = 0
+        self._looked = 0
+        """How far a line was searched for its end."""
+
+    @property
+    def is_within(self) -> bool:
+        """Part of a message is there and the rest is not."""
+        return len(self._buffer) > self._at
+
+    def feed(self, data: bytes) -> None:
+        if self._at:
+            del self._buffer[: self._at]
+            self._looked -= self._at
+            self._at = 0
+        self._buffer += data
+
+    def next_message(self) -> bytes | None:
+        """The next whole message, or None when more bytes are needed."""
+        if self.mode is None:
+            self._recognise()
+        if self.mode is WireMode.FRAMES:
+            return self._next_frame()
+        return None if self.mode is None else self._next_line()
+
+    def _recognise(self) -> None:
+        while self._at < len(self._buffer):
+            first = self._buffer[self._at]
+            if first == 0x52:  # R of RCPX
+                self.mode = WireMode.FRAMES
+                return
+            if first == 0x7B:  # the brace of an object
+                self.mode = WireMode.LINES
+                return
+            if first not in b" \t\r\n":
+                raise RcpxProtocolError(
+                    "UNSUPPORTED_PROTOCOL",
+                    "neither an RCPX frame nor a line of JSON (is this port meant for "
+                    "something else, or should the client use TLS?)",
+                )
+            self._at += 1
+
+    def _next_frame(self) -> bytes | None:
+        buffer, at = self._buffer, self._at
+        have = len(buffer) - at
+        if have < HEADER.size:
+            if bytes(buffer[at : at + 4]) != b"RCPX"[:have]:
+                raise RcpxProtocolError("BAD_REQUEST", "this is not the beginning of a frame")
+            return None
+        magic, version, flags, extension, length, checksum = _unpack(buffer, at)
+        if magic != MAGIC:
+            raise RcpxProtocolError("BAD_REQUEST", "this is not the beginning of a frame")
+        if version != VERSION:
+            raise RcpxProtocolError(
+                "UNSUPPORTED_PROTOCOL", f"frames of version {version}; this server reads {VERSION}"
+            )
+        if length > self._bytes_max:
+            raise self._too_long(length)
+        begin = at + HEADER.size + extension
+        end = begin + length
+        if len(buffer) < end:
+            return None
+        payload = bytes(buffer[begin:end])
+        if flags & FrameFlag.CRC and crc32c(payload) != checksum:
+            raise RcpxProtocolError("BAD_REQUEST", "the CRC of a frame does not fit its payload")
+        self._at = end
+        return payload
+
+    def _next_line(self) -> bytes | None:
+        while True:
+            begin = self._at
+            end = self._buffer.find(b"\n", max(begin, self._looked))
+            length = (len(self._buffer) if end < 0 else end) - begin
+            if length > self._bytes_max:
+                raise self._too_long(length)
+            if end < 0:
+                self._looked = len(self._buffer)
+                return None
+            self._at = self._looked = end + 1
+            line = bytes(self._buffer[begin:end]).strip()
+            if line:
+                return line
+
+    def _too_long(self, length: int) -> RcpxProtocolError:
+        return RcpxProtocolError(
+            "BAD_REQUEST", f"a message of {length} bytes; at most {self._bytes_max} are taken"
+        )

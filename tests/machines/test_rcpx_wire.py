@@ -1,0 +1,177 @@
+"""RCPX bytes: frames and lines in any pieces, refused when they cannot be, never more than asked
+for kept."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rstmdb import Frame
+from rstmdb.errors import ProtocolError
+
+from headwater.wire.rcpx import envelope
+from headwater.wire.rcpx.frame import (
+    HEADER,
+    PAYLOAD_BYTES_MAX,
+    FrameFlag,
+    MessageReader,
+    RcpxProtocolError,
+    WireMode,
+    frame,
+    message,
+)
+
+CODES = ("BAD_REQUEST", "UNSUPPORTED_PROTOCOL")
+OBJECTS = st.dictionaries(st.text(max_size=8), st.integers() | st.text(max_size=20), max_size=4)
+
+
+def read_all(reader: MessageReader, pieces: list[bytes]) -> list[bytes]:
+    found = []
+    for piece in pieces:
+        reader.feed(piece)
+        while (one := reader.next_message()) is not None:
+            found.append(one)
+    return found
+
+
+def code_or_messages(reader: MessageReader, pieces: list[bytes]) -> str | list[bytes]:
+    try:
+        return read_all(reader, pieces)
+    except RcpxProtocolError as error:
+        return error.code
+
+
+def cut(data: bytes, places: list[int]) -> list[bytes]:
+    at = sorted({min(place, len(data)) for place in places} | {0, len(data)})
+    return [data[begin:end] for begin, end in itertools.pairwise(at)]
+
+
+@given(
+    st.lists(OBJECTS, min_size=1, max_size=5),
+    st.sampled_from(list(WireMode)),
+    st.lists(st.integers(0, 400), max_size=12),
+)
+def test_messages_come_whole_from_any_pieces(
+    objects: list[dict[str, object]], mode: WireMode, places: list[int]
+) -> None:
+    payloads = [b'{"x":' + json.dumps(each).encode() + b"}" for each in objects]
+    stream = b"".join(message(payload, mode) for payload in payloads)
+    assert read_all(MessageReader(), cut(stream, places)) == payloads
+
+
+def test_a_header_has_eighteen_bytes_of_the_contract() -> None:
+    assert HEADER.size == 18
+    made = frame(b"{}")
+    assert made[:10] == b"RCPX" + bytes((0, 1, 0, 1, 0, 0))
+    assert made[10:14] == bytes((0, 0, 0, 2))
+    assert made[18:] == b"{}"
+
+
+def test_the_published_client_reads_frames_made_here_and_the_other_way_round() -> None:
+    theirs, rest = Frame.decode(frame(b'{"a":1}') + b"RC")
+    assert theirs is not None
+    assert (theirs.payload, rest) == (b'{"a":1}', b"RC")
+    extended = Frame(b'{"b":2}', header_extension=b"later").encode()
+    unchecked = Frame(b'{"c":3}', use_crc=False).encode()
+    assert read_all(MessageReader(), [extended + unchecked]) == [b'{"b":2}', b'{"c":3}']
+    with pytest.raises(ProtocolError):
+        Frame.decode(frame(b'{"a":1}')[:-1] + b"?")
+
+
+@pytest.mark.parametrize("at", range(18))
+def test_a_changed_header_byte_is_refused_or_waited_for(at: int) -> None:
+    payload = b'{"a":1}'
+    good = bytearray(frame(payload))
+    good[at] ^= 0x41
+    # A longer length waits for its bytes; flags that are not known are passed over; a frame
+    # without the flag of its checksum is one without a checksum.
+    assert code_or_messages(MessageReader(), [bytes(good)]) in (*CODES, [], [payload])
+
+
+def test_a_length_over_the_limit_is_refused_before_its_bytes_come() -> None:
+    header = bytearray(frame(b"{}")[:18])
+    header[10:14] = (PAYLOAD_BYTES_MAX + 1).to_bytes(4, "big")
+    reader = MessageReader()
+    reader.feed(bytes(header))
+    with pytest.raises(RcpxProtocolError, match="at most 16777216"):
+        reader.next_message()
+
+
+def test_a_line_without_end_is_refused_at_the_limit() -> None:
+    reader = MessageReader(payload_bytes_max=100)
+    reader.feed(b"{" + b" " * 99)
+    assert reader.next_message() is None
+    reader.feed(b"  ")
+    with pytest.raises(RcpxProtocolError, match="at most 100"):
+        reader.next_message()
+
+
+def test_another_protocol_is_told_so_at_its_first_byte() -> None:
+    for first in (b"GET / HTTP/1.1\r\n", b"\x16\x03\x01", b"\x00\x00\x00\x10"):
+        reader = MessageReader()
+        reader.feed(first)
+        with pytest.raises(RcpxProtocolError) as refused:
+            reader.next_message()
+        assert refused.value.code == "UNSUPPORTED_PROTOCOL"
+
+
+@given(st.binary(max_size=300), st.integers(0, 2**32))
+def test_random_bytes_never_do_more_than_raise_the_one_error(data: bytes, seed: int) -> None:
+    start = random.Random(seed).choice((b"", b"RCPX", b"RCPX\0\1\0\1", b"{"))
+    reader = MessageReader(payload_bytes_max=4_096)
+    found = code_or_messages(reader, cut(start + data, [3, 20, 21]))
+    if isinstance(found, str):
+        assert found in CODES
+        return
+    for payload in found:
+        with contextlib.suppress(envelope.EnvelopeError):
+            envelope.read_request(payload)
+
+
+def test_empty_lines_and_carriage_returns_are_passed_over() -> None:
+    reader = MessageReader()
+    assert read_all(reader, [b'\r\n\n{"a":1}\r\n\r\n', b'{"b":2}\n']) == [b'{"a":1}', b'{"b":2}']
+    assert reader.mode is WireMode.LINES
+    assert not reader.is_within
+
+
+def test_a_request_that_cannot_be_read_still_says_whose_it_was() -> None:
+    with pytest.raises(envelope.EnvelopeError) as refused:
+        envelope.read_request(b'{"id":"7","op":3}')
+    assert refused.value.request_id == b'"7"'
+    with pytest.raises(envelope.EnvelopeError) as unknown:
+        envelope.read_request(b"[1]")
+    assert unknown.value.request_id == b'""'
+    with pytest.raises(envelope.EnvelopeError, match="type request"):
+        envelope.read_request(b'{"id":"7","op":"PING","type":"response"}')
+
+
+def test_envelopes_are_json_as_the_contract_has_them() -> None:
+    good = json.loads(envelope.ok(b'"1"', b'{"x":1}', b"2026", 5))
+    assert good == {
+        "type": "response",
+        "id": "1",
+        "status": "ok",
+        "result": {"x": 1},
+        "meta": {"server_time": "2026", "wal_offset": 5},
+    }
+    bad = json.loads(envelope.failed(b'"1"', "CONFLICT", "no", retryable=False, details={"a": 1}))
+    assert bad["error"] == {
+        "code": "CONFLICT",
+        "message": "no",
+        "retryable": False,
+        "details": {"a": 1},
+    }
+    pushed = json.loads(envelope.event(b'"s"', b'{"instance_id":"i"}'))
+    assert pushed == {"type": "event", "subscription_id": "s", "instance_id": "i"}
+
+
+def test_a_frame_of_a_stream_says_so_in_its_flags() -> None:
+    made = frame(b"{}", FrameFlag.CRC | FrameFlag.STREAM)
+    assert made[6:8] == bytes((0, 5))
+    assert read_all(MessageReader(), [made]) == [b"{}"]
