@@ -56,7 +56,7 @@ def test_every_error_there_is_has_a_status() -> None:
 @pytest.mark.claims(381)
 def test_wrong_paths_and_methods_say_what_is_allowed(http: Browserless) -> None:
     for path in (
-        "/",
+        "/nothing",
         "/v0",
         "/v0/",
         "/v0/topics/a/b",
