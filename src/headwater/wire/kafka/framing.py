@@ -35,10 +35,11 @@ _FOREIGN: Final = (
 class FrameReader:
     """The requests in what came over one connection."""
 
-    __slots__ = ("_limit", "_needed", "_pending")
+    __slots__ = ("_needed", "_pending", "limit_bytes")
 
     def __init__(self, limit_bytes: int) -> None:
-        self._limit = limit_bytes
+        self.limit_bytes = limit_bytes
+        """May be raised when the sender is known."""
         self._pending = bytearray()
         self._needed = 0
         """Bytes of the request that has begun, its size included; 0 when that is not known."""
@@ -94,14 +95,14 @@ class FrameReader:
 
     def _check_size(self, view: memoryview, at: int) -> int:
         size = int.from_bytes(view[at : at + SIZE_BYTES], "big", signed=True)
-        if REQUEST_BYTES_MIN <= size <= self._limit:
+        if REQUEST_BYTES_MIN <= size <= self.limit_bytes:
             return size
         start = bytes(view[at : at + SIZE_BYTES])
         for opening, what in _FOREIGN:
             if start.startswith(opening):
                 raise ProtocolError(f"these bytes are {what}, not the Kafka protocol")
         raise ProtocolError(
-            f"a request of {size} bytes; {REQUEST_BYTES_MIN} to {self._limit} are taken"
+            f"a request of {size} bytes; {REQUEST_BYTES_MIN} to {self.limit_bytes} are taken"
         )
 
     def _check(self, view: memoryview, at: int) -> int:
