@@ -38,6 +38,10 @@ def serve(
     metrics_port: Annotated[
         str | None, typer.Option(metavar="PORT", help="Metrics on a port of their own, too.")
     ] = None,
+    rcpx_port: Annotated[
+        str | None,
+        typer.Option(metavar="PORT", help="State machines over RCPX (7401); 0, or off."),
+    ] = None,
     log_json: Annotated[
         bool | None, typer.Option("--log-json/--log-text", help="Logs as JSON, one object a line.")
     ] = None,
@@ -59,6 +63,7 @@ def serve(
         "cold_dir": cold_dir,
         "port_file": port_file,
         "metrics_port": metrics_port,
+        "rcpx_port": rcpx_port,
         "log_json": log_json,
         "log_level": log_level,
     }

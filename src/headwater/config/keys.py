@@ -104,6 +104,16 @@ def port(given: object) -> int:
     return whole(0, 65_535)(given)
 
 
+def port_or_off(given: object) -> int | None:
+    """A port, or `off` for none."""
+    if given is False or (isinstance(given, str) and given.strip().lower() == "off"):
+        return None
+    try:
+        return port(given)
+    except NotThatError as error:
+        raise NotThatError(f"{error}, or off") from error
+
+
 def secrets_list(given: object) -> tuple[str, ...]:
     """Keys one after the other: separated by commas or lines, or a list. # begins a remark."""
     if isinstance(given, str):
@@ -132,6 +142,7 @@ KEYS: Final[tuple[Key, ...]] = (
     Key("port", "server.port", port, "port to listen on; 0 picks a free one"),
     Key("port_file", "server.port_file", text, "file for the bound ports, as JSON, once ready"),
     Key("metrics_port", "server.metrics_port", port, "metrics on a port of their own"),
+    Key("rcpx_port", "server.rcpx_port", port_or_off, "state machines over RCPX; or off"),
     Key("data_dir", "top.data_dir", text, "the data directory"),
     Key("log_json", "top.log_json", yes_or_no, "log one JSON object a line"),
     Key(

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from headwater.config.engine import EngineSettings
 from headwater.config.keys import ENVIRONMENT_PREFIX, KEY_OF, KEYS, Key, NotThatError
-from headwater.config.server import ServerSettings
+from headwater.config.server import SERVE_SETTINGS, ServerSettings
 from headwater.core.errors import RequestError
 
 ReadFile = Callable[[str], str]
@@ -48,7 +48,7 @@ class Settings:
     data_dir: str = "./headwater-data"
     log_json: bool = False
     log_level: str = "info"
-    server: ServerSettings = field(default_factory=ServerSettings)
+    server: ServerSettings = SERVE_SETTINGS
     engine: EngineSettings = field(default_factory=EngineSettings)
     given: tuple[Given, ...] = ()
     """What is not a default, by name."""
@@ -97,6 +97,8 @@ def shown(key: Key, value: Any) -> str:
         return f"{count} key{'' if count == 1 else 's'}, not shown"
     if isinstance(value, str):
         return _SECRET_QUERY.sub(r"\1...", _USER_INFO.sub("//...@", value))
+    if value is None:
+        return "off"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from headwater.core.units import KIB, MIB
 
@@ -45,6 +46,9 @@ class ServerSettings:
     """0 picks a free one."""
     port_file: str | None = None
     metrics_port: int | None = None
+    rcpx_port: int | None = None
+    """For state machines over RCPX. None does not listen; a server that is run by itself does, see
+    `SERVE_SETTINGS`."""
     api_keys: tuple[str, ...] = ()
     """secret[:scopes[:prefixes[:org=number]]]"""
     allow_insecure_no_auth: bool = False
@@ -55,3 +59,9 @@ class ServerSettings:
     session_ttl_ms: int = 300_000
     stream_queue_frames: int = 1024
     websocket_queue_messages: int = 4
+
+
+RCPX_PORT: Final = 7401
+SERVE_SETTINGS: Final = ServerSettings(rcpx_port=RCPX_PORT)
+"""What `headwater serve` begins with: it speaks every protocol there is. A server inside another
+program speaks those it is told to."""

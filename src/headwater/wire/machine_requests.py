@@ -17,7 +17,7 @@ LIST_LIMIT_DEFAULT: Final = 100
 LIST_LIMIT_MAX: Final = 1_000
 BATCH_OPERATIONS_MAX: Final = 100
 
-Version = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+Version = Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
 Offset = Annotated[int, msgspec.Meta(ge=0)] | Annotated[str, msgspec.Meta(pattern="^[0-9]{1,20}$")]
 """A place in the WAL. As text, too: from segment 8192 on not every JSON reader keeps the number."""
 Context = dict[str, Any]
