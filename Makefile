@@ -14,7 +14,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv check format docs-format docs-conformance test test-all crash bench bench-server bench-queue bench-spark demo lock clean
+.PHONY: help venv check format docs docs-format docs-conformance test test-all crash bench bench-server bench-queue bench-spark demo demo-wal lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
@@ -50,6 +50,9 @@ format: $(STAMP) ## Rewrite the code in the house format
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
+docs: $(STAMP) ## Build the documentation as a site, in build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 docs-format: $(STAMP) ## Write docs/format.md from the layout tables
 	@mkdir -p build
 	@$(BIN)/python -c 'from headwater.format.page import render; print(render(), end="")' \
@@ -81,7 +84,10 @@ bench-queue: $(STAMP) ## Measure queues beside Redis and PostgreSQL (apt-get ins
 bench-spark: $(STAMP) ## Measure Spark over a topic, beside JSON and Parquet
 	$(BIN)/python -m bench spark $(ARGS)
 
-demo: $(STAMP) ## Write a log, kill the writer, recover, show what happened
+demo: $(STAMP) ## Everything at once: HTTP, Kafka, workers, machines, Spark (CI=1: no waiting)
+	$(BIN)/python examples/demo $(if $(CI),--no-wait) $(ARGS)
+
+demo-wal: $(STAMP) ## Write a log, kill the writer, recover, show what happened
 	$(BIN)/python examples/wal_demo.py $(ARGS)
 
 lock: ## Renew the pinned versions from what pyproject.toml allows today

@@ -1,6 +1,6 @@
 """A log is written by eight writers, its process is killed, and nothing acknowledged is lost.
 
-Run it with `make demo`. A child process writes durable records and tells every acknowledgement
+Run it with `make demo-wal`. A child process writes durable records and tells every acknowledgement
 through a pipe. It is killed with SIGKILL in the middle. The parent recovers the log and compares.
 Then one byte of a copy is damaged, to show how that is refused and what a repair would do.
 

@@ -1,30 +1,112 @@
-"""`make demo` keeps its promise, cleans up, and says so with its exit code."""
+"""`make demo` keeps its promises, tells what it found, and leaves nothing behind."""
 
 from __future__ import annotations
 
 import os
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-DEMO = Path(__file__).parents[2] / "examples" / "wal_demo.py"
+pytestmark = pytest.mark.e2e
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+WAL_DEMO = EXAMPLES / "wal_demo.py"
+DEMO = EXAMPLES / "demo"
 
 
-@pytest.mark.e2e
-def test_the_demo_loses_nothing_refuses_damage_and_cleans_up(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, str(DEMO), "--seconds", "0.5"],
+def run(tmp_path: Path, *words: str, timeout: int = 60) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *words],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=timeout,
         check=False,
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )
+
+
+def servers_in(directory: Path) -> list[str]:
+    """Command lines of processes that still use it."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes()
+        except OSError:  # it has ended since
+            continue
+        if str(directory).encode() in line:
+            found.append(line.decode(errors="replace"))
+    return found
+
+
+def test_the_demo_of_the_log_loses_nothing_refuses_damage_and_cleans_up(tmp_path: Path) -> None:
+    done = run(tmp_path, str(WAL_DEMO), "--seconds", "0.5")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
     assert "Nothing acknowledged was lost" in done.stdout
     assert "refused: " in done.stdout
     assert "pass over: " in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_demo_runs_to_its_report_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    done = run(tmp_path, str(DEMO), "--no-wait", "--events", "2000", "--skip", "spark")
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    assert "2,000 of 2,000 pushed to a watcher" in done.stdout
+    assert "packed once, none twice, none left over" in done.stdout
+    assert "400 written, 400 there, none twice" in done.stdout
+    assert "left out" not in done.stdout
+    assert "http://127.0.0.1:" in done.stdout.partition("dashboard")[2]
+    assert done.stdout.endswith("the server stopped cleanly, its directory is removed\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_the_whole_demo_lands_every_event_in_a_table(tmp_path: Path) -> None:
+    done = run(tmp_path, str(DEMO), "--no-wait", timeout=280)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    assert "20,000 rows in a Delta table" in done.stdout
+    assert "left out" not in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("moment", ["answered after", "press Ctrl-C to end"])
+def test_an_interrupt_ends_the_demo_and_its_server(tmp_path: Path, moment: str) -> None:
+    words = [sys.executable, "-u", str(DEMO), "--events", "500", "--only", "queue"]
+    demo = subprocess.Popen(
+        words,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    assert demo.stdout is not None
+    said = []
+    for line in demo.stdout:
+        said.append(line)
+        if moment in line:
+            assert servers_in(tmp_path)
+            demo.send_signal(signal.SIGINT)
+            break
+    rest, _ = demo.communicate(timeout=60)
+    told = "".join([*said, rest])
+    assert "Traceback" not in told
+    assert demo.returncode == (0 if "press" in moment else 130), told
+    assert told.endswith("the server stopped cleanly, its directory is removed\n")
+    assert servers_in(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_demo_says_what_is_wrong_with_its_port(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = run(tmp_path, str(DEMO), "--no-wait", "--port", port, "--only", "stream")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "FAILED the server ended at once: " in done.stdout
+    assert port in done.stdout
     assert list(tmp_path.iterdir()) == []

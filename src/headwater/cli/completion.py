@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Annotated, Final
 
 import typer
-from typer.completion import get_completion_script
+from typer._completion_shared import get_completion_script
 
 from headwater.cli.output import say
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -211,3 +213,18 @@ def test_the_shell_completes_verbs_and_options(shell: Shell, kind: str) -> None:
         "_TYPER_COMPLETE_ARGS": "headwater top",
     }
     assert "topic" in shell().out
+
+
+@pytest.mark.parametrize("kind", ["bash", "zsh", "fish"])
+def test_the_completion_script_of_a_shell_is_printed(shell: Shell, kind: str) -> None:
+    script = shell.good("completion", kind)
+    assert "_HEADWATER_COMPLETE" in script
+    assert f"complete_{kind}" in script
+    if shutil.which(kind):
+        subprocess.run([kind, "-n", "-c", script], check=True)
+
+
+def test_completion_for_an_unknown_shell_names_those_there_are(shell: Shell) -> None:
+    refused = shell("completion", "csh")
+    assert refused.code == 2
+    assert "bash" in refused.err

@@ -1,0 +1,104 @@
+"""The Kafka half of the stream: librdkafka, as any program has it, and nothing of ours."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import shop
+from stage import BrokenPromiseError, Figures, NotHereError, Stage, same
+
+import headwater
+
+PARTITIONS = 4
+GROUP = "warehouse"
+PATIENCE_S = 60
+
+Moved = Callable[[int], None]
+
+
+def is_there(stage: Stage) -> bool:
+    return bool(stage.server.ports["kafka"])
+
+
+def run(stage: Stage, produced: Moved, consumed: Moved) -> Figures:
+    try:
+        from confluent_kafka import Consumer, Producer
+        from confluent_kafka.admin import AdminClient, NewTopic
+    except ImportError as error:
+        raise NotHereError('the Kafka client is missing: pip install "headwater[kafka]"') from error
+    where = {"bootstrap.servers": f"127.0.0.1:{stage.server.ports['kafka']}"}
+    admin = AdminClient(where)
+    for made in admin.create_topics([NewTopic(shop.SENSORS, PARTITIONS, 1)]).values():
+        made.result(PATIENCE_S)
+
+    reading = {**where, "group.id": GROUP, "auto.offset.reset": "earliest"}
+    consumers = [Consumer(reading), Consumer(reading)]
+    for consumer in consumers:
+        consumer.subscribe([shop.SENSORS])
+    producer = Producer({**where, "acks": "all", "linger.ms": 5, "enable.idempotence": True})
+    failed: list[str] = []
+
+    def answered(error: Any, _message: Any) -> None:
+        if error is not None:
+            failed.append(str(error))
+        produced(1)
+
+    last: dict[str, int] = defaultdict(int)
+    share = [0, 0]
+    started = time.monotonic()
+    try:
+        for at, (sensor, reading_) in enumerate(shop.readings(stage.events)):
+            producer.produce(
+                shop.SENSORS, json.dumps(reading_).encode(), key=sensor, on_delivery=answered
+            )
+            if not at % 500:
+                producer.poll(0)
+                _read(consumers, share, last, consumed, 0)
+        left = producer.flush(PATIENCE_S)
+        if failed or left:
+            raise BrokenPromiseError(f"Kafka: {len(failed) + left} readings failed: {failed[:1]}")
+        elapsed_s = time.monotonic() - started
+        while sum(share) < stage.events:
+            if time.monotonic() > started + PATIENCE_S:
+                raise BrokenPromiseError(f"Kafka: {sum(share)} of {stage.events} readings came")
+            _read(consumers, share, last, consumed, 0.1)
+    finally:
+        for consumer in consumers:
+            consumer.close()
+    same("readings over HTTP", stage.events, _over_http(stage))
+    return {
+        "Kafka": f"{stage.events:,} readings at the same time, acks=all, {PARTITIONS} partitions, "
+        f"{stage.events / elapsed_s:,.0f} a second",
+        "Kafka group": f"two consumers shared them, {share[0]:,} and {share[1]:,}, "
+        "each sensor in order",
+        "one log": f"the same {stage.events:,} readings were read again over HTTP",
+    }
+
+
+def _read(
+    consumers: list[Any], share: list[int], last: dict[str, int], consumed: Moved, wait_s: float
+) -> None:
+    for number, consumer in enumerate(consumers):
+        for message in consumer.consume(2_000, wait_s):
+            if message.error():
+                raise BrokenPromiseError(f"Kafka: {message.error()}")
+            reading = json.loads(message.value())
+            sensor = reading["sensor"]
+            if reading["number"] != last[sensor] + 1:
+                raise BrokenPromiseError(f"Kafka: {sensor}: {reading} came after {last[sensor]}")
+            last[sensor] += 1
+            share[number] += 1
+            consumed(1)
+
+
+def _over_http(stage: Stage) -> int:
+    """How many readings the other door shows, all partitions together."""
+    with headwater.Client(stage.url) as client:
+        return sum(
+            client.state(f"kafka:{shop.SENSORS}:{partition}").count
+            for partition in range(PARTITIONS)
+        )
