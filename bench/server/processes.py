@@ -32,7 +32,7 @@ def has_redis() -> bool:
 def clean_environment() -> dict[str, str]:
     """Without settings of whoever runs the benchmark, and without ports that it does not need."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HEADWATER_")}
-    return {**kept, "HEADWATER_RCPX_PORT": "off"}
+    return {**kept, "HEADWATER_RCPX_PORT": "off", "HEADWATER_KAFKA_PORT": "off"}
 
 
 def cpu_s_of(pid: int) -> float:

@@ -15,7 +15,7 @@ def clean_environment(**more: str) -> dict[str, str]:
     """Without settings of whoever runs the tests, and without ports that only one server can
     have: tests run beside each other."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HEADWATER_")}
-    return {**kept, "HEADWATER_RCPX_PORT": "off", **more}
+    return {**kept, "HEADWATER_RCPX_PORT": "off", "HEADWATER_KAFKA_PORT": "off", **more}
 
 
 class ServerProcess:

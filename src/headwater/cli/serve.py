@@ -42,6 +42,10 @@ def serve(
         str | None,
         typer.Option(metavar="PORT", help="State machines over RCPX (7401); 0, or off."),
     ] = None,
+    kafka_port: Annotated[
+        str | None,
+        typer.Option(metavar="PORT", help="Kafka clients (9092); 0 picks a free one, or off."),
+    ] = None,
     log_json: Annotated[
         bool | None, typer.Option("--log-json/--log-text", help="Logs as JSON, one object a line.")
     ] = None,
@@ -64,6 +68,7 @@ def serve(
         "port_file": port_file,
         "metrics_port": metrics_port,
         "rcpx_port": rcpx_port,
+        "kafka_port": kafka_port,
         "log_json": log_json,
         "log_level": log_level,
     }

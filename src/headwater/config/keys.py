@@ -114,6 +114,13 @@ def port_or_off(given: object) -> int | None:
         raise NotThatError(f"{error}, or off") from error
 
 
+def host_and_port(given: object) -> str:
+    host, _, number = text(given).rpartition(":")
+    if not host or not number.isdecimal() or not 0 < int(number) <= 65_535:
+        raise NotThatError("host:port")
+    return text(given)
+
+
 def secrets_list(given: object) -> tuple[str, ...]:
     """Keys one after the other: separated by commas or lines, or a list. # begins a remark."""
     if isinstance(given, str):
@@ -143,6 +150,32 @@ KEYS: Final[tuple[Key, ...]] = (
     Key("port_file", "server.port_file", text, "file for the bound ports, as JSON, once ready"),
     Key("metrics_port", "server.metrics_port", port, "metrics on a port of their own"),
     Key("rcpx_port", "server.rcpx_port", port_or_off, "state machines over RCPX; or off"),
+    Key("kafka_port", "server.kafka_port", port_or_off, "Kafka clients; or off"),
+    Key(
+        "kafka_advertised",
+        "server.kafka_advertised",
+        host_and_port,
+        "host:port Kafka clients are told to use, if not where they came in",
+    ),
+    Key(
+        "kafka_users",
+        "server.kafka_users",
+        secrets_list,
+        "name:password[:organisation[:scopes]], several; or @ and the name of a file with them",
+        secret=True,
+    ),
+    Key(
+        "kafka_auto_create_topics",
+        "server.kafka_auto_create_topics",
+        yes_or_no,
+        "make Kafka topics that clients ask for",
+    ),
+    Key(
+        "kafka_default_partitions",
+        "server.kafka_default_partitions",
+        whole(1, 10_000),
+        "partitions of a Kafka topic, unless told otherwise",
+    ),
     Key("data_dir", "top.data_dir", text, "the data directory"),
     Key("log_json", "top.log_json", yes_or_no, "log one JSON object a line"),
     Key(
@@ -203,6 +236,12 @@ KEYS: Final[tuple[Key, ...]] = (
         "bytes of one record",
     ),
     Key("limit_total_bytes", "engine.total_bytes_max", AMOUNT, "live bytes of all topics; 0 = any"),
+    Key(
+        "limit_kafka_request_bytes",
+        "limits.kafka_request_bytes",
+        whole(65_536, GIB),
+        "bytes of a Kafka request",
+    ),
     Key("limit_header_bytes", "limits.header_bytes", whole(1024), "bytes of a request's headers"),
     Key("limit_connections", "limits.connections", COUNT, "open connections"),
     Key("deadline_headers_s", "deadlines.headers_s", seconds, "for the headers of a request"),

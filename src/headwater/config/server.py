@@ -25,6 +25,8 @@ class LimitSettings:
     pipeline: int = 128
     """Requests of one connection that are answered later; reading pauses beyond."""
     connections: int = 20_000
+    kafka_request_bytes: int = 100 * MIB
+    """Of one request of a Kafka client that carries records."""
     expansion_ratio: int = 200
     """A compressed body may grow at most so many times."""
 
@@ -49,6 +51,14 @@ class ServerSettings:
     rcpx_port: int | None = None
     """For state machines over RCPX. None does not listen; a server that is run by itself does, see
     `SERVE_SETTINGS`."""
+    kafka_port: int | None = None
+    """For Kafka clients, in the same way."""
+    kafka_advertised: str | None = None
+    """host:port that Kafka clients are told to use; None: where they came in."""
+    kafka_users: tuple[str, ...] = ()
+    """name:password[:organisation[:scopes]], for SASL."""
+    kafka_auto_create_topics: bool = True
+    kafka_default_partitions: int = 1
     api_keys: tuple[str, ...] = ()
     """secret[:scopes[:prefixes[:org=number]]]"""
     allow_insecure_no_auth: bool = False
@@ -62,6 +72,7 @@ class ServerSettings:
 
 
 RCPX_PORT: Final = 7401
-SERVE_SETTINGS: Final = ServerSettings(rcpx_port=RCPX_PORT)
+KAFKA_PORT: Final = 9092
+SERVE_SETTINGS: Final = ServerSettings(rcpx_port=RCPX_PORT, kafka_port=KAFKA_PORT)
 """What `headwater serve` begins with: it speaks every protocol there is. A server inside another
 program speaks those it is told to."""
