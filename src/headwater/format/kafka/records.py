@@ -160,18 +160,37 @@ def encode_batch(
     chosen = list(records)
     if not chosen:
         raise BatchError("a batch has at least one record")
-    times = [record.timestamp_ms for record in chosen]
-    base_timestamp_ms = times[0]
+    deltas = range(len(chosen))
+    return encode_gapped(0, deltas, chosen, deltas[-1], codec=codec, producer=producer)
+
+
+def encode_gapped(
+    base_offset: int,
+    deltas: Sequence[int],
+    records: Sequence[NewRecord],
+    last_delta: int,
+    *,
+    codec: int = 0,
+    producer: Producer = NO_PRODUCER,
+) -> bytes:
+    """A batch for readers in which offsets may be missing, also behind the last of its records.
+
+    It may be empty: then it only tells that there is nothing up to `last_delta`.
+    """
+    times = [record.timestamp_ms for record in records]
+    base_timestamp_ms = times[0] if times else -1
     written = bytearray()
-    for index, record in enumerate(chosen):
-        body = _encode_record(index, record, base_timestamp_ms)
+    for delta, record in zip(deltas, records, strict=True):
+        body = _encode_record(delta, record, base_timestamp_ms)
         written += _signed(len(body))
         written += body
     checked = _CHECKED.pack(
-        codec & CODEC_MASK, len(chosen) - 1, base_timestamp_ms, max(times), *producer, len(chosen)
+        codec & CODEC_MASK, last_delta, base_timestamp_ms, max(times, default=-1), *producer,
+        len(records),
     )  # fmt: skip
     rest = checked + compress(codec, bytes(written))
-    start = HEADER.pack(0, CRC_FROM - LENGTH_FROM + len(rest), 0, MAGIC, crc32c(rest), *([0] * 8))
+    length = CRC_FROM - LENGTH_FROM + len(rest)
+    start = HEADER.pack(base_offset, length, 0, MAGIC, crc32c(rest), *([0] * 8))
     return start[:CRC_FROM] + rest
 
 
