@@ -23,12 +23,15 @@ COPY --from=build /opt/headwater /opt/headwater
 ENV PATH=/opt/headwater/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     HEADWATER_HOST=0.0.0.0 \
-    HEADWATER_DATA_DIR=/data
+    HEADWATER_DATA_DIR=/data \
+    HEADWATER_KAFKA_PORT=off \
+    HEADWATER_RCPX_PORT=off
 # By number, so that an orchestrator can see that it is not root.
 USER 10001:10001
 WORKDIR /data
 VOLUME /data
-EXPOSE 4000
+# Kafka (9092) and RCPX (7401) are off until somebody turns them on, with users and keys.
+EXPOSE 4000 9092 7401
 STOPSIGNAL SIGTERM
 # A recovering server is alive but not ready; ten minutes of it are no failure.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10m --start-interval=1s --retries=3 \

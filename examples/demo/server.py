@@ -40,6 +40,7 @@ class Server:
         return [
             *(sys.executable, "-m", "headwater", "serve", "--data-dir", str(self.data)),
             *("--port", str(self.ports["http"]), "--port-file", str(self._port_file)),
+            *("--kafka-port", str(self.ports["kafka"]), "--rcpx-port", str(self.ports["rcpx"])),
         ]
 
     def start(self) -> float:
