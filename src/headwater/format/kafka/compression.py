@@ -102,12 +102,12 @@ def _unsnap(data: bytes, limit: int) -> bytes:
         at = start + int.from_bytes(data[at:start], "big")
         if at > len(data) or start > len(data):
             raise BatchError("snappy bytes are cut off in a block")
-        found += _unsnap_block(data[start:at], limit - len(found))
+        found += _unsnap_block(data[start:at], limit, len(found))
     return bytes(found)
 
 
-def _unsnap_block(data: bytes, limit: int) -> bytes:
-    if cramjam.snappy.decompress_raw_len(data) > limit:
+def _unsnap_block(data: bytes, limit: int, before_bytes: int = 0) -> bytes:
+    if before_bytes + cramjam.snappy.decompress_raw_len(data) > limit:
         raise _too_much(limit)
     return bytes(cramjam.snappy.decompress_raw(data))
 
@@ -142,7 +142,7 @@ def _unzstd(data: bytes, limit: int) -> bytes:
     with reader.stream_reader(data, read_across_frames=True) as stream:
         found: bytes = stream.read(limit + 1)
     # Cut bytes give what was before the cut and no error; a frame that says its size tells.
-    if found and zstandard.frame_content_size(data) > len(found):
+    if len(found) <= limit and zstandard.frame_content_size(data) > len(found):
         raise BatchError("zstd bytes are cut off")
     return found
 
