@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from headwater.core import limits
 from headwater.core.errors import InvalidRequestError
 from headwater.core.records import Record
-from headwater.engine.core import EngineCore
 from headwater.engine.engine import Engine
 from headwater.engine.input import encode_records
 from headwater.engine.loading import (
-    Loaded,
     TagPiece,
     install,
     install_tags,
@@ -29,8 +27,9 @@ from headwater.engine.loading import (
 from headwater.engine.pending import Appended, Pending
 from headwater.engine.reading import Diff, Reader, ReadFilter, ReadPlan
 from headwater.engine.router_state import Router
+from headwater.engine.sides import ReadSide, TopicSpace
 from headwater.engine.topic import Topic
-from headwater.engine.topics import Deleted, Topics, TopicState
+from headwater.engine.topics import Deleted, TopicState
 from headwater.model.loss import Tombstone
 from headwater.model.match import TagMatcher, parse_match
 from headwater.store.checked import Finding
@@ -69,29 +68,6 @@ class Woken(NamedTuple):
 
 Step = AsOwner | InFiles | Answered | Woken
 Steps = Generator[Step, Any, T]
-
-
-class ReadSide(Protocol):
-    """What reading needs: an engine has it, and so has a view of somebody else's files."""
-
-    @property
-    def core(self) -> EngineCore: ...
-
-    @property
-    def topics(self) -> Topics: ...
-
-    @property
-    def reader(self) -> Reader: ...
-
-    def topic(self, name: str) -> Topic: ...
-
-    def load(self, topic: Topic) -> Loaded: ...
-
-    def state(self, topic: Topic) -> TopicState: ...
-
-    def plan(self, topic: Topic, from_seq: int, limit: int, bytes_max: int) -> ReadPlan: ...
-
-    def note_damage(self, plan: ReadPlan, findings: Sequence[Finding]) -> bool: ...
 
 
 class Taken(NamedTuple, Generic[P]):
@@ -206,7 +182,7 @@ def _tags(topic: Topic, pieces: list[TagPiece]) -> list[tuple[bytes, int]] | Non
 
 
 def delete_steps(
-    engine: Engine, name: str, before_seq: int | None, match: object | None
+    engine: TopicSpace, name: str, before_seq: int | None, match: object | None
 ) -> Steps[Deleted]:
     matcher = None if match is None else parse_match(match)
     if before_seq is None and matcher is None:
@@ -347,7 +323,7 @@ def found_steps(
             partial(engine.plan, topic, cursor, request.limit, request.bytes_max)
         )
         work = partial(_taken, take, engine, plan, keep)
-        taken: Taken[P] | None = (yield InFiles(work)) if plan.needs_files else work()
+        taken: Taken[P] | None = (yield InFiles(work)) if plan.waits_for_files else work()
         stale = taken is None
         if taken is not None and taken.findings:
             stale = yield AsOwner(partial(engine.note_damage, plan, taken.findings))
