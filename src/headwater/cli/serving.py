@@ -19,6 +19,7 @@ from headwater import __version__
 from headwater.cli.output import finish, printable, say, say_json
 from headwater.config.loading import Settings
 from headwater.core.errors import AccessError
+from headwater.core.memory import keep_freed_memory
 from headwater.disk import PosixDisk, replace_file
 from headwater.server.listener import Server
 from headwater.server.metrics_listener import MetricsListener
@@ -35,6 +36,7 @@ does by default, means walking the whole tail of every topic again and again."""
 
 def run_server(settings: Settings) -> None:
     gc.set_threshold(*GARBAGE_THRESHOLDS)
+    keep_freed_memory()
     # While recovering there is nothing to finish: a signal simply ends the process, and the next
     # start begins again.
     signal.signal(signal.SIGINT, signal.SIG_DFL)

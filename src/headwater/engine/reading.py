@@ -33,6 +33,9 @@ _HAS_TAG: Final = int(FrameFlag.HAS_TAG)
 _HAS_NODE: Final = int(FrameFlag.HAS_NODE)
 _HAS_META: Final = int(FrameFlag.HAS_META)
 
+IN_PASSING_RECORDS_MAX: Final = 1_000
+"""More records than a default page are read by a thread of their own, wherever they lie."""
+
 # The same fields stand in both frames, at other places: flags, (topic,) seq, ts, lengths.
 _TAIL_FORM: Final = (struct.Struct("<B8xQQHHI"), FRAME.offset_of("flags"), FRAME.size)
 _SEGMENT_FORM: Final = (
@@ -74,6 +77,21 @@ class ReadPlan:
     @property
     def needs_files(self) -> bool:
         return any(isinstance(piece, SegmentPiece) for piece in self.pieces)
+
+    @property
+    def waits_for_files(self) -> bool:
+        """Should somebody read this who may wait? Not so for a page that lies in memory: handing
+        it to another thread and back takes longer than reading it."""
+        if not self.needs_files:
+            return False
+        if len(self.selection.seqs) > IN_PASSING_RECORDS_MAX:
+            return True
+        files = self.topic.files
+        return not all(
+            files.at_hand(piece.segment, piece.entries)
+            for piece in self.pieces
+            if isinstance(piece, SegmentPiece)
+        )
 
     @property
     def is_current(self) -> bool:

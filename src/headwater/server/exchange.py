@@ -107,13 +107,24 @@ class Exchange:
             body = gzip.compress(body, 1)
             extra += b"content-encoding: gzip\r\nvary: accept-encoding\r\n"
         if self.number:
-            extra += b"x-request-id: %b-%x\r\n" % (
-                self.connection.app.request_prefix,
-                self.number,
-            )
+            extra += self._request_id_line()
         answer = json_answer(status, body, self.keep_alive, extra)
         self._ready = answer[: len(answer) - len(body)] if self.head.method == b"HEAD" else answer
         self.connection.answer_ready()
+
+    def answer_json_parts(self, *parts: bytes) -> None:
+        """A good answer that is put together once, with its head: for long ones."""
+        length = sum(map(len, parts))
+        if self.head.method == b"HEAD" or (length >= GZIP_BYTES_MIN and self._takes_gzip()):
+            self.answer_json(200, b"".join(parts))
+            return
+        extra = self._request_id_line() if self.number else b""
+        head = json_answer(200, b"", self.keep_alive, extra, length=length)
+        self._ready = b"".join((head, *parts))
+        self.connection.answer_ready()
+
+    def _request_id_line(self) -> bytes:
+        return b"x-request-id: %b-%x\r\n" % (self.connection.app.request_prefix, self.number)
 
     def answer(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
         """Any other whole answer. A HEAD request gets its headers only."""

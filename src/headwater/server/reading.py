@@ -57,12 +57,11 @@ async def _answer_later(exchange: Exchange, reading: Coroutine[Any, Any, Found[b
 
 def _answer(exchange: Exchange, found: Found[bytes]) -> None:
     tombstone = b"null" if found.tombstone is None else encode_tombstone(found.tombstone)
-    body = (
-        b'{"records":[%b],"next_from_seq":%d,"head_seq":%d,"earliest_seq":%d,"caught_up":%b,'
+    rest = (
+        b'],"next_from_seq":%d,"head_seq":%d,"earliest_seq":%d,"caught_up":%b,'
         b'"tombstone":%b,"lag":%d,"performance":{"server_total_ms":%.3f,"records_scanned":%d,'
         b'"cold_segments_read":%d}}'
         % (
-            found.payload,
             found.next_from_seq,
             found.head_seq,
             found.earliest_seq,
@@ -74,7 +73,7 @@ def _answer(exchange: Exchange, found: Found[bytes]) -> None:
             found.cold_segments_read,
         )
     )
-    exchange.answer_json(200, body)
+    exchange.answer_json_parts(b'{"records":[', found.payload, rest)
 
 
 def encode_tombstone(tombstone: Tombstone) -> bytes:

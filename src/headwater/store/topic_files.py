@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from headwater.config.store import SegmentSettings
 from headwater.core.errors import HeadwaterError, InvariantError, StorageError
 from headwater.disk import Buffer, Disk, OpenMode, replace_file
+from headwater.disk.residence import is_resident
 from headwater.format.segment import (
     ENTRY_BYTES,
     Entries,
@@ -253,6 +254,17 @@ class TopicFiles:
                 if self._cold is not None and self.tier.resolve(segment.first_seq):
                     return SegmentSlice(self._read_cold(segment, begin, end), begin, path)
                 raise SegmentChangedError(f"{path} is no longer there") from error
+
+    def at_hand(self, segment: Segment, entries: Entries) -> bool:
+        """Is it likely that reading these records waits for no disk? They lie in seq order."""
+        if self._maps is None or segment.is_cold or not segment.sealed or not len(entries):
+            return False
+        path = self._directory.path_of(segment.first_seq, SegmentFile.DATA)
+        view = self._maps.find((path, segment.data_bytes))
+        if view is None:
+            return False
+        last = entries[-1]
+        return is_resident(view[int(entries[0]["offset"]) : int(last["offset"] + last["len"])])
 
     def checked(self, segment: Segment) -> NDArray[numpy.bool_] | None:
         """Which records of a sealed segment were found sound since its file was mapped.

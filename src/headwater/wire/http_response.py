@@ -20,11 +20,16 @@ _CLOSE: Final = b"connection: close\r\n"
 _KEEP: Final = b""
 
 
-def json_answer(status: int, body: bytes, keep_alive: bool, extra: bytes = b"") -> bytes:
-    """A whole answer with a JSON body. `extra` is further header lines, each ended."""
+def json_answer(
+    status: int, body: bytes, keep_alive: bool, extra: bytes = b"", *, length: int | None = None
+) -> bytes:
+    """A whole answer with a JSON body. `extra` is further header lines, each ended.
+
+    With a `length` it is the beginning of an answer whose body is so long in all.
+    """
     return b"%b%d\r\n%b%b\r\n%b" % (
         _JSON_HEAD[status],
-        len(body),
+        len(body) if length is None else length,
         extra,
         _KEEP if keep_alive else _CLOSE,
         body,
