@@ -36,8 +36,8 @@ class KafkaSettings:
     """Partitions of one topic."""
     batch_bytes_max: int = 64 * MIB
     """One record batch."""
-    producers_max: int = 100_000
-    """Producers whose sequences are remembered, over all partitions; the oldest are forgotten."""
+    producers_max: int = 10_000
+    """Producers whose sequences are remembered for a partition; the oldest are forgotten."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.segment_bytes <= SEGMENT_BYTES_MAX:

@@ -21,6 +21,7 @@ LENGTH_FROM: Final = 12
 """The length field counts the bytes from here on."""
 CRC_FROM: Final = 21
 MAX_TIMESTAMP_AT: Final = 35
+PRODUCER_ID_AT: Final = 43
 COUNT_AT: Final = 57
 MAGIC: Final = 2
 RECORD_BYTES_MIN: Final = 7

@@ -1,0 +1,77 @@
+"""The checkpoint: the owner tells the state, the log how far it is synced, the keeper writes.
+
+The state is taken first. So what is synced is never less than what the state knows, and everything
+younger than the state is found in the log again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from headwater.disk import replace_file
+from headwater.engine.kafka.core import KafkaCore
+from headwater.format.kafka.checkpoint import (
+    GroupMeta,
+    KafkaCheckpoint,
+    KafkaTopicMeta,
+    SegmentMeta,
+    encode_checkpoint,
+)
+from headwater.format.kafka.names import CHECKPOINT_NAME
+
+
+class SavedState(NamedTuple):
+    """What the owner knew at one moment."""
+
+    as_of: int
+    topics: tuple[KafkaTopicMeta, ...]
+    groups: tuple[GroupMeta, ...]
+    next_producer_id: int
+
+
+class Checkpointing:
+    def __init__(self, core: KafkaCore, harden: Callable[[], SegmentMeta]) -> None:
+        self._core = core
+        self._harden = harden
+        """Syncs the log and says how far its active segment is."""
+
+    def due(self) -> bool:
+        core = self._core
+        idle = core.save_soon and core.unsaved_bytes > 0
+        return idle or core.unsaved_bytes >= core.settings.checkpoint_bytes
+
+    def run(self, *, clean: bool = False) -> KafkaCheckpoint:
+        """Not as the owner."""
+        core = self._core
+        state = core.owner.call(self._state)
+        active = self._harden()
+        sealed = core.owner.call(lambda: tuple(core.sealed))
+        before = tuple(meta for meta in sealed if meta.base_id < active.base_id)
+        checkpoint = KafkaCheckpoint(
+            state.as_of,
+            (*before, active),
+            state.topics,
+            state.groups,
+            state.next_producer_id,
+            clean,
+        )
+        self.write(checkpoint)
+        return checkpoint
+
+    def write(self, checkpoint: KafkaCheckpoint) -> None:
+        core = self._core
+        data = encode_checkpoint(checkpoint)
+        replace_file(core.disk, core.directory / CHECKPOINT_NAME, data)
+        core.counters.checkpoints += 1
+
+    def _state(self) -> SavedState:
+        core = self._core
+        core.unsaved_bytes = 0
+        core.save_soon = False
+        return SavedState(
+            core.settled_id,
+            tuple(topic.meta() for topic in core.registry.all()),
+            core.offsets.meta(),
+            core.producer_ids_end,
+        )

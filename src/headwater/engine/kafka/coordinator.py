@@ -1,0 +1,206 @@
+"""Consumer groups at work: the pure rules, joined to the clock and to the log's durable offsets.
+
+Who is in a group lives in memory: after a restart members are not known and join again, which
+every client does by itself. How far a group has read is in the log. Touched by the owner only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from headwater.core.clock import Clock
+from headwater.engine.kafka.errors import KafkaError
+from headwater.engine.kafka.group_offsets import Committed
+from headwater.engine.kafka.store import KafkaStore
+from headwater.engine.pending import Pending
+from headwater.model.kafka_group import Group, JoinRequest, Outcome, Phase, Refusal, Refused
+from headwater.wire.kafka.error_codes import ErrorCode
+
+GROUPS_MAX: Final = 100_000
+GROUP_NAME_BYTES_MAX: Final = 32_767
+
+Tell = Callable[[Outcome], None]
+TopicPartition = tuple[str, int]
+
+
+class GroupListing(NamedTuple):
+    name: str
+    phase: Phase
+    protocol_type: str
+    members: int
+
+
+def code_of_refusal(refusal: Refusal | None) -> ErrorCode:
+    return ErrorCode.NONE if refusal is None else ErrorCode[refusal.name]
+
+
+class Coordinator:
+    def __init__(self, store: KafkaStore, clock: Clock) -> None:
+        self._store = store
+        self._now_us = clock.monotonic_us
+        self._groups: dict[tuple[int, str], Group] = {}
+        """Groups that have, or had, members since the start."""
+
+    # -- members
+
+    def join(self, org: int, name: str, request: JoinRequest, tell: Tell) -> None:
+        """`tell` is called once, now or when the others have joined."""
+        group = self._groups.get((org, name))
+        if group is None:
+            refusal = self._refusal_of_new(name, request)
+            if refusal is not None:
+                tell(refusal)
+                return
+            group = self._groups[org, name] = Group(name)
+        group.join(request, tell, self._now_us())
+        self._deliver(group)
+        if group.is_idle and not self._is_known(org, name):
+            del self._groups[org, name]
+
+    def _refusal_of_new(self, name: str, request: JoinRequest) -> Refused | None:
+        check_group_name(name)
+        if request.member_id:
+            return Refused(Refusal.UNKNOWN_MEMBER_ID, request.member_id)
+        if len(self._groups) >= GROUPS_MAX:
+            return Refused(Refusal.GROUP_MAX_SIZE_REACHED)
+        return None
+
+    def sync(
+        self,
+        org: int,
+        name: str,
+        member_id: str,
+        generation: int,
+        assignments: Mapping[str, bytes],
+        tell: Tell,
+        *,
+        instance_id: str | None = None,
+        protocol_type: str | None = None,
+        protocol_name: str | None = None,
+    ) -> None:
+        group = self._groups.get((org, name))
+        if group is None:
+            tell(Refused(Refusal.UNKNOWN_MEMBER_ID, member_id))
+            return
+        group.sync(
+            member_id,
+            generation,
+            assignments,
+            tell,
+            self._now_us(),
+            instance_id=instance_id,
+            protocol_type=protocol_type,
+            protocol_name=protocol_name,
+        )
+        self._deliver(group)
+
+    def heartbeat(
+        self, org: int, name: str, member_id: str, generation: int, instance_id: str | None
+    ) -> ErrorCode:
+        group = self._groups.get((org, name))
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return code_of_refusal(group.heartbeat(member_id, generation, instance_id, self._now_us()))
+
+    def leave(self, org: int, name: str, member_id: str, instance_id: str | None) -> ErrorCode:
+        group = self._groups.get((org, name))
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        refusal = group.leave(member_id, instance_id, self._now_us())
+        self._deliver(group)
+        return code_of_refusal(refusal)
+
+    def tick(self, now_us: int) -> None:
+        """Let time pass. Whoever has a timer calls this every so often."""
+        for key, group in list(self._groups.items()):
+            if not group.is_idle:
+                group.expire(now_us)
+                self._deliver(group)
+            if group.is_idle and not group.generation:
+                del self._groups[key]  # somebody asked for an id and never came
+
+    # -- offsets
+
+    def commit(
+        self,
+        org: int,
+        name: str,
+        member_id: str,
+        generation: int,
+        instance_id: str | None,
+        offsets: Mapping[TopicPartition, Committed],
+    ) -> Pending[bool]:
+        """Store how far a group has read, if this member may say so."""
+        check_group_name(name)
+        group = self._groups.get((org, name))
+        if group is not None:
+            refusal = group.commit_refusal(member_id, generation, instance_id, self._now_us())
+            if refusal is not None:
+                raise KafkaError(code_of_refusal(refusal), refusal.value)
+        elif generation >= 0:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION, Refusal.ILLEGAL_GENERATION.value)
+        return self._store.commit_offsets(org, name, offsets)
+
+    def committed(self, org: int, name: str) -> Mapping[TopicPartition, Committed]:
+        return self._store.committed(org, name)
+
+    def forget_offsets(self, org: int, name: str, keys: list[TopicPartition]) -> Pending[bool]:
+        """Refused while there are members: they may be reading just these."""
+        self._require(org, name, empty=True)
+        return self._store.forget_offsets(org, name, keys)
+
+    # -- groups as a whole
+
+    def groups(self, org: int) -> Iterator[GroupListing]:
+        seen = set()
+        for (owner, name), group in self._groups.items():
+            if owner == org:
+                seen.add(name)
+                yield GroupListing(name, group.phase, group.protocol_type, len(group.members))
+        for name in self._store.groups_with_offsets(org):
+            if name not in seen:
+                yield GroupListing(name, Phase.EMPTY, "", 0)
+
+    def group(self, org: int, name: str) -> Group | None:
+        """None: no such group. One that only has offsets is an empty one."""
+        found = self._groups.get((org, name))
+        if found is None and self._store.committed(org, name):
+            return Group(name)
+        return found
+
+    def delete(self, org: int, name: str) -> Pending[bool]:
+        group = self._require(org, name, empty=True)
+        if self._groups.get((org, name)) is group:
+            group.die()
+            del self._groups[org, name]
+        return self._store.forget_group(org, name)
+
+    @property
+    def members(self) -> int:
+        return sum(len(group.members) for group in self._groups.values())
+
+    # -- inside
+
+    def _require(self, org: int, name: str, *, empty: bool) -> Group:
+        group = self.group(org, name)
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {name!r}")
+        if empty and group.phase is not Phase.EMPTY:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {name!r} has members")
+        return group
+
+    def _is_known(self, org: int, name: str) -> bool:
+        return bool(self._groups[org, name].generation or self._store.committed(org, name))
+
+    @staticmethod
+    def _deliver(group: Group) -> None:
+        while group.answers:
+            answers, group.answers = group.answers, []
+            for tell, outcome in answers:
+                tell(outcome)
+
+
+def check_group_name(name: str) -> None:
+    if not name or len(name.encode()) > GROUP_NAME_BYTES_MAX:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group needs a name")

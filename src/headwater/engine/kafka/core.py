@@ -1,0 +1,151 @@
+"""What all parts of the Kafka store share. Plain data; the owner is the only one who touches it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any
+
+import numpy
+
+from headwater.config.kafka import KafkaSettings
+from headwater.core.clock import Clock
+from headwater.core.durability import Durability
+from headwater.core.errors import ClosedError
+from headwater.disk import Disk
+from headwater.engine.kafka.group_offsets import GroupOffsets
+from headwater.engine.kafka.partition import KafkaTopic, Partition, Tail
+from headwater.engine.kafka.registry import TopicRegistry
+from headwater.engine.owner import Owner
+from headwater.engine.pending import Change
+from headwater.format.kafka.checkpoint import SegmentMeta
+from headwater.format.kafka.entry import PREFIX_BYTES
+from headwater.format.kafka.events import INTERNAL_KEY, AnyEvent, encode_event
+from headwater.store.kafka.files import SegmentFiles
+from headwater.store.kafka.locating import SegmentTable
+from headwater.wal.shard import Shard
+from headwater.wal.ticket import Ticket
+
+_NO_END = 2**63
+"""An id that no record will ever have."""
+
+
+@dataclass(slots=True)
+class KafkaCounters:
+    batches_appended: int = 0
+    records_appended: int = 0
+    bytes_appended: int = 0
+    fetches: int = 0
+    fetches_from_files: int = 0
+    duplicates: int = 0
+    checkpoints: int = 0
+    segments_deleted: int = 0
+    segments_rewritten: int = 0
+    damaged_batches: int = 0
+    """Met by readers, and refused."""
+
+
+class EventChange(Change):
+    """An event on its way to the log."""
+
+    entry_key = INTERNAL_KEY
+    event_id = 0
+    """Its global id, once it is written."""
+
+
+@dataclass(slots=True)
+class KafkaCore:
+    disk: Disk
+    directory: PurePath
+    settings: KafkaSettings
+    clock: Clock
+    owner: Owner
+    files: SegmentFiles
+    registry: TopicRegistry = field(default_factory=TopicRegistry)
+    offsets: GroupOffsets = field(default_factory=GroupOffsets)
+    shard: Shard | None = None
+    sealed: list[SegmentMeta] = field(default_factory=list)
+    """All indexes but the active one, in the order of global ids."""
+    active_number: int = 0
+    active_base_id: int = 0
+    table: SegmentTable = field(init=False)
+    pending: deque[Ticket] = field(default_factory=deque)
+    """Tickets in the order of the log, until they have taken effect."""
+    settled_id: int = 0
+    """Everything before this global id has taken effect."""
+    unsaved_bytes: int = 0
+    """Written since the last checkpoint."""
+    save_soon: bool = False
+    next_producer_id: int = 0
+    producer_ids_end: int = 0
+    """Ids below this one are taken from the log already."""
+    cached: deque[tuple[Tail, int]] = field(default_factory=deque)
+    cached_bytes: int = 0
+    counters: KafkaCounters = field(default_factory=KafkaCounters)
+    removed_records: bool = False
+    """Records were removed since space was last looked for."""
+    closing: bool = False
+    wake_keeper: Callable[[], None] = lambda: None
+
+    def set_segments(self, sealed: list[SegmentMeta], number: int, base_id: int) -> None:
+        """What a reader needs to find a global id; replaced as a whole."""
+        self.sealed, self.active_number, self.active_base_id = sealed, number, base_id
+        self.table = SegmentTable(
+            (*(meta.number for meta in sealed), number),
+            numpy.array([*(meta.base_id for meta in sealed), base_id, _NO_END], numpy.uint64),
+        )
+
+    def submit(self, ticket: Ticket) -> None:
+        """Hand a ticket to the log, remembering its place in the order."""
+        assert self.shard is not None, "the log is not open yet"
+        if self.closing:
+            raise ClosedError("closing; nothing was written")
+        self.shard.submit(ticket)
+        self.pending.append(ticket)
+
+    def log_event(
+        self,
+        event: AnyEvent,
+        take_effect: Callable[[EventChange], Any],
+        give_up: Callable[[], None] | None = None,
+        *,
+        essential: bool = False,
+    ) -> EventChange:
+        """Have the log say this, durably; then it takes effect. Raises when it cannot be sent."""
+        batch = encode_event(event, self.clock.wall_ms())
+        body = len(batch).to_bytes(PREFIX_BYTES, "little") + batch
+        change = EventChange(lambda: take_effect(change), give_up)
+        ticket = Ticket(body, 1, Durability.FSYNC, essential=essential, context=change)
+        self.submit(ticket)
+        return change
+
+    def keep_in_memory(self, partition: Partition, base_offset: int, batch: memoryview) -> None:
+        """For consumers that follow closely; the oldest batches of all partitions make room."""
+        size = len(batch)
+        if size > self.settings.cache_bytes:
+            return self.drop_tail(partition)
+        tail = partition.tail
+        if tail is None:
+            tail = partition.tail = Tail()
+        tail.add(base_offset, batch)
+        self.cached.append((tail, size))
+        self.cached_bytes += size
+        while self.cached_bytes > self.settings.cache_bytes:
+            oldest, old_size = self.cached.popleft()
+            self.cached_bytes -= old_size
+            oldest.drop_first()
+        return None
+
+    def drop_tail(self, partition: Partition) -> None:
+        """A batch was too large to keep: what is kept before it would leave a gap."""
+        if partition.tail is not None:
+            old, partition.tail = partition.tail, None
+            left = [(tail, size) for tail, size in self.cached if tail is not old]
+            self.cached_bytes = sum(size for _, size in left)
+            self.cached = deque(left)
+
+    def changed(self, topic: KafkaTopic) -> None:
+        """The checkpoint has to say something else about it."""
+        topic.saved = None

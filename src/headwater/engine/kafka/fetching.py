@@ -1,0 +1,165 @@
+"""Fetch: offset -> global id -> index entry -> whole batches.
+
+The owner plans, which touches no file; whoever has time reads. A batch is held against its CRC
+whenever it comes from a file, so damage is refused and never served (I6).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy
+
+from headwater.core.errors import FormatError, StorageError
+from headwater.engine.kafka.core import KafkaCore
+from headwater.engine.kafka.errors import KafkaError
+from headwater.engine.kafka.partition import Partition
+from headwater.format.kafka.batch import BatchHeader, pack_base_offset, read_sound
+from headwater.format.kafka.entry import PREFIX_BYTES
+from headwater.format.kafka.names import log_name
+from headwater.store.kafka.files import SegmentFiles
+from headwater.store.kafka.locating import Batches, Ids, SegmentTable, count_before, locate
+from headwater.wire.kafka.error_codes import ErrorCode
+
+WINDOW_MAX: Final = 16_384
+"""Records one fetch looks at: it answers with what they give, and the client asks again."""
+WINDOW_MIN: Final = 64
+
+
+class FetchPlan:
+    """What a fetch will read. `read` may be called by any thread, once."""
+
+    def __init__(
+        self,
+        core: KafkaCore,
+        partition: Partition,
+        offset: int,
+        max_bytes: int,
+        batches: list[bytes | memoryview] | None,
+        ids: Ids | None,
+    ) -> None:
+        self.high_watermark = partition.high_watermark
+        self.log_start_offset = partition.log_start_offset
+        self.offset = offset
+        self.records_max = 0 if ids is None else len(ids)
+        self._core = core
+        self._files: SegmentFiles = core.files
+        self._table: SegmentTable = core.table
+        self._max_bytes = max_bytes
+        self._batches = batches
+        self._ids = ids
+
+    @property
+    def needs_files(self) -> bool:
+        """False when everything is in memory: reading blocks nobody."""
+        return self._ids is not None
+
+    def read(self) -> list[bytes | memoryview]:
+        """Whole batches with their offsets, at least one unless the offset is at the end.
+
+        The first one may begin before the offset that was asked for, as in Kafka.
+        """
+        if self._ids is None:
+            return self._batches or []
+        try:
+            return self._read(self._ids)
+        except FileNotFoundError:
+            # A segment was rewritten or deleted after the plan was made: look again.
+            return self._read_again(self._ids)
+
+    def _read_again(self, ids: Ids) -> list[bytes | memoryview]:
+        self._table = self._core.table
+        gone = KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {self.offset} was removed meanwhile"
+        )
+        if ids[0] < self._table.base_ids[0]:
+            raise gone
+        try:
+            return self._read(ids)
+        except FileNotFoundError as error:
+            raise gone from error
+
+    def _read(self, ids: Ids) -> list[bytes | memoryview]:
+        found = locate(self._files, self._table, ids)
+        entries = found.entries
+        lengths = entries["length"]
+        within = int(numpy.searchsorted(numpy.cumsum(lengths), self._max_bytes, "right"))
+        count = min(max(within, 1), len(lengths))
+        logs = self._logs(found, count)
+        numbers = entries["segment_id"][:count].tolist()
+        places = entries["physical_offset"][:count].tolist()
+        sizes = lengths[:count].tolist()
+        positions = found.first[:count].tolist()
+        batches: list[bytes | memoryview] = []
+        for at, number in enumerate(numbers):
+            begin = places[at] + PREFIX_BYTES
+            batch = bytes(logs[number][begin : begin + sizes[at]])
+            try:
+                header = self._sound(batch, number, begin)
+            except KafkaError:
+                if batches:
+                    break  # what is sound goes out; the next fetch begins here, and is told
+                raise
+            base = self.offset + positions[at]
+            if at == 0:
+                base -= count_before(self._files, self._table, int(ids[0]), header.record_count)
+            if header.base_offset != base:
+                batch = pack_base_offset(base) + batch[8:]
+            batches.append(batch)
+        return batches
+
+    def _logs(self, found: Batches, count: int) -> dict[int, memoryview]:
+        """The logs these batches are in, mapped as far as they reach."""
+        entries = found.entries[:count]
+        ends = entries["physical_offset"].astype(numpy.int64) + entries["length"] + PREFIX_BYTES
+        return {
+            number: self._files.log(number, int(ends[entries["segment_id"] == number].max()))
+            for number in numpy.unique(entries["segment_id"]).tolist()
+        }
+
+    def _sound(self, batch: bytes, number: int, begin: int) -> BatchHeader:
+        try:
+            return read_sound(batch)
+        except FormatError as error:
+            self._core.counters.damaged_batches += 1
+            where = StorageError(
+                error.reason,
+                path=self._files.path_of(log_name(number)),
+                offset=begin + error.offset,
+                advice="restore a backup, or delete the records up to the next batch",
+            )
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(where)) from where
+
+
+class Fetching:
+    def __init__(self, core: KafkaCore) -> None:
+        self._core = core
+
+    def plan(self, partition: Partition, offset: int, max_bytes: int) -> FetchPlan:
+        if not partition.log_start_offset <= offset <= partition.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset}; there are {partition.log_start_offset} to "
+                f"{partition.high_watermark}",
+            )
+        core = self._core
+        core.counters.fetches += 1
+        if offset == partition.high_watermark:
+            return FetchPlan(core, partition, offset, max_bytes, [], None)
+        batches = None if partition.tail is None else partition.tail.read(offset, max_bytes)
+        if batches is not None:
+            return FetchPlan(core, partition, offset, max_bytes, batches, None)
+        core.counters.fetches_from_files += 1
+        return FetchPlan(
+            core, partition, offset, max_bytes, None, _window(partition, offset, max_bytes)
+        )
+
+
+def _window(partition: Partition, offset: int, max_bytes: int) -> Ids:
+    """Ids from this offset on, about as many as their bytes will fill the answer."""
+    assert partition.ids is not None
+    records = partition.high_watermark - partition.log_start_offset
+    wanted = max_bytes * records // max(partition.bytes, 1) + WINDOW_MIN
+    rank = offset - partition.dropped
+    chosen = partition.ids[rank : rank + min(wanted, WINDOW_MAX)]
+    return numpy.frombuffer(chosen.to_array(), numpy.uint64)

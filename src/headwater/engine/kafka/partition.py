@@ -1,0 +1,199 @@
+"""Virtual topics and their partitions: who owns which of the shared log's records.
+
+A partition is a bitmap of global ids. A record's offset is its rank in it, plus the number of
+records that went with deleted segments. Idle partitions are many, so what most of them never need
+is made when it is first used.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import Final
+
+from pyroaring import BitMap64
+
+from headwater.engine.kafka.producers import Producers
+from headwater.format.kafka.checkpoint import KafkaTopicMeta, PartitionMeta
+from headwater.format.kafka.entry import entry_key, split_key
+from headwater.format.kafka.topic_hash import key_text, topic_hash
+
+Wakeup = Callable[[], None]
+
+_TRIM_TAIL: Final = 64
+"""Dropped batches that may stand at the front of a tail before its lists are cut."""
+
+
+class Tail:
+    """Newest batches of a partition in memory, with the offsets they have. Front to back."""
+
+    __slots__ = ("bases", "batches", "first")
+
+    def __init__(self) -> None:
+        self.bases: list[int] = []
+        self.batches: list[bytes | memoryview | None] = []
+        self.first = 0
+        """Those before this position are dropped."""
+
+    def add(self, base_offset: int, batch: bytes | memoryview) -> None:
+        self.bases.append(base_offset)
+        self.batches.append(batch)
+
+    def drop_first(self) -> None:
+        self.batches[self.first] = None
+        self.first += 1
+        if self.first == len(self.bases):
+            self.bases.clear()
+            self.batches.clear()
+            self.first = 0
+        elif self.first >= _TRIM_TAIL and self.first * 2 >= len(self.bases):
+            del self.bases[: self.first]
+            del self.batches[: self.first]
+            self.first = 0
+
+    def read(self, offset: int, max_bytes: int) -> list[bytes | memoryview] | None:
+        """Whole batches from the one with this offset on, at least one; None if it is not here."""
+        at = bisect_right(self.bases, offset, self.first) - 1
+        if at < self.first:
+            return None
+        found: list[bytes | memoryview] = []
+        size = 0
+        for batch in self.batches[at:]:
+            assert batch is not None
+            size += len(batch)
+            if found and size > max_bytes:
+                break
+            found.append(batch)
+        return found
+
+
+class Partition:
+    """One partition. The owner is the only one who touches it."""
+
+    __slots__ = (
+        "_waiters",
+        "bytes",
+        "dropped",
+        "entry_key",
+        "high_watermark",
+        "ids",
+        "in_flight",
+        "index",
+        "log_start_offset",
+        "next_offset",
+        "oldest_ms",
+        "producers",
+        "tail",
+        "topic",
+        "waiting",
+    )
+    leader_epoch = 0
+
+    def __init__(self, topic: KafkaTopic, index: int) -> None:
+        self.topic = topic
+        self.index = index
+        self.entry_key = entry_key(topic.org, topic.hashed, index)
+        self.ids: BitMap64 | None = None
+        self.dropped = 0
+        """Records that went with deleted segments: the offset of the first id that is left."""
+        self.log_start_offset = 0
+        self.high_watermark = 0
+        self.next_offset = 0
+        """What the next batch is told; ahead of the high watermark while writes are under way."""
+        self.in_flight = 0
+        self.waiting = 0
+        """Of these, writes whose ack waits for a sync: nobody may overtake them."""
+        self.bytes = 0
+        """Bytes of batches from the log start on."""
+        self.oldest_ms: tuple[int, int] | None = None
+        """Newest timestamp of the first batch, and the log start it was looked up for."""
+        self.producers: Producers | None = None
+        self.tail: Tail | None = None
+        self._waiters: set[Wakeup] | None = None
+
+    @property
+    def key_text(self) -> str:
+        """`{org}-{hash in decimal}-{partition}`"""
+        return key_text(*split_key(self.entry_key))
+
+    @property
+    def waiters(self) -> set[Wakeup]:
+        """Called once each when there is something new, and then forgotten."""
+        if self._waiters is None:
+            self._waiters = set()
+        return self._waiters
+
+    def wake(self) -> None:
+        waiters, self._waiters = self._waiters, None
+        for wakeup in waiters or ():
+            wakeup()
+
+    def own(self, first_id: int, end_id: int) -> None:
+        """These global ids are the partition's newest records."""
+        if self.ids is None:
+            self.ids = BitMap64()
+        self.ids.add_range(first_id, end_id)
+        self.high_watermark += end_id - first_id
+
+    def id_at(self, offset: int) -> int:
+        """The global id of the record with this offset: the id selected at its rank."""
+        assert self.ids is not None
+        return int(self.ids[offset - self.dropped])
+
+    def meta(self) -> PartitionMeta:
+        producers = () if self.producers is None else self.producers.meta()
+        return PartitionMeta(self.dropped, self.log_start_offset, producers)
+
+
+class KafkaTopic:
+    """A name, a number of partitions and configs."""
+
+    __slots__ = (
+        "configs",
+        "dropped",
+        "hashed",
+        "made_id",
+        "name",
+        "org",
+        "partitions",
+        "saved",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        org: int,
+        name: str,
+        topic_id: bytes,
+        made_id: int,
+        partitions: int,
+        configs: dict[str, str],
+    ) -> None:
+        self.org = org
+        self.name = name
+        self.topic_id = topic_id
+        self.made_id = made_id
+        """Entries with its hash and an earlier id are of another topic that had the name."""
+        self.configs = configs
+        self.hashed = topic_hash(org, name)
+        self.partitions = [Partition(self, index) for index in range(partitions)]
+        self.dropped = False
+        self.saved: KafkaTopicMeta | None = None
+        """What the last checkpoint said, as long as nothing changed since."""
+
+    def add_partitions(self, total: int) -> list[Partition]:
+        added = [Partition(self, index) for index in range(len(self.partitions), total)]
+        self.partitions += added
+        return added
+
+    def meta(self) -> KafkaTopicMeta:
+        if self.saved is None:
+            self.saved = KafkaTopicMeta(
+                self.org,
+                self.name,
+                self.topic_id,
+                self.made_id,
+                self.configs,
+                tuple(partition.meta() for partition in self.partitions),
+            )
+        return self.saved

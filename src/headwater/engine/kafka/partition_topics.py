@@ -1,0 +1,277 @@
+"""A partition of a Kafka topic in the shape of a topic, so that every door can read it.
+
+`$seq` is the offset plus one. Nothing is kept here: the numbers are asked from the partition, its
+records are decoded when somebody reads them, and become frames as any other topic has them. What
+reads frames (JSON, Arrow, streams) needs to know nothing of Kafka.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy
+
+from headwater.config.topic import DEFAULT_TOPIC_SETTINGS
+from headwater.core.errors import InvariantError, StorageError
+from headwater.core.limits import PARTITION_PREFIX
+from headwater.engine.kafka.errors import KafkaError
+from headwater.engine.kafka.fetching import FetchPlan
+from headwater.engine.kafka.partition import KafkaTopic, Partition
+from headwater.engine.kafka.told import told_plainly
+from headwater.engine.reading import FrameRun, Reader, ReadPlan
+from headwater.engine.topic import Topic, Wakeup
+from headwater.format.appends import encode_copies
+from headwater.format.kafka.batch import BatchError, read_header
+from headwater.format.kafka.mapping import to_native
+from headwater.format.kafka.records import decode_records
+from headwater.model.loss import RECREATED, Tombstone
+from headwater.model.selection import Selection
+from headwater.model.topic import TopicLog
+from headwater.store.checked import Finding
+from headwater.store.segment import SegmentChangedError
+from headwater.store.topic_files import TopicFiles
+from headwater.wire.kafka.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from headwater.engine.kafka.spaces import PartitionSpace
+
+LOG_START: Final = "log_start"
+"""Why records are gone: retention or DeleteRecords moved the start of the log."""
+_NO_SEQS: Final = numpy.empty(0, numpy.int64)
+
+
+def partition_name(topic: str, partition: int) -> str:
+    return f"{PARTITION_PREFIX}{topic}:{partition}"
+
+
+def parse_partition_name(name: str) -> tuple[str, int] | None:
+    """Topic and partition of a name; None when it is not one of a partition."""
+    if not name.startswith(PARTITION_PREFIX):
+        return None
+    topic, _, number = name[len(PARTITION_PREFIX) :].rpartition(":")
+    if not topic or not number.isascii() or not number.isdigit() or str(int(number)) != number:
+        return None
+    return topic, int(number)
+
+
+class PartitionLog(TopicLog):
+    """The numbers of a partition. What is set is forgotten: the partition knows them."""
+
+    __slots__ = ("_partition",)
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        super().__init__(DEFAULT_TOPIC_SETTINGS)
+
+    @property
+    def visible_seq(self) -> int:
+        return self._partition.high_watermark
+
+    @visible_seq.setter
+    def visible_seq(self, _seq: int) -> None: ...
+
+    @property
+    def head_seq(self) -> int:
+        return self._partition.high_watermark
+
+    @head_seq.setter
+    def head_seq(self, _seq: int) -> None: ...
+
+    @property
+    def evict_floor(self) -> int:
+        return self._partition.log_start_offset + 1
+
+    @evict_floor.setter
+    def evict_floor(self, _seq: int) -> None: ...
+
+    @property
+    def earliest_seq(self) -> int:
+        return self._partition.log_start_offset + 1
+
+    @property
+    def count(self) -> int:
+        return self._partition.high_watermark - self._partition.log_start_offset
+
+
+class PartitionTopic(Topic):
+    """One partition, as its organisation sees it. Made when somebody asks for it."""
+
+    __slots__ = ("kafka_topic", "partition", "space")
+
+    def __init__(
+        self, space: PartitionSpace, kafka_topic: KafkaTopic, partition: Partition
+    ) -> None:
+        name = partition_name(kafka_topic.name, partition.index)
+        super().__init__(_id_of(kafka_topic, partition), name, PartitionLog(partition), _no_files)
+        self.space = space
+        self.kafka_topic = kafka_topic
+        self.partition = partition
+
+    @property
+    def address(self) -> str:
+        return f"{self.space.organisation}/{self.name}"
+
+    @property
+    def dropped(self) -> bool:
+        return self.kafka_topic.dropped
+
+    @dropped.setter
+    def dropped(self, _dropped: bool) -> None: ...
+
+    @property
+    def waiters(self) -> set[Wakeup]:
+        return self.partition.waiters
+
+    @waiters.setter
+    def waiters(self, _waiters: set[Wakeup]) -> None: ...
+
+
+def _id_of(topic: KafkaTopic, partition: Partition) -> int:
+    """Tells it from every other, also from one made later under the same name."""
+    told = topic.topic_id + partition.index.to_bytes(4, "little")
+    return int.from_bytes(hashlib.blake2b(told, digest_size=8).digest(), "little")
+
+
+def _no_files() -> TopicFiles:
+    raise InvariantError("a partition of a Kafka topic has no files of its own")
+
+
+@dataclass(slots=True)
+class PartitionPlan(ReadPlan):
+    """Which batches to read. What they hold is known when they are read: then the selection is."""
+
+    fetch: FetchPlan | None = None
+    first_offset: int = 0
+    limit: int = 0
+
+    @property
+    def needs_files(self) -> bool:
+        return self.fetch is not None and self.fetch.needs_files
+
+    @property
+    def waits_for_files(self) -> bool:
+        return self.needs_files
+
+    @property
+    def is_current(self) -> bool:
+        return True
+
+    @property
+    def cold_segments(self) -> int:
+        return 0
+
+
+def plan_partition(
+    plan_fetch: Callable[[Partition, int, int], FetchPlan],
+    topic: PartitionTopic,
+    from_seq: int,
+    limit: int,
+    bytes_max: int,
+) -> PartitionPlan:
+    """As the owner: what a reader with this cursor gets next."""
+    log = topic.log
+    head, earliest = log.visible_seq, log.earliest_seq
+    tombstone = _tombstone(from_seq, earliest, head)
+    start = earliest if tombstone is not None else from_seq + 1
+    if start > head:
+        selection = Selection(_NO_SEQS, start - 1, True, tombstone, 0)
+        return PartitionPlan(topic, selection, head, earliest)
+    selection = Selection(_NO_SEQS, start - 1, False, tombstone, 0)
+    fetch = plan_fetch(topic.partition, start - 1, bytes_max)
+    return PartitionPlan(
+        topic, selection, head, earliest, fetch=fetch, first_offset=start - 1, limit=limit
+    )
+
+
+def _tombstone(from_seq: int, earliest: int, head: int) -> Tombstone | None:
+    if from_seq > head:
+        return Tombstone(1, earliest - 1, RECREATED, earliest - 1, earliest, head)
+    if from_seq + 1 < earliest:
+        gone = earliest - 1 - from_seq
+        return Tombstone(from_seq + 1, earliest - 1, LOG_START, gone, earliest, head)
+    return None
+
+
+class PartitionReader(Reader):
+    """Reads plans of partitions: batches in, frames out."""
+
+    def runs(self, plan: ReadPlan) -> tuple[list[FrameRun], list[Finding]]:
+        """Anywhere. Says in the plan how far it came."""
+        assert isinstance(plan, PartitionPlan)
+        if plan.fetch is None:
+            return [], []
+        columns = _Columns(plan.first_offset, plan.limit)
+        for batch in _batches(plan.fetch):
+            try:
+                columns.add(batch)
+            except BatchError as error:
+                if columns.times:
+                    break  # first what is before it
+                raise _unreadable(plan.topic.name, batch, error) from error
+            if columns.is_full:
+                break
+        count = len(columns.times)
+        if not count:
+            raise StorageError(f"there is nothing at seq {plan.first_offset + 1} of a partition")
+        frames = encode_copies(
+            0, plan.first_offset + 1, columns.times, columns.flags, columns.nodes, columns.tags,
+            columns.datas,
+        )  # fmt: skip
+        last = plan.first_offset + count
+        seqs = numpy.arange(plan.first_offset + 1, last + 1, dtype=numpy.int64)
+        plan.selection = plan.selection._replace(
+            seqs=seqs, next_from_seq=last, caught_up=last >= plan.head_seq, records_scanned=count
+        )
+        return [FrameRun(frames.buffer, numpy.array(frames.offsets, numpy.int64), False)], []
+
+
+def _batches(fetch: FetchPlan) -> list[bytes | memoryview]:
+    try:
+        return fetch.read()
+    except KafkaError as error:
+        if error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise SegmentChangedError("the start of the log moved on") from error
+        raise told_plainly(error) from error
+
+
+class _Columns:
+    """Records of a partition, a list for each field of their frames."""
+
+    def __init__(self, first_offset: int, limit: int) -> None:
+        self.next_offset = first_offset
+        self._limit = limit
+        self.times: list[int] = []
+        self.flags: list[int] = []
+        self.nodes: list[bytes] = []
+        self.tags: list[bytes] = []
+        self.datas: list[bytes] = []
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.times) >= self._limit
+
+    def add(self, batch: bytes | memoryview) -> None:
+        base = read_header(batch).base_offset
+        for record in decode_records(batch)[max(self.next_offset - base, 0) :]:
+            if self.is_full:
+                return
+            fields = to_native(record.key, record.value, record.headers)
+            self.times.append(max(record.timestamp_ms, 0))
+            self.flags.append(fields.flags)
+            self.nodes.append(fields.node)
+            self.tags.append(fields.tag)
+            self.datas.append(fields.joined)
+            self.next_offset += 1
+
+
+def _unreadable(name: str, batch: bytes | memoryview, error: BatchError) -> StorageError:
+    header = read_header(batch)
+    last_seq = header.base_offset + header.last_offset_delta + 1
+    return StorageError(
+        f"{name!r}: what a producer wrote as seqs {header.base_offset + 1} to {last_seq} is a "
+        f"sound batch without readable records ({error.reason})",
+        advice=f"read on with from_seq {last_seq}",
+    )

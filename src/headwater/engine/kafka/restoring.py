@@ -1,0 +1,112 @@
+"""From what recovery found to the state: topics, offsets of groups, producers, bitmaps.
+
+Every index is read once, all its entries in one step; of the log nothing but what is younger than
+the checkpoint was read by recovery.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+
+import numpy
+from numpy.typing import NDArray
+from pyroaring import BitMap64
+
+from headwater.engine.kafka.core import KafkaCore
+from headwater.engine.kafka.effects import apply_event
+from headwater.engine.kafka.partition import KafkaTopic, Partition
+from headwater.engine.kafka.producers import Producers
+from headwater.format.kafka.checkpoint import KafkaTopicMeta, SegmentMeta
+from headwater.format.kafka.entry import PREFIX_BYTES, Runs, find_runs, group_by_key
+from headwater.recovery.kafka import RecoveredKafka, TailBatch
+
+_LONG_RUNS = 16
+"""With so many records a batch, ranges are faster than ids one by one."""
+
+
+def restore(core: KafkaCore, recovered: RecoveredKafka, progress: Callable[[float], None]) -> None:
+    checkpoint = recovered.checkpoint
+    for meta in checkpoint.topics:
+        core.registry.add(_topic(core, meta))
+    core.offsets.restore(checkpoint.groups)
+    core.next_producer_id = core.producer_ids_end = checkpoint.next_producer_id
+    for batch in recovered.tail:
+        if batch.event is not None:
+            apply_event(core, batch.event, batch.first_id)
+    core.next_producer_id = core.producer_ids_end
+    for at, segment in enumerate(recovered.segments):
+        progress(at / len(recovered.segments))
+        _index(core, segment)
+    for batch in recovered.tail:
+        if batch.event is None and batch.header.producer_id >= 0:
+            _replay_producer(core, batch)
+    for topic in core.registry.all():
+        for partition in topic.partitions:
+            partition.next_offset = partition.high_watermark
+            # Of a crash between the two, the log start survives and the records may not.
+            start = min(partition.log_start_offset, partition.high_watermark)
+            partition.log_start_offset = max(start, partition.dropped)
+
+
+def _topic(core: KafkaCore, meta: KafkaTopicMeta) -> KafkaTopic:
+    topic = KafkaTopic(
+        meta.org, meta.name, meta.topic_id, meta.made_id, len(meta.partitions), meta.configs
+    )
+    for partition, saved in zip(topic.partitions, meta.partitions, strict=True):
+        partition.dropped = partition.high_watermark = saved.dropped
+        partition.log_start_offset = saved.log_start
+        if saved.producers:
+            partition.producers = Producers(core.settings.producers_max)
+            partition.producers.restore(saved.producers)
+    topic.saved = meta
+    return topic
+
+
+def _index(core: KafkaCore, segment: SegmentMeta) -> None:
+    """Give the entries of one index to the partitions they are of."""
+    if not segment.entries:
+        return
+    runs = find_runs(core.files.entries(segment.number, segment.entries))
+    for key, members in group_by_key(runs):
+        partition = core.registry.by_key(key)
+        if partition is None:
+            continue  # of a topic that was dropped, or an event
+        starts = runs.starts[members] + segment.base_id
+        own = starts > partition.topic.made_id
+        if not own.all():
+            members, starts = members[own], starts[own]
+        if len(members):
+            _own(partition, runs, members, starts)
+
+
+def _own(
+    partition: Partition, runs: Runs, members: NDArray[numpy.int64], starts: NDArray[numpy.int64]
+) -> None:
+    counts = runs.counts[members]
+    ends = partition.high_watermark + numpy.cumsum(counts)
+    live = ends > partition.log_start_offset
+    sizes = runs.entries["length"][members][live].astype(numpy.int64) + PREFIX_BYTES
+    partition.bytes += int(sizes.sum())
+    if partition.ids is None:
+        partition.ids = BitMap64()
+    total = int(counts.sum())
+    if total >= _LONG_RUNS * len(members):
+        for first, count in zip(starts.tolist(), counts.tolist(), strict=True):
+            partition.ids.add_range(first, first + count)
+    else:
+        before = numpy.repeat(numpy.cumsum(counts) - counts, counts)
+        ids = numpy.repeat(starts, counts) + numpy.arange(total) - before
+        partition.ids |= BitMap64(array("Q", ids.astype(numpy.uint64).tobytes()))
+    partition.high_watermark += total
+
+
+def _replay_producer(core: KafkaCore, batch: TailBatch) -> None:
+    partition = core.registry.by_key(batch.key)
+    if partition is None or batch.first_id < partition.topic.made_id or partition.ids is None:
+        return
+    if partition.producers is None:
+        partition.producers = Producers(core.settings.producers_max)
+    offset = partition.ids.rank(batch.first_id) - 1 + partition.dropped
+    partition.producers.replay(batch.header, offset)
+    core.changed(partition.topic)

@@ -1,0 +1,236 @@
+"""The Kafka store: topics, batches, offsets of groups, all in one shared log.
+
+Everything is called as the owner, except `close`, `checkpoint` and the reading of plans. What goes
+to the log is answered by a `Pending`; whatever can be refused at once is raised.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import PurePath
+from typing import Any
+
+from headwater.config.kafka import KafkaSettings
+from headwater.core.clock import Clock
+from headwater.core.durability import Durability
+from headwater.disk import Disk, sync_names
+from headwater.engine.kafka.checkpointing import Checkpointing
+from headwater.engine.kafka.core import KafkaCore
+from headwater.engine.kafka.fetching import Fetching, FetchPlan
+from headwater.engine.kafka.group_offsets import Committed, OffsetKey, rows_of
+from headwater.engine.kafka.housekeeping import KafkaHousekeeping
+from headwater.engine.kafka.partition import KafkaTopic, Partition
+from headwater.engine.kafka.producing import Produced, Producing
+from headwater.engine.kafka.restoring import restore
+from headwater.engine.kafka.topics import KafkaTopics
+from headwater.engine.keeper import Keeper
+from headwater.engine.owner import Owner
+from headwater.engine.pending import Pending
+from headwater.format.kafka import events
+from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta
+from headwater.recovery.kafka import Cut, recover_kafka
+from headwater.store.kafka.files import SegmentFiles
+from headwater.wal.batch_log import BatchLog
+from headwater.wal.committer import LogState
+from headwater.wal.counters import WalCounters
+from headwater.wal.policy import ByClass
+from headwater.wal.shard import Shard
+from headwater.wal.ticket import Ticket
+
+Progress = Callable[[float], None]
+
+
+class KafkaStore:
+    """`directory` is the `kafka` directory itself; its parent must be there."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: PurePath,
+        settings: KafkaSettings,
+        clock: Clock,
+        owner: Owner,
+        progress: Progress | None = None,
+        *,
+        make_shard: type[Shard] = Shard,
+        make_keeper: type[Keeper] = Keeper,
+    ) -> None:
+        self.core = KafkaCore(
+            disk, directory, settings, clock, owner, SegmentFiles(disk, directory)
+        )
+        self.counters = self.core.counters
+        self.cut: Cut | None = None
+        """What recovery cut behind the last whole batch, if it did."""
+        self._closed = False
+        self._producing = Producing(self.core)
+        self._fetching = Fetching(self.core)
+        self._topics = KafkaTopics(self.core)
+        counters = WalCounters()
+        self._log = BatchLog(
+            disk, directory, settings, counters, self._take_number, self._sealed, self._idle
+        )
+        policy = ByClass(settings.wal.disk_sync_interval_us)
+        self.shard = make_shard(
+            "headwater-kafka-log", self._log, policy, settings.wal, clock, self._listen, counters
+        )
+        self._checkpointing = Checkpointing(self.core, self._harden)
+        self._open(progress or (lambda _: None))
+        self.core.shard = self.shard
+        self._housekeeping = KafkaHousekeeping(self.core, self._checkpointing, self._take_number)
+        self._keeper = make_keeper(clock, settings.keeper_interval_ms, self._housekeeping.run)
+        self.core.wake_keeper = self._keeper.wake
+        self.shard.start()
+        self._keeper.start()
+
+    # -- topics
+
+    def topics(self, org: int) -> Iterable[KafkaTopic]:
+        return self.core.registry.of(org)
+
+    def topic(self, org: int, name: str) -> KafkaTopic | None:
+        return self.core.registry.find(org, name)
+
+    def topic_by_id(self, org: int, topic_id: bytes) -> KafkaTopic | None:
+        topic = self.core.registry.by_id(topic_id)
+        return topic if topic is not None and topic.org == org else None
+
+    def create_topic(
+        self, org: int, name: str, partitions: int, configs: Mapping[str, str] | None = None
+    ) -> Pending[KafkaTopic]:
+        return self._topics.create(org, name, partitions, configs or {})
+
+    def delete_topic(self, topic: KafkaTopic) -> Pending[bool]:
+        return self._topics.drop(topic)
+
+    def add_partitions(self, topic: KafkaTopic, total: int) -> Pending[bool]:
+        return self._topics.add_partitions(topic, total)
+
+    def alter_configs(self, topic: KafkaTopic, configs: Mapping[str, str]) -> Pending[bool]:
+        """These are all its configs from now on; what is not named is at its default."""
+        return self._topics.alter_configs(topic, configs)
+
+    # -- records
+
+    def append(
+        self, partition: Partition, batch: bytes | memoryview, durability: Durability
+    ) -> Pending[Produced]:
+        """The batch was checked by `check_batch`."""
+        return self._producing.append(partition, batch, durability)
+
+    def plan_fetch(self, partition: Partition, offset: int, max_bytes: int) -> FetchPlan:
+        return self._fetching.plan(partition, offset, max_bytes)
+
+    def delete_records(self, partition: Partition, before_offset: int) -> Pending[int]:
+        """Everything before this offset; -1 is everything there is. Answers the log start."""
+        return self._topics.delete_records(partition, before_offset)
+
+    # -- consumer groups and producers
+
+    def commit_offsets(
+        self, org: int, group: str, offsets: Mapping[OffsetKey, Committed]
+    ) -> Pending[bool]:
+        rows = tuple(rows_of(offsets))
+        return self._say(events.OffsetsCommitted(org, group, rows))
+
+    def committed(self, org: int, group: str) -> Mapping[OffsetKey, Committed]:
+        return self.core.offsets.of(org, group)
+
+    def groups_with_offsets(self, org: int) -> list[str]:
+        return self.core.offsets.groups(org)
+
+    def forget_group(self, org: int, group: str) -> Pending[bool]:
+        return self._say(events.GroupForgotten(org, group))
+
+    def forget_offsets(self, org: int, group: str, keys: Sequence[OffsetKey]) -> Pending[bool]:
+        return self._say(events.OffsetsForgotten(org, group, tuple(keys)))
+
+    def new_producer_id(self) -> Pending[int]:
+        return self._topics.new_producer_id()
+
+    # -- life
+
+    @property
+    def state(self) -> LogState:
+        return self.shard.state
+
+    def checkpoint(self) -> KafkaCheckpoint:
+        """Write a checkpoint now. Not as the owner."""
+        return self._checkpointing.run()
+
+    def housekeep(self) -> None:
+        """What the keeper does by itself: retention, space, a checkpoint. Not as the owner."""
+        self._housekeeping.run(thorough=True)
+
+    def close(self) -> None:
+        """Serve what was accepted, sync, write the closing checkpoint. Not as the owner."""
+        if self._closed:
+            return
+        self._closed = True
+        self.core.owner.call(self._stop_taking)
+        self._keeper.stop()
+        self.shard.close()
+        if self.shard.state is not LogState.POISONED:
+            self._checkpointing.run(clean=True)
+        self.core.files.clear()
+
+    def _stop_taking(self) -> None:
+        self.core.closing = True
+
+    def _say(self, event: events.AnyEvent) -> Pending[bool]:
+        return self._topics.say(event, essential=True)
+
+    def _open(self, progress: Progress) -> None:
+        core = self.core
+        if not core.disk.is_directory(core.directory):
+            core.disk.make_directory(core.directory)
+            sync_names(core.disk, core.directory.parent)
+        recovered = recover_kafka(core.disk, core.directory, lambda part: progress(part / 2))
+        if recovered is None:
+            self._numbers = itertools.count()
+            self._checkpointing.write(KafkaCheckpoint())
+        else:
+            self.cut = recovered.cut
+            self._numbers = itertools.count(recovered.next_number)
+        if recovered is None or not recovered.segments:
+            first = self._log.begin(0)
+            core.set_segments([], first.number, 0)
+        else:
+            *sealed, active = recovered.segments
+            core.set_segments(sealed, active.number, active.base_id)
+            restore(core, recovered, lambda part: progress(0.5 + part / 2))
+            core.settled_id = active.base_id + active.entries
+            core.unsaved_bytes = len(recovered.tail)
+            core.save_soon = True
+            self._log.go_on(active, recovered.checksum)
+        progress(1.0)
+
+    # -- told by the log's thread
+
+    def _take_number(self) -> int:
+        return next(self._numbers)
+
+    def _listen(self, tickets: Sequence[Ticket]) -> None:
+        if tickets:
+            self.core.owner.post(partial(self._producing.take_effect, tuple(tickets)))
+
+    def _sealed(self, meta: SegmentMeta, active_number: int) -> None:
+        def note() -> None:
+            core = self.core
+            core.set_segments([*core.sealed, meta], active_number, meta.base_id + meta.entries)
+            core.save_soon = True
+
+        self.core.owner.post(note)
+        self.core.wake_keeper()
+
+    def _idle(self) -> None:
+        self.core.save_soon = True
+        self.core.wake_keeper()
+
+    def _harden(self) -> SegmentMeta:
+        if self._closed:
+            return self._log.hardened()
+        future: Any = self.shard.call(self._log.hardened)
+        meta: SegmentMeta = future.result()
+        return meta

@@ -1,0 +1,150 @@
+"""Changes to topics and what else goes through the log as an event."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping
+from typing import Final
+
+from headwater.engine.kafka.configs import check_configs
+from headwater.engine.kafka.core import EventChange, KafkaCore
+from headwater.engine.kafka.effects import apply_event
+from headwater.engine.kafka.errors import KafkaError
+from headwater.engine.kafka.partition import KafkaTopic, Partition
+from headwater.engine.pending import Pending
+from headwater.format.kafka import events
+from headwater.wire.kafka.error_codes import ErrorCode
+
+TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+PRODUCER_IDS_AHEAD: Final = 1_000
+"""Producer ids that are taken from the log at once."""
+
+
+def check_topic_name(name: str) -> None:
+    if TOPIC_NAME.fullmatch(name) is None or name in (".", ".."):
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            "a topic name has 1 to 249 of a-z, A-Z, 0-9, dot, dash and underscore",
+        )
+
+
+class KafkaTopics:
+    def __init__(self, core: KafkaCore) -> None:
+        self._core = core
+        self._making: set[tuple[int, str]] = set()
+
+    def create(
+        self, org: int, name: str, partitions: int, configs: Mapping[str, str]
+    ) -> Pending[KafkaTopic]:
+        core = self._core
+        self.check_new(org, name, partitions, configs)
+        event = events.TopicMade(org, name, uuid.uuid4().bytes, partitions, dict(configs))
+
+        def made(change: EventChange) -> KafkaTopic:
+            self._making.discard((org, name))
+            topic: KafkaTopic = apply_event(core, event, change.event_id)
+            return topic
+
+        change = core.log_event(event, made, lambda: self._making.discard((org, name)))
+        self._making.add((org, name))
+        return change
+
+    def check_new(self, org: int, name: str, partitions: int, configs: Mapping[str, str]) -> None:
+        """Raise what would keep such a topic from being made."""
+        settings = self._core.settings
+        check_topic_name(name)
+        if self._core.registry.find(org, name) is not None or (org, name) in self._making:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists")
+        self._check_partitions(partitions)
+        if len(self._core.registry) + len(self._making) >= settings.topics_max:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION, f"there are {settings.topics_max} topics already"
+            )
+        check_configs(configs)
+
+    def drop(self, topic: KafkaTopic) -> Pending[bool]:
+        self._check_there(topic)
+        core, event = self._core, events.TopicDropped(topic.topic_id)
+
+        def dropped(change: EventChange) -> bool:
+            apply_event(core, event, change.event_id)
+            return True
+
+        def not_dropped() -> None:
+            topic.dropped = False
+
+        change = core.log_event(event, dropped, not_dropped, essential=True)
+        topic.dropped = True  # from here on no batch may be put behind the event
+        return change
+
+    def add_partitions(self, topic: KafkaTopic, total: int) -> Pending[bool]:
+        self._check_there(topic)
+        self._check_partitions(total)
+        if total <= len(topic.partitions):
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"topic {topic.name!r} has {len(topic.partitions)} partitions already",
+            )
+        return self.say(events.PartitionsAdded(topic.topic_id, total))
+
+    def alter_configs(self, topic: KafkaTopic, configs: Mapping[str, str]) -> Pending[bool]:
+        self._check_there(topic)
+        checked = check_configs(configs)
+        return self.say(events.ConfigsSet(topic.topic_id, checked), essential=True)
+
+    def delete_records(self, partition: Partition, before_offset: int) -> Pending[int]:
+        core, topic = self._core, partition.topic
+        self._check_there(topic)
+        if before_offset == -1:
+            before_offset = partition.high_watermark
+        if not 0 <= before_offset <= partition.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {before_offset}; the newest is {partition.high_watermark}",
+            )
+        if before_offset <= partition.log_start_offset:
+            done: Pending[int] = Pending()
+            done.result = partition.log_start_offset
+            return done
+        event = events.LogStartMoved(topic.topic_id, partition.index, before_offset)
+        return core.log_event(
+            event, lambda change: apply_event(core, event, change.event_id), essential=True
+        )
+
+    def new_producer_id(self) -> Pending[int]:
+        core = self._core
+        if core.next_producer_id < core.producer_ids_end:
+            there: Pending[int] = Pending()
+            there.result = core.next_producer_id
+            core.next_producer_id += 1
+            return there
+        first = max(core.next_producer_id, core.producer_ids_end)
+        event = events.ProducerIdsTaken(first + PRODUCER_IDS_AHEAD)
+
+        def taken(change: EventChange) -> int:
+            apply_event(core, event, change.event_id)
+            producer_id = core.next_producer_id
+            core.next_producer_id += 1
+            return producer_id
+
+        return core.log_event(event, taken, essential=True)
+
+    def say(self, event: events.AnyEvent, *, essential: bool = False) -> EventChange:
+        """Log an event whose effect is its whole answer."""
+        core = self._core
+
+        def take_effect(change: EventChange) -> bool:
+            apply_event(core, event, change.event_id)
+            return True
+
+        return core.log_event(event, take_effect, essential=essential)
+
+    def _check_there(self, topic: KafkaTopic) -> None:
+        if topic.dropped:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name!r} is gone")
+
+    def _check_partitions(self, partitions: int) -> None:
+        most = self._core.settings.partitions_max
+        if not 1 <= partitions <= most:
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"a topic has 1 to {most} partitions")

@@ -1,0 +1,66 @@
+"""From global ids to batches: which entries, which log, where. Many ids in one step."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy
+from numpy.typing import NDArray
+
+from headwater.format.kafka.entry import Entries
+from headwater.store.kafka.files import SegmentFiles
+
+Ids = NDArray[numpy.uint64]
+
+
+class SegmentTable(NamedTuple):
+    """All indexes in the order of global ids. Never changed, only replaced."""
+
+    numbers: tuple[int, ...]
+    base_ids: NDArray[numpy.uint64]
+    """Global id of the first entry of each, and behind them the id that comes next."""
+
+
+class Batches(NamedTuple):
+    """Batches of one partition, in order; one array element each."""
+
+    first: NDArray[numpy.int64]
+    """Position in the ids that were asked for of the batch's first id among them."""
+    entries: Entries
+
+
+def locate(files: SegmentFiles, table: SegmentTable, ids: Ids) -> Batches:
+    """The batches that these ids, of one partition and sorted, belong to."""
+    found: list[Entries] = []
+    low = 0
+    while low < len(ids):
+        at = int(numpy.searchsorted(table.base_ids, ids[low], "right")) - 1
+        end_id = table.base_ids[at + 1]
+        high = int(numpy.searchsorted(ids, end_id, "left"))
+        base = table.base_ids[at]
+        # No more than is needed: what is mapped of the active segment may end just there.
+        count = int(ids[high - 1] - base) + 1
+        entries = files.entries(table.numbers[at], count)
+        found.append(entries[(ids[low:high] - base).astype(numpy.int64)])
+        low = high
+    entries = found[0] if len(found) == 1 else numpy.concatenate(found)
+    places = entries["segment_id"].astype(numpy.uint64) << numpy.uint64(32)
+    places |= entries["physical_offset"]
+    first = numpy.concatenate(([0], numpy.flatnonzero(numpy.diff(places)) + 1))
+    return Batches(first.astype(numpy.int64), entries[first])
+
+
+def count_before(files: SegmentFiles, table: SegmentTable, first_id: int, records: int) -> int:
+    """How many records of the batch with this id stand before it, given how many it has."""
+    at = int(numpy.searchsorted(table.base_ids, numpy.uint64(first_id), "right")) - 1
+    position = first_id - int(table.base_ids[at])
+    if position == 0 or records <= 1:
+        return 0
+    low = max(position - records + 1, 0)
+    entries = files.entries(table.numbers[at], position + 1)[low : position + 1]
+    own = entries[-1]
+    same = (entries["physical_offset"] == own["physical_offset"]) & (
+        entries["segment_id"] == own["segment_id"]
+    )
+    other = numpy.flatnonzero(~same)
+    return len(entries) - 1 - (int(other[-1]) + 1 if len(other) else 0)

@@ -1,0 +1,262 @@
+"""The Kafka dialect: record batches of all topics in one `.log`, their entries in one `.oidx`.
+
+Both files grow ahead of what is written, by zeros, so that a sync needs no work on the file
+system's journal and a full disk shows before anything is written. Zeros mean end. A full segment is
+synced, cut to its length and synced again before the next one gets its names, so every segment
+but the last is whole.
+
+Keeps I5 (what may be cut is only ever behind the last sync), I12.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Final, Protocol
+
+from headwater.config.kafka import KafkaSettings
+from headwater.core.errors import StorageError
+from headwater.disk import Buffer, Disk, File, OpenMode, sync_file, sync_names, write_all
+from headwater.format.checksum import RunningChecksum
+from headwater.format.kafka.checkpoint import SegmentMeta
+from headwater.format.kafka.entry import ENTRY_BYTES, PREFIX_BYTES, pack_entries
+from headwater.format.kafka.names import index_name, log_name
+from headwater.wal.counters import WalCounters
+from headwater.wal.dialect import NO_ROOM
+from headwater.wal.ticket import Ticket
+
+SMALL_GROUPS: Final = 4
+"""Zeros are written ahead only for groups of which so many fit into them: a large group hides what
+the journal costs, and zeros in front of it would be written for nothing."""
+
+
+class Keyed(Protocol):
+    """What a ticket's context tells this log: whose records they are."""
+
+    entry_key: bytes
+
+
+class _GrowingFile:
+    """A file that has room ahead of its end. `room` bytes of it are ours to write."""
+
+    def __init__(self, file: File, end: int, ahead: int, reserve: int) -> None:
+        self.file = file
+        self.end = end
+        self._ahead = ahead
+        self._reserve = reserve
+        self._room = file.size()
+        self.synced_end = end
+
+    def make_room(self, size: int, *, essential: bool) -> None:
+        """Have room for so many more bytes, or raise ENOSPC with nothing changed.
+
+        Ordinary groups leave the reserve alone; it is what essential ones live on.
+        """
+        wanted = self.end + size + (0 if essential else self._reserve)
+        if wanted <= self._room:
+            return
+        room = wanted + self._ahead
+        try:
+            self.file.allocate(room)
+        except OSError as error:
+            if error.errno in NO_ROOM:
+                with contextlib.suppress(OSError):
+                    self.file.truncate(self._room)
+            raise
+        if size * SMALL_GROUPS <= self._ahead:
+            write_all(self.file, self._room, [bytes(room - self._room)])
+        self._room = room
+
+    def append(self, buffer: Buffer) -> None:
+        self.end += write_all(self.file, self.end, [buffer])
+
+    def sync(self) -> None:
+        if self.synced_end != self.end:
+            end = self.end
+            sync_file(self.file)
+            self.synced_end = end
+
+    def trim(self) -> None:
+        """No room any more: the file ends where its contents do."""
+        if self._room != self.end:
+            self.file.truncate(self.end)
+            self._room = self.end
+            sync_file(self.file)
+
+
+@dataclass(slots=True)
+class _Segment:
+    number: int
+    base_id: int
+    log: _GrowingFile
+    index: _GrowingFile
+    checksum: RunningChecksum
+
+    def files(self) -> tuple[_GrowingFile, _GrowingFile]:
+        return self.log, self.index
+
+    def meta(self) -> SegmentMeta:
+        return SegmentMeta(
+            self.number,
+            self.base_id,
+            self.index.end // ENTRY_BYTES,
+            self.log.end,
+            self.checksum.value(),
+        )
+
+
+class BatchLog:
+    """The files of the shared log. Used by one thread at a time."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: PurePath,
+        settings: KafkaSettings,
+        counters: WalCounters,
+        take_number: Callable[[], int],
+        on_sealed: Callable[[SegmentMeta, int], None],
+        on_idle: Callable[[], None],
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._settings = settings
+        self._counters = counters
+        self._take_number = take_number
+        self._on_sealed = on_sealed
+        self._on_idle = on_idle
+        self._segment: _Segment | None = None
+        self._closed_meta: SegmentMeta | None = None
+
+    @property
+    def name(self) -> str:
+        return str(self._directory)
+
+    def go_on(self, segment: SegmentMeta, checksum: RunningChecksum) -> None:
+        """Write behind what recovery found, which is synced and where both files end."""
+        number = segment.number
+        self._segment = self._open(number, OpenMode.UPDATE, segment.base_id, checksum)
+        self._segment.log.end = self._segment.log.synced_end = segment.log_bytes
+        end = segment.entries * ENTRY_BYTES
+        self._segment.index.end = self._segment.index.synced_end = end
+
+    def begin(self, base_id: int) -> SegmentMeta:
+        """Make the first segment."""
+        self._segment = self._create(base_id)
+        return self._segment.meta()
+
+    def write_group(self, tickets: Sequence[Ticket], *, essential: bool) -> int:
+        body = tickets[0].body if len(tickets) == 1 else b"".join([t.body for t in tickets])
+        records = sum([ticket.frame_count for ticket in tickets])
+        segment = self._make_room(len(body), records * ENTRY_BYTES, essential)
+        number, offset = segment.number, segment.log.end
+        frame = segment.base_id + segment.index.end // ENTRY_BYTES
+        pieces: list[bytes] = []
+        for ticket in tickets:
+            context: Keyed = ticket.context
+            size, count = len(ticket.body), ticket.frame_count
+            pieces.append(
+                pack_entries(number, offset, size - PREFIX_BYTES, context.entry_key, count)
+            )
+            offset += size
+            frame += count
+            ticket.last_frame = frame
+        entries = b"".join(pieces)
+        try:
+            segment.log.append(body)
+            segment.index.append(entries)
+        except OSError as error:
+            # There was room for it, so this is no full disk; and nobody knows what was written.
+            raise StorageError(
+                f"writing failed: {error.strerror}", path=error.filename or self.name
+            ) from error
+        segment.checksum.update(entries)
+        return len(body) + len(entries)
+
+    def sync(self) -> None:
+        segment = self._active()
+        segment.log.sync()
+        segment.index.sync()
+
+    def witness(self, *, clean_stop: bool) -> None:
+        self.sync()
+        if clean_stop:
+            for file in self._active().files():
+                file.trim()
+        else:
+            self._on_idle()
+
+    def make_room(self) -> None:
+        self._make_room(PREFIX_BYTES, ENTRY_BYTES, essential=False)
+
+    def hardened(self) -> SegmentMeta:
+        """Sync, and say how far the active segment is. On the log's thread, or after `close`."""
+        if self._closed_meta is not None:
+            return self._closed_meta
+        self.sync()
+        return self._active().meta()
+
+    def close(self) -> None:
+        segment, self._segment = self._segment, None
+        if segment is not None:
+            self._closed_meta = segment.meta()
+            for file in segment.files():
+                file.file.close()
+
+    def _active(self) -> _Segment:
+        assert self._segment is not None, "begin() or go_on() comes first"
+        return self._segment
+
+    def _make_room(self, log_bytes: int, index_bytes: int, essential: bool) -> _Segment:
+        segment = self._active()
+        if segment.log.end and segment.log.end + log_bytes > self._settings.segment_bytes:
+            segment = self._rotate()
+        segment.log.make_room(log_bytes, essential=essential)
+        segment.index.make_room(index_bytes, essential=essential)
+        return segment
+
+    def _rotate(self) -> _Segment:
+        old = self._active()
+        self.sync()
+        for file in old.files():
+            file.trim()
+        meta = old.meta()
+        new = self._create(meta.base_id + meta.entries)
+        self._segment = new
+        self._counters.rotations += 1
+        self._on_sealed(meta, new.number)
+        for file in old.files():
+            file.file.close()
+        return new
+
+    def _create(self, base_id: int) -> _Segment:
+        """A new segment whose names are durable, or an OSError and no trace of it."""
+        number = self._take_number()
+        try:
+            segment = self._open(number, OpenMode.CREATE, base_id, RunningChecksum())
+            for file in segment.files():
+                file.make_room(0, essential=False)
+        except OSError:
+            for name in (log_name(number), index_name(number)):
+                with contextlib.suppress(OSError):
+                    self._disk.unlink(self._directory / name)
+            raise
+        sync_names(self._disk, self._directory)
+        return segment
+
+    def _open(
+        self, number: int, mode: OpenMode, base_id: int, checksum: RunningChecksum
+    ) -> _Segment:
+        settings = self._settings
+        log = self._disk.open(self._directory / log_name(number), mode)
+        index = self._disk.open(self._directory / index_name(number), mode)
+        reserve = settings.reserve_bytes
+        return _Segment(
+            number,
+            base_id,
+            _GrowingFile(log, 0, settings.log_ahead_bytes, reserve),
+            _GrowingFile(index, 0, settings.index_ahead_bytes, reserve),
+            checksum,
+        )
