@@ -54,7 +54,7 @@ class Scene:
     def topic(self, name: str, **settings: Any) -> str:
         """Made, and followed by somebody who notes each turn and how far the topic was then."""
         self.database.create(name, durability="ephemeral", **settings)
-        self.delivery.follow(cast(Any, self), name, strong=False)
+        self.delivery.follow(cast(Any, self), self.engine.topic(name), strong=False)
         return name
 
     def pump(self, topic: Topic) -> None:

@@ -86,6 +86,12 @@ class Topic:
     """Up to here they are; only looked at while there are any."""
 
     @property
+    def address(self) -> str:
+        """What tells it from all others that can be followed: its name is not enough for that
+        where organisations have names of their own."""
+        return self.name
+
+    @property
     def synced_seq(self) -> int:
         """The last visible record that a power loss cannot take."""
         return self.hardened_seq if self.unsynced_writes else self.log.visible_seq

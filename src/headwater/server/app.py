@@ -7,7 +7,7 @@ import itertools
 import secrets
 from collections.abc import Coroutine
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
 import structlog
@@ -17,18 +17,23 @@ from headwater.core.clock import Clock
 from headwater.core.errors import ClosedError, HeadwaterError, InvariantError
 from headwater.engine.asynchronous import AsyncDatabase
 from headwater.engine.engine import Engine
+from headwater.engine.sides import TopicSpace
 from headwater.server.connection import HttpConnection
 from headwater.server.delivery import Delivery
 from headwater.server.exchange import Exchange
 from headwater.server.head import Head
-from headwater.server.keys import ApiKey, KeyRing, Scope
+from headwater.server.keys import ORGANISATION_DEFAULT, ApiKey, KeyRing, Scope
 from headwater.server.pressure import PressureWatch
 from headwater.server.pushing import Pushing
 from headwater.server.quotas import Quotas
 from headwater.server.routing import Route, RouteTable
 from headwater.server.sessions import WatchSessions
+from headwater.server.spaces import Spaces
 from headwater.server.status import Summing
 from headwater.wire.http_errors import HttpError
+
+if TYPE_CHECKING:
+    from headwater.server.kafka.listener import KafkaListener
 
 US: Final = 1_000_000
 
@@ -54,6 +59,9 @@ class App:
         self.draining = False
         self.now_us = clock.monotonic_us
         self.started_us = self.now_us()
+        self.spaces = Spaces()
+        self.kafka: KafkaListener | None = None
+        """The door for Kafka clients, once it is open; and the store behind it."""
         self.connections: set[HttpConnection] = set()
         self.sessions = WatchSessions(self)
         self.delivery = Delivery(self)
@@ -74,6 +82,11 @@ class App:
     @property
     def engine(self) -> Engine:
         return self._engine or self.ready_database.engine
+
+    def space(self, name: str, key: ApiKey | None) -> TopicSpace:
+        """Whose topics this name is about."""
+        organisation = ORGANISATION_DEFAULT if key is None else key.organisation
+        return self.spaces.of(self.engine, name, organisation)
 
     @property
     def ready_database(self) -> AsyncDatabase:

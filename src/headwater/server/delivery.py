@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from headwater.core.units import US_PER_S
@@ -20,11 +21,12 @@ from headwater.engine.governing import Governing
 from headwater.engine.reading import Reader, ReadFilter, ReadPlan, TailPiece
 from headwater.engine.ready import ReadySet
 from headwater.engine.steps import DiffRequest, Found, Take, Taken, found_steps, loaded_steps
-from headwater.engine.topic import Topic
+from headwater.engine.topic import Topic, Wakeup
 from headwater.model.loss import Tombstone
 from headwater.model.match import TagMatcher
 from headwater.model.scheduler import TURNS_A_ROUND
 from headwater.server.rendering import take_rendered
+from headwater.server.spaces import is_partition, space_of
 from headwater.wire.render import Projection
 
 if TYPE_CHECKING:
@@ -86,6 +88,7 @@ class Delivery:
         self._streams: set[Stream] = set()
         self._followers: dict[str, set[Follower]] = {}
         self._prefix_watchers: set[Follower] = set()
+        self._asked: dict[str, Wakeup] = {}
         self._strong: Counter[str] = Counter()
         self._governing: Governing | None = None
         self._ready: ReadySet[Topic]
@@ -104,22 +107,38 @@ class Delivery:
     def remove_stream(self, stream: Stream) -> None:
         self._streams.discard(stream)
 
-    def follow(self, follower: Follower, name: str, *, strong: bool) -> None:
-        followers = self._followers.setdefault(name, set())
+    def follow(self, follower: Follower, topic: Topic, *, strong: bool) -> None:
+        address = topic.address
+        followers = self._followers.setdefault(address, set())
         if follower not in followers:
             followers.add(follower)
-            self._strong[name] += strong
+            self._strong[address] += strong
+        if is_partition(topic):
+            self._ask_to_be_told(topic)
 
-    def unfollow(self, follower: Follower, name: str, *, strong: bool) -> None:
-        followers = self._followers.get(name)
+    def unfollow(self, follower: Follower, address: str, *, strong: bool) -> None:
+        followers = self._followers.get(address)
         if followers is None or follower not in followers:
             return
         followers.discard(follower)
         if not followers:
-            del self._followers[name]
-        self._strong[name] -= strong
-        if not self._strong[name]:
-            del self._strong[name]
+            del self._followers[address]
+            self._asked.pop(address, None)
+        self._strong[address] -= strong
+        if not self._strong[address]:
+            del self._strong[address]
+
+    def _ask_to_be_told(self, topic: Topic) -> None:
+        """Partitions tell of news to those who asked, once; topics of the engine tell us always."""
+        bell = self._asked.get(topic.address)
+        if bell is None:
+            bell = self._asked[topic.address] = partial(self._told, topic)
+        topic.waiters.add(bell)
+
+    def _told(self, topic: Topic) -> None:
+        if topic.address in self._followers:
+            topic.waiters.add(self._asked[topic.address])
+            self._mark(topic)
 
     def watch_prefixes(self, follower: Follower) -> None:
         self._prefix_watchers.add(follower)
@@ -134,6 +153,9 @@ class Delivery:
         """A topic has something new. Called by the engine, as the owner, for every write."""
         if topic.name not in self._followers and not self._prefix_watchers:
             return
+        self._mark(topic)
+
+    def _mark(self, topic: Topic) -> None:
         now_us = self._app.now_us()
         self._ready.mark(topic, now_us)
         if not self._scheduled:
@@ -176,9 +198,10 @@ class Delivery:
                 self._app.loop.call_soon(self._deliver)
 
     def _serve(self, topic: Topic) -> None:
-        for watcher in list(self._prefix_watchers):
-            watcher.appeared(topic)
-        for follower in list(self._followers.get(topic.name, ())):
+        if not is_partition(topic):
+            for watcher in list(self._prefix_watchers):
+                watcher.appeared(topic)
+        for follower in list(self._followers.get(topic.address, ())):
             follower.pump(topic)
         self._rendered.clear()
 
@@ -193,7 +216,8 @@ class Delivery:
         if not topic.loaded:
             return None
         last_seq = horizon(topic, wish)
-        steps = found_steps(self._app.engine, topic, _request(cursor, wish), _take(wish, last_seq))
+        space = space_of(self._app.engine, topic)
+        steps = found_steps(space, topic, _request(cursor, wish), _take(wish, last_seq))
         found = self._app.ready_database.drive_at_once(steps)
         if found is None:
             return None
@@ -203,11 +227,11 @@ class Delivery:
         return batch
 
     async def read_later(self, topic: Topic, cursor: int, wish: Wish) -> Batch:
-        database, engine = self._app.ready_database, self._app.engine
-        await database.drive(loaded_steps(engine, topic))
+        database, space = self._app.ready_database, space_of(self._app.engine, topic)
+        await database.drive(loaded_steps(space, topic))
         last_seq = horizon(topic, wish)
         take = _take(wish, last_seq)
-        found = await database.drive(found_steps(engine, topic, _request(cursor, wish), take))
+        found = await database.drive(found_steps(space, topic, _request(cursor, wish), take))
         return _batch(found, cursor, wish, last_seq)
 
     # -- silence, and the end

@@ -28,6 +28,7 @@ class Place:
     """Where a client stands in a topic."""
 
     topic_id: int
+    address: str
     cursor: int
     wish: Wish
     caught_up: bool = False
@@ -69,13 +70,13 @@ class Following:
 
     def follow(self, topic: Topic, cursor: int, wish: Wish) -> None:
         """From now on. A second time puts the client to another place."""
-        self._places[topic.name] = Place(topic.topic_id, cursor, wish)
-        self._app.delivery.follow(self, topic.name, strong=wish.strong)
+        self._places[topic.name] = Place(topic.topic_id, topic.address, cursor, wish)
+        self._app.delivery.follow(self, topic, strong=wish.strong)
 
     def unfollow(self, name: str) -> bool:
         place = self._places.pop(name, None)
         if place is not None:
-            self._app.delivery.unfollow(self, name, strong=place.wish.strong)
+            self._app.delivery.unfollow(self, place.address, strong=place.wish.strong)
         return place is not None
 
     def end(self) -> None:
@@ -92,7 +93,7 @@ class Following:
 
     def pump_all(self) -> None:
         for name in list(self._places):
-            topic = self._app.engine.find(name)
+            topic = self._app.space(name, self._exchange.head.key).find(name)
             if topic is None:
                 self._gone(name)
             else:

@@ -41,7 +41,8 @@ def diff(app: App, exchange: Exchange) -> None:
         body.from_seq, body.limit, body.max_batch_bytes, body.wait_ms, body.node, body.match
     )
     take = take_rendered(Projection(body.include_tags, body.include_meta))
-    steps = long_poll_steps(app.engine, exchange.parameters[0], request, take)
+    name = exchange.parameters[0]
+    steps = long_poll_steps(app.space(name, exchange.head.key), name, request, take)
     # Most reads are near the head and need no file: answered at once, without a task.
     found = app.ready_database.begin(steps)
     if isinstance(found, Found):
@@ -89,7 +90,8 @@ async def read_arrow(app: App, exchange: Exchange) -> None:
     to_seq = number(exchange, "to_seq", limits.INTEGER_MAX, 0, limits.INTEGER_MAX)
     most = number(exchange, "limit", ARROW_ROWS_DEFAULT, 1, ARROW_ROWS_MAX)
     database = app.ready_database
-    topic = await database.drive(topic_steps(app.engine, exchange.parameters[0]))
+    space = app.space(exchange.parameters[0], exchange.head.key)
+    topic = await database.drive(topic_steps(space, exchange.parameters[0]))
     take = take_arrow(topic.name, to_seq)
     batches: list[Any] = []
     rows, size, cursor, tombstone, caught_up = 0, 0, from_seq, None, False
@@ -99,7 +101,7 @@ async def read_arrow(app: App, exchange: Exchange) -> None:
             limit=min(ARROW_ROWS_AT_ONCE, most - rows),
             bytes_max=limits.READ_BYTES_CLAMP,
         )
-        found = await database.drive(found_steps(app.engine, topic, request, take))
+        found = await database.drive(found_steps(space, topic, request, take))
         if found.tombstone is not None and (rows or tombstone is not None):
             break  # an answer tells one loss, and it comes before the records
         tombstone = found.tombstone or tombstone

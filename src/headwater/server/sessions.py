@@ -16,6 +16,7 @@ from headwater.server.body import body_of
 from headwater.server.exchange import Exchange
 from headwater.server.keys import ApiKey
 from headwater.server.quotas import over_limit
+from headwater.server.spaces import refuse_partitions
 from headwater.server.topics import answer, flag
 from headwater.wire.http_errors import HttpError
 from headwater.wire.render import Projection
@@ -106,16 +107,19 @@ class WatchSessions:
                 check_topic_name(prefix)
             watch.key.require_name(prefix)
             if prefix != name:
+                refuse_partitions(prefix, "name each one that is to be watched")
                 for topic in engine.topics.list(prefix, None):
                     if topic.name not in request.topics and watch.covers(topic):
                         _begin(watch, topic, wish)
                 continue
-            found = engine.find(name)
+            found = self._app.space(name, watch.key).find(name)
             if found is None:
                 missing.append(name)
                 if not lenient:
                     raise TopicNotFoundError(f"there is no topic {name!r}")
                 continue
+            if watch.strong:
+                refuse_partitions(name, "it is watched with consistency eventual only")
             if watch.strong and is_never_synced(found):
                 raise InvalidRequestError(
                     f"{name!r} is ephemeral and never synced; it cannot be watched with "
@@ -150,7 +154,8 @@ def open_watch(app: App, exchange: Exchange) -> None:
     watch = app.sessions.open(request, app.key_of(exchange), lenient=lenient)
     topics = {}
     for name, (_, cursor) in watch.start.items():
-        state = app.engine.state(app.engine.topic(name))
+        space = app.space(name, watch.key)
+        state = space.state(space.topic(name))
         topics[name] = {
             "from_seq": cursor,
             "head_seq": state.head_seq,

@@ -87,7 +87,7 @@ class EventStream:
         """
         app, watch = self._app, self._watch
         for name, (topic_id, begin) in list(watch.start.items()):
-            topic = app.engine.find(name)
+            topic = app.space(name, watch.key).find(name)
             if topic is None or topic.topic_id != topic_id:
                 self.send_gone(name)
                 continue

@@ -19,6 +19,7 @@ from headwater.model.priority import base_priority
 from headwater.server.body import body_of
 from headwater.server.exchange import Exchange
 from headwater.server.keys import ApiKey
+from headwater.server.spaces import refuse_partitions, space_of
 from headwater.wire.requests import DeleteRequest, decode_request
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def require_named(key: ApiKey, settings: Mapping[str, Any] | None) -> None:
 
 def describe(app: App, topic: Topic) -> dict[str, Any]:
     """A topic as GET shows it."""
-    state: dict[str, Any] = msgspec.structs.asdict(app.engine.state(topic))
+    state: dict[str, Any] = msgspec.structs.asdict(space_of(app.engine, topic).state(topic))
     settings = topic.log.settings
     state["effective_priority"] = base_priority(
         settings.priority, settings.auto_priority, topic.log.last_read_ts, app.clock.wall_ms()
@@ -94,7 +95,7 @@ async def put_topic(app: App, exchange: Exchange) -> None:
 
 
 def get_topic(app: App, exchange: Exchange) -> None:
-    topic = app.engine.topic(exchange.parameters[0])
+    topic = app.space(exchange.parameters[0], exchange.head.key).topic(exchange.parameters[0])
     if flag(exchange, "touch", True):
         topic.log.last_read_ts = app.clock.wall_ms()
     answer(exchange, 200, describe(app, topic))
@@ -103,13 +104,13 @@ def get_topic(app: App, exchange: Exchange) -> None:
 def list_topics(app: App, exchange: Exchange) -> None:
     query = exchange.query()
     size = number(exchange, "page_size", limits.PAGE_SIZE_DEFAULT, 1, limits.PAGE_SIZE_MAX)
-    key = app.key_of(exchange)
+    key, prefix = app.key_of(exchange), query.get("prefix", "")
     contains, kind = query.get("contains", ""), query.get("type")
     if kind is not None and kind not in _TYPES:
         raise InvalidRequestError("type is log or queue")
     found = (
         topic
-        for topic in app.engine.topics.list(query.get("prefix", ""), query.get("cursor"))
+        for topic in app.space(prefix, key).topics.list(prefix, query.get("cursor"))
         if key.may_name(topic.name)
         and contains in topic.name
         and kind in (None, topic.log.settings.type.value)
@@ -126,6 +127,7 @@ def list_topics(app: App, exchange: Exchange) -> None:
 
 async def drop_topic(app: App, exchange: Exchange) -> None:
     name = check_topic_name(exchange.parameters[0])
+    refuse_partitions(name, "drop the topic with a Kafka client")
     steps = drop_steps(app.engine, name, if_empty=flag(exchange, "if_empty", False))
     removed = await app.ready_database.drive(steps)
     answer(exchange, 200, {"deleted": removed is not None, "routers_removed": removed or []})
@@ -133,6 +135,8 @@ async def drop_topic(app: App, exchange: Exchange) -> None:
 
 async def delete_records(app: App, exchange: Exchange) -> None:
     request = decode_request(body_of(exchange), DeleteRequest)
-    steps = delete_steps(app.engine, exchange.parameters[0], request.before_seq, request.match)
+    name = exchange.parameters[0]
+    space = app.space(name, exchange.head.key)
+    steps = delete_steps(space, name, request.before_seq, request.match)
     deleted = await app.ready_database.drive(steps)
     answer(exchange, 200, msgspec.structs.asdict(deleted))

@@ -197,7 +197,7 @@ class WebSocket(asyncio.Protocol):
     def _subscribe(self, wish: Subscribe) -> None:
         self._key.require(Scope.READ)
         self._key.require_name(wish.topic)
-        topic = self._app.engine.find(wish.topic)
+        topic = self._app.space(wish.topic, self._key).find(wish.topic)
         if topic is None:
             raise TopicNotFoundError(f"there is no topic {wish.topic!r}")
         read = diff_request(0, wish.limit, wish.max_batch_bytes, node=wish.node)
@@ -232,7 +232,8 @@ class WebSocket(asyncio.Protocol):
         self._key.require(Scope.WRITE)
         self._key.require_name(wish.topic)
         require_named(self._key, wish.config)
-        topic = self._app.engine.find(wish.topic)
+        space = self._app.space(wish.topic, self._key)
+        topic = space.find(wish.topic)
         if topic is not None and not topic.loaded:
             self._app.spawn(self._exchange, self._publish_after_loading(topic, wish))
             return
@@ -240,7 +241,7 @@ class WebSocket(asyncio.Protocol):
             WriteRequest(records=wish.records, node=wish.node),
             self._app.settings.limits.record_bytes,
         )
-        write = self._app.engine.append(
+        write = space.append(
             wish.topic,
             records,
             idempotency_key=wish.idempotency_key,

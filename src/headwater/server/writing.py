@@ -38,7 +38,7 @@ def write_records(app: App, exchange: Exchange) -> None:
     if request.config is not None:
         require_named(app.key_of(exchange), request.config)
     records = encode_request(request, app.settings.limits.record_bytes)
-    topic = app.engine.find(name)
+    topic = app.space(name, exchange.head.key).find(name)
     if topic is not None and not topic.loaded:
         app.spawn(exchange, _write_after_loading(app, exchange, topic, name, request, records))
         return
@@ -69,7 +69,7 @@ def _append(
     assert usage is not None
     usage.begin()
     try:
-        write = app.engine.append(
+        write = app.space(name, head.key).append(
             name,
             records,
             idempotency_key=key,

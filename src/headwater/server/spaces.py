@@ -1,0 +1,54 @@
+"""Whose topics a name is about: the engine's own, or partitions of an organisation's Kafka topics.
+
+The one place that looks at names for it. Doors ask here and then do the same for both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headwater.core.errors import InvalidRequestError
+from headwater.core.limits import PARTITION_PREFIX
+from headwater.engine.engine import Engine
+from headwater.engine.kafka.partition_topics import PartitionTopic
+from headwater.engine.kafka.spaces import PartitionSpace
+from headwater.engine.sides import TopicSpace
+from headwater.engine.topic import Topic
+
+if TYPE_CHECKING:
+    from headwater.engine.kafka.store import KafkaStore
+
+
+class Spaces:
+    def __init__(self) -> None:
+        self._engine: Engine | None = None
+        self._store: KafkaStore | None = None
+        self._by_organisation: dict[int, PartitionSpace] = {}
+
+    def open(self, engine: Engine, store: KafkaStore) -> None:
+        """From now on Kafka topics are served. Without that, nobody finds any."""
+        self._engine = engine
+        self._store = store
+
+    def of(self, engine: Engine, name: str, organisation: int) -> TopicSpace:
+        if self._store is None or not name.startswith(PARTITION_PREFIX):
+            return engine
+        space = self._by_organisation.get(organisation)
+        if space is None:
+            space = PartitionSpace(self._store, engine, organisation)
+            self._by_organisation[organisation] = space
+        return space
+
+
+def is_partition(topic: Topic) -> bool:
+    return isinstance(topic, PartitionTopic)
+
+
+def space_of(engine: Engine, topic: Topic) -> TopicSpace:
+    """Where a topic that was found belongs."""
+    return topic.space if isinstance(topic, PartitionTopic) else engine
+
+
+def refuse_partitions(name: str, doing: str) -> None:
+    if name.startswith(PARTITION_PREFIX):
+        raise InvalidRequestError(f"{name!r} is a partition of a Kafka topic; {doing}")
