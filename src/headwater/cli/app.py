@@ -94,6 +94,7 @@ VERBS: Verbs = {
     "context": context,
     "wal": wal,
     "pipeline": "headwater.cli.pipeline:pipeline",
+    "bridge": "headwater.cli.bridge:bridge",
     "backup": "headwater.cli.backup:backup",
     "restore": "headwater.cli.restore:restore",
     "verify": "headwater.cli.verify:verify",

@@ -91,6 +91,16 @@ METRICS: Final[dict[str, Declared]] = {
 }
 
 
+BRIDGE_METRICS: Final[dict[str, Declared]] = {
+    "bridge_lag": Declared(
+        Kind.GAUGE, "records of the source that are not copied yet", ("topic", "partition")
+    ),
+    "bridge_records_copied": Declared(Kind.COUNTER, "records a bridge has copied since its start"),
+}
+"""Of `headwater bridge`, which is a process of its own."""
+_DECLARED: Final = {**METRICS, **BRIDGE_METRICS}
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """A value of a declared metric. A histogram's is ([(bound, count so far)], sum)."""
@@ -107,7 +117,7 @@ class _Samples:
     def collect(self) -> list[Metric]:
         families: dict[str, Any] = {}
         for sample in self._samples:
-            declared = METRICS[sample.name]
+            declared = _DECLARED[sample.name]
             family = families.get(sample.name)
             if family is None:
                 family = families[sample.name] = _family(sample.name, declared)
@@ -141,7 +151,7 @@ def metrics_as_json(samples: Sequence[Sample]) -> dict[str, Any]:
     for sample in samples:
         labels = ",".join(
             f"{label}={value}"
-            for label, value in zip(METRICS[sample.name].labels, sample.labels, strict=True)
+            for label, value in zip(_DECLARED[sample.name].labels, sample.labels, strict=True)
         )
         found[PREFIX + sample.name + (f"{{{labels}}}" if labels else "")] = sample.value
     return found

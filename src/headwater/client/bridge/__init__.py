@@ -1,0 +1,1 @@
+"""Copying topics between Kafka clusters, Headwater being one. See docs/decisions/0018."""

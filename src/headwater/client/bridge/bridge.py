@@ -1,0 +1,273 @@
+"""Copy topics from one cluster to another: in order, each record once, from where it ended.
+
+Keeps: a statement is written before what it speaks of is copied, and later ones only after acks;
+copies are acked where the count says, or the bridge stops; what lies behind the last statement is
+counted and compared with the source before anything more is copied.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from headwater.client.bridge.addresses import Cluster
+from headwater.client.bridge.ends import AwayError, Reading, Writing, is_end, read_range
+from headwater.client.bridge.partition import Crossing
+from headwater.client.bridge.resuming import resume_place
+from headwater.client.bridge.statement import (
+    BridgeStoppedError,
+    Place,
+    Statement,
+    Watermarks,
+    decode_statement,
+    encode_statement,
+)
+from headwater.core.clock import Clock, SystemClock
+from headwater.core.errors import InvalidRequestError
+from headwater.core.units import US_PER_S
+from headwater.observe.metrics import Sample
+
+POSITIONS_PREFIX: Final = "headwater-bridge."
+TAKE_RECORDS: Final = 10_000
+STATEMENT_US: Final = 5 * US_PER_S
+STATEMENT_RECORDS: Final = 100_000
+TELL_US: Final = US_PER_S // 2
+KEPT_STATEMENTS: Final = 1_000
+FLUSH_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeSettings:
+    source: Cluster
+    dest: Cluster
+    topics: tuple[str, ...]
+    name: str = "default"
+    until_caught_up: bool = False
+    skip_lost: bool = False
+    settle_s: float = 2.0
+    """After a crash: how long the destination must stay as it is before it is counted."""
+
+    @property
+    def positions(self) -> str:
+        return POSITIONS_PREFIX + self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    copied: int
+    lag: int
+    """Records of the source that are not acked by the destination yet."""
+    lags: dict[str, int] = field(default_factory=dict)
+
+    def samples(self) -> list[Sample]:
+        rows = [Sample("bridge_records_copied", self.copied)]
+        for name, lag in self.lags.items():
+            topic, _, partition = name.rpartition("/")
+            rows.append(Sample("bridge_lag", lag, (topic, partition)))
+        return rows
+
+
+class Bridge:
+    def __init__(
+        self,
+        settings: BridgeSettings,
+        stop: threading.Event,
+        tell: Callable[[Progress], None] = lambda _: None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._settings = settings
+        self._stop = stop
+        self._tell = tell
+        self._clock = clock or SystemClock()
+        self._source = Reading(settings.source)
+        self._dest = Reading(settings.dest)
+        self._writing = Writing(settings.dest)
+        self._crossings: dict[tuple[str, int], Crossing] = {}
+        self._ends: dict[tuple[str, int], int] = {}
+        self._stated_us = 0
+        self._told_us = 0
+        self._stated_copied = 0
+        self._statements = 0
+        self._failure: BridgeStoppedError | None = None
+
+    # -- the whole way
+
+    def run(self) -> Progress:
+        """Until told to stop, or caught up if that is wanted. Gives how far it came."""
+        try:
+            self._resume()
+            targets = {spot: self._source.watermarks(*spot).high for spot in self._crossings}
+            while not self._stop.is_set():
+                self._round()
+                if self._settings.until_caught_up and self._is_at(targets):
+                    break
+            self._end()
+        finally:
+            self._source.close()
+            self._dest.close()
+        return self.progress()
+
+    def _round(self) -> None:
+        for message in self._source.take(TAKE_RECORDS, 0.1):
+            spot = (message.topic() or "", message.partition() or 0)
+            crossing = self._crossings[spot]
+            if is_end(message):
+                self._ends[spot] = message.offset() or 0
+            elif (error := message.error()) is not None:
+                if not error.retriable():
+                    raise BridgeStoppedError(f"{crossing}: the source says: {error.str()}")
+            else:
+                self._writing.copy(message, crossing.topic, crossing.acked)
+                crossing.sent(message.offset() or 0)
+        self._writing.look()
+        self._check()
+        now = self._clock.monotonic_us()
+        copied = self.copied
+        if now - self._stated_us >= STATEMENT_US or (
+            copied - self._stated_copied >= STATEMENT_RECORDS
+        ):
+            if copied != self._stated_copied:
+                self._state()
+            self._stated_us = now
+        if now - self._told_us >= TELL_US:
+            self._told_us = now
+            self._tell(self.progress())
+
+    def _check(self) -> None:
+        failures = [each.failure for each in self._crossings.values() if each.failure is not None]
+        failure = self._failure or (failures[0] if failures else None)
+        if failure is not None:
+            raise failure
+
+    def _is_at(self, targets: dict[tuple[str, int], int]) -> bool:
+        """Ends are told by the source: the last offsets of a log need not be records."""
+        for spot, target in targets.items():
+            crossing = self._crossings[spot]
+            if crossing.under_way or max(crossing.place.source, self._ends.get(spot, 0)) < target:
+                return False
+        return True
+
+    def _end(self) -> None:
+        left = self._writing.finish(FLUSH_S)
+        self._check()
+        if left:
+            raise AwayError(f"{self._settings.dest} did not answer for {left} copies; run it again")
+        self._state(is_clean=True)
+        self._flush_statement()
+
+    # -- statements
+
+    def _state(self, *, is_clean: bool = False) -> None:
+        places: dict[str, dict[str, Place]] = {}
+        for crossing in self._crossings.values():
+            places.setdefault(crossing.topic, {})[str(crossing.partition)] = crossing.place
+        statement = Statement(str(self._settings.source), places, is_clean)
+        self._stated_copied = self.copied
+        self._statements += 1
+        self._writing.send(
+            self._settings.positions, 0, None, encode_statement(statement), self._stated
+        )
+
+    def _stated(self, error: object, message: object) -> None:
+        if error is not None:
+            self._failure = BridgeStoppedError(f"the position cannot be written: {error}")
+        elif self._statements % KEPT_STATEMENTS == 0:
+            offset = int(getattr(message, "offset")() or 0)  # noqa: B009
+            self._writing.forget_before(self._settings.positions, 0, offset)
+
+    def _flush_statement(self) -> None:
+        if self._writing.finish(FLUSH_S):
+            raise AwayError(f"{self._settings.dest} does not take the bridge's position")
+        self._check()
+
+    def _last_statement(self) -> Statement | None:
+        topic = self._settings.positions
+        marks = self._dest.watermarks(topic, 0)
+        if marks.high <= marks.low:
+            return None
+        last = list(read_range(self._settings.dest, topic, 0, marks.high - 1, marks.high))
+        if not last:
+            raise AwayError(f"{self._settings.dest} does not give the last record of {topic}")
+        return decode_statement(last[0].value() or b"", f"topic {topic!r}")
+
+    # -- the beginning
+
+    def _resume(self) -> None:
+        settings = self._settings
+        there = self._source.partitions()
+        missing = [topic for topic in settings.topics if topic not in there]
+        if missing:
+            raise InvalidRequestError(f"{settings.source} has no topic {missing[0]!r}")
+        wanted = {topic: len(there[topic]) for topic in settings.topics}
+        self._prepare(wanted)
+        statement = self._last_statement()
+        if statement is not None and not statement.is_clean:
+            self._wait_until_settled(wanted)
+        for topic, count in wanted.items():
+            for partition in range(count):
+                place = self._place(statement, topic, partition)
+                self._crossings[topic, partition] = Crossing(topic, partition, place)
+        self._state()
+        self._flush_statement()
+        self._source.begin((*spot, each.place.source) for spot, each in self._crossings.items())
+
+    def _prepare(self, wanted: dict[str, int]) -> None:
+        there = self._dest.partitions()
+        for topic, count in {self._settings.positions: 1, **wanted}.items():
+            if topic not in there:
+                self._writing.make_topic(topic, count)
+            elif len(there[topic]) < count:
+                raise BridgeStoppedError(
+                    f"{self._settings.dest}: topic {topic!r} has {len(there[topic])} partitions, "
+                    f"the source has {count}; add partitions to it first"
+                )
+
+    def _place(self, statement: Statement | None, topic: str, partition: int) -> Place:
+        source = self._source.watermarks(topic, partition)
+        dest = self._dest.watermarks(topic, partition)
+        known = None if statement is None else statement.place(topic, partition)
+        if known is None:
+            return Place(source.low, dest.high)
+        return resume_place(self._settings, topic, partition, known, source, dest)
+
+    def _wait_until_settled(self, wanted: dict[str, int]) -> None:
+        """A bridge that was killed may have had copies under way: count when they have landed."""
+        before: list[Watermarks] = []
+        while not self._stop.is_set():
+            marks = [
+                self._dest.watermarks(topic, partition)
+                for topic, count in wanted.items()
+                for partition in range(count)
+            ]
+            if marks == before:
+                return
+            before = marks
+            self._stop.wait(self._settings.settle_s)
+
+    # -- what is told
+
+    @property
+    def copied(self) -> int:
+        return sum(crossing.copied for crossing in self._crossings.values())
+
+    def progress(self) -> Progress:
+        lags = {}
+        for spot, crossing in self._crossings.items():
+            lags[str(crossing)] = max(self._known_end(spot) - crossing.place.source, 0)
+        return Progress(self.copied, sum(lags.values()), lags)
+
+    def _known_end(self, spot: tuple[str, int]) -> int:
+        try:
+            return max(self._source.known_end(*spot), self._ends.get(spot, 0))
+        except RuntimeError:
+            return self._ends.get(spot, 0)  # closed meanwhile
+
+
+def topics_of(text: str) -> tuple[str, ...]:
+    """`a,b,c` as names."""
+    names: Sequence[str] = [name.strip() for name in text.split(",") if name.strip()]
+    if not names or len(set(names)) != len(names):
+        raise InvalidRequestError("--topics takes names with commas between, each once")
+    return tuple(names)

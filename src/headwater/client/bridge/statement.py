@@ -1,0 +1,89 @@
+"""How far a bridge has come, as it writes it down in the destination. Pure.
+
+A statement says for each partition: what lies in the source before `source` is in the destination
+before `dest`, and the next record of the source goes there. Behind a statement the destination
+holds copies in the source's order and nothing else, so counting them tells where to go on: the
+copies themselves are the position, and the statement is only where counting begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from headwater.core.errors import InvalidRequestError
+
+
+class Place(NamedTuple):
+    """The next record to copy, and where it goes."""
+
+    source: int
+    dest: int
+
+
+class Watermarks(NamedTuple):
+    low: int
+    high: int
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """One record of the topic of positions: everything a bridge knows."""
+
+    source: str
+    places: dict[str, dict[str, Place]]
+    """By topic and partition; JSON has no other keys than text."""
+    is_clean: bool = False
+    """The bridge ended after it; nothing of it can be under way."""
+    version: int = 1
+
+    def place(self, topic: str, partition: int) -> Place | None:
+        return self.places.get(topic, {}).get(str(partition))
+
+    def items(self) -> Iterator[tuple[str, int, Place]]:
+        for topic, partitions in self.places.items():
+            for partition, place in partitions.items():
+                yield topic, int(partition), place
+
+
+def encode_statement(statement: Statement) -> bytes:
+    return msgspec.json.encode(statement)
+
+
+def decode_statement(value: bytes, where: str) -> Statement:
+    try:
+        statement = msgspec.json.decode(value, type=Statement)
+    except msgspec.MsgspecError as error:
+        raise InvalidRequestError(
+            f"{where} holds something that no bridge wrote: {error}"
+        ) from error
+    if statement.version != 1:
+        raise InvalidRequestError(f"{where} was written by a newer version of headwater bridge")
+    return statement
+
+
+class BridgeStoppedError(InvalidRequestError):
+    """The bridge cannot go on without somebody deciding something."""
+
+
+def uncounted(place: Place, source: Watermarks, dest: Watermarks, where: str) -> int:
+    """How many copies lie behind the statement. Refuses what cannot be counted."""
+    copies = dest.high - place.dest
+    if copies < 0:
+        raise BridgeStoppedError(
+            f"{where}: the destination ends at {dest.high} and had {place.dest} records already; "
+            "it was dropped or cut. Drop it and the bridge's topic of positions to copy anew"
+        )
+    if source.high < place.source:
+        raise BridgeStoppedError(
+            f"{where}: the source ends at {source.high} and was copied up to {place.source}; "
+            "it was made anew. Copy it under another --name, to another topic"
+        )
+    if source.low > place.source:
+        raise BridgeStoppedError(
+            f"{where}: the source begins at {source.low}; its records from {place.source} on were "
+            "deleted before they were copied. --skip-lost goes on behind the loss",
+            detail={"reason": "source_lost", "lost_from": place.source, "lost_to": source.low},
+        )
+    return copies
