@@ -96,6 +96,12 @@ class KafkaStore:
         topic = self.core.registry.by_id(topic_id)
         return topic if topic is not None and topic.org == org else None
 
+    def check_new_topic(
+        self, org: int, name: str, partitions: int, configs: Mapping[str, str]
+    ) -> None:
+        """Raise what would keep such a topic from being made."""
+        self._topics.check_new(org, name, partitions, configs)
+
     def create_topic(
         self, org: int, name: str, partitions: int, configs: Mapping[str, str] | None = None
     ) -> Pending[KafkaTopic]:
