@@ -24,6 +24,7 @@ from headwater.engine.kafka.housekeeping import KafkaHousekeeping
 from headwater.engine.kafka.partition import KafkaTopic, Partition
 from headwater.engine.kafka.producing import Produced, Producing
 from headwater.engine.kafka.restoring import restore
+from headwater.engine.kafka.timestamps import TimestampPlan
 from headwater.engine.kafka.topics import KafkaTopics
 from headwater.engine.keeper import Keeper
 from headwater.engine.owner import Owner
@@ -127,6 +128,10 @@ class KafkaStore:
 
     def plan_fetch(self, partition: Partition, offset: int, max_bytes: int) -> FetchPlan:
         return self._fetching.plan(partition, offset, max_bytes)
+
+    def find_timestamp(self, partition: Partition, timestamp_ms: int) -> TimestampPlan:
+        """A search for the first record that is not older than this."""
+        return TimestampPlan(self.core, partition, timestamp_ms)
 
     def delete_records(self, partition: Partition, before_offset: int) -> Pending[int]:
         """Everything before this offset; -1 is everything there is. Answers the log start."""

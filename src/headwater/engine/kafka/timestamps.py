@@ -1,0 +1,102 @@
+"""Which record is the first that is as new as a given time: exactly, as ListOffsets asks.
+
+Batches say their newest timestamp in the header, so only the one batch is decoded whose header says
+that the record is in it. Headers of a window of records are looked at in one step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import numpy
+from numpy.typing import NDArray
+
+from headwater.core.errors import FormatError, StorageError
+from headwater.engine.kafka.core import KafkaCore
+from headwater.engine.kafka.errors import KafkaError
+from headwater.engine.kafka.partition import Partition
+from headwater.format.kafka.batch import MAX_TIMESTAMP_AT, read_sound
+from headwater.format.kafka.entry import PREFIX_BYTES
+from headwater.format.kafka.names import log_name
+from headwater.format.kafka.records import decode_records
+from headwater.store.kafka.files import SegmentFiles
+from headwater.store.kafka.locating import Batches, Ids, SegmentTable, count_before, locate
+from headwater.wire.kafka.error_codes import ErrorCode
+
+WINDOW: Final = 65_536
+_EIGHT: Final = numpy.arange(8)
+
+
+class FoundTime(NamedTuple):
+    offset: int
+    timestamp_ms: int
+
+
+class TimestampPlan:
+    """A search that is about to be made. `read` may be called by any thread, once."""
+
+    needs_files = True
+
+    def __init__(self, core: KafkaCore, partition: Partition, timestamp_ms: int) -> None:
+        self._files: SegmentFiles = core.files
+        self._table: SegmentTable = core.table
+        self._timestamp_ms = timestamp_ms
+        self._start = partition.log_start_offset
+        self._end = partition.high_watermark
+        self._dropped = partition.dropped
+        # A copy: the owner goes on adding records while somebody else searches.
+        self._ids: Any = None if partition.ids is None else partition.ids.copy()
+
+    def read(self) -> FoundTime | None:
+        """The first record that is not older, or None when all are."""
+        for offset, ids in self._windows():
+            found = locate(self._files, self._table, ids)
+            newest = newest_timestamps(self._files, found)
+            for at in numpy.flatnonzero(newest >= self._timestamp_ms).tolist():
+                answer = self._look_into(found, at, offset, int(ids[0]))
+                if answer is not None:
+                    return answer
+        return None
+
+    def _windows(self) -> Iterator[tuple[int, Ids]]:
+        if self._ids is None:
+            return
+        for offset in range(self._start, self._end, WINDOW):
+            rank = offset - self._dropped
+            chosen = self._ids[rank : rank + min(WINDOW, self._end - offset)]
+            yield offset, numpy.frombuffer(chosen.to_array(), numpy.uint64)
+
+    def _look_into(self, found: Batches, at: int, offset: int, first_id: int) -> FoundTime | None:
+        entry = found.entries[at]
+        number, begin = int(entry["segment_id"]), int(entry["physical_offset"]) + PREFIX_BYTES
+        end = begin + int(entry["length"])
+        batch = bytes(self._files.log(number, end)[begin:end])
+        try:
+            header = read_sound(batch)
+            records = decode_records(batch)
+        except FormatError as error:
+            path = self._files.path_of(log_name(number))
+            where = StorageError(error.reason, path=path, offset=begin, advice="restore a backup")
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(where)) from where
+        base = offset + int(found.first[at])
+        if at == 0:
+            base -= count_before(self._files, self._table, first_id, header.record_count)
+        for record in records:
+            here = base + record.offset_delta
+            if here >= self._start and record.timestamp_ms >= self._timestamp_ms:
+                return FoundTime(here, record.timestamp_ms)
+        return None
+
+
+def newest_timestamps(files: SegmentFiles, found: Batches) -> NDArray[numpy.int64]:
+    """The newest timestamp of every batch, from the headers in the logs."""
+    entries = found.entries
+    places = entries["physical_offset"].astype(numpy.int64) + PREFIX_BYTES + MAX_TIMESTAMP_AT
+    newest = numpy.empty(len(entries), numpy.int64)
+    for number in numpy.unique(entries["segment_id"]).tolist():
+        own = entries["segment_id"] == number
+        at = places[own]
+        log = numpy.frombuffer(files.log(number, int(at.max()) + 8), numpy.uint8)
+        newest[own] = log[at[:, None] + _EIGHT].view(">i8").reshape(-1)
+    return newest
