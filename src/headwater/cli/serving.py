@@ -149,14 +149,26 @@ class Serving:
         data = str(Path(self._settings.data_dir).absolute())
         text = f"listening on {address} (data in {printable(data)}; {access})"
         self._tell("listening", text, address=address, data_dir=data, api_keys=keys)
+        self._tell_kafka(host)
         if self._metrics is not None:
             where = f"{scheme}://{host}:{self._metrics.port}/metrics"
             self._tell("metrics", f"metrics on {where}", address=where)
 
+    def _tell_kafka(self, host: str) -> None:
+        port, users = self._server.kafka.port, len(self._settings.server.kafka_users)
+        if port is None:
+            return
+        access = f"{users} user{'' if users == 1 else 's'}"
+        if not users:
+            locked = bool(self._settings.server.api_keys)
+            access = "closed: set kafka_users" if locked else "no users: anybody may do everything"
+        where = f"{host}:{port}"
+        self._tell("kafka", f"Kafka clients on {where} ({access})", address=where, users=users)
+
     def _write_port_file(self) -> None:
         if self._settings.server.port_file is None:
             return
-        ports = {"http": self._server.port}
+        ports = self._server.ports
         if self._metrics is not None:
             ports["metrics"] = self._metrics.port
         path = PurePath(self._settings.server.port_file)

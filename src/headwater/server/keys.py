@@ -73,18 +73,24 @@ def parse_key(text: str) -> ApiKey:
     scope_text, _, prefix_text = rest.partition(":")
     if len(secret) < 8:
         raise RequestError("an API key needs a secret of at least 8 characters")
+    scopes = parse_scopes(scope_text, "an API key")
+    prefixes = tuple(filter(None, prefix_text.split("|")))
+    return ApiKey(_digest(secret.encode()), scopes, prefixes, organisation)
+
+
+def parse_scopes(text: str, whose: str) -> Scope:
+    """Scopes joined by +; none at all mean everything."""
     scopes = Scope.NONE
-    for word in scope_text.split("+") if scope_text else ():
+    for word in text.split("+") if text else ():
         if word == "admin":
             scopes |= EVERYTHING
         elif word in _SCOPES:
             scopes |= _SCOPES[word]
         else:
             raise RequestError(
-                f"an API key has the unknown scope {word!r}; scopes are read, write, delete, admin"
+                f"{whose} has the unknown scope {word!r}; scopes are read, write, delete, admin"
             )
-    prefixes = tuple(filter(None, prefix_text.split("|")))
-    return ApiKey(_digest(secret.encode()), scopes or EVERYTHING, prefixes, organisation)
+    return scopes or EVERYTHING
 
 
 def _organisation(rest: str) -> tuple[str, int]:

@@ -18,6 +18,7 @@ from os import PathLike, fspath
 from pathlib import PurePath
 
 from headwater.config.engine import EngineSettings
+from headwater.config.kafka import KafkaSettings
 from headwater.config.server import ServerSettings
 from headwater.core.clock import Clock, SystemClock
 from headwater.core.errors import AccessError, RequestError, StorageError
@@ -26,6 +27,7 @@ from headwater.engine.opening import open_database_async
 from headwater.engine.reports import make_reports_directory
 from headwater.server.app import App
 from headwater.server.connection import HttpConnection
+from headwater.server.kafka.listener import KafkaListener
 from headwater.server.routes import ROUTES
 
 TICK_S = 0.5
@@ -45,6 +47,7 @@ class Server:
         *,
         clock: Clock | None = None,
         disk: Disk | None = None,
+        kafka_settings: KafkaSettings | None = None,
     ) -> None:
         self.settings = settings or ServerSettings()
         self._engine_settings = engine_settings or EngineSettings()
@@ -56,11 +59,24 @@ class Server:
         self._ticker: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
         self.app: App | None = None
+        self.kafka = KafkaListener(
+            self.settings,
+            kafka_settings or KafkaSettings(),
+            PurePath(self._directory),
+            self._clock,
+            self._disk,
+        )
 
     @property
     def port(self) -> int:
         assert self._server is not None
         return int(self._server.sockets[0].getsockname()[1])
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """Every port that is listened on, by protocol."""
+        kafka = self.kafka.port
+        return {"http": self.port} | ({} if kafka is None else {"kafka": kafka})
 
     async def start(self) -> None:
         """Bind, recover, serve. Returns when requests are answered."""
@@ -86,6 +102,7 @@ class Server:
             ) from error
         self._ticker = loop.create_task(self._tick(app))
         try:
+            await self.kafka.bind(tls)
             database = await open_database_async(
                 self._directory,
                 settings=self._engine_settings,
@@ -97,6 +114,13 @@ class Server:
             await self._stop_listening()
             raise
         self._make_reports_directory(app)
+        try:
+            await self.kafka.open(database, app.connections_max)
+        except BaseException:
+            await self._stop_listening()
+            await database.close()
+            raise
+        app.kafka = self.kafka
         app.serve_from(database)
         self._write_port_file()
 
@@ -125,7 +149,8 @@ class Server:
         if app is None:
             return
         await self._stop_listening()
-        await app.drain()
+        await asyncio.gather(app.drain(), self.kafka.drain())
+        await self.kafka.close()
         if app.database is not None:
             await app.database.close()
 
@@ -134,12 +159,14 @@ class Server:
             self._ticker.cancel()
         if self._server is not None:
             self._server.close()
+        self.kafka.stop_listening()
 
     async def _tick(self, app: App) -> None:
         while True:
             await asyncio.sleep(TICK_S)
             try:
                 app.check_deadlines()
+                self.kafka.tick()
             except Exception as error:
                 app.log.exception("a look at the deadlines failed", exc_info=error)
 
@@ -153,7 +180,7 @@ class Server:
     def _write_port_file(self) -> None:
         if self.settings.port_file is not None:
             path = PurePath(self.settings.port_file)
-            replace_file(self._disk, path, json.dumps({"http": self.port}).encode() + b"\n")
+            replace_file(self._disk, path, json.dumps(self.ports).encode() + b"\n")
 
 
 def why_not(error: OSError) -> str:

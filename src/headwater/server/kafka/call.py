@@ -1,0 +1,120 @@
+"""One request of a Kafka client, from its header to its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from headwater.engine.pending import Pending
+from headwater.server.kafka.refusals import refusal
+from headwater.wire.kafka.apis import ApiKey
+from headwater.wire.kafka.encoding import Piece
+from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.headers import response_frame
+
+if TYPE_CHECKING:
+    from headwater.server.kafka.connection import KafkaConnection
+    from headwater.server.kafka.users import Principal
+
+R = TypeVar("R")
+
+
+class Call:
+    """Answered once; what comes after that is ignored."""
+
+    __slots__ = (
+        "api",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "hurry",
+        "pieces",
+        "unsupported",
+        "values",
+        "version",
+    )
+
+    def __init__(
+        self,
+        connection: KafkaConnection,
+        api: ApiKey,
+        version: int,
+        correlation_id: int,
+        client_id: str,
+        values: dict[str, Any],
+        *,
+        unsupported: bool = False,
+    ) -> None:
+        self.connection = connection
+        self.api = api
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.values = values
+        self.unsupported = unsupported
+        """Of a version that is only told so."""
+        self.pieces: Sequence[Piece] | None = None
+        """The answer, once there is one."""
+        self.hurry: Callable[[], None] | None = None
+        """Set by whoever waits for news: give up waiting and answer now. Also called when the
+        client is gone, so that nothing of a call stays behind."""
+
+    @property
+    def principal(self) -> Principal:
+        found = self.connection.principal
+        assert found is not None, "admitted before it was signed in"
+        return found
+
+    @property
+    def organisation(self) -> int:
+        return self.principal.organisation
+
+    @property
+    def is_answered(self) -> bool:
+        return self.pieces is not None
+
+    def answer(self, values: Mapping[str, Any]) -> None:
+        if self.pieces is None:
+            self.pieces = response_frame(self.api, self.version, self.correlation_id, values)
+            self.connection.answer_ready()
+
+    def answer_nothing(self) -> None:
+        """The client asked for no answer; its place in the order is free."""
+        if self.pieces is None:
+            self.pieces = ()
+            self.connection.answer_ready()
+
+    def refuse(self, code: ErrorCode, message: str | None = None) -> None:
+        """Everything that was asked for gets this error."""
+        self.answer(refusal(self.api, self.values, code, message))
+
+
+class Gathering(Generic[R]):
+    """Waits for any number of things on their way, then goes on once."""
+
+    __slots__ = ("_finish", "_left")
+
+    def __init__(self, finish: Callable[[], None]) -> None:
+        self._finish = finish
+        self._left = 1
+
+    def expect(self, pending: Pending[R], take: Callable[[Pending[R]], None]) -> None:
+        """`take` is given what came of it, before the end."""
+        self._left += 1
+
+        def done(resolved: Pending[R]) -> None:
+            try:
+                take(resolved)
+            finally:
+                self.end()
+
+        if pending.done:
+            done(pending)
+        else:
+            pending.on_done = done
+
+    def end(self) -> None:
+        """Called once when everything is expected that will be."""
+        self._left -= 1
+        if not self._left:
+            self._finish()

@@ -1,0 +1,158 @@
+"""What clients ask first: versions, brokers, topics, and who coordinates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from headwater.core.errors import HeadwaterError
+from headwater.server.kafka.call import Gathering
+from headwater.server.kafka.failures import code_of
+from headwater.server.keys import Scope
+from headwater.wire.kafka.apis import ADVERTISED
+from headwater.wire.kafka.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from headwater.engine.kafka.partition import KafkaTopic
+    from headwater.engine.pending import Pending
+    from headwater.server.kafka.call import Call
+    from headwater.server.kafka.door import KafkaDoor
+
+NODE_ID: Final = 1
+CLUSTER_ID: Final = "headwater"
+LEADER_EPOCH: Final = 0
+_NO_TOPIC_ID: Final = bytes(16)
+_GROUP_KEY: Final = 0
+
+_API_ROWS: Final = [
+    {"api_key": int(api), "min_version": oldest, "max_version": newest}
+    for api, (oldest, newest) in sorted(ADVERTISED.items())
+]
+
+
+def api_versions(_door: KafkaDoor, call: Call) -> None:
+    code = ErrorCode.UNSUPPORTED_VERSION if call.unsupported else ErrorCode.NONE
+    call.answer({"error_code": code, "api_keys": _API_ROWS})
+
+
+def describe_cluster(door: KafkaDoor, call: Call) -> None:
+    host, port = door.advertised(call.connection)
+    call.answer(
+        {
+            "error_code": ErrorCode.NONE,
+            "cluster_id": CLUSTER_ID,
+            "controller_id": NODE_ID,
+            "brokers": [{"broker_id": NODE_ID, "host": host, "port": port}],
+        }
+    )
+
+
+def find_coordinator(door: KafkaDoor, call: Call) -> None:
+    """We coordinate every group; there are no transactions."""
+    if call.values["key_type"] != _GROUP_KEY:
+        call.refuse(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not supported"
+        )
+        return
+    host, port = door.advertised(call.connection)
+    here = {"node_id": NODE_ID, "host": host, "port": port, "error_code": ErrorCode.NONE}
+    keys = call.values["coordinator_keys"]
+    call.answer({**here, "coordinators": [{"key": key, **here} for key in keys]})
+
+
+# -- metadata
+
+
+def metadata(door: KafkaDoor, call: Call) -> None:
+    """Topics that are asked for by name are made, where that is allowed and wanted."""
+    asked = call.values["topics"]
+    if asked is None or (call.version == 0 and not asked):
+        _answer(door, call, [_topic_row(each) for each in door.store.topics(call.organisation)])
+        return
+    rows: list[dict[str, Any]] = [{} for _ in asked]
+    gathering: Gathering[KafkaTopic] = Gathering(lambda: _answer(door, call, rows))
+    makes = (
+        door.settings.kafka_auto_create_topics
+        and call.values["allow_auto_topic_creation"]
+        and bool(call.principal.scopes & Scope.WRITE)
+    )
+    for index, each in enumerate(asked):
+        name, topic_id = each["name"], each["topic_id"]
+        topic = find_topic(door, call, name, topic_id)
+        if topic is not None:
+            rows[index] = _topic_row(topic)
+        elif name is None:
+            code = ErrorCode.UNKNOWN_TOPIC_ID
+            rows[index] = {"name": None, "topic_id": topic_id, "error_code": code}
+        elif makes:
+            _make_topic(door, call, name, rows, index, gathering)
+        else:
+            rows[index] = _missing(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    gathering.end()
+
+
+def find_topic(door: KafkaDoor, call: Call, name: str | None, topic_id: bytes) -> KafkaTopic | None:
+    """By its name, or by its id where there is no name."""
+    if name is None:
+        return door.store.topic_by_id(call.organisation, topic_id)
+    return door.store.topic(call.organisation, name)
+
+
+def _make_topic(
+    door: KafkaDoor,
+    call: Call,
+    name: str,
+    rows: list[dict[str, Any]],
+    index: int,
+    gathering: Gathering[KafkaTopic],
+) -> None:
+    def made(pending: Pending[KafkaTopic]) -> None:
+        try:
+            rows[index] = _topic_row(pending.answer())
+        except HeadwaterError as error:
+            # Somebody else was faster.
+            found = door.store.topic(call.organisation, name)
+            rows[index] = _missing(name, code_of(error)) if found is None else _topic_row(found)
+
+    try:
+        pending = door.store.create_topic(
+            call.organisation, name, door.settings.kafka_default_partitions, {}
+        )
+    except HeadwaterError as error:
+        rows[index] = _missing(name, code_of(error))
+    else:
+        gathering.expect(pending, made)
+
+
+def _missing(name: str, code: ErrorCode) -> dict[str, Any]:
+    return {"name": name, "topic_id": _NO_TOPIC_ID, "error_code": code, "partitions": []}
+
+
+def _topic_row(topic: KafkaTopic) -> dict[str, Any]:
+    return {
+        "error_code": ErrorCode.NONE,
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "partitions": [
+            {
+                "error_code": ErrorCode.NONE,
+                "partition_index": index,
+                "leader_id": NODE_ID,
+                "leader_epoch": LEADER_EPOCH,
+                "replica_nodes": [NODE_ID],
+                "isr_nodes": [NODE_ID],
+            }
+            for index in range(len(topic.partitions))
+        ],
+    }
+
+
+def _answer(door: KafkaDoor, call: Call, rows: list[dict[str, Any]]) -> None:
+    host, port = door.advertised(call.connection)
+    call.answer(
+        {
+            "brokers": [{"node_id": NODE_ID, "host": host, "port": port}],
+            "cluster_id": CLUSTER_ID,
+            "controller_id": NODE_ID,
+            "topics": rows,
+        }
+    )

@@ -1,0 +1,171 @@
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs. Topics have settings that can be changed;
+those of the server are shown, and are changed where it is started."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from headwater.core.errors import HeadwaterError
+from headwater.engine.kafka.configs import TOPIC_CONFIGS, check_configs
+from headwater.engine.kafka.errors import KafkaError
+from headwater.server.kafka.call import Gathering
+from headwater.server.kafka.cluster import NODE_ID
+from headwater.server.kafka.failures import code_of
+from headwater.wire.kafka.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from headwater.engine.kafka.partition import KafkaTopic
+    from headwater.engine.pending import Pending
+    from headwater.server.kafka.call import Call
+    from headwater.server.kafka.door import KafkaDoor
+
+Row = dict[str, Any]
+
+TOPIC: Final = 2
+BROKER: Final = 4
+_SET_ON_TOPIC: Final = 1
+_SET_ON_BROKER: Final = 4
+_DEFAULT: Final = 5
+_STRING: Final = 2
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+
+
+# -- looking
+
+
+def describe(door: KafkaDoor, call: Call) -> None:
+    rows = []
+    for asked in call.values["resources"]:
+        row = _resource(asked)
+        rows.append(row)
+        try:
+            found = _configs_of(door, call, asked)
+        except HeadwaterError as error:
+            _fail(row, error)
+            continue
+        wanted = asked["configuration_keys"]
+        row["configs"] = [
+            each for each in found if wanted is None or not wanted or each["name"] in wanted
+        ]
+    call.answer({"results": rows})
+
+
+def _configs_of(door: KafkaDoor, call: Call, asked: Row) -> list[Row]:
+    if asked["resource_type"] == BROKER:
+        if asked["resource_name"] not in ("", str(NODE_ID)):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the only broker is {NODE_ID}")
+        return _broker_configs(door)
+    configs = _topic(door, call, asked).configs
+    return [
+        {
+            "name": name,
+            "value": configs.get(name, known.default),
+            "is_default": name not in configs,
+            "config_source": _SET_ON_TOPIC if name in configs else _DEFAULT,
+            "config_type": _STRING,
+            "documentation": known.meaning,
+        }
+        for name, known in TOPIC_CONFIGS.items()
+    ]
+
+
+def _broker_configs(door: KafkaDoor) -> list[Row]:
+    settings = door.settings
+    shown = {
+        "auto.create.topics.enable": str(settings.kafka_auto_create_topics).lower(),
+        "num.partitions": str(settings.kafka_default_partitions),
+        "socket.request.max.bytes": str(settings.limits.kafka_request_bytes),
+        "default.replication.factor": "1",
+    }
+    return [
+        {
+            "name": name,
+            "value": value,
+            "read_only": True,
+            "config_source": _SET_ON_BROKER,
+            "config_type": _STRING,
+        }
+        for name, value in shown.items()
+    ]
+
+
+# -- changing
+
+
+def alter(door: KafkaDoor, call: Call) -> None:
+    """All settings of a topic at once: what is not named goes back to its default."""
+
+    def wanted(_topic: KafkaTopic, asked: Row) -> dict[str, str]:
+        return {each["name"]: each["value"] or "" for each in asked["configs"]}
+
+    _change(door, call, wanted)
+
+
+def alter_incrementally(door: KafkaDoor, call: Call) -> None:
+    def wanted(topic: KafkaTopic, asked: Row) -> dict[str, str]:
+        configs = dict(topic.configs)
+        for each in asked["configs"]:
+            _change_one(configs, each["name"], each["config_operation"], each["value"] or "")
+        return configs
+
+    _change(door, call, wanted)
+
+
+def _change_one(configs: dict[str, str], name: str, operation: int, value: str) -> None:
+    if name not in TOPIC_CONFIGS:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"there is no topic config {name!r}")
+    listed = [part for part in configs.get(name, TOPIC_CONFIGS[name].default).split(",") if part]
+    if operation == SET:
+        configs[name] = value
+    elif operation == DELETE:
+        configs.pop(name, None)
+    elif operation == APPEND:
+        configs[name] = ",".join(dict.fromkeys([*listed, *value.split(",")]))
+    elif operation == SUBTRACT:
+        configs[name] = ",".join(part for part in listed if part not in value.split(","))
+    else:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"an unknown change {operation}")
+
+
+def _change(door: KafkaDoor, call: Call, wanted: Any) -> None:
+    rows: list[Row] = []
+    gathering: Gathering[Any] = Gathering(lambda: call.answer({"responses": rows}))
+    for asked in call.values["resources"]:
+        row = _resource(asked)
+        rows.append(row)
+        try:
+            topic = _topic(door, call, asked)
+            configs = check_configs(wanted(topic, asked))
+            if not call.values["validate_only"]:
+                pending = door.store.alter_configs(topic, configs)
+                gathering.expect(pending, partial(_changed, row))
+        except HeadwaterError as error:
+            _fail(row, error)
+    gathering.end()
+
+
+def _changed(row: Row, done: Pending[Any]) -> None:
+    if done.error is not None:
+        _fail(row, done.error)
+
+
+def _topic(door: KafkaDoor, call: Call, asked: Row) -> KafkaTopic:
+    if asked["resource_type"] != TOPIC:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "only topics have settings of this kind")
+    topic = door.store.topic(call.organisation, asked["resource_name"])
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
+    return topic
+
+
+def _resource(asked: Row) -> Row:
+    return {
+        "resource_type": asked["resource_type"],
+        "resource_name": asked["resource_name"],
+        "error_code": ErrorCode.NONE,
+    }
+
+
+def _fail(row: Row, error: HeadwaterError) -> None:
+    row.update(error_code=code_of(error), error_message=str(error))

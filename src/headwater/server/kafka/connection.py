@@ -1,0 +1,259 @@
+"""One connection of a Kafka client.
+
+Requests are begun as they come and answered in their order; there is no task per request. A fetch
+is begun alone: what is behind it waits, as it would with Kafka, so one client never has more than
+one answer full of records under way.
+
+What a client can make us hold is bounded: a request has a limit that is looked at before anything
+is set aside for it, requests behind those that wait are not begun, and nothing is read while a
+client does not take its answers. Deadlines run from when something began.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Final, cast
+
+from headwater.server.kafka.call import Call
+from headwater.server.kafka.users import Principal
+from headwater.wire.kafka.apis import ADVERTISED, ApiKey, is_supported, known_api
+from headwater.wire.kafka.codec import decode_request
+from headwater.wire.kafka.encoding import Piece
+from headwater.wire.kafka.errors import ProtocolError
+from headwater.wire.kafka.framing import FrameReader
+from headwater.wire.kafka.headers import RequestHeader, read_request_header
+
+if TYPE_CHECKING:
+    from headwater.server.kafka.door import KafkaDoor
+    from headwater.server.kafka.sasl import SignIn
+
+WRITE_BUFFER_BYTES_MAX: Final = 1024 * 1024
+JOINED_BYTES_MAX: Final = 64 * 1024
+"""Answers up to this length are joined; longer ones are handed over piece by piece."""
+STRANGER_REQUEST_BYTES_MAX: Final = 64 * 1024
+"""Of a request before its sender is known."""
+
+
+class KafkaConnection(asyncio.Protocol):
+    def __init__(self, door: KafkaDoor) -> None:
+        self.door = door
+        self.principal: Principal | None = door.anyone
+        self.sign_in: SignIn | None = None
+        self.peer = ""
+        self.deadline_us = 0
+        self._transport: asyncio.Transport | None = None
+        self._frames = FrameReader(
+            STRANGER_REQUEST_BYTES_MAX if self.principal is None else door.request_bytes_max
+        )
+        self._pending: deque[Call] = deque()
+        self._held: deque[memoryview] = deque()
+        """Requests that are not begun, behind those that are."""
+        self._alone = False
+        """The last call that was begun is a fetch."""
+        self._paused = False
+        self._reading = True
+        self._corked = False
+        self._closing = False
+        self._gone = False
+        self._in_request = False
+        self._stuck_bytes = 0
+        self._stuck_since_us = 0
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        assert self._transport is not None
+        return self._transport
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where the client reached us: what it can reach again."""
+        name = self.transport.get_extra_info("sockname")
+        return str(name[0]), int(name[1])
+
+    def signed_in(self, principal: Principal) -> None:
+        self.principal = principal
+        self._frames.limit_bytes = self.door.request_bytes_max
+
+    # -- asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
+        peer = transport.get_extra_info("peername")
+        self.peer = str(peer[0]) if peer else ""
+        if not self.door.add_connection(self):
+            self._transport.abort()
+            return
+        self._await_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._gone = True
+        self.door.remove_connection(self)
+        self._held.clear()
+        for call in list(self._pending):
+            if call.hurry is not None:
+                call.hurry()
+        self._pending.clear()
+
+    def data_received(self, data: bytes) -> None:
+        if self._closing:
+            return
+        self.door.counters.bytes_in += len(data)
+        try:
+            frames = self._frames.feed(data)
+        except ProtocolError as error:
+            self._hang_up(error)
+            return
+        self._note_half_request()
+        self._held.extend(frames)
+        self._begin_held()
+
+    def eof_received(self) -> bool:
+        return False  # nobody is left to answer
+
+    def pause_writing(self) -> None:
+        self._paused = True
+        self._set_reading()
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self._begin_held()
+
+    # -- requests
+
+    def _begin_held(self) -> None:
+        """Begin what may be begun, and write what is answered at once in one go."""
+        if self._corked:
+            return
+        self._corked = True
+        try:
+            while self._held and not self._closing and self._may_begin():
+                self._begin(self._held.popleft())
+        finally:
+            self._corked = False
+        self._flush()
+        self._set_reading()
+
+    def _may_begin(self) -> bool:
+        return not self._paused and not self._alone and len(self._pending) < self.door.pipeline_max
+
+    def _begin(self, frame: memoryview) -> None:
+        try:
+            header = read_request_header(frame)
+            call = self._call(header, frame)
+        except ProtocolError as error:
+            self._hang_up(error)
+            return
+        self._pending.append(call)
+        self._alone = call.api is ApiKey.FETCH
+        self.door.handle(call)
+
+    def _call(self, header: RequestHeader, frame: memoryview) -> Call:
+        api, version = known_api(header.api_key), header.api_version
+        if api is None:
+            raise ProtocolError(f"a request of the unknown kind {header.api_key}")
+        client_id = header.client_id or ""
+        if is_supported(api, version):
+            values = decode_request(api, version, frame, header.body_at)
+            return Call(self, api, version, header.correlation_id, client_id, values)
+        if api is ApiKey.API_VERSIONS:
+            # Whoever asks in words from the future is answered in the oldest.
+            return Call(self, api, 0, header.correlation_id, client_id, {}, unsupported=True)
+        if ADVERTISED[api].oldest <= version <= ADVERTISED[api].newest:
+            values = decode_request(api, version, frame, header.body_at)
+            return Call(
+                self, api, version, header.correlation_id, client_id, values, unsupported=True
+            )
+        raise ProtocolError(f"a request {api.name} of version {version}, which is not known here")
+
+    # -- answers
+
+    def answer_ready(self) -> None:
+        """A call has its answer: send all that are next in order."""
+        if not self._corked:
+            self._flush()
+            if self._held:
+                self._begin_held()
+
+    def _flush(self) -> None:
+        pending = self._pending
+        out: list[Piece] = []
+        while pending:
+            pieces = pending[0].pieces
+            if pieces is None:
+                break
+            out += pieces
+            pending.popleft()
+        if not pending:
+            self._alone = False
+        if out and not self._gone:
+            self._write(out)
+        if not pending and not self._gone:
+            if self._closing:
+                self.transport.close()
+            elif not self._in_request:
+                self._await_request()
+
+    def _write(self, pieces: list[Piece]) -> None:
+        length = sum(map(len, pieces))
+        self.door.counters.bytes_out += length
+        if length <= JOINED_BYTES_MAX:
+            self.transport.write(b"".join(pieces))
+        else:
+            self.transport.writelines(pieces)
+
+    def finish(self) -> None:
+        """No more requests of this client; what is under way is answered."""
+        self._closing = True
+        self._held.clear()
+        for call in list(self._pending):
+            if call.hurry is not None:
+                call.hurry()
+        if not self._pending and not self._corked and not self._gone:
+            self.transport.close()
+
+    def _hang_up(self, error: ProtocolError) -> None:
+        self.door.hung_up(self, str(error))
+        self.finish()
+
+    # -- flow and time
+
+    def _set_reading(self) -> None:
+        wanted = not self._paused and not self._held
+        if wanted != self._reading and not self._gone and not self.transport.is_closing():
+            self._reading = wanted
+            if wanted:
+                self.transport.resume_reading()
+            else:
+                self.transport.pause_reading()
+
+    def _note_half_request(self) -> None:
+        begun = self._frames.pending_bytes > 0
+        if begun and not self._in_request:
+            self.deadline_us = self.door.now_us() + self.door.body_deadline_us
+        self._in_request = begun
+
+    def _await_request(self) -> None:
+        door = self.door
+        patience_us = door.idle_deadline_us
+        if self.principal is None:
+            patience_us = door.sign_in_deadline_us
+        self.deadline_us = door.now_us() + patience_us
+
+    def check_deadline(self, now_us: int) -> None:
+        """Called every so often by the door; who owes us bytes for too long goes."""
+        if self._is_stuck(now_us):
+            self.transport.abort()
+        elif now_us >= self.deadline_us and not self._pending:
+            if self._in_request:
+                self.door.hung_up(self, "half a request, and nothing more in time")
+            self.transport.abort()
+
+    def _is_stuck(self, now_us: int) -> bool:
+        """It has not taken a byte of its answers for long."""
+        waiting = self.transport.get_write_buffer_size()
+        if not waiting or waiting != self._stuck_bytes:
+            self._stuck_bytes, self._stuck_since_us = waiting, now_us
+            return False
+        return now_us - self._stuck_since_us >= self.door.stuck_deadline_us

@@ -1,0 +1,229 @@
+"""Fetch: whole stored batches, at once or when enough has come.
+
+A fetch that finds too little waits on its partitions and on one timer; news of a partition only
+looks at that partition again. Sessions are not kept: the answer says session 0, and clients then
+send all their partitions each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from headwater.core.errors import HeadwaterError
+from headwater.core.units import MIB
+from headwater.format.kafka.batch import COUNT_AT
+from headwater.server.kafka.failures import code_of
+from headwater.wire.kafka.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from headwater.engine.kafka.fetching import FetchPlan
+    from headwater.engine.kafka.partition import Partition
+    from headwater.server.kafka.call import Call
+    from headwater.server.kafka.door import KafkaDoor
+
+ANSWER_BYTES_MAX: Final = 55 * MIB
+WAIT_MS_MAX: Final = 300_000
+LEADER_EPOCH: Final = 0
+
+
+def fetch(door: KafkaDoor, call: Call) -> None:
+    values = call.values
+    if values["session_id"]:
+        call.answer({"error_code": ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "session_id": 0})
+        return
+    _Fetch(door, call).run()
+
+
+class _Row:
+    """One partition that was asked for."""
+
+    __slots__ = (
+        "asked",
+        "batches",
+        "error",
+        "partition",
+        "plan",
+        "size_bytes",
+        "topic",
+        "wake",
+    )
+
+    def __init__(self, topic: str, asked: dict[str, Any], partition: Partition | None) -> None:
+        self.topic = topic
+        self.asked = asked
+        self.partition = partition
+        self.plan: FetchPlan | None = None
+        self.batches: list[bytes | memoryview] = []
+        self.size_bytes = 0
+        """Of these batches, or about so many where they are to be read from files."""
+        self.error: tuple[ErrorCode, str] | None = None
+        self.wake: Callable[[], None] | None = None
+
+
+class _Fetch:
+    def __init__(self, door: KafkaDoor, call: Call) -> None:
+        self._door = door
+        self._call = call
+        self._bytes_left = min(max(call.values["max_bytes"], 0), ANSWER_BYTES_MAX)
+        self._bytes_found = 0
+        self._failed = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._rows = [
+            _Row(topic["topic"], each, self._partition(topic["topic"], each["partition"]))
+            for topic in call.values["topics"]
+            for each in topic["partitions"]
+        ]
+
+    def _partition(self, name: str, index: int) -> Partition | None:
+        topic = self._door.store.topic(self._call.organisation, name)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            return None
+        return topic.partitions[index]
+
+    def run(self) -> None:
+        for row in self._rows:
+            self._plan(row)
+        if self._is_enough or self._door.draining:
+            self._read()
+            return
+        wait_ms = min(self._call.values["max_wait_ms"], WAIT_MS_MAX)
+        if wait_ms <= 0:
+            self._read()
+            return
+        self._call.hurry = self._give_up
+        self._timer = self._door.loop.call_later(wait_ms / 1000, self._give_up)
+        for row in self._rows:
+            self._await(row)
+
+    @property
+    def _is_enough(self) -> bool:
+        if self._failed or not self._rows:
+            return True
+        return bool(self._bytes_found >= self._call.values["min_bytes"])
+
+    # -- looking
+
+    def _plan(self, row: _Row) -> None:
+        """What this partition has, as far as the answer has room: the first that has something is
+        answered with one batch at least, however long."""
+        partition = row.partition
+        if partition is None:
+            self._fail(row, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
+            return
+        if row.asked["current_leader_epoch"] > LEADER_EPOCH:
+            self._fail(row, ErrorCode.UNKNOWN_LEADER_EPOCH, "there was only ever one leader")
+            return
+        room = min(max(row.asked["partition_max_bytes"], 0), self._bytes_left)
+        if self._bytes_found and not room:
+            return
+        try:
+            plan = self._door.store.plan_fetch(partition, row.asked["fetch_offset"], room)
+        except HeadwaterError as error:
+            self._fail(row, code_of(error), str(error))
+            return
+        row.plan = plan
+        if plan.needs_files:
+            size = min(room, _expected_bytes(partition, row.asked["fetch_offset"]))
+        else:
+            row.batches = plan.read()
+            size = sum(map(len, row.batches))
+        more = size - row.size_bytes
+        row.size_bytes = size
+        self._bytes_found += more
+        self._bytes_left -= more
+
+    def _fail(self, row: _Row, code: ErrorCode, message: str) -> None:
+        row.error = (code, message)
+        self._failed = True
+
+    # -- waiting
+
+    def _await(self, row: _Row) -> None:
+        if row.partition is None:
+            return
+
+        partition = row.partition
+
+        def wake() -> None:
+            if row.wake is None:
+                return
+            self._plan(row)
+            if self._is_enough:
+                self._give_up()
+            else:
+                partition.waiters.add(wake)  # who is told is forgotten
+
+        row.wake = wake
+        partition.waiters.add(wake)
+
+    def _give_up(self) -> None:
+        """Enough is there, or it has taken long enough, or nobody wants to know any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._call.hurry = None
+        for row in self._rows:
+            if row.wake is not None and row.partition is not None:
+                row.partition.waiters.discard(row.wake)
+                row.wake = None
+        self._read()
+
+    # -- answering
+
+    def _read(self) -> None:
+        if any(row.plan is not None and row.plan.needs_files for row in self._rows):
+            self._door.read(self._call, self._read_files, self._answer)
+        else:
+            self._answer()
+
+    def _read_files(self) -> None:
+        """Anywhere. Damage fails its partition and no other."""
+        for row in self._rows:
+            if row.plan is not None and row.plan.needs_files:
+                try:
+                    row.batches = row.plan.read()
+                except HeadwaterError as error:
+                    row.error = (code_of(error), str(error))
+
+    def _answer(self, _: None = None) -> None:
+        topics: dict[str, list[dict[str, Any]]] = {}
+        for row in self._rows:
+            topics.setdefault(row.topic, []).append(self._answer_row(row))
+        self._call.answer(
+            {
+                "throttle_time_ms": 0,
+                "error_code": ErrorCode.NONE,
+                "responses": [{"topic": name, "partitions": rows} for name, rows in topics.items()],
+            }
+        )
+
+    def _answer_row(self, row: _Row) -> dict[str, Any]:
+        answer: dict[str, Any] = {
+            "partition_index": row.asked["partition"],
+            "high_watermark": -1,
+            "aborted_transactions": None,
+            "records": row.batches or b"",
+        }
+        if row.partition is not None:
+            high = row.partition.high_watermark if row.plan is None else row.plan.high_watermark
+            answer["high_watermark"] = answer["last_stable_offset"] = high
+            answer["log_start_offset"] = row.partition.log_start_offset
+        if row.error is not None:
+            answer["error_code"], answer["records"] = row.error[0], b""
+            if row.error[0] is ErrorCode.KAFKA_STORAGE_ERROR:
+                self._door.log.error("a Kafka read failed", topic=row.topic, error=row.error[1])
+        else:
+            self._door.counters.records_out += sum(map(record_count, row.batches))
+        return answer
+
+
+def record_count(batch: bytes | memoryview) -> int:
+    return int.from_bytes(batch[COUNT_AT : COUNT_AT + 4], "big")
+
+
+def _expected_bytes(partition: Partition, offset: int) -> int:
+    """About how much there is from here on, without looking."""
+    records = partition.high_watermark - partition.log_start_offset
+    wanted = partition.high_watermark - offset
+    return partition.bytes * wanted // records if records else 0

@@ -1,0 +1,155 @@
+"""OffsetCommit, OffsetFetch and OffsetDelete: how far groups have read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from headwater.core.errors import HeadwaterError
+from headwater.engine.kafka.group_offsets import Committed
+from headwater.server.kafka.call import Gathering
+from headwater.server.kafka.failures import code_of
+from headwater.wire.kafka.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from headwater.engine.pending import Pending
+    from headwater.server.kafka.call import Call
+    from headwater.server.kafka.door import KafkaDoor
+
+METADATA_BYTES_MAX: Final = 4096
+NO_OFFSET: Final = -1
+NO_EPOCH: Final = -1
+
+Row = dict[str, Any]
+
+
+# -- commit
+
+
+def commit(door: KafkaDoor, call: Call) -> None:
+    """Offsets of partitions that are there are stored together; the others say why not."""
+    values = call.values
+    topics: list[Row] = []
+    accepted: list[Row] = []
+    offsets: dict[tuple[str, int], Committed] = {}
+    now_ms = door.clock.wall_ms()
+    for asked in values["topics"]:
+        topic = door.store.topic(call.organisation, asked["name"])
+        partitions = 0 if topic is None else len(topic.partitions)
+        rows: list[Row] = []
+        topics.append({"name": asked["name"], "partitions": rows})
+        for each in asked["partitions"]:
+            row: Row = {"partition_index": each["partition_index"], "error_code": ErrorCode.NONE}
+            rows.append(row)
+            metadata = each["committed_metadata"] or ""
+            if not 0 <= each["partition_index"] < partitions:
+                row["error_code"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif len(metadata.encode()) > METADATA_BYTES_MAX:
+                row["error_code"] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                accepted.append(row)
+                offsets[asked["name"], each["partition_index"]] = Committed(
+                    each["committed_offset"], each["committed_leader_epoch"], metadata, now_ms
+                )
+
+    def end(code: ErrorCode) -> None:
+        for row in accepted:
+            row["error_code"] = code
+        call.answer({"topics": topics})
+
+    if not offsets:
+        call.answer({"topics": topics})
+        return
+    try:
+        pending = door.coordinator.commit(
+            call.organisation,
+            values["group_id"],
+            values["member_id"],
+            values["generation_id_or_member_epoch"],
+            values["group_instance_id"],
+            offsets,
+        )
+    except HeadwaterError as error:
+        end(code_of(error))
+        return
+
+    def done(resolved: Pending[bool]) -> None:
+        end(ErrorCode.NONE if resolved.error is None else code_of(resolved.error))
+
+    gathering: Gathering[bool] = Gathering(lambda: None)
+    gathering.expect(pending, done)
+
+
+# -- fetch
+
+
+def fetch(door: KafkaDoor, call: Call) -> None:
+    """One group in old versions, any number from 8 on."""
+    values = call.values
+    if call.version >= 8:
+        groups = [
+            {
+                "group_id": each["group_id"],
+                "topics": _topics(
+                    door.coordinator.committed(call.organisation, each["group_id"]), each["topics"]
+                ),
+            }
+            for each in values["groups"]
+        ]
+        call.answer({"groups": groups})
+        return
+    committed = door.coordinator.committed(call.organisation, values["group_id"])
+    call.answer({"topics": _topics(committed, values["topics"])})
+
+
+def _topics(
+    committed: Mapping[tuple[str, int], Committed], asked: Iterable[Row] | None
+) -> list[Row]:
+    """All there is when nobody says which."""
+    if asked is None:
+        keys: Iterable[tuple[str, int]] = committed
+    else:
+        keys = [(each["name"], index) for each in asked for index in each["partition_indexes"]]
+    topics: dict[str, list[Row]] = {} if asked is None else {each["name"]: [] for each in asked}
+    for topic, index in keys:
+        found = committed.get((topic, index)) or Committed(NO_OFFSET, NO_EPOCH, "", 0)
+        topics.setdefault(topic, []).append(
+            {
+                "partition_index": index,
+                "committed_offset": found.offset,
+                "committed_leader_epoch": found.leader_epoch,
+                "metadata": found.metadata,
+                "error_code": ErrorCode.NONE,
+            }
+        )
+    return [{"name": name, "partitions": rows} for name, rows in topics.items()]
+
+
+# -- delete
+
+
+def delete(door: KafkaDoor, call: Call) -> None:
+    values = call.values
+    keys = [
+        (asked["name"], each["partition_index"])
+        for asked in values["topics"]
+        for each in asked["partitions"]
+    ]
+    pending = door.coordinator.forget_offsets(call.organisation, values["group_id"], keys)
+
+    def done(resolved: Pending[bool]) -> None:
+        code = ErrorCode.NONE if resolved.error is None else code_of(resolved.error)
+        topics = [
+            {
+                "name": asked["name"],
+                "partitions": [
+                    {"partition_index": each["partition_index"], "error_code": code}
+                    for each in asked["partitions"]
+                ],
+            }
+            for asked in values["topics"]
+        ]
+        call.answer({"error_code": ErrorCode.NONE, "topics": topics})
+
+    gathering: Gathering[bool] = Gathering(lambda: None)
+    gathering.expect(pending, done)

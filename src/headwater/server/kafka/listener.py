@@ -1,0 +1,137 @@
+"""The Kafka port: bound before anything is recovered, answered when everything is.
+
+A port that is taken is told at once and not after a long recovery. The store lies in the same data
+directory under the same lock; whoever has topics in it can read them also while the port is off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import PurePath
+from typing import Final
+
+from headwater.config.kafka import KafkaSettings
+from headwater.config.server import ServerSettings
+from headwater.core.clock import Clock
+from headwater.core.errors import AccessError
+from headwater.disk import Disk
+from headwater.engine.asynchronous import AsyncDatabase
+from headwater.engine.kafka.coordinator import Coordinator
+from headwater.engine.kafka.store import KafkaStore
+from headwater.format.kafka.names import KAFKA_DIRECTORY
+from headwater.server.kafka.door import KafkaDoor
+from headwater.server.kafka.users import Users
+
+BACKLOG: Final = 1024
+READER_THREADS: Final = 4
+
+
+class KafkaListener:
+    def __init__(
+        self,
+        settings: ServerSettings,
+        kafka_settings: KafkaSettings,
+        directory: PurePath,
+        clock: Clock,
+        disk: Disk,
+    ) -> None:
+        self._settings = settings
+        self._kafka_settings = kafka_settings
+        self._directory = directory / KAFKA_DIRECTORY
+        self._clock = clock
+        self._disk = disk
+        Users(settings.kafka_users)  # a mistake in them is told before anything is started
+        self._server: asyncio.Server | None = None
+        self._readers: ThreadPoolExecutor | None = None
+        self.store: KafkaStore | None = None
+        self.door: KafkaDoor | None = None
+
+    @property
+    def port(self) -> int | None:
+        """None when it does not listen."""
+        if self._server is None:
+            return None
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def bind(self, tls: ssl.SSLContext | None) -> None:
+        settings, loop = self._settings, asyncio.get_running_loop()
+        if settings.kafka_port is None:
+            return
+        try:
+            self._server = await loop.create_server(
+                self._connect,
+                settings.host,
+                settings.kafka_port,
+                ssl=tls,
+                ssl_handshake_timeout=None if tls is None else settings.deadlines.headers_s,
+                backlog=BACKLOG,
+                reuse_address=True,
+                start_serving=False,
+            )
+        except OSError as error:
+            raise AccessError(
+                f"cannot listen for Kafka clients on {settings.host}:{settings.kafka_port} "
+                f"({(error.strerror or str(error)).lower()})",
+                advice="choose another --kafka-port, 0 for a free one, or off",
+            ) from error
+
+    def _connect(self) -> asyncio.Protocol:
+        assert self.door is not None, "connected before it was open"
+        return self.door.connect()
+
+    async def open(self, database: AsyncDatabase, connections_max: int) -> None:
+        """Recover the store and answer. Nothing is made where nobody wants it."""
+        if self._server is None and not self._disk.is_directory(self._directory):
+            return
+        loop, engine = asyncio.get_running_loop(), database.engine
+        self._readers = ThreadPoolExecutor(READER_THREADS, thread_name_prefix="headwater-kafka")
+        self.store = await loop.run_in_executor(
+            self._readers,
+            lambda: KafkaStore(
+                self._disk,
+                self._directory,
+                self._kafka_settings,
+                self._clock,
+                engine.core.owner,
+                _silent,
+            ),
+        )
+        self.door = KafkaDoor(
+            self._settings,
+            self._clock,
+            loop,
+            self.store,
+            Coordinator(self.store, self._clock),
+            self._readers,
+            lambda: engine.core.refusing,
+        )
+        self.door.connections_max = min(self.door.connections_max, connections_max)
+        if self._server is not None:
+            await self._server.start_serving()
+
+    def tick(self) -> None:
+        if self.door is not None:
+            self.door.tick()
+
+    # -- the end
+
+    def stop_listening(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    async def drain(self) -> None:
+        if self.door is not None:
+            await self.door.drain()
+
+    async def close(self) -> None:
+        """After the last answer: the log is closed cleanly."""
+        if self.store is not None:
+            await asyncio.get_running_loop().run_in_executor(self._readers, self.store.close)
+        if self._readers is not None:
+            self._readers.shutdown(wait=False)
+
+
+def _silent(_: float) -> None:
+    """The engine's own recovery is what takes long."""

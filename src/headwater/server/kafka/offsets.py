@@ -1,0 +1,154 @@
+"""Where records are: ListOffsets, OffsetForLeaderEpoch; and DeleteRecords, which moves that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from headwater.core.errors import HeadwaterError
+from headwater.server.kafka.call import Gathering
+from headwater.server.kafka.failures import code_of
+from headwater.wire.kafka.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from headwater.engine.kafka.partition import Partition
+    from headwater.engine.pending import Pending
+    from headwater.server.kafka.call import Call
+    from headwater.server.kafka.door import KafkaDoor
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+NEWEST_TIMESTAMP: Final = -3
+LEADER_EPOCH: Final = 0
+TO_THE_END: Final = -1
+_UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+Lookup = Callable[[], tuple[int, int] | None]
+
+
+def find_partition(door: KafkaDoor, call: Call, name: str, index: int) -> Partition | None:
+    topic = door.store.topic(call.organisation, name)
+    if topic is None or not 0 <= index < len(topic.partitions):
+        return None
+    return topic.partitions[index]
+
+
+# -- ListOffsets
+
+
+def list_offsets(door: KafkaDoor, call: Call) -> None:
+    """The ends are known; times are looked up in the files, all of a request together."""
+    topics: list[dict[str, Any]] = []
+    lookups: list[tuple[dict[str, Any], Lookup]] = []
+    for asked in call.values["topics"]:
+        rows = []
+        for each in asked["partitions"]:
+            row: dict[str, Any] = {"partition_index": each["partition_index"]}
+            rows.append(row)
+            partition = find_partition(door, call, asked["name"], each["partition_index"])
+            if partition is None:
+                row["error_code"] = _UNKNOWN
+                continue
+            try:
+                lookup = _list_one(door, partition, each["timestamp"], row)
+            except HeadwaterError as error:
+                row["error_code"] = code_of(error)
+                continue
+            if lookup is not None:
+                lookups.append((row, lookup))
+        topics.append({"name": asked["name"], "partitions": rows})
+    if not lookups:
+        call.answer({"topics": topics})
+        return
+    door.read(call, lambda: _look_up(lookups), lambda _: call.answer({"topics": topics}))
+
+
+def _list_one(
+    door: KafkaDoor, partition: Partition, timestamp_ms: int, row: dict[str, Any]
+) -> Lookup | None:
+    row["leader_epoch"] = LEADER_EPOCH
+    if timestamp_ms == LATEST:
+        row["offset"] = partition.high_watermark
+    elif timestamp_ms == EARLIEST:
+        row["offset"] = partition.log_start_offset
+    elif timestamp_ms == NEWEST_TIMESTAMP:
+        return door.store.find_newest(partition).read
+    elif timestamp_ms < 0:
+        row["error_code"] = ErrorCode.INVALID_TIMESTAMP
+    else:
+        return door.store.find_timestamp(partition, timestamp_ms).read
+    return None
+
+
+def _look_up(lookups: list[tuple[dict[str, Any], Lookup]]) -> None:
+    """Anywhere: touches files only."""
+    for row, lookup in lookups:
+        try:
+            found = lookup()
+        except HeadwaterError as error:
+            row["error_code"] = code_of(error)
+            continue
+        if found is not None:  # otherwise everything is older: no offset, as Kafka says it
+            row["offset"], row["timestamp"] = found
+
+
+# -- OffsetForLeaderEpoch
+
+
+def for_leader_epoch(door: KafkaDoor, call: Call) -> None:
+    """There was only ever one leader: its epoch ends where the log ends."""
+    topics = []
+    for asked in call.values["topics"]:
+        rows = []
+        for each in asked["partitions"]:
+            partition = find_partition(door, call, asked["topic"], each["partition"])
+            row: dict[str, Any] = {"partition": each["partition"], "error_code": ErrorCode.NONE}
+            if partition is None:
+                row["error_code"] = _UNKNOWN
+            elif each["current_leader_epoch"] > LEADER_EPOCH:
+                row["error_code"] = ErrorCode.UNKNOWN_LEADER_EPOCH
+            elif each["leader_epoch"] == LEADER_EPOCH:
+                row["leader_epoch"] = LEADER_EPOCH
+                row["end_offset"] = partition.high_watermark
+            rows.append(row)
+        topics.append({"topic": asked["topic"], "partitions": rows})
+    call.answer({"topics": topics})
+
+
+# -- DeleteRecords
+
+
+def delete_records(door: KafkaDoor, call: Call) -> None:
+    topics: list[dict[str, Any]] = []
+    gathering: Gathering[int] = Gathering(lambda: call.answer({"topics": topics}))
+    for asked in call.values["topics"]:
+        rows: list[dict[str, Any]] = []
+        topics.append({"name": asked["name"], "partitions": rows})
+        for each in asked["partitions"]:
+            row: dict[str, Any] = {
+                "partition_index": each["partition_index"],
+                "low_watermark": -1,
+                "error_code": ErrorCode.NONE,
+            }
+            rows.append(row)
+            partition = find_partition(door, call, asked["name"], each["partition_index"])
+            if partition is None:
+                row["error_code"] = _UNKNOWN
+                continue
+            before = each["offset"]
+            if before == TO_THE_END:
+                before = partition.high_watermark
+            try:
+                pending = door.store.delete_records(partition, before)
+            except HeadwaterError as error:
+                row["error_code"] = code_of(error)
+            else:
+                gathering.expect(pending, lambda done, row=row: _deleted(done, row))  # type: ignore[misc]
+    gathering.end()
+
+
+def _deleted(done: Pending[int], row: dict[str, Any]) -> None:
+    if done.error is not None:
+        row["error_code"] = code_of(done.error)
+    else:
+        row["low_watermark"] = done.answer()

@@ -1,0 +1,121 @@
+"""Produce and InitProducerId. Batches are checked whole and stored as they came."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from headwater.core.durability import Durability
+from headwater.core.errors import HeadwaterError
+from headwater.format.kafka.batch import check_batch, split_batches
+from headwater.server.kafka.call import Gathering
+from headwater.server.kafka.failures import code_of
+from headwater.wire.kafka.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from headwater.engine.kafka.partition import Partition
+    from headwater.engine.kafka.producing import Produced
+    from headwater.engine.pending import Pending
+    from headwater.server.kafka.call import Call
+    from headwater.server.kafka.door import KafkaDoor
+
+ALL: Final = -1
+_DURABILITY: Final = {ALL: Durability.FSYNC, 1: Durability.DISK, 0: Durability.DISK}
+NO_OFFSET: Final = -1
+
+
+def produce(door: KafkaDoor, call: Call) -> None:
+    values = call.values
+    durability = _DURABILITY.get(values["acks"])
+    if durability is None:
+        call.refuse(ErrorCode.INVALID_REQUIRED_ACKS)
+    elif values["transactional_id"] is not None:
+        call.refuse(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not supported"
+        )
+    else:
+        _Produce(door, call, durability).run()
+
+
+class _Produce:
+    """One request: rows of partitions, each answered when its batches are in the log."""
+
+    def __init__(self, door: KafkaDoor, call: Call, durability: Durability) -> None:
+        self._door = door
+        self._call = call
+        self._durability = durability
+        self._answers: list[dict[str, Any]] = []
+        self._gathering: Gathering[Produced] = Gathering(self._finish)
+
+    def run(self) -> None:
+        store, organisation = self._door.store, self._call.organisation
+        for asked in self._call.values["topic_data"]:
+            topic = store.topic(organisation, asked["name"])
+            rows = []
+            for each in asked["partition_data"]:
+                row: dict[str, Any] = {"index": each["index"], "error_code": 0}
+                rows.append(row)
+                if topic is None or not 0 <= each["index"] < len(topic.partitions):
+                    _fail(row, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
+                    continue
+                try:
+                    self._append(topic.partitions[each["index"]], each["records"], row)
+                except HeadwaterError as error:
+                    _fail(row, code_of(error), str(error))
+            self._answers.append({"name": asked["name"], "partition_responses": rows})
+        if self._call.values["acks"] == 0:
+            self._call.answer_nothing()
+        self._gathering.end()
+
+    def _append(
+        self, partition: Partition, records: memoryview | None, row: dict[str, Any]
+    ) -> None:
+        if not records:
+            row["base_offset"] = partition.high_watermark
+            return
+        batches = split_batches(records)
+        headers = [check_batch(batch) for batch in batches]
+        counters = self._door.counters
+        for batch, header in zip(batches, headers, strict=True):
+            pending = self._door.store.append(partition, batch, self._durability)
+            counters.batches_in += 1
+            counters.records_in += header.record_count
+            self._gathering.expect(pending, lambda done: _take(done, row))
+
+    def _finish(self) -> None:
+        if self._call.is_answered:
+            return
+        answer: dict[str, Any] = {"responses": self._answers}
+        throttle_ms = self._door.throttle_ms
+        if throttle_ms:
+            answer["throttle_time_ms"] = throttle_ms
+        self._call.answer(answer)
+
+
+def _take(done: Pending[Produced], row: dict[str, Any]) -> None:
+    if done.error is not None:
+        _fail(row, code_of(done.error), str(done.error))
+    elif "base_offset" not in row:  # of several batches, the first tells where they begin
+        produced = done.answer()
+        row["base_offset"] = produced.base_offset
+        row["log_append_time_ms"] = produced.append_time_ms
+        row["log_start_offset"] = produced.log_start_offset
+
+
+def _fail(row: dict[str, Any], code: ErrorCode, message: str) -> None:
+    row.update(error_code=code, base_offset=NO_OFFSET, error_message=message)
+
+
+def init_producer_id(door: KafkaDoor, call: Call) -> None:
+    """Idempotent producers get an id of their own each time; epochs begin at 0."""
+    if call.values["transactional_id"] is not None:
+        call.refuse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return
+
+    def made(pending: Pending[int]) -> None:
+        if pending.error is not None:
+            call.refuse(code_of(pending.error))
+        else:
+            call.answer({"producer_id": pending.answer(), "producer_epoch": 0})
+
+    gathering: Gathering[int] = Gathering(lambda: None)
+    gathering.expect(door.store.new_producer_id(), made)

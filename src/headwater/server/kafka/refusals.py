@@ -1,0 +1,204 @@
+"""The same error for everything a request asked for, in the form its answer has.
+
+Kafka has no error of a whole request: each answer says it in its own fields. One row here for each
+API, so that whoever is not let in, or meets a failure, is always told in words a client knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from headwater.wire.kafka.apis import ApiKey
+from headwater.wire.kafka.error_codes import ErrorCode
+
+Values = Mapping[str, Any]
+Refuse = Callable[[Values, int, str | None], dict[str, Any]]
+
+
+def refusal(
+    api: ApiKey, values: Values, code: ErrorCode, message: str | None = None
+) -> dict[str, Any]:
+    return REFUSALS[api](values, int(code), message)
+
+
+def _plain(_values: Values, code: int, _message: str | None) -> dict[str, Any]:
+    return {"error_code": code}
+
+
+def _told(_values: Values, code: int, message: str | None) -> dict[str, Any]:
+    return {"error_code": code, "error_message": message}
+
+
+def _by_partition(
+    topics: Iterable[Values], code: int, *, rows: str, index: str, topic: str = "name"
+) -> list[dict[str, Any]]:
+    """Topics with a row for each partition, as most requests about partitions are answered."""
+    return [
+        {
+            topic: each[topic],
+            "partitions": [{index: row[index], "error_code": code} for row in each[rows]],
+        }
+        for each in topics
+    ]
+
+
+def _produce(values: Values, code: int, message: str | None) -> dict[str, Any]:
+    return {
+        "responses": [
+            {
+                "name": topic["name"],
+                "partition_responses": [
+                    {
+                        "index": row["index"],
+                        "error_code": code,
+                        "base_offset": -1,
+                        "error_message": message,
+                    }
+                    for row in topic["partition_data"]
+                ],
+            }
+            for topic in values["topic_data"]
+        ]
+    }
+
+
+def _fetch(values: Values, code: int, _message: str | None) -> dict[str, Any]:
+    return {
+        "responses": [
+            {
+                "topic": topic["topic"],
+                "partitions": [
+                    {
+                        "partition_index": row["partition"],
+                        "error_code": code,
+                        "high_watermark": -1,
+                        "records": b"",
+                    }
+                    for row in topic["partitions"]
+                ],
+            }
+            for topic in values["topics"]
+        ]
+    }
+
+
+def _metadata(values: Values, code: int, _message: str | None) -> dict[str, Any]:
+    asked = values["topics"] or ()
+    return {
+        "topics": [
+            {"name": topic["name"] or "", "topic_id": topic["topic_id"], "error_code": code}
+            for topic in asked
+        ]
+    }
+
+
+def _topics(rows: str, index: str, topic: str = "name") -> Refuse:
+    def refuse(values: Values, code: int, _message: str | None) -> dict[str, Any]:
+        return {
+            "topics": _by_partition(values["topics"], code, rows=rows, index=index, topic=topic)
+        }
+
+    return refuse
+
+
+def _offset_fetch(values: Values, code: int, _message: str | None) -> dict[str, Any]:
+    groups = [{"group_id": each["group_id"], "error_code": code} for each in values["groups"]]
+    return {"error_code": code, "groups": groups}
+
+
+def _find_coordinator(values: Values, code: int, message: str | None) -> dict[str, Any]:
+    keys = values["coordinator_keys"]
+    nowhere = {"node_id": -1, "host": "", "port": -1, "error_code": code, "error_message": message}
+    return {**nowhere, "coordinators": [{"key": key, **nowhere} for key in keys]}
+
+
+def _join(values: Values, code: int, _message: str | None) -> dict[str, Any]:
+    return {"error_code": code, "member_id": values["member_id"]}
+
+
+def _describe_groups(values: Values, code: int, _message: str | None) -> dict[str, Any]:
+    return {"groups": [{"group_id": group, "error_code": code} for group in values["groups"]]}
+
+
+def _delete_groups(values: Values, code: int, _message: str | None) -> dict[str, Any]:
+    names = values["groups_names"]
+    return {"results": [{"group_id": group, "error_code": code} for group in names]}
+
+
+def _create_topics(values: Values, code: int, message: str | None) -> dict[str, Any]:
+    return {
+        "topics": [
+            {"name": topic["name"], "error_code": code, "error_message": message}
+            for topic in values["topics"]
+        ]
+    }
+
+
+def _delete_topics(values: Values, code: int, message: str | None) -> dict[str, Any]:
+    asked = [(topic["name"], topic["topic_id"]) for topic in values["topics"]]
+    asked += [(name, bytes(16)) for name in values["topic_names"]]
+    return {
+        "responses": [
+            {"name": name, "topic_id": topic_id, "error_code": code, "error_message": message}
+            for name, topic_id in asked
+        ]
+    }
+
+
+def _create_partitions(values: Values, code: int, message: str | None) -> dict[str, Any]:
+    return {
+        "results": [
+            {"name": topic["name"], "error_code": code, "error_message": message}
+            for topic in values["topics"]
+        ]
+    }
+
+
+def _resources(answer: str) -> Refuse:
+    def refuse(values: Values, code: int, message: str | None) -> dict[str, Any]:
+        return {
+            answer: [
+                {
+                    "resource_type": each["resource_type"],
+                    "resource_name": each["resource_name"],
+                    "error_code": code,
+                    "error_message": message,
+                }
+                for each in values["resources"]
+            ]
+        }
+
+    return refuse
+
+
+REFUSALS: Final[dict[ApiKey, Refuse]] = {
+    ApiKey.PRODUCE: _produce,
+    ApiKey.FETCH: _fetch,
+    ApiKey.LIST_OFFSETS: _topics("partitions", "partition_index"),
+    ApiKey.METADATA: _metadata,
+    ApiKey.OFFSET_COMMIT: _topics("partitions", "partition_index"),
+    ApiKey.OFFSET_FETCH: _offset_fetch,
+    ApiKey.FIND_COORDINATOR: _find_coordinator,
+    ApiKey.JOIN_GROUP: _join,
+    ApiKey.HEARTBEAT: _plain,
+    ApiKey.LEAVE_GROUP: _plain,
+    ApiKey.SYNC_GROUP: _plain,
+    ApiKey.DESCRIBE_GROUPS: _describe_groups,
+    ApiKey.LIST_GROUPS: _plain,
+    ApiKey.SASL_HANDSHAKE: _plain,
+    ApiKey.API_VERSIONS: _plain,
+    ApiKey.CREATE_TOPICS: _create_topics,
+    ApiKey.DELETE_TOPICS: _delete_topics,
+    ApiKey.DELETE_RECORDS: _topics("partitions", "partition_index"),
+    ApiKey.INIT_PRODUCER_ID: _plain,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: _topics("partitions", "partition", "topic"),
+    ApiKey.DESCRIBE_CONFIGS: _resources("results"),
+    ApiKey.ALTER_CONFIGS: _resources("responses"),
+    ApiKey.SASL_AUTHENTICATE: _told,
+    ApiKey.CREATE_PARTITIONS: _create_partitions,
+    ApiKey.DELETE_GROUPS: _delete_groups,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _resources("responses"),
+    ApiKey.OFFSET_DELETE: _plain,
+    ApiKey.DESCRIBE_CLUSTER: _told,
+}

@@ -1,0 +1,139 @@
+"""CreateTopics, DeleteTopics, CreatePartitions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from headwater.core.errors import HeadwaterError
+from headwater.engine.kafka.errors import KafkaError
+from headwater.server.kafka.call import Gathering
+from headwater.server.kafka.cluster import NODE_ID, find_topic
+from headwater.server.kafka.failures import code_of
+from headwater.wire.kafka.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from headwater.engine.kafka.partition import KafkaTopic
+    from headwater.engine.pending import Pending
+    from headwater.server.kafka.call import Call
+    from headwater.server.kafka.door import KafkaDoor
+
+Row = dict[str, Any]
+
+BY_DEFAULT: Final = -1
+_NOBODY: Final = bytes(16)
+
+
+def _fail(row: Row, error: HeadwaterError) -> None:
+    row.update(error_code=code_of(error), error_message=str(error))
+
+
+# -- making
+
+
+def create(door: KafkaDoor, call: Call) -> None:
+    rows: list[Row] = []
+    gathering: Gathering[KafkaTopic] = Gathering(lambda: call.answer({"topics": rows}))
+    times = Counter(asked["name"] for asked in call.values["topics"])
+    for name in times:
+        asked = next(each for each in call.values["topics"] if each["name"] == name)
+        row: Row = {"name": name, "error_code": ErrorCode.NONE, "configs": None}
+        rows.append(row)
+        try:
+            if times[name] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is named twice")
+            partitions = _partitions_wanted(door, asked)
+            configs = {each["name"]: each["value"] or "" for each in asked["configs"]}
+            door.store.check_new_topic(call.organisation, name, partitions, configs)
+            row.update(num_partitions=partitions, replication_factor=1)
+            if not call.values["validate_only"]:
+                pending = door.store.create_topic(call.organisation, name, partitions, configs)
+                gathering.expect(pending, partial(_created, row))
+        except HeadwaterError as error:
+            _fail(row, error)
+    gathering.end()
+
+
+def _partitions_wanted(door: KafkaDoor, asked: Row) -> int:
+    """One copy of everything, here: that is all there is to place."""
+    if asked["assignments"]:
+        if asked["num_partitions"] != BY_DEFAULT or asked["replication_factor"] != BY_DEFAULT:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "either numbers or an assignment, not both")
+        placed = {each["partition_index"]: each["broker_ids"] for each in asked["assignments"]}
+        if set(placed) != set(range(len(asked["assignments"]))) or any(
+            nodes != [NODE_ID] for nodes in placed.values()
+        ):
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the only broker is {NODE_ID}")
+        return len(placed)
+    if asked["replication_factor"] not in (BY_DEFAULT, 1):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR, "there is one broker: the factor is 1"
+        )
+    if asked["num_partitions"] == BY_DEFAULT:
+        return door.settings.kafka_default_partitions
+    return int(asked["num_partitions"])
+
+
+def _created(row: Row, done: Pending[KafkaTopic]) -> None:
+    try:
+        row["topic_id"] = done.answer().topic_id
+    except HeadwaterError as error:
+        _fail(row, error)
+
+
+# -- deleting
+
+
+def delete(door: KafkaDoor, call: Call) -> None:
+    """By name, or by id in the newest version."""
+    rows: list[Row] = []
+    gathering: Gathering[bool] = Gathering(lambda: call.answer({"responses": rows}))
+    asked = [(each["name"], each["topic_id"]) for each in call.values["topics"]]
+    asked += [(name, _NOBODY) for name in call.values["topic_names"]]
+    for name, topic_id in asked:
+        row: Row = {"name": name, "topic_id": topic_id, "error_code": ErrorCode.NONE}
+        rows.append(row)
+        topic = find_topic(door, call, name, topic_id)
+        if topic is None:
+            row["error_code"] = (
+                ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+            continue
+        row.update(name=topic.name, topic_id=topic.topic_id)
+        try:
+            gathering.expect(door.store.delete_topic(topic), partial(_done, row))
+        except HeadwaterError as error:
+            _fail(row, error)
+    gathering.end()
+
+
+def _done(row: Row, done: Pending[Any]) -> None:
+    if done.error is not None:
+        _fail(row, done.error)
+
+
+# -- more partitions
+
+
+def create_partitions(door: KafkaDoor, call: Call) -> None:
+    rows: list[Row] = []
+    gathering: Gathering[Any] = Gathering(lambda: call.answer({"results": rows}))
+    for asked in call.values["topics"]:
+        row: Row = {"name": asked["name"], "error_code": ErrorCode.NONE}
+        rows.append(row)
+        topic = door.store.topic(call.organisation, asked["name"])
+        try:
+            if topic is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
+            if asked["count"] <= len(topic.partitions):
+                raise KafkaError(
+                    ErrorCode.INVALID_PARTITIONS,
+                    f"there are {len(topic.partitions)} partitions; their number only grows",
+                )
+            if not call.values["validate_only"]:
+                pending = door.store.add_partitions(topic, asked["count"])
+                gathering.expect(pending, partial(_done, row))
+        except HeadwaterError as error:
+            _fail(row, error)
+    gathering.end()

@@ -1,0 +1,32 @@
+"""A real server that listens for Kafka clients, in a thread of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.server.running import RunningServer, settings
+
+
+class Broker(RunningServer):
+    @property
+    def kafka_port(self) -> int:
+        assert self._server is not None
+        return self._server.kafka_port
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.kafka_port}"
+
+
+@contextmanager
+def running_broker(directory: Path, **fields: Any) -> Iterator[Broker]:
+    chosen = settings(kafka_port=0, deadlines={"drain_s": 2.0}, **fields)
+    broker = Broker(directory, chosen)
+    broker.start()
+    try:
+        yield broker
+    finally:
+        broker.stop()

@@ -1,0 +1,113 @@
+"""Batches that are not what they say (faults F2, F3): a typed error each, nothing stored."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from headwater.format.crc32c import crc32c
+from headwater.format.kafka.batch import CODECS, CRC_FROM, HEADER_BYTES
+from headwater.format.kafka.compression import compress
+from headwater.format.kafka.records import NewRecord, Producer, encode_batch
+from headwater.wire.kafka.apis import ApiKey
+from headwater.wire.kafka.error_codes import ErrorCode
+from tests.kafka.speaking import Speaker
+
+SOUND = encode_batch([NewRecord(1_700_000_000_000 + index, b"k", b"v") for index in range(3)])
+
+
+def changed(at: int, piece: bytes, *, sealed: bool = True) -> bytes:
+    """The batch with other bytes somewhere, and a CRC that fits them."""
+    batch = bytearray(SOUND)
+    batch[at : at + len(piece)] = piece
+    if sealed:
+        batch[17:21] = struct.pack(">I", crc32c(bytes(batch[CRC_FROM:])))
+    return bytes(batch)
+
+
+BROKEN = {
+    "wrong crc": (changed(17, b"\x00\x00\x00\x00", sealed=False), ErrorCode.CORRUPT_MESSAGE),
+    "changed record": (changed(HEADER_BYTES + 9, b"\x00", sealed=False), ErrorCode.CORRUPT_MESSAGE),
+    "changed producer": (changed(43, b"\x01", sealed=False), ErrorCode.CORRUPT_MESSAGE),
+    "format 0": (changed(16, b"\x00"), ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+    "format 1": (changed(16, b"\x01"), ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+    "format 3": (changed(16, b"\x03"), ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+    "unknown compression": (changed(21, b"\x00\x05"), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+    "unknown compression 7": (changed(21, b"\x00\x07"), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+    "no records": (changed(57, struct.pack(">i", 0)), ErrorCode.INVALID_RECORD),
+    "negative records": (changed(57, struct.pack(">i", -5)), ErrorCode.INVALID_RECORD),
+    "too many records": (changed(57, struct.pack(">i", 2**31 - 1)), ErrorCode.INVALID_RECORD),
+    "last offset too far": (changed(23, struct.pack(">i", 2**31 - 1)), ErrorCode.INVALID_RECORD),
+    "last offset below 0": (changed(23, struct.pack(">i", -1)), ErrorCode.INVALID_RECORD),
+    "length too long": (changed(8, struct.pack(">i", len(SOUND))), ErrorCode.CORRUPT_MESSAGE),
+    "length too short": (changed(8, struct.pack(">i", 49)), ErrorCode.CORRUPT_MESSAGE),
+    "negative length": (changed(8, struct.pack(">i", -1)), ErrorCode.CORRUPT_MESSAGE),
+    "cut off": (SOUND[:-1], ErrorCode.CORRUPT_MESSAGE),
+    "no whole header": (SOUND[:40], ErrorCode.CORRUPT_MESSAGE),
+    "bytes behind it": (SOUND + b"\x00", ErrorCode.CORRUPT_MESSAGE),
+    "a sound one and half another": (SOUND + SOUND[:-3], ErrorCode.CORRUPT_MESSAGE),
+    "only noise": (bytes(range(200)), ErrorCode.CORRUPT_MESSAGE),
+    "a transaction": (changed(21, b"\x00\x10"), ErrorCode.INVALID_RECORD),
+    "a control batch": (changed(21, b"\x00\x20"), ErrorCode.INVALID_RECORD),
+    "a producer without a sequence": (changed(43, struct.pack(">q", 5)), ErrorCode.INVALID_RECORD),
+}
+
+
+@pytest.mark.parametrize(("batch", "code"), BROKEN.values(), ids=BROKEN.keys())
+@pytest.mark.parametrize("acks", [-1, 1])
+def test_a_broken_batch_gets_a_typed_error_and_is_not_stored(
+    speaker: Speaker, name: str, batch: bytes, code: ErrorCode, acks: int
+) -> None:
+    topic = speaker.make_topic(name)
+    told = speaker.produce(topic, batch, acks=acks)
+    assert ErrorCode(told["error_code"]) in (code, ErrorCode.CORRUPT_MESSAGE), told
+    assert told["base_offset"] == -1
+    assert speaker.end_of(topic) == 0
+    assert speaker.produce(topic, SOUND)["base_offset"] == 0
+    assert speaker.end_of(topic) == 3
+
+
+def test_a_broken_batch_that_wants_no_answer_is_not_stored(speaker: Speaker, name: str) -> None:
+    topic = speaker.make_topic(name)
+    from tests.kafka.test_hostile_bytes import request_frame
+
+    for batch, _ in BROKEN.values():
+        rows = [{"index": 0, "records": batch}]
+        values = {"acks": 0, "topic_data": [{"name": topic, "partition_data": rows}]}
+        speaker.send(request_frame(ApiKey.PRODUCE, 9, 0, None, values))
+    assert speaker.end_of(topic) == 0
+
+
+def test_sequences_with_gaps_and_old_epochs_are_refused(speaker: Speaker, name: str) -> None:
+    topic = speaker.make_topic(name)
+    producer_id = speaker.ask(ApiKey.INIT_PRODUCER_ID, {"transaction_timeout_ms": 1})["producer_id"]
+
+    def produce(epoch: int, sequence: int) -> tuple[ErrorCode, int]:
+        batch = encode_batch(
+            [NewRecord(1, None, b"v")], producer=Producer(producer_id, epoch, sequence)
+        )
+        told = speaker.produce(topic, batch)
+        return ErrorCode(told["error_code"]), told["base_offset"]
+
+    assert produce(0, 0) == (ErrorCode.NONE, 0)
+    assert produce(0, 1) == (ErrorCode.NONE, 1)
+    assert produce(0, 0) == (ErrorCode.NONE, 0)  # told again, not written again
+    assert produce(0, 5) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+    assert produce(1, 0) == (ErrorCode.NONE, 2)
+    assert produce(0, 2) == (ErrorCode.INVALID_PRODUCER_EPOCH, -1)
+    assert speaker.end_of(topic) == 3
+
+
+@pytest.mark.parametrize("codec", range(1, 5), ids=CODECS[1:])
+def test_a_compressed_bomb_comes_back_as_the_bytes_it_was(
+    speaker: Speaker, name: str, codec: int
+) -> None:
+    """The log never looks inside: a bomb costs it no more than its length."""
+    topic = speaker.make_topic(name)
+    start = bytearray(SOUND[:HEADER_BYTES] + compress(codec, bytes(64 * 1024 * 1024)))
+    start[8:12] = struct.pack(">i", len(start) - 12)
+    start[21:23] = struct.pack(">h", codec)
+    start[17:21] = struct.pack(">I", crc32c(bytes(start[CRC_FROM:])))
+    assert speaker.produce(topic, bytes(start))["error_code"] == 0
+    assert bytes(speaker.fetch(topic)["records"])[CRC_FROM:] == bytes(start[CRC_FROM:])
