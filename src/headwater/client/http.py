@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -226,6 +226,30 @@ class AsyncHttp:
             raise self._address.explain(error) from error
         stream = AsyncStream(self._address, response)
         return Answer(response.status_code, response.headers, b""), stream
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+
+class Poster:
+    """Sends JSON to addresses that are not ours: webhooks. Their answers are not read."""
+
+    def __init__(self, timeout_s: float) -> None:
+        import httpx
+
+        self._http = httpx.AsyncClient(trust_env=False, follow_redirects=False, timeout=timeout_s)
+
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
+        """The status; 0 and why when there was no answer."""
+        import httpx
+
+        try:
+            request = self._http.build_request("POST", url, content=body, headers=dict(headers))
+            response = await self._http.send(request, stream=True)
+            await response.aclose()
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+            return 0, _ERRNO.sub("", f"{error}".strip()) or type(error).__name__
+        return response.status_code, response.reason_phrase
 
     async def close(self) -> None:
         await self._http.aclose()

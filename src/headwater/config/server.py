@@ -66,6 +66,12 @@ class ServerSettings:
     tls_key: str | None = None
     limits: LimitSettings = field(default_factory=LimitSettings)
     deadlines: DeadlineSettings = field(default_factory=DeadlineSettings)
+    webhooks: tuple[str, ...] = ()
+    """[machine=]URL: told of every transition, or of those of one machine."""
+    webhook_secret: str | None = None
+    """Signs what webhooks are told."""
+    webhook_retry_ms: int = 1_000
+    """After a first failure; doubled with every further one, up to five minutes."""
     session_ttl_ms: int = 300_000
     stream_queue_frames: int = 1024
     websocket_queue_messages: int = 4

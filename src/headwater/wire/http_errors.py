@@ -37,6 +37,17 @@ STATUS_OF_CODE: Final[dict[str, int]] = {
     "shutting_down": 503,
     "storage_failed": 503,
     "disk_full": 507,
+    # State machines, by the names their clients know.
+    "BAD_REQUEST": 400,
+    "NOT_FOUND": 404,
+    "MACHINE_NOT_FOUND": 404,
+    "INSTANCE_NOT_FOUND": 404,
+    "MACHINE_VERSION_EXISTS": 409,
+    "INSTANCE_EXISTS": 409,
+    "INVALID_TRANSITION": 409,
+    "GUARD_FAILED": 409,
+    "CONFLICT": 409,
+    "MACHINE_VERSION_LIMIT_EXCEEDED": 422,
 }
 
 REASON: Final[dict[int, bytes]] = {

@@ -10,31 +10,41 @@ from typing import Any
 
 import msgspec
 
+from headwater.wire.answers import Spent
 
-class MachinePutAnswer(msgspec.Struct):
+
+class Told(msgspec.Struct, kw_only=True):
+    """Base of all of them."""
+
+    performance: Spent | msgspec.UnsetType = msgspec.UNSET
+    """Over HTTP: where the time went."""
+
+
+class MachinePutAnswer(Told):
     machine: str
     version: int
     stored_checksum: str
     created: bool
 
 
-class MachineAnswer(msgspec.Struct):
+class MachineAnswer(Told):
     machine: str
     version: int
-    definition: dict[str, Any]
+    definition: Any
     checksum: str
 
 
 class MachineListed(msgspec.Struct):
     machine: str
     versions: list[int]
+    latest: int
 
 
-class MachineListAnswer(msgspec.Struct):
+class MachineListAnswer(Told):
     items: list[MachineListed]
 
 
-class InstanceMadeAnswer(msgspec.Struct):
+class InstanceMadeAnswer(Told):
     instance_id: str
     machine: str
     version: int
@@ -45,20 +55,20 @@ class InstanceMadeAnswer(msgspec.Struct):
     """False for a repeat, which did nothing."""
 
 
-class InstanceAnswer(msgspec.Struct, omit_defaults=True):
+class InstanceAnswer(Told, omit_defaults=True):
     instance_id: str
     machine: str
     version: int
     state: str
-    ctx: dict[str, Any]
+    ctx: Any
     last_wal_offset: int
     last_wal_offset_text: str
     created_at: int
     updated_at: int
     last_event_id: str | None = None
     expires_at: int | None = None
-    damaged: bool = False
-    """Entries of its history could not be read: it may not be what it should be."""
+    doubtful: bool = False
+    """Entries about it were lost to damage, or may have been: it may not be what it should be."""
 
 
 class InstanceListed(msgspec.Struct):
@@ -72,13 +82,13 @@ class InstanceListed(msgspec.Struct):
     last_wal_offset_text: str
 
 
-class InstanceListAnswer(msgspec.Struct):
+class InstanceListAnswer(Told):
     instances: list[InstanceListed]
     total: int
     has_more: bool
 
 
-class InstanceDeletedAnswer(msgspec.Struct):
+class InstanceDeletedAnswer(Told):
     instance_id: str
     deleted: bool
     wal_offset: int
@@ -86,11 +96,11 @@ class InstanceDeletedAnswer(msgspec.Struct):
     applied: bool
 
 
-class EventAppliedAnswer(msgspec.Struct):
+class EventAppliedAnswer(Told):
     instance_id: str
     from_state: str
     to_state: str
-    ctx: msgspec.Raw
+    ctx: Any
     wal_offset: int
     wal_offset_text: str
     applied: bool
@@ -99,20 +109,22 @@ class EventAppliedAnswer(msgspec.Struct):
 
 class BatchOneAnswer(msgspec.Struct, omit_defaults=True):
     status: str
-    result: dict[str, Any] | None = None
+    """ok or error."""
+    result: Any = None
+    """What the operation answers by itself."""
     error: dict[str, Any] | None = None
 
 
-class BatchAnswer(msgspec.Struct):
+class BatchAnswer(Told):
     results: list[BatchOneAnswer]
     success_count: int
     failure_count: int
 
 
-class MigratedAnswer(msgspec.Struct):
+class MigratedAnswer(Told):
     instance_id: str
-    from_version: int
-    to_version: int
+    machine: str
+    version: int
     from_state: str
     to_state: str
     wal_offset: int
@@ -132,7 +144,7 @@ class HistoryEntry(msgspec.Struct, omit_defaults=True):
     version: int | None = None
 
 
-class HistoryAnswer(msgspec.Struct):
+class HistoryAnswer(Told):
     instance_id: str
     entries: list[HistoryEntry]
     complete: bool
@@ -148,7 +160,7 @@ class WalEntryAnswer(msgspec.Struct):
     data: dict[str, Any]
 
 
-class WalReadAnswer(msgspec.Struct):
+class WalReadAnswer(Told):
     entries: list[WalEntryAnswer]
     next_offset: int
     next_offset_text: str
@@ -163,7 +175,7 @@ class WalIoAnswer(msgspec.Struct):
     fsyncs: int
 
 
-class WalStatsAnswer(msgspec.Struct):
+class WalStatsAnswer(Told):
     entry_count: int
     segment_count: int
     total_size_bytes: int
@@ -172,20 +184,23 @@ class WalStatsAnswer(msgspec.Struct):
     latest_offset: int | None
     oldest_segment: int
     newest_segment: int
-    corrupt_entries: int
+    damaged_entries: int
+    """That were passed over at the last start."""
+    state: str
+    """writable, full or poisoned."""
     io_stats: WalIoAnswer
 
 
-class CompactedAnswer(msgspec.Struct):
+class CompactedAnswer(Told):
     snapshot_id: str
-    snapshots_created: int
+    snapshot_bytes: int
+    instance_count: int
     wal_offset: int
     wal_offset_text: str
     segments_deleted: int
-    bytes_reclaimed: int
 
 
-class InstanceSnapshotAnswer(msgspec.Struct):
+class InstanceSnapshotAnswer(Told):
     snapshot_id: str
     instance_id: str
     state: str
