@@ -1,0 +1,102 @@
+"""Settings of the state machines: how durable, how large, when compacted, what is remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from headwater.core.errors import InvalidRequestError
+from headwater.core.units import MIB, MS_PER_S
+
+
+class FsyncKind(Enum):
+    EVERY_WRITE = "every_write"
+    EVERY_N = "every_n"
+    EVERY_MS = "every_ms"
+    NEVER = "never"
+
+    @property
+    def takes_an_amount(self) -> bool:
+        return self in (FsyncKind.EVERY_N, FsyncKind.EVERY_MS)
+
+
+@dataclass(frozen=True, slots=True)
+class FsyncPolicy:
+    """When entries reach stable storage. Only `every_write` makes an ack wait for it."""
+
+    kind: FsyncKind = FsyncKind.EVERY_WRITE
+    amount: int = 0
+    """Writes or milliseconds, for the two kinds that count."""
+
+
+def read_fsync_policy(given: object) -> FsyncPolicy:
+    """`every_write`, `never`, `{"every_n": N}`, `{"every_ms": N}`; as text also `every_n:N`."""
+    word, amount = _word_and_amount(given)
+    try:
+        kind = FsyncKind(word)
+    except ValueError:
+        raise _not_a_policy(given) from None
+    if not kind.takes_an_amount:
+        if amount is not None:
+            raise _not_a_policy(given)
+        return FsyncPolicy(kind)
+    if isinstance(amount, bool) or not isinstance(amount, int) or amount < 1:
+        raise _not_a_policy(given)
+    return FsyncPolicy(kind, amount)
+
+
+def _word_and_amount(given: object) -> tuple[object, Any]:
+    if isinstance(given, Mapping) and len(given) == 1:
+        ((word, amount),) = given.items()
+        return word, amount
+    if isinstance(given, str):
+        word, colon, digits = given.strip().partition(":")
+        if not colon:
+            return word, None
+        digits = digits.strip()
+        return word.strip(), int(digits) if digits.isascii() and digits.isdigit() else False
+    return None, None
+
+
+def _not_a_policy(given: object) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"fsync policy {given!r}: must be every_write, never, every_n:N or every_ms:N, N from 1"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionSettings:
+    enabled: bool = True
+    events_threshold: int = 10_000
+    """Entries since the last snapshot."""
+    size_threshold_bytes: int = 100 * MIB
+    """Bytes of log since the last snapshot."""
+    min_interval_ms: int = 60 * MS_PER_S
+
+
+@dataclass(frozen=True, slots=True)
+class MachineSettings:
+    fsync_policy: FsyncPolicy = field(default_factory=FsyncPolicy)
+    wal_segment_bytes: int = 64 * MIB
+    compaction: CompactionSettings = field(default_factory=CompactionSettings)
+    idempotency_window_ms: int = 24 * 3_600 * MS_PER_S
+    versions_max: int = 0
+    """Versions of one machine; 0 means any number."""
+    ids_may_be_reused: bool = True
+    """May an instance be made again under the id of a deleted one?"""
+    transitions_topic: str | None = "machines:transitions"
+    """The topic every transition is also written to; None for none."""
+    watch_buffer_events: int = 4_096
+    """Transitions that wait for a slow watcher before it is told what it missed."""
+    allow_flush_all: bool = False
+    keep_interval_ms: int = 200
+    """How often expiries and compaction are looked at."""
+    reserve_bytes: int = 1 * MIB
+    """Kept in the active segment for deletes while the disk is full."""
+    queue_submissions_max: int = 8_192
+    zero_chunk_bytes: int = 256 * 1024
+    idle_mark_after_us: int = 1_000_000
+    full_retry_interval_us: int = 1_000_000
+    switch_interval_us: int | None = 200

@@ -1,0 +1,1 @@
+"""State machines joined to their log: apply, commit, watch, snapshot, compact."""

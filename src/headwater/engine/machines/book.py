@@ -1,0 +1,220 @@
+"""The one place where entries get their offsets and numbers, and where commits take effect.
+
+What is checked against is the newest there is, committed or on its way; what is read is committed
+only. A refused write takes everything behind it along: the log accepts nothing after a hole, so
+until all of them are answered nothing new is taken, and then the place is what it was.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from headwater.core.clock import Clock
+from headwater.core.errors import HeadwaterError, InvariantError, OverloadedError
+from headwater.engine.machines.draft import Ahead, Draft
+from headwater.engine.machines.requests import FlushAll, Request
+from headwater.engine.machines.tables import Effect, Tables
+from headwater.engine.pending import Pending
+from headwater.format.machines.names import global_offset, segment_of, within_segment
+from headwater.model.machines.errors import MachineError
+from headwater.model.retention_clock import RetentionClock
+from headwater.wal.entry_log import EntryLog, EntryPosition, EntryTicket
+from headwater.wal.shard import Shard
+from headwater.wal.ticket import Ticket
+
+Published = Callable[[Sequence[Effect]], None]
+
+
+class Change(Pending[Any]):
+    """One write on its way."""
+
+    def __init__(self, draft: Draft, place: int, sequence: int) -> None:
+        self.draft = draft
+        self.place = place
+        self.sequence = sequence
+        self.end = place
+        self.shape: Callable[[Draft], Any] = _only_answer
+        self.followers: list[Pending[Any]] = []
+        """Repeats that wait for what they saw to be committed."""
+
+
+class Repeat(Pending[Any]):
+    """An answer without an entry, given once all that it saw is committed."""
+
+    def __init__(self, answer: Any) -> None:
+        self.prepared = answer
+
+
+class Book:
+    def __init__(
+        self,
+        tables: Tables,
+        clock: Clock,
+        position: EntryPosition,
+        *,
+        segment_bytes: int,
+        versions_max: int,
+        published: Published,
+    ) -> None:
+        self.tables = tables
+        self._clock = clock
+        self.retention = RetentionClock(clock.wall_ms(), clock.monotonic_us())
+        self._segment_bytes = segment_bytes
+        self._versions_max = versions_max
+        self._published = published
+        self._ahead = Ahead()
+        self._in_flight: deque[Change] = deque()
+        self._place = global_offset(position.segment, position.offset)
+        self._sequence = position.next_sequence
+        self.committed_place = self._place
+        """Everything before this is committed."""
+        self.committed_sequence = self._sequence
+        """Number of the next entry to be committed."""
+        self.latest_offset: int | None = None
+        self.oldest_segment = position.oldest
+        self.first_sequence = {position.segment: self._sequence} if not position.offset else {}
+        """Number of the first entry of a segment, where known."""
+        self._failure: HeadwaterError | None = None
+        self._flushing = False
+        self.log: EntryLog | None = None
+        self.shard: Shard | None = None
+
+    def now_ms(self) -> int:
+        """The time by which instances expire."""
+        return self.retention.now_ms(self._clock.wall_ms(), self._clock.monotonic_us())
+
+    def submit(
+        self,
+        requests: Sequence[Request],
+        *,
+        shape: Callable[[Draft], Any] | None = None,
+        essential: bool = False,
+    ) -> Pending[Any]:
+        """All of the requests as one batch. Raises what the rules refuse; nothing is kept then."""
+        if self._failure is not None:
+            raise self._failure
+        flushes = any(type(request) is FlushAll for request in requests)
+        if self._flushing or (flushes and self._in_flight):
+            raise OverloadedError("other writes are under way; try again", retry_after_ms=10)
+        change = self._draft(requests)
+        change.shape = shape or _only_answer
+        if not change.draft.effects:
+            return self._answer_without_entry(change)
+        self._send(change, essential=essential)
+        self._flushing = flushes
+        return change
+
+    def _draft(self, requests: Sequence[Request]) -> Change:
+        """The entries, at the place they will have; in the next segment if they do not fit."""
+        draft = self._fill(requests, self._place)
+        place = self._place
+        if within_segment(place) and within_segment(place) + draft.size > self._segment_bytes:
+            place = global_offset(segment_of(place) + 1, 0)
+            draft = self._fill(requests, place)
+        return Change(draft, place, self._sequence)
+
+    def _fill(self, requests: Sequence[Request], place: int) -> Draft:
+        assert self.log is not None
+        draft = Draft(
+            self.tables,
+            self._ahead,
+            place=place,
+            synced=self.log.synced_offset,
+            now_ms=self._clock.wall_ms(),
+            expiry_ms=self.now_ms(),
+            versions_max=self._versions_max,
+        )
+        if len(requests) == 1:
+            draft.add(requests[0])
+            return draft
+        for index, request in enumerate(requests):
+            try:
+                draft.add(request)
+            except MachineError as error:
+                raise MachineError(
+                    error.code,
+                    f"operation {index}: {error}",
+                    details={**error.details, "operation": index},
+                ) from error
+        return draft
+
+    def _send(self, change: Change, *, essential: bool) -> None:
+        assert self.shard is not None
+        draft = change.draft
+        body = draft.encode(change.sequence)
+        entries = len(draft.effects)
+        change.end = change.place + len(body)
+        self.shard.submit(
+            EntryTicket(body, entries, change.place, essential=essential, context=change)
+        )
+        draft.note_in(self._ahead)
+        self._in_flight.append(change)
+        if not within_segment(change.place):
+            self.first_sequence[segment_of(change.place)] = change.sequence
+        self._place = change.end
+        self._sequence += entries
+
+    def _answer_without_entry(self, change: Change) -> Pending[Any]:
+        repeat = Repeat(change.shape(change.draft))
+        if self._in_flight:
+            self._in_flight[-1].followers.append(repeat)
+        else:
+            repeat.succeed(repeat.prepared)
+        return repeat
+
+    # -- what the log says, as the owner
+
+    def take(self, tickets: Sequence[Ticket]) -> None:
+        """These were answered, in the order they were sent."""
+        effects: list[Effect] = []
+        done: list[Change] = []
+        for ticket in tickets:
+            change = ticket.context
+            if not self._in_flight or self._in_flight.popleft() is not change:
+                raise InvariantError("the log answered out of order")
+            if ticket.error is not None:
+                self._refuse(change, ticket.error)
+                continue
+            self._commit(change, effects)
+            done.append(change)
+        if effects:
+            self._published(effects)
+        for change in done:
+            change.succeed(change.shape(change.draft))
+            for follower in change.followers:
+                assert isinstance(follower, Repeat)
+                follower.succeed(follower.prepared)
+
+    def _commit(self, change: Change, effects: list[Effect]) -> None:
+        if self._failure is not None:
+            raise InvariantError("the log wrote behind a refused write")
+        draft = change.draft
+        for effect in draft.effects:
+            self.tables.take(effect)
+        effects += draft.effects
+        draft.forget_in(self._ahead)
+        self.committed_place = change.end
+        self.committed_sequence = change.sequence + len(draft.effects)
+        self.latest_offset = draft.effects[-1].offset
+        self._flushing = False
+
+    def _refuse(self, change: Change, error: HeadwaterError) -> None:
+        if self._failure is None:
+            self._failure = error
+            self._place, self._sequence = change.place, change.sequence
+        if not self._in_flight:
+            # The last one behind the hole: nothing can be written after it any more.
+            self._failure = None
+            self._place, self._sequence = self.committed_place, self.committed_sequence
+            self._ahead.clear()
+            self._flushing = False
+        change.fail(error)
+        for follower in change.followers:
+            follower.fail(error)
+
+
+def _only_answer(draft: Draft) -> Any:
+    (answer,) = draft.answers
+    return answer

@@ -1,0 +1,130 @@
+"""Compaction: a snapshot, the offset that is safe with it, and segments wholly before it deleted.
+
+Done by the keeper, or by whoever asks; never by the owner. Only capturing and noting are the
+owner's, and short.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from headwater.config.machines import CompactionSettings
+from headwater.core.clock import Clock
+from headwater.core.units import US_PER_MS
+from headwater.disk import Disk
+from headwater.engine.machines.answers import Compacted
+from headwater.engine.machines.book import Book
+from headwater.engine.machines.requests import NoteSnapshot
+from headwater.engine.machines.snapshots import Captured, SnapshotFiles
+from headwater.engine.owner import Owner
+from headwater.format.machines.names import segment_of
+from headwater.wal.shard import Shard
+
+
+class Compactor:
+    def __init__(
+        self,
+        disk: Disk,
+        files: SnapshotFiles,
+        book: Book,
+        shard: Shard,
+        owner: Owner,
+        clock: Clock,
+        settings: CompactionSettings,
+        damaged_entries: int,
+    ) -> None:
+        self._disk = disk
+        self._files = files
+        self._book = book
+        self._shard = shard
+        self._owner = owner
+        self._clock = clock
+        self._settings = settings
+        self._damaged_entries = damaged_entries
+        self._one_at_a_time = threading.Lock()
+        self._last_us = clock.monotonic_us()
+        self._snapshot_sequence = book.committed_sequence
+        self._bytes_at_snapshot = 0
+        self.keep_from: Callable[[], int] = lambda: 1 << 64
+        """Entries from this offset on are still needed by somebody else."""
+        self.count = 0
+
+    def started_from(self, sequence: int) -> None:
+        """The snapshot this start began with was of this entry."""
+        self._snapshot_sequence = sequence
+
+    def is_due(self) -> bool:
+        """By events or by size, and not too often. As the owner."""
+        settings = self._settings
+        if not settings.enabled:
+            return False
+        passed_us = self._clock.monotonic_us() - self._last_us
+        if passed_us < settings.min_interval_ms * US_PER_MS:
+            return False
+        events = self._book.committed_sequence - self._snapshot_sequence
+        written = self._shard.counters.bytes_written - self._bytes_at_snapshot
+        return events >= settings.events_threshold or (
+            events > 0 and written >= settings.size_threshold_bytes
+        )
+
+    def compact(self) -> Compacted:
+        """Not for the owner's own thread."""
+        with self._one_at_a_time:
+            captured = self._owner.call(self._capture)
+            # What the snapshot covers must be in the log for good: a power loss must not leave a
+            # log that ends before the snapshot does.
+            self._harden()
+            written = self._files.write(captured)
+            heading = written.heading
+            self._owner.call(lambda: self._note(heading.file, heading.wal_offset))
+            deleted = self._release(min(heading.wal_offset, self._owner.call(self.keep_from)))
+            self._snapshot_sequence = captured.sequence
+            self._last_us = self._clock.monotonic_us()
+            self.count += 1
+            return Compacted(
+                heading.file, heading.wal_offset, heading.instance_count, written.bytes, deleted
+            )
+
+    def _harden(self) -> None:
+        log = self._book.log
+        assert log is not None
+        self._shard.call(log.sync).result()
+        poison = self._shard.poison
+        if poison is not None:
+            raise poison
+
+    def _capture(self) -> Captured:
+        book, tables = self._book, self._book.tables
+        self._bytes_at_snapshot = self._shard.counters.bytes_written
+        return Captured(
+            [each for versions in tables.machines.values() for each in versions.values()],
+            list(tables.instances.values()),
+            list(tables.keys.values()),
+            list(tables.retired_ids),
+            book.committed_place,
+            book.committed_sequence,
+            self._clock.wall_ms(),
+            tables.doubt_before,
+            self._damaged_entries,
+        )
+
+    def _note(self, name: str, wal_offset: int) -> None:
+        self._book.submit([NoteSnapshot(name, wal_offset)], essential=True)
+
+    def _release(self, offset: int) -> int:
+        log = self._book.log
+        assert log is not None
+        segment = segment_of(offset)
+        paths = self._shard.call(lambda: log.release_before(segment)).result()
+        for path in paths:
+            self._disk.unlink(path)
+        if paths:
+            self._disk.sync_directory(paths[0].parent)
+            self._owner.call(lambda: self._forget(segment))
+        return len(paths)
+
+    def _forget(self, segment: int) -> None:
+        self._book.oldest_segment = max(self._book.oldest_segment, segment)
+        for number in [number for number in self._book.first_sequence if number < segment]:
+            del self._book.first_sequence[number]

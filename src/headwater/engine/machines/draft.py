@@ -1,0 +1,395 @@
+"""One change on its way: checked, numbered and turned into entries before anything is written.
+
+A draft sees what is committed, what is still on its way to the disk, and what it did itself. If
+any part of it is refused, nothing of it happened.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from headwater.engine.machines import requests
+from headwater.engine.machines.answers import (
+    Answer,
+    Applied,
+    Created,
+    Deleted,
+    Flushed,
+    MachinePut,
+    SnapshotNoted,
+)
+from headwater.engine.machines.repeats import applied_again, created_again
+from headwater.engine.machines.replaying import (
+    applied_instance,
+    created_instance,
+    remembered_of,
+)
+from headwater.engine.machines.tables import Effect, Key, Remembered, Tables
+from headwater.format.machines import bodies
+from headwater.format.machines.entry import (
+    OVERHEAD_BYTES,
+    PAYLOAD_BYTES_MAX,
+    EntryType,
+    encode_entry,
+)
+from headwater.model.machines.definition import (
+    MIGRATION_EVENT,
+    Definition,
+    check_machine_name,
+    check_version,
+    parse_definition,
+)
+from headwater.model.machines.errors import (
+    CONFLICT,
+    INSTANCE_EXISTS,
+    INSTANCE_NOT_FOUND,
+    MACHINE_VERSION_EXISTS,
+    MACHINE_VERSION_LIMIT_EXCEEDED,
+    MachineError,
+    bad_request,
+)
+from headwater.model.machines.instance import Instance
+from headwater.model.machines.transition import (
+    check_expected,
+    choose,
+    merged,
+    migrated_state,
+)
+from headwater.model.machines.values import (
+    EMPTY,
+    checked_key,
+    checked_text,
+    checked_whole,
+    object_bytes,
+)
+
+_UNKNOWN: Final = object()
+_TTL_MS_MAX: Final = 100 * 365 * 86_400_000
+
+
+class Ahead:
+    """What is on its way to the disk: later than the tables, earlier than any new draft."""
+
+    def __init__(self) -> None:
+        self.instances: dict[str, Instance | None] = {}
+        """None: deleted."""
+        self.definitions: dict[tuple[str, int], Definition] = {}
+        self.keys: dict[Key, Remembered] = {}
+
+    def clear(self) -> None:
+        self.instances.clear()
+        self.definitions.clear()
+        self.keys.clear()
+
+
+class Draft:
+    __slots__ = (
+        "_ahead", "_expiry_ms", "_instances", "_keys", "_now_ms", "_payloads", "_place", "_synced",
+        "_tables", "_versions_max", "answers", "definitions", "effects", "size",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        tables: Tables,
+        ahead: Ahead,
+        *,
+        place: int,
+        synced: int,
+        now_ms: int,
+        expiry_ms: int,
+        versions_max: int,
+    ) -> None:
+        self._tables = tables
+        self._ahead = ahead
+        self._place = place
+        self._synced = synced
+        self._now_ms = now_ms
+        self._expiry_ms = expiry_ms
+        self._versions_max = versions_max
+        self._instances: dict[str, Instance | None] = {}
+        self._keys: dict[Key, Remembered] = {}
+        self.definitions: dict[tuple[str, int], Definition] = {}
+        self._payloads: list[tuple[EntryType, bytes]] = []
+        self.effects: list[Effect] = []
+        self.answers: list[Answer] = []
+        self.size = 0
+
+    def add(self, request: requests.Request) -> None:
+        """One more operation; MachineError when the rules refuse it."""
+        self.answers.append(_OPERATIONS[type(request)](self, request))
+
+    def encode(self, sequence: int) -> bytes:
+        """The entries as they go into the log."""
+        last = len(self._payloads) - 1
+        return b"".join(
+            [
+                encode_entry(kind, sequence + index, payload, more=index < last)
+                for index, (kind, payload) in enumerate(self._payloads)
+            ]
+        )
+
+    def note_in(self, ahead: Ahead) -> None:
+        """It is on its way: later drafts see it."""
+        ahead.instances.update(self._instances)
+        ahead.definitions.update(self.definitions)
+        ahead.keys.update(self._keys)
+
+    def forget_in(self, ahead: Ahead) -> None:
+        """It is committed: the tables have it, unless something newer is on its way."""
+        for name, instance in self._instances.items():
+            if ahead.instances.get(name, _UNKNOWN) is instance:
+                del ahead.instances[name]
+        for version in self.definitions:
+            ahead.definitions.pop(version, None)
+        for key, remembered in self._keys.items():
+            if ahead.keys.get(key) is remembered:
+                del ahead.keys[key]
+
+    # -- what it sees
+
+    def _newest(self, name: str) -> Instance | None:
+        """The newest instance of this id, be its time up or not."""
+        if name in self._instances:
+            return self._instances[name]
+        if name in self._ahead.instances:
+            return self._ahead.instances[name]
+        return self._tables.instances.get(name)
+
+    def _find(self, name: str) -> Instance | None:
+        """The newest instance of this id; None when there is none, or its time is up."""
+        found = self._newest(name)
+        return None if found is None or self._is_expired(found) else found
+
+    def _is_expired(self, instance: Instance) -> bool:
+        return 0 < instance.expires_at <= self._expiry_ms
+
+    def _present(self, name: object) -> Instance:
+        found = self._find(checked_text(name, "the instance id"))
+        if found is None:
+            raise _no_instance(name)
+        return found
+
+    def _known_definition(self, machine: str, version: int) -> Definition | None:
+        return (
+            self.definitions.get((machine, version))
+            or self._ahead.definitions.get((machine, version))
+            or self._tables.machines.get(machine, {}).get(version)
+        )
+
+    def _definition(self, machine: object, version: int | None) -> Definition:
+        name = check_machine_name(machine)
+        on_the_way = (*self._ahead.definitions, *self.definitions)
+        newer = [number for found, number in on_the_way if found == name]
+        if version is None and newer:
+            version = max(*newer, *self._tables.machines.get(name, {0: None}))
+        if version is not None:
+            found = self._known_definition(name, check_version(version))
+            if found is not None:
+                return found
+        return self._tables.definition(name, version)
+
+    def _remembered(self, kind: str, scope: str, key: str | None) -> Remembered | None:
+        if key is None:
+            return None
+        full = (kind, scope, checked_key(key))
+        return self._keys.get(full) or self._ahead.keys.get(full) or self._tables.keys.get(full)
+
+    def _remember(self, remembered: Remembered | None) -> Remembered | None:
+        if remembered is not None:
+            self._keys[remembered.full_key] = remembered
+        return remembered
+
+    # -- what it does
+
+    def _next_place(self) -> int:
+        return self._place + self.size
+
+    def _write(self, body: bodies.Body, effect: Effect) -> None:
+        payload = bodies.encode_body(body)
+        if len(payload) > PAYLOAD_BYTES_MAX:
+            raise bad_request(f"an entry of {len(payload)} bytes is over {PAYLOAD_BYTES_MAX}")
+        self._payloads.append((bodies.TYPE_OF[type(body)], payload))
+        self.effects.append(effect)
+        self.size += OVERHEAD_BYTES + len(payload)
+
+    def put_machine(self, request: requests.PutMachine) -> MachinePut:
+        wanted = parse_definition(request.machine, request.version, request.definition)
+        name, version = wanted.machine, wanted.version
+        known = self._known_definition(name, version)
+        if known is not None:
+            if known.checksum != wanted.checksum:
+                raise MachineError(
+                    MACHINE_VERSION_EXISTS,
+                    f"version {version} of {name!r} is another definition; versions never change, "
+                    "use a new one",
+                    details={"machine": name, "version": version, "checksum": known.checksum},
+                )
+            return MachinePut(name, version, known.checksum, created=False)
+        self._check_version_count(name)
+        self.definitions[name, version] = wanted
+        body = bodies.PutMachine(
+            name, version, msgspec.Raw(wanted.canonical), wanted.checksum, self._now_ms,
+            self._synced,
+        )  # fmt: skip
+        self._write(body, Effect(body, self._next_place(), definition=wanted))
+        return MachinePut(name, version, wanted.checksum, created=True)
+
+    def _check_version_count(self, name: str) -> None:
+        on_the_way = (*self._ahead.definitions, *self.definitions)
+        count = len(self._tables.machines.get(name, ())) + sum(
+            1 for machine, _ in on_the_way if machine == name
+        )
+        if self._versions_max and count >= self._versions_max:
+            raise MachineError(
+                MACHINE_VERSION_LIMIT_EXCEEDED,
+                f"machine {name!r} has {count} versions; {self._versions_max} are kept at most",
+                details={"machine": name, "versions_max": self._versions_max},
+            )
+
+    def create_instance(self, request: requests.CreateInstance) -> Created:
+        definition = self._definition(request.machine, request.version)
+        known = self._remembered("create", definition.machine, request.idempotency_key)
+        if known is not None:
+            return created_again(known, request)
+        name = request.instance_id
+        name = str(uuid.uuid4()) if name is None else checked_text(name, "the instance id")
+        if self._find(name) is not None or name in self._tables.retired_ids:
+            raise MachineError(
+                INSTANCE_EXISTS, f"there is an instance {name!r} already, or was before"
+            )
+        context = request.context
+        ctx = EMPTY if context is None else object_bytes(context, "the context")
+        expires_at = self._expiry(request.ttl_ms)
+        expired = self._newest(name)
+        if expired is not None:  # its id may be used again before the keeper came for it
+            self._delete(expired, "ttl", None)
+        offset = self._next_place()
+        body = bodies.CreateInstance(
+            name, definition.machine, definition.version, definition.initial, msgspec.Raw(ctx),
+            self._now_ms, self._synced, request.idempotency_key, expires_at,
+        )  # fmt: skip
+        instance = created_instance(body, offset, definition.machine, definition.initial)
+        remembered = self._remember(remembered_of(body, offset, instance))
+        self._instances[name] = instance
+        self._write(body, Effect(body, offset, None, instance, None, remembered))
+        return Created(
+            name, definition.machine, definition.version, instance.state, offset, applied=True
+        )
+
+    def _expiry(self, ttl_ms: int | None) -> int:
+        if ttl_ms is None:
+            return 0
+        return self._now_ms + checked_whole(ttl_ms, "ttl_ms", 1, _TTL_MS_MAX)
+
+    def apply_event(self, request: requests.ApplyEvent) -> Applied:
+        name = checked_text(request.instance_id, "the instance id")
+        known = self._remembered("apply", name, request.idempotency_key)
+        if known is not None:
+            return applied_again(known, request)
+        before = self._present(name)
+        event = checked_text(request.event, "the event")
+        check_expected(before, request.expected_state, request.expected_wal_offset)
+        definition = self._definition(before.machine, before.version)
+        transition = choose(definition, before, event)
+        payload = request.payload
+        ctx, raw = before.ctx, bodies.NO_PAYLOAD
+        if payload is not None:
+            raw = msgspec.Raw(object_bytes(payload, "the payload"))
+            ctx = merged(ctx, payload)
+        event_id = request.event_id
+        if event_id is not None:
+            checked_text(event_id, "the event id")
+        body = bodies.ApplyEvent(
+            name, before.machine, before.version, transition.event, before.state,
+            transition.to_state, self._now_ms, before.last_wal_offset, self._synced, raw, event_id,
+            request.idempotency_key, 0, self._tables.is_doubtful(before),
+        )  # fmt: skip
+        return self._apply(body, before, transition.to_state, ctx)
+
+    def _apply(
+        self, body: bodies.ApplyEvent, before: Instance, to_state: str, ctx: bytes
+    ) -> Applied:
+        offset = self._next_place()
+        after = applied_instance(body, offset, before, to_state, ctx)
+        remembered = None
+        if body.idempotency_key is not None:
+            remembered = self._remember(remembered_of(body, offset, after))
+        self._instances[after.id] = after
+        self._write(body, Effect(body, offset, before, after, None, remembered))
+        return Applied(
+            after.id, after.machine, after.version, body.from_state, to_state, ctx, offset,
+            True, body.event_id,
+        )  # fmt: skip
+
+    def delete_instance(self, request: requests.DeleteInstance) -> Deleted:
+        name = checked_text(request.instance_id, "the instance id")
+        known = self._remembered("delete", name, request.idempotency_key)
+        if known is not None:
+            return Deleted(name, known.wal_offset, applied=False)
+        before = self._find(name) if request.reason is None else self._newest(name)
+        if before is None or (request.reason is not None and not self._is_expired(before)):
+            raise _no_instance(name)
+        return self._delete(before, request.reason, request.idempotency_key)
+
+    def _delete(self, before: Instance, reason: str | None, key: str | None) -> Deleted:
+        offset = self._next_place()
+        body = bodies.DeleteInstance(
+            before.id, before.machine, before.version, before.state, self._now_ms,
+            before.last_wal_offset, self._synced, reason, key,
+        )  # fmt: skip
+        remembered = self._remember(remembered_of(body, offset, before))
+        self._instances[before.id] = None
+        self._write(body, Effect(body, offset, before, None, None, remembered))
+        return Deleted(before.id, offset, applied=True)
+
+    def migrate_instance(self, request: requests.MigrateInstance) -> Applied:
+        before = self._present(request.instance_id)
+        version = check_version(request.version)
+        if version <= before.version:
+            raise MachineError(
+                CONFLICT,
+                f"{before.id!r} has version {before.version}; it can only go to a newer one",
+                details={"version": before.version},
+            )
+        definition = self._definition(before.machine, version)
+        state_map = request.state_map
+        to_state = migrated_state(definition, before, state_map)
+        body = bodies.ApplyEvent(
+            before.id, before.machine, version, MIGRATION_EVENT, before.state, to_state,
+            self._now_ms, before.last_wal_offset, self._synced, bodies.NO_PAYLOAD, None, None,
+            before.version, self._tables.is_doubtful(before),
+        )  # fmt: skip
+        return self._apply(body, before, to_state, before.ctx)
+
+    def flush_all(self, _request: requests.FlushAll) -> Flushed:
+        tables = self._tables
+        answer = Flushed(len(tables.instances), sum(map(len, tables.machines.values())))
+        body = bodies.Checkpoint(self._now_ms, self._synced, flushed=True)
+        self._write(body, Effect(body, self._next_place()))
+        return answer
+
+    def note_snapshot(self, request: requests.NoteSnapshot) -> SnapshotNoted:
+        body = bodies.SnapshotTaken(
+            request.name, request.wal_offset, self._now_ms, self._synced, request.instance_id
+        )
+        self._write(body, Effect(body, self._next_place()))
+        return SnapshotNoted(request.name, self._next_place(), request.instance_id)
+
+
+def _no_instance(name: object) -> MachineError:
+    return MachineError(INSTANCE_NOT_FOUND, f"there is no instance {name!r}")
+
+
+_OPERATIONS: Final[dict[type, Callable[[Draft, Any], Answer]]] = {
+    requests.PutMachine: Draft.put_machine,
+    requests.CreateInstance: Draft.create_instance,
+    requests.ApplyEvent: Draft.apply_event,
+    requests.DeleteInstance: Draft.delete_instance,
+    requests.MigrateInstance: Draft.migrate_instance,
+    requests.FlushAll: Draft.flush_all,
+    requests.NoteSnapshot: Draft.note_snapshot,
+}

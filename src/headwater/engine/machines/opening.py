@@ -1,0 +1,180 @@
+"""Opening a directory of machines: the newest snapshot, then the log from its offset on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import PurePath
+
+import structlog
+
+from headwater.config.machines import FsyncKind, FsyncPolicy, MachineSettings
+from headwater.config.wal import WalSettings
+from headwater.core.errors import DamageError, FormatError
+from headwater.disk import Disk
+from headwater.disk.whole import sync_names
+from headwater.engine.machines.replaying import effect_of
+from headwater.engine.machines.snapshots import SnapshotFiles
+from headwater.engine.machines.tables import Tables
+from headwater.format.machines.bodies import decode_body
+from headwater.format.machines.entry import Entry
+from headwater.format.machines.names import SNAPSHOTS_DIRECTORY, segment_of, within_segment
+from headwater.format.machines.snapshot import SnapshotHeading
+from headwater.format.names import WAL_DIRECTORY
+from headwater.recovery.machines import Damage, MachineLogReader, MachineLogReport
+from headwater.wal.policy import EveryMs, EveryN, EveryWrite, Never, SyncPolicy
+
+Progress = Callable[[float], None]
+_log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class MachineReport:
+    """What a start found, for the operator."""
+
+    log: MachineLogReport
+    snapshot: SnapshotHeading | None
+    instances: int
+    damaged_entries: int
+    """Now and before: what a snapshot remembers is counted too."""
+    doubtful: bool
+    """Some instances may not be in their last state; each of them says so."""
+
+
+@dataclass(slots=True)
+class Opened:
+    tables: Tables
+    report: MachineReport
+
+
+def wal_directory(directory: PurePath) -> PurePath:
+    return directory / WAL_DIRECTORY
+
+
+def snapshots_directory(directory: PurePath) -> PurePath:
+    return directory / SNAPSHOTS_DIRECTORY
+
+
+def make_directories(disk: Disk, directory: PurePath) -> None:
+    for each in (directory, wal_directory(directory), snapshots_directory(directory)):
+        if not disk.is_directory(each):
+            disk.make_directory(each)
+            sync_names(disk, each.parent)
+
+
+def recover(
+    disk: Disk, directory: PurePath, settings: MachineSettings, progress: Progress
+) -> Opened:
+    """Read everything, cut a torn tail, say what was lost. A second run finds the same."""
+    reader = MachineLogReader(disk, wal_directory(directory))
+    tables, heading = _load_snapshot(disk, directory, settings, reader)
+    start = heading.wal_offset if heading else 0
+
+    def deliver(offset: int, entry: Entry) -> None:
+        try:
+            body = decode_body(entry)
+        except FormatError as error:
+            raise DamageError(
+                error.reason,
+                path=reader.path_of(segment_of(offset)),
+                offset=within_segment(offset),
+                advice="use the version of Headwater that wrote it",
+            ) from error
+        tables.take(effect_of(tables, offset, body))
+
+    log = reader.read(start, heading.sequence if heading else 1, deliver, progress)
+    reader.repair(log)
+    _mark_doubt(tables, log.damage)
+    earlier = heading.damaged_entries if heading else 0
+    report = MachineReport(
+        log,
+        heading,
+        len(tables.instances),
+        earlier + log.damaged_entries,
+        tables.doubt_before > 0,
+    )
+    _tell(report)
+    return Opened(tables, report)
+
+
+def _load_snapshot(
+    disk: Disk, directory: PurePath, settings: MachineSettings, reader: MachineLogReader
+) -> tuple[Tables, SnapshotHeading | None]:
+    keeps = not settings.ids_may_be_reused
+    tables = Tables(keeps_retired_ids=keeps)
+    files = SnapshotFiles(disk, snapshots_directory(directory))
+    found = files.newest()
+    if found is None:
+        if not reader.is_complete:
+            raise DamageError(
+                "the log begins in the middle and there is no sound snapshot",
+                path=snapshots_directory(directory),
+                advice="restore a backup; nothing was changed",
+            )
+        return tables, None
+    heading, path = found
+    try:
+        files.load(path, tables)
+    except DamageError as error:
+        if not reader.is_complete or not reader.segments:
+            raise
+        # Nothing was compacted away yet, so the log alone tells everything.
+        _log.warning("machine snapshot is damaged; the whole log is read instead", error=str(error))
+        return Tables(keeps_retired_ids=keeps), None
+    return tables, heading
+
+
+def _mark_doubt(tables: Tables, damage: list[Damage]) -> None:
+    """An instance that was not seen after a damaged place may have had an entry there."""
+    for each in damage:
+        tables.doubt_before = max(tables.doubt_before, each.offset + 1)
+
+
+def _tell(report: MachineReport) -> None:
+    log = report.log
+    for each in log.damage:
+        _log.warning(
+            "damaged entries in the machines' log were skipped",
+            segment=segment_of(each.offset),
+            offset=each.offset,
+            in_segment=within_segment(each.offset),
+            resumed_at=each.resume,
+            entries=each.entries,
+            reason=each.reason,
+        )
+    if log.torn is not None:
+        _log.warning(
+            "the torn tail of the machines' log was cut",
+            offset=log.torn.offset,
+            bytes=log.torn.bytes,
+            reason=log.torn.reason,
+        )
+    if report.damaged_entries:
+        _log.warning(
+            "machines recovered with losses",
+            damaged_entries=report.damaged_entries,
+            instances=report.instances,
+        )
+
+
+def sync_policy(policy: FsyncPolicy) -> SyncPolicy:
+    made: dict[FsyncKind, Callable[[], SyncPolicy]] = {
+        FsyncKind.EVERY_WRITE: EveryWrite,
+        FsyncKind.EVERY_N: lambda: EveryN(policy.amount),
+        FsyncKind.EVERY_MS: lambda: EveryMs(policy.amount),
+        FsyncKind.NEVER: Never,
+    }
+    return made[policy.kind]()
+
+
+def shard_settings(settings: MachineSettings) -> WalSettings:
+    """The group-commit loop is the one topics use; it is told what it asks for."""
+    return WalSettings(
+        shards=1,
+        file_bytes=settings.wal_segment_bytes,
+        reserve_bytes=settings.reserve_bytes,
+        queue_submissions_max=settings.queue_submissions_max,
+        idle_mark_after_us=settings.idle_mark_after_us,
+        full_retry_interval_us=settings.full_retry_interval_us,
+        zero_chunk_bytes=settings.zero_chunk_bytes,
+    )

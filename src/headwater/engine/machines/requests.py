@@ -1,0 +1,66 @@
+"""What can be asked of machines that changes something. Also the parts of a batch."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeAlias
+
+
+class PutMachine(NamedTuple):
+    machine: str
+    version: int
+    definition: dict[str, Any]
+
+
+class CreateInstance(NamedTuple):
+    machine: str
+    version: int | None = None
+    """None: the newest version there is."""
+    instance_id: str | None = None
+    context: dict[str, Any] | None = None
+    idempotency_key: str | None = None
+    ttl_ms: int | None = None
+
+
+class ApplyEvent(NamedTuple):
+    instance_id: str
+    event: str
+    payload: dict[str, Any] | None = None
+    expected_state: str | None = None
+    expected_wal_offset: int | None = None
+    event_id: str | None = None
+    idempotency_key: str | None = None
+
+
+class DeleteInstance(NamedTuple):
+    instance_id: str
+    idempotency_key: str | None = None
+    reason: str | None = None
+
+
+class MigrateInstance(NamedTuple):
+    instance_id: str
+    version: int
+    state_map: dict[str, str] | None = None
+
+
+class FlushAll(NamedTuple):
+    """Remove every instance and every machine."""
+
+
+class NoteSnapshot(NamedTuple):
+    """A snapshot is complete."""
+
+    name: str
+    wal_offset: int
+    instance_id: str | None = None
+
+
+Request: TypeAlias = (
+    PutMachine
+    | CreateInstance
+    | ApplyEvent
+    | DeleteInstance
+    | MigrateInstance
+    | FlushAll
+    | NoteSnapshot
+)

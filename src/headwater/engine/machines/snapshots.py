@@ -1,0 +1,274 @@
+"""Snapshots of machines: written by the keeper, checked by reading them back, loaded at start.
+
+A snapshot has its name and is synced before the index names it, and the index is replaced as a
+whole; segments of the log go after that. So at every moment either the old snapshot and its log,
+or the new one and its log, are there (I7).
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from headwater.core.errors import DamageError, FormatError
+from headwater.disk import Disk, OpenMode, read_whole, replace_file, sync_file, write_all
+from headwater.disk.whole import TEMPORARY_SUFFIX, sync_names
+from headwater.engine.machines.tables import Remembered, Tables
+from headwater.format.machines.names import (
+    INDEX_NAME,
+    parse_snapshot_file_name,
+    snapshot_file_name,
+)
+from headwater.format.machines.snapshot import (
+    ROWS_PER_BLOCK,
+    BlockEncoder,
+    BlockKind,
+    SnapshotHeading,
+    SnapshotIndex,
+    decode_blocks,
+    decode_index,
+    encode_index,
+    encode_start,
+)
+from headwater.model.machines.definition import Definition, parse_definition
+from headwater.model.machines.instance import Instance
+from headwater.model.machines.values import object_of
+
+INDEX_BYTES_MAX: Final = 1024 * 1024
+_MachineRow = tuple[str, int, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """Everything at one moment. Instances never change, so lists of them are enough."""
+
+    definitions: list[Definition]
+    instances: list[Instance]
+    keys: list[Remembered]
+    retired_ids: list[str]
+    wal_offset: int
+    sequence: int
+    wall_ms: int
+    doubt_before: int
+    damaged_entries: int
+
+
+class Written(NamedTuple):
+    heading: SnapshotHeading
+    bytes: int
+
+
+class SnapshotFiles:
+    """The directory of snapshots. For the keeper, and for one look at start."""
+
+    def __init__(self, disk: Disk, directory: PurePath) -> None:
+        self._disk = disk
+        self._directory = directory
+
+    def newest(self) -> tuple[SnapshotHeading, PurePath] | None:
+        """What the index names last; without a sound index, the newest file that is whole."""
+        if not self._disk.is_directory(self._directory):
+            return None
+        path = self._directory / INDEX_NAME
+        if self._disk.exists(path):
+            try:
+                index = decode_index(read_whole(self._disk, path, INDEX_BYTES_MAX))
+            except FormatError:
+                return self._newest_whole()
+            if not index.snapshots:
+                return None
+            heading = index.snapshots[-1]
+            return heading, self._directory / heading.file
+        return None
+
+    def _newest_whole(self) -> tuple[SnapshotHeading, PurePath] | None:
+        """The index is damaged: of the files that are whole, the one that covers most."""
+        best: tuple[SnapshotHeading, PurePath] | None = None
+        for name in self._names():
+            try:
+                heading = _heading_of(self._contents(self._directory / name))
+            except FormatError:
+                continue
+            if best is None or heading.wal_offset > best[0].wal_offset:
+                best = (heading, self._directory / name)
+        return best
+
+    def load(self, path: PurePath, tables: Tables) -> None:
+        """Fill the tables; DamageError with file and offset when the file is not whole."""
+        if not self._disk.exists(path):
+            raise DamageError("the snapshot the index names is missing", path=path, advice=_ADVICE)
+        try:
+            _fill(tables, self._contents(path))
+        except FormatError as error:
+            raise DamageError(
+                error.reason, path=path, offset=error.offset, advice=_ADVICE
+            ) from error
+
+    def write(self, captured: Captured) -> Written:
+        """A new snapshot, read back and named in the index; the ones before it are deleted."""
+        self._make_directory()
+        name = self._free_name(captured.wall_ms // 1_000)
+        heading = SnapshotHeading(
+            _iso(captured.wall_ms),
+            captured.wal_offset,
+            len(captured.instances),
+            tuple(sorted({each.machine for each in captured.definitions})),
+            captured.sequence,
+            name,
+            captured.doubt_before,
+            captured.damaged_entries,
+        )
+        size = self._write_file(name, heading, captured)
+        contents = self._contents(self._directory / name)
+        for _ in decode_blocks(contents):
+            continue  # what cannot be read back must not replace what can
+        index = encode_index(SnapshotIndex((heading,)))
+        replace_file(self._disk, self._directory / INDEX_NAME, index)
+        for other in self._names():
+            if other != name:
+                self._disk.unlink(self._directory / other)
+        sync_names(self._disk, self._directory)
+        return Written(heading, size)
+
+    def write_instance(self, instance: Instance, definition: Definition, at_ms: int) -> str:
+        """One instance in a file of its own, beside the snapshots. Never loaded at start."""
+        self._make_directory()
+        name = self._free_name(at_ms // 1_000, suffix=_INSTANCE_SUFFIX)
+        body = {
+            "timestamp": _iso(at_ms),
+            "instance": {
+                "instance_id": instance.id,
+                "machine": instance.machine,
+                "version": instance.version,
+                "state": instance.state,
+                "ctx": msgspec.Raw(instance.ctx),
+                "created_at": instance.created_at,
+                "updated_at": instance.updated_at,
+                "last_wal_offset": instance.last_wal_offset,
+                "last_event_id": instance.last_event_id,
+            },
+            "definition": msgspec.Raw(definition.canonical),
+        }
+        replace_file(self._disk, self._directory / name, msgspec.json.encode(body))
+        return name
+
+    def _make_directory(self) -> None:
+        if not self._disk.is_directory(self._directory):
+            self._disk.make_directory(self._directory)
+            sync_names(self._disk, self._directory.parent)
+
+    def _names(self) -> list[str]:
+        names = self._disk.list_directory(self._directory)
+        return [name for name in names if parse_snapshot_file_name(name) is not None]
+
+    def _free_name(self, unix_seconds: int, suffix: str = "") -> str:
+        taken = set(self._disk.list_directory(self._directory))
+        number = 0
+        while (name := snapshot_file_name(unix_seconds, number) + suffix) in taken:
+            number += 1
+        return name
+
+    def _write_file(self, name: str, heading: SnapshotHeading, captured: Captured) -> int:
+        temporary = self._directory / (name + TEMPORARY_SUFFIX)
+        if self._disk.exists(temporary):
+            self._disk.unlink(temporary)
+        file = self._disk.open(temporary, OpenMode.CREATE)
+        try:
+            size = 0
+            for piece in _pieces(heading, captured):
+                size += write_all(file, size, [piece])
+            sync_file(file)
+        finally:
+            file.close()
+        self._disk.rename(temporary, self._directory / name)
+        sync_names(self._disk, self._directory)
+        return size
+
+    def _contents(self, path: PurePath) -> bytes:
+        file = self._disk.open(path, OpenMode.READ)
+        try:
+            return file.read(0, file.size())
+        finally:
+            file.close()
+
+
+_ADVICE: Final = "restore a backup, or move the machines directory away to begin anew"
+_INSTANCE_SUFFIX: Final = ".instance"
+
+
+def _iso(ms: int) -> str:
+    moment = datetime.datetime.fromtimestamp(ms // 1_000, tz=datetime.UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _pieces(heading: SnapshotHeading, captured: Captured) -> Iterator[bytes]:
+    encoder = BlockEncoder()
+    yield encode_start()
+    yield encoder.encode(BlockKind.HEADING, heading)
+    machines = [
+        (each.machine, each.version, each.canonical)
+        for each in sorted(captured.definitions, key=lambda each: (each.machine, each.version))
+    ]
+    instances = sorted(captured.instances, key=lambda each: each.id)
+    for kind, rows in (
+        (BlockKind.MACHINES, machines),
+        (BlockKind.INSTANCES, instances),
+        (BlockKind.KEYS, captured.keys),
+        (BlockKind.RETIRED_IDS, sorted(captured.retired_ids)),
+    ):
+        for at in range(0, len(rows), ROWS_PER_BLOCK):
+            yield encoder.encode(kind, rows[at : at + ROWS_PER_BLOCK])
+    yield encoder.encode(BlockKind.END, len(instances))
+
+
+def _heading_of(contents: bytes) -> SnapshotHeading:
+    found: SnapshotHeading | None = None
+    for kind, plain in decode_blocks(contents):
+        if kind is BlockKind.HEADING:
+            found = _rows(SnapshotHeading, plain)
+    if found is None:
+        raise FormatError("a snapshot without a heading")
+    return found
+
+
+def _fill(tables: Tables, contents: bytes) -> None:
+    instances: list[Instance] = []
+    for kind, plain in decode_blocks(contents):
+        if kind is BlockKind.MACHINES:
+            for name, version, canonical in _rows(list[_MachineRow], plain):
+                definition = parse_definition(name, version, object_of(canonical))
+                tables.machines.setdefault(definition.machine, {})[version] = definition
+        elif kind is BlockKind.INSTANCES:
+            rows: list[Instance] = _rows(list[Instance], plain)
+            _share_texts(tables, rows)
+            instances += rows
+        elif kind is BlockKind.KEYS:
+            for remembered in _rows(list[Remembered], plain):
+                tables.remember(remembered)
+        elif kind is BlockKind.RETIRED_IDS:
+            tables.retired_ids.update(_rows(list[str], plain))
+        elif kind is BlockKind.HEADING:
+            tables.doubt_before = _rows(SnapshotHeading, plain).doubt_before
+    tables.load(instances)
+
+
+def _rows(kind: Any, plain: bytes) -> Any:
+    try:
+        return msgspec.msgpack.decode(plain, type=kind)
+    except msgspec.MsgspecError as error:
+        raise FormatError(f"a block cannot be read: {error}") from error
+
+
+def _share_texts(tables: Tables, rows: Sequence[Instance]) -> None:
+    """A million instances of a machine share its few texts, as they did when they were made."""
+    set_field: Callable[..., None] = msgspec.structs.force_setattr
+    texts = {text: text for versions in tables.machines.values() for each in versions.values()
+             for text in (each.machine, *each.states.values())}  # fmt: skip
+    for row in rows:
+        set_field(row, "machine", texts.get(row.machine, row.machine))
+        set_field(row, "state", texts.get(row.state, row.state))

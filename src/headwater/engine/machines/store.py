@@ -1,0 +1,405 @@
+"""State machines: definitions, instances and their log, in one directory. For its owner only.
+
+Every changing call returns a `Pending` that is answered once the fsync policy is satisfied; what
+the rules refuse is raised at once, as MachineError, and changed nothing. Reads see what is
+committed. Plans are carried out by any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import PurePath
+from typing import Any, Final
+
+from headwater.config.machines import FsyncKind, MachineSettings
+from headwater.core.clock import Clock
+from headwater.core.errors import ClosedError, PoisonedError
+from headwater.disk import DirectoryLock, Disk
+from headwater.engine.keeper import Keeper
+from headwater.engine.machines import requests
+from headwater.engine.machines.answers import (
+    Applied,
+    BatchDone,
+    Compacted,
+    Created,
+    Deleted,
+    Flushed,
+    InstancesListed,
+    MachineFound,
+    MachineListed,
+    MachinePut,
+    Outcome,
+    WalStats,
+)
+from headwater.engine.machines.batches import BestEffort
+from headwater.engine.machines.book import Book
+from headwater.engine.machines.compacting import Compactor
+from headwater.engine.machines.draft import Draft
+from headwater.engine.machines.keeping import Keeping
+from headwater.engine.machines.log_reading import (
+    HistoryPlan,
+    LogPlace,
+    ReadCounters,
+    WalReadPlan,
+)
+from headwater.engine.machines.opening import (
+    make_directories,
+    recover,
+    shard_settings,
+    snapshots_directory,
+    sync_policy,
+    wal_directory,
+)
+from headwater.engine.machines.snapshots import SnapshotFiles
+from headwater.engine.machines.tables import Effect
+from headwater.engine.machines.watching import CatchUpPlan, Watcher, Watchers, WatchFilter
+from headwater.engine.owner import Owner
+from headwater.engine.pending import Pending
+from headwater.format.machines.names import segment_of, within_segment
+from headwater.model.machines.definition import check_machine_name, check_version
+from headwater.model.machines.errors import (
+    INSTANCE_NOT_FOUND,
+    MachineError,
+    bad_request,
+)
+from headwater.model.machines.instance import Instance
+from headwater.model.machines.values import checked_text, checked_whole
+from headwater.wal.committer import LogState
+from headwater.wal.counters import WalCounters
+from headwater.wal.entry_log import EntryLog
+from headwater.wal.interpreter import switch_interval
+from headwater.wal.shard import Shard
+from headwater.wal.ticket import Ticket
+
+BATCH_OPERATIONS_MAX: Final = 100
+LIST_LIMIT_DEFAULT: Final = 100
+LIST_LIMIT_MAX: Final = 1_000
+WAL_READ_LIMIT_MAX: Final = 10_000
+BATCH_MODES: Final = ("atomic", "best_effort")
+
+Progress = Callable[[float], None]
+Listener = Callable[[Sequence[Effect]], None]
+
+
+def _no_progress(_: float) -> None:
+    """For callers who do not show any."""
+
+
+class MachineStore:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: PurePath,
+        settings: MachineSettings,
+        clock: Clock,
+        owner: Owner,
+        progress: Progress = _no_progress,
+        *,
+        make_shard: type[Shard] = Shard,
+        make_keeper: type[Keeper] = Keeper,
+    ) -> None:
+        """Open and recover. One process at a time has a directory."""
+        self.settings = settings
+        self._disk, self._directory = disk, directory
+        self._clock, self._owner = clock, owner
+        make_directories(disk, directory)
+        self._lock: DirectoryLock = disk.lock_directory(directory)
+        try:
+            opened = recover(disk, directory, settings, progress)
+            self.report = opened.report
+            self.tables = opened.tables
+            self._build(make_shard, make_keeper)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _build(self, make_shard: type[Shard], make_keeper: type[Keeper]) -> None:
+        settings, clock = self.settings, self._clock
+        position = self.report.log.position
+        self._read_counters = ReadCounters()
+        self._watchers = Watchers(settings.watch_buffer_events)
+        self.listeners: list[Listener] = []
+        """Told of all committed effects, in order. As the owner."""
+        self._closing = False
+        self.book = Book(
+            self.tables,
+            clock,
+            position,
+            segment_bytes=settings.wal_segment_bytes,
+            versions_max=settings.versions_max,
+            published=self._published,
+        )
+        counters = WalCounters()
+        self._log = self.book.log = EntryLog(
+            self._disk,
+            wal_directory(self._directory),
+            position,
+            counters,
+            segment_bytes=settings.wal_segment_bytes,
+            reserve_bytes=settings.reserve_bytes,
+            zero_chunk_bytes=settings.zero_chunk_bytes,
+            hardens_when_idle=settings.fsync_policy.kind is not FsyncKind.NEVER,
+        )
+        self.shard = self.book.shard = make_shard(
+            "headwater-machines",
+            self._log,
+            sync_policy(settings.fsync_policy),
+            shard_settings(settings),
+            clock,
+            self._tickets_resolved,
+            counters,
+        )
+        self._files = SnapshotFiles(self._disk, snapshots_directory(self._directory))
+        self.compactor = Compactor(
+            self._disk, self._files, self.book, self.shard, self._owner, clock,
+            settings.compaction, self.report.damaged_entries,
+        )  # fmt: skip
+        heading = self.report.snapshot
+        self.compactor.started_from(heading.sequence if heading else 1)
+        self.keeping = Keeping(self.book, self.compactor, self._owner, settings)
+        self._keeper = make_keeper(clock, settings.keep_interval_ms, self.keeping.round)
+        self._log.open()
+        if settings.switch_interval_us is not None:
+            switch_interval.lower(settings.switch_interval_us)
+        self.shard.start()
+        self._keeper.start()
+
+    # -- machines
+
+    def put_machine(
+        self, name: str, version: int, definition: dict[str, Any]
+    ) -> Pending[MachinePut]:
+        return self._submit(requests.PutMachine(name, version, definition))
+
+    def get_machine(self, name: str, version: int | None = None) -> MachineFound:
+        if version is not None:
+            check_version(version)
+        found = self.tables.definition(check_machine_name(name), version)
+        return MachineFound(found.machine, found.version, found.canonical, found.checksum)
+
+    def list_machines(self) -> list[MachineListed]:
+        machines = self.tables.machines
+        return [MachineListed(name, sorted(machines[name])) for name in sorted(machines)]
+
+    # -- instances
+
+    def create_instance(
+        self,
+        machine: str,
+        version: int | None = None,
+        instance_id: str | None = None,
+        context: dict[str, Any] | None = None,
+        idempotency_key: str | None = None,
+        ttl_ms: int | None = None,
+    ) -> Pending[Created]:
+        return self._submit(
+            requests.CreateInstance(machine, version, instance_id, context, idempotency_key, ttl_ms)
+        )
+
+    def get_instance(self, instance_id: str) -> Instance:
+        """As it is committed. `is_doubtful` says whether damage may have taken something of it."""
+        found = self.tables.instances.get(checked_text(instance_id, "the instance id"))
+        if found is None or 0 < found.expires_at <= self.book.now_ms():
+            raise MachineError(INSTANCE_NOT_FOUND, f"there is no instance {instance_id!r}")
+        return found
+
+    def is_doubtful(self, instance: Instance) -> bool:
+        """True when entries about it were lost to damage, or may have been."""
+        return self.tables.is_doubtful(instance)
+
+    def list_instances(
+        self,
+        machine: str | None = None,
+        state: str | None = None,
+        limit: int = LIST_LIMIT_DEFAULT,
+        offset: int = 0,
+    ) -> InstancesListed:
+        """In the order of ids. An instance whose time is up counts until it is deleted."""
+        checked_whole(limit, "limit", 1)
+        checked_whole(offset, "offset", 0)
+        limit = min(limit, LIST_LIMIT_MAX)
+        ids, total = self.tables.listing.page(machine, state, offset, limit)
+        instances = self.tables.instances
+        return InstancesListed([instances[name] for name in ids], total, offset + len(ids) < total)
+
+    def apply_event(
+        self,
+        instance_id: str,
+        event: str,
+        payload: dict[str, Any] | None = None,
+        expected_state: str | None = None,
+        expected_wal_offset: int | None = None,
+        event_id: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Pending[Applied]:
+        return self._submit(
+            requests.ApplyEvent(
+                instance_id, event, payload, expected_state, expected_wal_offset, event_id,
+                idempotency_key,
+            )
+        )  # fmt: skip
+
+    def delete_instance(
+        self, instance_id: str, idempotency_key: str | None = None
+    ) -> Pending[Deleted]:
+        request = requests.DeleteInstance(instance_id, idempotency_key)
+        return self._submit(request, essential=True)
+
+    def migrate_instance(
+        self, instance_id: str, version: int, state_map: dict[str, str] | None = None
+    ) -> Pending[Applied]:
+        return self._submit(requests.MigrateInstance(instance_id, version, state_map))
+
+    def batch(
+        self, operations: Sequence[requests.Request], mode: str = "atomic"
+    ) -> Pending[BatchDone]:
+        """`atomic`: all or nothing, one group in the log. `best_effort`: each for itself."""
+        if mode not in BATCH_MODES:
+            raise bad_request(f"mode must be one of {', '.join(BATCH_MODES)}")
+        if not 1 <= len(operations) <= BATCH_OPERATIONS_MAX:
+            raise bad_request(f"a batch has 1 to {BATCH_OPERATIONS_MAX} operations")
+        self._check_open()
+        if mode == "best_effort":
+            return BestEffort(self.book, operations).start()
+        return self.book.submit(operations, shape=_all_answers)
+
+    def flush_all(self) -> Pending[Flushed]:
+        if not self.settings.allow_flush_all:
+            raise bad_request("flush_all is off; the setting allow_flush_all turns it on")
+        return self._submit(requests.FlushAll())
+
+    # -- reading the log
+
+    def history(self, instance_id: str, limit: int = 1_000) -> HistoryPlan:
+        """The newest `limit` entries of an instance; carry it out with `read`, in any thread."""
+        checked_whole(limit, "limit", 1)
+        found = self.get_instance(instance_id)
+        doubtful = self.tables.is_doubtful(found)
+        return HistoryPlan(self._place(), found.last_wal_offset, limit, doubtful)
+
+    def read_wal(self, from_offset: int = 0, limit: int = 100) -> WalReadPlan:
+        checked_whole(from_offset, "from_offset", 0)
+        checked_whole(limit, "limit", 1)
+        return WalReadPlan(self._place(), from_offset, min(limit, WAL_READ_LIMIT_MAX))
+
+    def watch(self, wanted: WatchFilter, from_offset: int | None = None) -> Watcher:
+        """Live from now on; with `from_offset` the watcher's `catch_up` is to be read first."""
+        catch_up = None
+        if from_offset is not None:
+            checked_whole(from_offset, "from_offset", 0)
+            catch_up = CatchUpPlan(self._place(), from_offset, wanted)
+        return self._watchers.add(wanted, catch_up)
+
+    def catch_up(self, wanted: WatchFilter, from_offset: int) -> CatchUpPlan:
+        """Transitions from an offset on to what is committed now: what a watcher missed."""
+        return CatchUpPlan(self._place(), from_offset, wanted)
+
+    def _place(self) -> LogPlace:
+        return LogPlace(
+            self._disk,
+            wal_directory(self._directory),
+            self.book.committed_place,
+            min(self.book.oldest_segment, segment_of(self.book.committed_place)),
+            self._read_counters,
+        )
+
+    @property
+    def committed_offset(self) -> int:
+        """Everything before this is committed: watching from here on misses nothing."""
+        return self.book.committed_place
+
+    def wal_stats(self) -> WalStats:
+        book, counters = self.book, self.shard.counters
+        end = book.committed_place
+        newest, oldest = segment_of(end), min(book.oldest_segment, segment_of(end))
+        first = book.first_sequence.get(oldest, 1)
+        full = (newest - oldest) * self.settings.wal_segment_bytes
+        return WalStats(
+            end,
+            book.latest_offset,
+            newest - oldest + 1,
+            full + within_segment(end),
+            oldest,
+            newest,
+            book.committed_sequence - first,
+            self.report.damaged_entries,
+            counters.bytes_written,
+            self._read_counters.bytes_read,
+            counters.groups,
+            self._read_counters.reads,
+            counters.syncs,
+            self.shard.state.value,
+        )
+
+    @property
+    def log_state(self) -> LogState:
+        return self.shard.state
+
+    @property
+    def poison(self) -> PoisonedError | None:
+        return self.shard.poison
+
+    # -- care; not for the owner's own thread
+
+    def compact(self) -> Compacted:
+        """Snapshot, then delete the segments it makes unnecessary."""
+        return self.compactor.compact()
+
+    def snapshot_instance(self, instance_id: str) -> tuple[str, int]:
+        """One instance in a file of its own: its name, and the offset of what it shows."""
+
+        def look() -> tuple[Instance, Any]:
+            found = self.get_instance(instance_id)
+            return found, self.tables.definition(found.machine, found.version)
+
+        instance, definition = self._owner.call(look)
+        name = self._files.write_instance(instance, definition, self._clock.wall_ms())
+        note = requests.NoteSnapshot(name, instance.last_wal_offset, instance_id)
+        self._owner.call(lambda: self._submit(note))
+        return name, instance.last_wal_offset
+
+    def harden(self) -> None:
+        """Everything committed so far is on stable storage on return, whatever the policy."""
+        self.shard.call(self._log.sync).result()
+        if self.shard.poison is not None:
+            raise self.shard.poison
+
+    def close(self) -> None:
+        """Serve what was accepted and stop. May be called twice."""
+        if self._closing:
+            return
+        self._owner.call(self._begin_closing)
+        self._keeper.stop()
+        self.shard.close()
+        if self.settings.switch_interval_us is not None:
+            switch_interval.restore(self.settings.switch_interval_us)
+        self._lock.release()
+
+    def _begin_closing(self) -> None:
+        self._closing = True
+        self._watchers.close()
+
+    def _check_open(self) -> None:
+        if self._closing:
+            raise ClosedError("closing; nothing was written")
+
+    def _submit(self, request: requests.Request, *, essential: bool = False) -> Pending[Any]:
+        self._check_open()
+        return self.book.submit([request], essential=essential)
+
+    # -- what the log says
+
+    def _tickets_resolved(self, tickets: Sequence[Ticket]) -> None:
+        """On the log's thread: one hand-over per batch of answers."""
+        if tickets:
+            self._owner.post(lambda: self.book.take(tickets))
+
+    def _published(self, effects: Sequence[Effect]) -> None:
+        if len(self._watchers):
+            self._watchers.publish(effects)
+        for listener in self.listeners:
+            listener(effects)
+
+
+def _all_answers(draft: Draft) -> BatchDone:
+    return BatchDone("atomic", [Outcome(answer) for answer in draft.answers])

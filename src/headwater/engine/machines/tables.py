@@ -1,0 +1,173 @@
+"""Everything machines know, as of the last committed entry. The owner's alone.
+
+Changes arrive as effects, in the order of the log: live ones when their entries are committed, and
+at start those read from it. Both take the same way, so replaying gives what was live.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heappop, heappush
+from typing import Any, NamedTuple
+
+import msgspec
+
+from headwater.engine.machines.listing import Listing
+from headwater.format.machines.bodies import (
+    ApplyEvent,
+    Body,
+    Checkpoint,
+    CreateInstance,
+    DeleteInstance,
+)
+from headwater.model.machines.definition import Definition
+from headwater.model.machines.errors import MACHINE_NOT_FOUND, MachineError
+from headwater.model.machines.instance import Instance
+
+Key = tuple[str, str, str]
+"""What was asked (create, apply, delete), of which machine or instance, and the key itself."""
+
+
+class Remembered(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The answer under an idempotency key. In snapshots it is a list in this order."""
+
+    kind: str
+    scope: str
+    key: str
+    at: int
+    instance: Instance
+    """As the first call left it; for a delete, as it was before."""
+    from_state: str
+    event: str
+    wal_offset: int
+    event_id: str | None = None
+
+    @property
+    def full_key(self) -> Key:
+        return (self.kind, self.scope, self.key)
+
+
+class Effect(NamedTuple):
+    """One entry and what it makes of the tables."""
+
+    body: Body
+    offset: int
+    before: Instance | None = None
+    after: Instance | None = None
+    definition: Definition | None = None
+    remembered: Remembered | None = None
+
+
+class Tables:
+    def __init__(self, *, keeps_retired_ids: bool) -> None:
+        self.machines: dict[str, dict[int, Definition]] = {}
+        self.instances: dict[str, Instance] = {}
+        self.listing = Listing()
+        self.keys: dict[Key, Remembered] = {}
+        self._keys_by_age: deque[Remembered] = deque()
+        self._expiring: list[tuple[int, str]] = []
+        self.keeps_retired_ids = keeps_retired_ids
+        self.retired_ids: set[str] = set()
+        """Ids of deleted instances, while they may not be used again."""
+        self.doubt_before = 0
+        """Damage up to here: an instance last changed before it may have been changed since."""
+
+    def definition(self, machine: str, version: int | None) -> Definition:
+        versions = self.machines.get(machine)
+        if not versions:
+            raise MachineError(MACHINE_NOT_FOUND, f"there is no machine {machine!r}")
+        number = max(versions) if version is None else version
+        found = versions.get(number)
+        if found is None:
+            raise MachineError(
+                MACHINE_NOT_FOUND,
+                f"machine {machine!r} has no version {number}",
+                details={"versions": sorted(versions)},
+            )
+        return found
+
+    def is_doubtful(self, instance: Instance) -> bool:
+        return instance.doubtful or instance.last_wal_offset < self.doubt_before
+
+    def take(self, effect: Effect) -> None:
+        """Make an effect true."""
+        body, before, after = effect.body, effect.before, effect.after
+        if type(body) in _OF_INSTANCES:
+            self._put(before, after)
+        elif effect.definition is not None:
+            definition = effect.definition
+            self.machines.setdefault(definition.machine, {})[definition.version] = definition
+        elif type(body) is Checkpoint and body.flushed:
+            self.clear()
+        if effect.remembered is not None:
+            self.remember(effect.remembered)
+
+    def _put(self, before: Instance | None, after: Instance | None) -> None:
+        if after is None:
+            assert before is not None
+            del self.instances[before.id]
+            if self.keeps_retired_ids:
+                self.retired_ids.add(before.id)
+        else:
+            self.instances[after.id] = after
+            if after.expires_at and (before is None or before.expires_at != after.expires_at):
+                heappush(self._expiring, (after.expires_at, after.id))
+        self.listing.changed(before, after)
+
+    def load(self, instances: list[Instance]) -> None:
+        """Begin with the instances of a snapshot."""
+        self.instances = {instance.id: instance for instance in instances}
+        self.listing.load(instances)
+        for instance in instances:
+            if instance.expires_at:
+                heappush(self._expiring, (instance.expires_at, instance.id))
+
+    def remember(self, remembered: Remembered) -> None:
+        self.keys[remembered.full_key] = remembered
+        self._keys_by_age.append(remembered)
+
+    def forget_keys(self, before_ms: int) -> None:
+        """Keys older than the window. The clock may have gone back, so the front may wait."""
+        ages = self._keys_by_age
+        while ages and ages[0].at < before_ms:
+            old = ages.popleft()
+            if self.keys.get(old.full_key) is old:
+                del self.keys[old.full_key]
+
+    def expired(self, now_ms: int, limit: int) -> list[str]:
+        """Ids whose time has come, soonest first. They are asked for again until deleted."""
+        found: list[str] = []
+        while self._expiring and self._expiring[0][0] <= now_ms and len(found) < limit:
+            at, name = heappop(self._expiring)
+            instance = self.instances.get(name)
+            if instance is not None and instance.expires_at == at:
+                found.append(name)
+        return found
+
+    def expire_again(self, name: str) -> None:
+        """A delete was refused: look at this one again."""
+        instance = self.instances.get(name)
+        if instance is not None and instance.expires_at:
+            heappush(self._expiring, (instance.expires_at, name))
+
+    def clear(self) -> None:
+        self.machines.clear()
+        self.instances.clear()
+        self.listing = Listing()
+        self.keys.clear()
+        self._keys_by_age.clear()
+        self._expiring.clear()
+
+    def canonical(self) -> dict[str, Any]:
+        """Everything, in one order, for comparing."""
+        return {
+            "machines": {
+                name: {version: found.checksum for version, found in sorted(versions.items())}
+                for name, versions in sorted(self.machines.items())
+            },
+            "instances": [self.instances[name] for name in sorted(self.instances)],
+            "keys": [self.keys[key] for key in sorted(self.keys)],
+        }
+
+
+_OF_INSTANCES = frozenset((CreateInstance, ApplyEvent, DeleteInstance))

@@ -1,0 +1,1 @@
+"""The bytes of state machines: log entries, segment names, snapshots."""

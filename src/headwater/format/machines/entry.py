@@ -1,0 +1,134 @@
+"""One entry of the machines' log: a 24-byte header, JSON, and the header's own checksum.
+
+An entry never says where it is; its sequence number is one more than that of the entry before it,
+over the whole life of the log, so bytes that are missing between two sound entries show.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from headwater.core.errors import FormatError
+from headwater.core.units import MIB
+from headwater.format.crc32c import crc32c
+from headwater.format.layout import Field, Layout
+
+MAGIC: Final = 0x574C4F47
+MAGIC_BYTES: Final = MAGIC.to_bytes(4, "big")
+PAYLOAD_BYTES_MAX: Final = 16 * MIB
+HEADER_CHECK: Final = 0x01
+"""Flag: CRC32C of the 24 header bytes stands behind the payload."""
+MORE: Final = 0x02
+"""Flag: the next entry belongs to the same batch; without all of it, none of it counts."""
+KNOWN_FLAGS: Final = HEADER_CHECK | MORE
+CHECK_BYTES: Final = 4
+
+
+class EntryType(IntEnum):
+    PUT_MACHINE = 1
+    CREATE_INSTANCE = 2
+    APPLY_EVENT = 3
+    DELETE_INSTANCE = 4
+    SNAPSHOT = 5
+    CHECKPOINT = 6
+
+
+ENTRY_TYPE_MEANING: Final = {
+    EntryType.PUT_MACHINE: "a version of a machine was defined",
+    EntryType.CREATE_INSTANCE: "an instance was made",
+    EntryType.APPLY_EVENT: "an event moved an instance, or it was migrated",
+    EntryType.DELETE_INSTANCE: "an instance was deleted; its entries stay",
+    EntryType.SNAPSHOT: "a snapshot is complete that covers everything before its `wal_offset`",
+    EntryType.CHECKPOINT: "everything before `synced` is on stable storage",
+}
+
+ENTRY: Final = Layout(
+    "machine entry",
+    (
+        Field("magic", "u32", "WLOG, 0x574C4F47"),
+        Field("type", "u8", "what happened"),
+        Field("flags", "u8", "bit 0: header checksum behind the payload; bit 1: batch goes on"),
+        Field("reserved", "u16", "must be 0"),
+        Field("length", "u32", "bytes of the payload"),
+        Field("crc32c", "u32", "CRC32C of the payload"),
+        Field("sequence", "u64", "one more than the entry before"),
+    ),
+    tail=(
+        ("length", "payload", "JSON"),
+        ("4", "header_crc32c", "CRC32C of the 24 header bytes, if flag bit 0 is set"),
+    ),
+    big_endian=True,
+)
+HEADER_BYTES: Final = ENTRY.size
+OVERHEAD_BYTES: Final = HEADER_BYTES + CHECK_BYTES
+_pack: Final = ENTRY.packer.pack
+_unpack: Final = ENTRY.packer.unpack_from
+_TYPES: Final = {int(kind): kind for kind in EntryType}
+
+
+class Entry(NamedTuple):
+    kind: EntryType
+    more: bool
+    sequence: int
+    payload: bytes
+    size: int
+    """All of its bytes."""
+
+
+def encode_entry(kind: EntryType, sequence: int, payload: bytes, *, more: bool = False) -> bytes:
+    flags = HEADER_CHECK | MORE if more else HEADER_CHECK
+    header = _pack(MAGIC, kind, flags, 0, len(payload), crc32c(payload), sequence)
+    return b"".join((header, payload, crc32c(header).to_bytes(CHECK_BYTES, "big")))
+
+
+def decode_entry(buffer: bytes, at: int, end: int) -> Entry:
+    """The entry at `at`; FormatError says what is wrong with the bytes there.
+
+    Header and payload are both checked. Entries without a header checksum are read too.
+    """
+    if at + HEADER_BYTES > end:
+        raise FormatError("an entry's header is cut off", at)
+    magic, kind_code, flags, reserved, length, checksum, sequence = _unpack(buffer, at)
+    if magic != MAGIC:
+        raise FormatError("no entry begins here", at)
+    checked = flags & HEADER_CHECK
+    body_at = at + HEADER_BYTES
+    body_end = body_at + length
+    size = HEADER_BYTES + length + (CHECK_BYTES if checked else 0)
+    if length > PAYLOAD_BYTES_MAX or at + size > end:
+        raise FormatError("an entry's length does not fit", at)
+    if checked:
+        found = int.from_bytes(buffer[body_end : body_end + CHECK_BYTES], "big")
+        if found != crc32c(buffer[at:body_at]):
+            raise FormatError("an entry's header does not match its checksum", at)
+    kind = _TYPES.get(kind_code)
+    if kind is None or reserved or flags & ~KNOWN_FLAGS:
+        raise FormatError("an entry of an unknown kind", at)
+    payload = buffer[body_at:body_end]
+    if crc32c(payload) != checksum:
+        raise FormatError("an entry's payload does not match its checksum", at)
+    return Entry(kind, bool(flags & MORE), sequence, payload, size)
+
+
+def header_is_sound(buffer: bytes, at: int, end: int) -> bool:
+    """True when the header proves itself, whatever became of the payload."""
+    if at + HEADER_BYTES > end:
+        return False
+    magic, _, flags, _, length, _, _ = _unpack(buffer, at)
+    body_end = at + HEADER_BYTES + length
+    return (
+        magic == MAGIC
+        and bool(flags & HEADER_CHECK)
+        and body_end + CHECK_BYTES <= end
+        and int.from_bytes(buffer[body_end : body_end + CHECK_BYTES], "big")
+        == crc32c(buffer[at : at + HEADER_BYTES])
+    )
+
+
+def is_newer(buffer: bytes, at: int, end: int) -> bool:
+    """True for a sound header of a kind or flag this software does not know."""
+    if not header_is_sound(buffer, at, end):
+        return False
+    _, kind_code, flags, reserved, _, _, _ = _unpack(buffer, at)
+    return kind_code not in _TYPES or bool(reserved) or bool(flags & ~KNOWN_FLAGS)

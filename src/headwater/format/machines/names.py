@@ -1,0 +1,59 @@
+"""Names of the files of machines, and the global offset that names an entry.
+
+```
+machines/wal/0000000000000001.wal      segments, numbered from 1 in hex
+machines/wal/CURRENT                   which is written to, what of it is known synced
+machines/snapshots/index.json          which snapshots there are
+machines/snapshots/snap-1705312200.snap
+```
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+MACHINES_DIRECTORY: Final = "machines"
+SNAPSHOTS_DIRECTORY: Final = "snapshots"
+INDEX_NAME: Final = "index.json"
+
+OFFSET_BITS: Final = 40
+OFFSET_MASK: Final = (1 << OFFSET_BITS) - 1
+SEGMENTS_MAX: Final = (1 << (64 - OFFSET_BITS)) - 1
+
+_SEGMENT: Final = re.compile(r"([0-9a-f]{16})\.wal")
+_SNAPSHOT: Final = re.compile(r"snap-([0-9]{1,12})(?:-([0-9]{1,6}))?\.snap")
+
+
+def segment_name(segment: int) -> str:
+    return f"{segment:016x}.wal"
+
+
+def parse_segment_name(name: str) -> int | None:
+    """The segment's number, or None when this is not the name of one."""
+    match = _SEGMENT.fullmatch(name)
+    number = int(match[1], 16) if match else 0
+    return number if 1 <= number <= SEGMENTS_MAX else None
+
+
+def snapshot_file_name(unix_seconds: int, number: int) -> str:
+    """`number` tells apart those of one second; the first has none."""
+    return f"snap-{unix_seconds}{f'-{number}' if number else ''}.snap"
+
+
+def parse_snapshot_file_name(name: str) -> tuple[int, int] | None:
+    match = _SNAPSHOT.fullmatch(name)
+    return (int(match[1]), int(match[2] or 0)) if match else None
+
+
+def global_offset(segment: int, offset: int) -> int:
+    """Where an entry is, in one number: any entry can be found by it, across segments."""
+    return segment << OFFSET_BITS | offset
+
+
+def segment_of(offset: int) -> int:
+    return offset >> OFFSET_BITS
+
+
+def within_segment(offset: int) -> int:
+    return offset & OFFSET_MASK

@@ -1,0 +1,255 @@
+"""The machine dialect: entries at places their owner chose, in segments made ahead.
+
+A ticket says where its first byte goes, because answers name the place before it is written. The
+log checks that places follow each other without a gap; what was placed behind a refused ticket is
+refused too, so nothing is ever written after a hole.
+
+Order at the border of two segments, each step durable before the next: old segment synced; new
+segment under its name; directory synced; CURRENT replaced; first entry. All segments a group needs
+are made before any of it is written, so a full disk is found out with nothing half done (I12).
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any, Final
+
+from headwater.core.durability import Durability
+from headwater.core.errors import InvariantError
+from headwater.disk import Disk, File, OpenMode, replace_file, sync_file, sync_names, write_all
+from headwater.format.machines.current import MachineCurrent, encode_machine_current
+from headwater.format.machines.names import (
+    global_offset,
+    parse_segment_name,
+    segment_name,
+    segment_of,
+)
+from headwater.format.names import CURRENT_NAME
+from headwater.wal.counters import WalCounters
+from headwater.wal.dialect import NO_ROOM
+from headwater.wal.prepared import PreparedFile
+from headwater.wal.ticket import Ticket
+
+RequestPreparation = Callable[[PreparedFile], None]
+_ESSENTIAL_ONLY: Final = "behind a write that found no room"
+
+
+class EntryTicket(Ticket):
+    """Entries that go into the log together, and where."""
+
+    def __init__(
+        self, body: bytes, entries: int, place: int, *, essential: bool = False, context: Any = None
+    ) -> None:
+        super().__init__(body, entries, Durability.FSYNC, essential=essential, context=context)
+        self.place = place
+        """Global offset of the first byte."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPosition:
+    """Where to go on: what recovery hands to the log."""
+
+    segment: int
+    offset: int
+    file_bytes: int
+    """Length of the segment's file; 0 when it is still to be made."""
+    oldest: int
+    next_sequence: int = 1
+
+
+class EntryLog:
+    """The segments of one directory. Used by one thread at a time."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: PurePath,
+        position: EntryPosition,
+        counters: WalCounters,
+        *,
+        segment_bytes: int,
+        reserve_bytes: int,
+        zero_chunk_bytes: int,
+        hardens_when_idle: bool = True,
+        request_preparation: RequestPreparation | None = None,
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._counters = counters
+        self._segment_bytes = segment_bytes
+        self._reserve = min(reserve_bytes, segment_bytes // 16)
+        self._prepared = PreparedFile(disk, directory, segment_bytes, zero_chunk_bytes)
+        self._hardens_when_idle = hardens_when_idle
+        self._request_preparation = request_preparation
+        self._asked_for_next = False
+        self._oldest = position.oldest
+        self._segment = position.segment
+        self._offset = self._durable = position.offset
+        self._file_bytes = position.file_bytes
+        self._entries = position.next_sequence - 1
+        self._staged: dict[int, tuple[File, int]] = {}
+        self._file: File | None = None
+        if position.file_bytes:
+            self._file = disk.open(self._path_of(position.segment), OpenMode.UPDATE)
+        self.synced_offset = global_offset(position.segment, position.offset)
+        """Everything before this place is on stable storage. Read by anyone."""
+        self._prepared.discard()
+
+    @property
+    def name(self) -> str:
+        return str(self._directory)
+
+    @property
+    def place(self) -> int:
+        """Where the next entry goes."""
+        return global_offset(self._segment, self._offset)
+
+    def open(self) -> None:
+        """Have a segment to write to, so that a bad disk shows at start; a full one later."""
+        try:
+            if self._file is None:
+                self._stage(self._segment, 0)
+                sync_names(self._disk, self._directory)
+                self._file, self._file_bytes = self._staged.pop(self._segment)
+            self._replace_current()
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+
+    def write_group(self, tickets: Sequence[Ticket], *, essential: bool) -> int:
+        runs = self._runs(tickets)
+        self._make_room(runs, essential)
+        written = 0
+        for place, bodies in runs:
+            if segment_of(place) != self._segment or self._file is None:
+                self._enter(segment_of(place))
+            size = write_all(self._active(), self._offset, [b"".join(bodies)])
+            self._offset += size
+            written += size
+        for ticket in tickets:
+            self._entries += ticket.frame_count
+            ticket.last_frame = self._entries
+        if not self._asked_for_next and self._offset > self._file_bytes // 2:
+            self._ask_for_next()
+        return written
+
+    def sync(self) -> None:
+        if self._durable == self._offset:
+            return
+        end = self._offset
+        sync_file(self._active())
+        self._durable = end
+        self.synced_offset = global_offset(self._segment, end)
+
+    def witness(self, *, clean_stop: bool) -> None:
+        """CURRENT tells what is synced, for the time when no later entry can."""
+        if not clean_stop and not self._hardens_when_idle:
+            return
+        if self._file is not None:
+            self.sync()
+            self._replace_current()
+
+    def make_room(self) -> None:
+        self._prepared.prepare()
+
+    def release_before(self, segment: int) -> list[PurePath]:
+        """Say durably that segments before this one are not needed; returns those to delete."""
+        found = map(parse_segment_name, self._disk.list_directory(self._directory))
+        limit = min(segment, self._segment)
+        doomed = sorted(number for number in found if number is not None and number < limit)
+        if limit > self._oldest:
+            self._oldest = limit
+            self._replace_current()
+        return [self._path_of(number) for number in doomed]
+
+    def close(self) -> None:
+        for file in (self._file, *(file for file, _ in self._staged.values())):
+            if file is not None:
+                file.close()
+        self._file = None
+        self._staged.clear()
+        self._prepared.discard()
+
+    def _active(self) -> File:
+        assert self._file is not None, "open() comes first"
+        return self._file
+
+    def _path_of(self, segment: int) -> PurePath:
+        return self._directory / segment_name(segment)
+
+    def _runs(self, tickets: Sequence[Ticket]) -> list[tuple[int, list[bytes]]]:
+        """The bodies by segment, each with its place, after checking that places are gapless."""
+        runs: list[tuple[int, list[bytes]]] = []
+        expected, segment = self.place, self._segment
+        for ticket in tickets:
+            assert isinstance(ticket, EntryTicket)
+            place = ticket.place
+            if place == expected and runs:
+                runs[-1][1].append(ticket.body)
+            elif place in (expected, global_offset(segment + 1, 0)):
+                runs.append((place, [ticket.body]))
+                segment = segment_of(place)
+            elif place > expected:
+                raise OSError(errno.ENOSPC, _ESSENTIAL_ONLY, str(self._directory))
+            else:
+                raise InvariantError(
+                    f"an entry was placed at {place}, but the log is at {expected}"
+                )
+            expected = place + len(ticket.body)
+        return runs
+
+    def _make_room(self, runs: Sequence[tuple[int, list[bytes]]], essential: bool) -> None:
+        for place, bodies in runs:
+            size = sum(map(len, bodies))
+            segment = segment_of(place)
+            if segment != self._segment or self._file is None:
+                if segment not in self._staged or self._staged[segment][1] < size:
+                    self._discard_staged(segment)
+                    self._stage(segment, size)
+                continue
+            left = self._file_bytes - self._offset - size
+            if left < 0:
+                raise InvariantError(f"entries were placed behind the end of segment {segment}")
+            if left < self._reserve and not essential and not self._prepared.ready:
+                self._prepared.prepare()
+        if self._staged:
+            sync_names(self._disk, self._directory)
+
+    def _stage(self, segment: int, size: int) -> None:
+        """A segment of zeros under its own name; whoever reads now finds it empty."""
+        self._staged[segment] = self._prepared.take(size, self._path_of(segment))
+
+    def _discard_staged(self, segment: int) -> None:
+        if segment in self._staged:
+            file, _ = self._staged.pop(segment)
+            file.close()
+            self._disk.unlink(self._path_of(segment))
+
+    def _enter(self, segment: int) -> None:
+        if self._file is not None:
+            self.sync()
+            self._file.close()
+            self._counters.rotations += 1
+        self._file, self._file_bytes = self._staged.pop(segment)
+        self._segment, self._offset, self._durable = segment, 0, 0
+        self._asked_for_next = False
+        self.synced_offset = global_offset(segment, 0)
+        try:
+            self._replace_current()
+        except OSError as error:
+            # Part of the group may be written already. A CURRENT that lags behind is no loss: it
+            # promises less than is there.
+            if error.errno not in NO_ROOM:
+                raise
+
+    def _replace_current(self) -> None:
+        current = MachineCurrent(self._segment, self._durable, min(self._oldest, self._segment))
+        replace_file(self._disk, self._directory / CURRENT_NAME, encode_machine_current(current))
+
+    def _ask_for_next(self) -> None:
+        self._asked_for_next = True
+        if self._request_preparation is not None:
+            self._request_preparation(self._prepared)
