@@ -14,7 +14,9 @@ class Broker(RunningServer):
     @property
     def kafka_port(self) -> int:
         assert self._server is not None
-        return self._server.kafka_port
+        port = self._server.kafka.port
+        assert port is not None
+        return port
 
     @property
     def bootstrap(self) -> str:

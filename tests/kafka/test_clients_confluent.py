@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -160,8 +161,8 @@ def test_three_members_share_a_topic_as_they_join_and_leave(broker: Broker, name
         members = [first]
 
         def settled() -> bool:
-            held = [{each.partition for each in member.assignment()} for member in members]
-            return all(held) and sorted(sum(map(list, held), [])) == list(range(6))
+            held = [[each.partition for each in member.assignment()] for member in members]
+            return all(held) and sorted(chain.from_iterable(held)) == list(range(6))
 
         first.subscribe([name])
         poll_until(members, settled)

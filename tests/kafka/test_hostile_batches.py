@@ -12,6 +12,7 @@ from headwater.format.kafka.compression import compress
 from headwater.format.kafka.records import NewRecord, Producer, encode_batch
 from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.headers import request_frame
 from tests.kafka.speaking import Speaker
 
 SOUND = encode_batch([NewRecord(1_700_000_000_000 + index, b"k", b"v") for index in range(3)])
@@ -70,8 +71,6 @@ def test_a_broken_batch_gets_a_typed_error_and_is_not_stored(
 
 def test_a_broken_batch_that_wants_no_answer_is_not_stored(speaker: Speaker, name: str) -> None:
     topic = speaker.make_topic(name)
-    from tests.kafka.test_hostile_bytes import request_frame
-
     for batch, _ in BROKEN.values():
         rows = [{"index": 0, "records": batch}]
         values = {"acks": 0, "topic_data": [{"name": topic, "partition_data": rows}]}

@@ -201,15 +201,3 @@ def test_many_requests_in_one_piece_are_answered_in_order(speaker: Speaker) -> N
     )
     for number in numbers:
         assert speaker.answer(ApiKey.API_VERSIONS, 3, number)["error_code"] == 0
-
-
-def test_a_sound_request_before_a_broken_one_is_answered(
-    broker: Broker, speaker: Speaker, name: str
-) -> None:
-    topic = speaker.make_topic(name)
-    with Speaker(broker.kafka_port) as hostile:
-        hostile.send(produce_frame(topic) + b"\xff" * 20)
-        row = hostile.answer(ApiKey.PRODUCE, 9, 1)["responses"][0]["partition_responses"][0]
-        assert row["error_code"] == 0
-        assert hostile.is_hung_up()
-    assert speaker.end_of(topic) == 1
