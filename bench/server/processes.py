@@ -30,8 +30,12 @@ def has_redis() -> bool:
 
 
 def clean_environment() -> dict[str, str]:
-    """Without settings of whoever runs the benchmark, and without ports that it does not need."""
+    """Without settings of whoever runs the benchmark, and without ports that it does not need.
+
+    Modules may be compiled once, as they are wherever pip has installed them.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HEADWATER_")}
+    kept.pop("PYTHONDONTWRITEBYTECODE", None)
     return {**kept, "HEADWATER_RCPX_PORT": "off", "HEADWATER_KAFKA_PORT": "off"}
 
 

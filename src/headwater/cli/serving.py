@@ -35,7 +35,9 @@ does by default, means walking the whole tail of every topic again and again."""
 
 
 def run_server(settings: Settings) -> None:
+    gc.freeze()
     gc.set_threshold(*GARBAGE_THRESHOLDS)
+    gc.enable()
     keep_freed_memory()
     # While recovering there is nothing to finish: a signal simply ends the process, and the next
     # start begins again.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.core.errors import FormatError
 from headwater.format.frame import (
+    FRAME,
     FRAME_BYTES_MIN,
     Frame,
     FrameType,
@@ -94,6 +95,24 @@ def test_a_changed_byte_gives_the_error_of_reading_one_by_one(
     position = data.draw(st.integers(0, len(contents) - 1))
     contents[position] ^= data.draw(st.integers(1, 255))
     assert_agreement(bytes(contents), verify=verify)
+
+
+@given(st.lists(st.tuples(FRAMES, st.sampled_from((1, 63, 64, 65, 700))), min_size=1, max_size=4))
+def test_runs_of_frames_of_one_size_are_counted(runs: list[tuple[bytes, int]]) -> None:
+    contents = b"".join(frame * count for frame, count in runs)
+    assert skim_frames(memoryview(contents), 0, len(contents)) == sum(count for _, count in runs)
+
+
+@settings(max_examples=200)
+@given(FRAMES, st.data())
+def test_a_changed_byte_in_a_long_run_is_found_where_it_is(
+    frame: bytes, data: st.DataObject
+) -> None:
+    contents = bytearray(frame * 200)
+    # The head and the length decide; what is behind them is for the checksum.
+    place = data.draw(st.integers(0, 199)) * len(frame) + data.draw(st.integers(0, FRAME.size - 1))
+    contents[place] ^= data.draw(st.integers(1, 255))
+    assert_agreement(bytes(contents), verify=False)
 
 
 @given(st.binary(max_size=3 * FRAME_BYTES_MIN), st.booleans())
