@@ -24,7 +24,7 @@ from headwater.engine.kafka.housekeeping import KafkaHousekeeping
 from headwater.engine.kafka.partition import KafkaTopic, Partition
 from headwater.engine.kafka.producing import Produced, Producing
 from headwater.engine.kafka.restoring import restore
-from headwater.engine.kafka.timestamps import TimestampPlan
+from headwater.engine.kafka.timestamps import NewestPlan, TimestampPlan
 from headwater.engine.kafka.topics import KafkaTopics
 from headwater.engine.keeper import Keeper
 from headwater.engine.owner import Owner
@@ -132,6 +132,10 @@ class KafkaStore:
     def find_timestamp(self, partition: Partition, timestamp_ms: int) -> TimestampPlan:
         """A search for the first record that is not older than this."""
         return TimestampPlan(self.core, partition, timestamp_ms)
+
+    def find_newest(self, partition: Partition) -> TimestampPlan:
+        """A search for the record with the newest timestamp."""
+        return NewestPlan(self.core, partition)
 
     def delete_records(self, partition: Partition, before_offset: int) -> Pending[int]:
         """Everything before this offset; -1 is everything there is. Answers the log start."""

@@ -89,6 +89,21 @@ class TimestampPlan:
         return None
 
 
+class NewestPlan(TimestampPlan):
+    """The record with the newest timestamp, the first of them if there are several."""
+
+    def __init__(self, core: KafkaCore, partition: Partition) -> None:
+        super().__init__(core, partition, 0)
+
+    def read(self) -> FoundTime | None:
+        found = (locate(self._files, self._table, ids) for _, ids in self._windows())
+        newest = [int(newest_timestamps(self._files, each).max()) for each in found]
+        if not newest:
+            return None
+        self._timestamp_ms = max(newest)
+        return super().read()
+
+
 def newest_timestamps(files: SegmentFiles, found: Batches) -> NDArray[numpy.int64]:
     """The newest timestamp of every batch, from the headers in the logs."""
     entries = found.entries

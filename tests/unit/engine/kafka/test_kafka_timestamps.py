@@ -51,3 +51,12 @@ def test_an_empty_partition_has_no_record_of_any_time() -> None:
     life = KafkaLife()
     life.create("orders")
     assert search(life, 0) is None
+
+
+def test_the_record_with_the_newest_time_is_found() -> None:
+    life = life_with_times()
+    partition = life.partition("orders")
+    assert life.owner.call(lambda: life.store.find_newest(partition)).read() == (11, 500)
+    life.create("empty")
+    empty = life.partition("empty")
+    assert life.owner.call(lambda: life.store.find_newest(empty)).read() is None
