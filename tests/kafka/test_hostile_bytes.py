@@ -201,3 +201,20 @@ def test_many_requests_in_one_piece_are_answered_in_order(speaker: Speaker) -> N
     )
     for number in numbers:
         assert speaker.answer(ApiKey.API_VERSIONS, 3, number)["error_code"] == 0
+
+
+def test_requests_behind_a_fetch_in_one_piece_are_answered(speaker: Speaker, name: str) -> None:
+    topic = speaker.make_topic(name)
+    speaker.produce(topic, BATCH)
+    row = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1_000_000}
+    asked = {"max_wait_ms": 10_000, "topics": [{"topic": topic, "partitions": [row]}]}
+    speaker.send(
+        request_frame(ApiKey.FETCH, 12, 700, None, asked)
+        + request_frame(ApiKey.API_VERSIONS, 3, 701, None, {})
+        + request_frame(ApiKey.FETCH, 12, 702, None, asked)
+        + request_frame(ApiKey.METADATA, 9, 703, None, {})
+    )
+    assert speaker.answer(ApiKey.FETCH, 12, 700)["responses"]
+    assert speaker.answer(ApiKey.API_VERSIONS, 3, 701)["api_keys"]
+    assert speaker.answer(ApiKey.FETCH, 12, 702)["responses"]
+    assert speaker.answer(ApiKey.METADATA, 9, 703)["brokers"]

@@ -126,13 +126,17 @@ class KafkaConnection(asyncio.Protocol):
         """Begin what may be begun, and write what is answered at once in one go."""
         if self._corked:
             return
-        self._corked = True
-        try:
-            while self._held and not self._closing and self._may_begin():
-                self._begin(self._held.popleft())
-        finally:
-            self._corked = False
-        self._flush()
+        while True:
+            self._corked = True
+            try:
+                while self._held and not self._closing and self._may_begin():
+                    self._begin(self._held.popleft())
+            finally:
+                self._corked = False
+            self._flush()
+            # A fetch that was answered at once no longer stands before what is behind it.
+            if not self._held or self._closing or not self._may_begin():
+                break
         self._set_reading()
 
     def _may_begin(self) -> bool:
