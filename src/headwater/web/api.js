@@ -5,12 +5,12 @@ import { askForKey, authorization } from "./key.js";
 
 /** The server answered that it will not: `code` is one of the documented ones. */
 export class ApiError extends Error {
-  constructor(status, error) {
-    super(error.message ?? `the server answered ${status}`);
-    this.status = status;
-    this.code = error.code ?? "unknown";
-    this.detail = error.detail ?? {};
-  }
+    constructor(status, error) {
+        super(error.message ?? `the server answered ${status}`);
+        this.status = status;
+        this.code = error.code ?? "unknown";
+        this.detail = error.detail ?? {};
+    }
 }
 
 /** The server did not answer; `connection` waits for it. */
@@ -20,81 +20,86 @@ export class LostError extends Error {}
 export class Mistake extends Error {}
 
 export function get(path, options) {
-  return ask("GET", path, undefined, options);
+    return ask("GET", path, undefined, options);
 }
 
 export function post(path, body, options) {
-  return ask("POST", path, body, options);
+    return ask("POST", path, body, options);
 }
 
 export function put(path, body, options) {
-  return ask("PUT", path, body, options);
+    return ask("PUT", path, body, options);
 }
 
 /** Part of a path: a name, whatever is in it. */
 export function named(name) {
-  return encodeURIComponent(name);
+    return encodeURIComponent(name);
 }
 
 /** Ask, and read the answer as JSON with `parse`. */
 export async function ask(method, path, body, { signal, parse = JSON.parse } = {}) {
-  const answer = await send(method, path, body, { signal });
-  return parse(await whole(answer));
+    const answer = await send(method, path, body, { signal });
+    return parse(await whole(answer));
 }
 
 /** Ask, and give the answer as it comes. Whoever is not let in is asked for a key, once. */
 export async function send(method, path, body, { signal, headers = {} } = {}) {
-  for (let turn = 0; ; turn += 1) {
-    await whenReachable();
-    const answer = await fetched(method, path, body, { signal, headers });
-    if (answer.ok) return answer;
-    const error = await errorOf(answer);
-    if (error.status === 401 && turn < 5 && (await askForKey(reasonFor(error)))) continue;
-    if (error.code === "not_ready" || error.code === "shutting_down") {
-      lost(notReady(error));
-      throw new LostError(error.message);
+    for (let turn = 0; ; turn += 1) {
+        await whenReachable();
+        const answer = await fetched(method, path, body, { signal, headers });
+        if (answer.ok) return answer;
+        const error = await errorOf(answer);
+        if (error.status === 401 && turn < 5 && (await askForKey(reasonFor(error)))) continue;
+        if (error.code === "not_ready" || error.code === "shutting_down") {
+            lost(notReady(error));
+            throw new LostError(error.message);
+        }
+        throw error;
     }
-    throw error;
-  }
 }
 
 async function fetched(method, path, body, { signal, headers }) {
-  const options = { method, signal, cache: "no-store", headers: { ...authorization(), ...headers } };
-  if (body !== undefined) {
-    options.body = JSON.stringify(body);
-    options.headers["content-type"] = "application/json";
-  }
-  try {
-    return await fetch(path, options);
-  } catch (error) {
-    throw gone(error, signal);
-  }
+    const options = {
+        method,
+        signal,
+        cache: "no-store",
+        headers: { ...authorization(), ...headers },
+    };
+    if (body !== undefined) {
+        options.body = JSON.stringify(body);
+        options.headers["content-type"] = "application/json";
+    }
+    try {
+        return await fetch(path, options);
+    } catch (error) {
+        throw gone(error, signal);
+    }
 }
 
 async function whole(answer) {
-  try {
-    return await answer.text();
-  } catch (error) {
-    throw gone(error);
-  }
+    try {
+        return await answer.text();
+    } catch (error) {
+        throw gone(error);
+    }
 }
 
 function gone(error, signal) {
-  if (signal?.aborted || error.name === "AbortError") return error;
-  lost("The server does not answer.");
-  return new LostError(String(error));
+    if (signal?.aborted || error.name === "AbortError") return error;
+    lost("The server does not answer.");
+    return new LostError(String(error));
 }
 
 async function errorOf(answer) {
-  try {
-    return new ApiError(answer.status, (await answer.json()).error ?? {});
-  } catch {
-    return new ApiError(answer.status, {});
-  }
+    try {
+        return new ApiError(answer.status, (await answer.json()).error ?? {});
+    } catch {
+        return new ApiError(answer.status, {});
+    }
 }
 
 function reasonFor(error) {
-  return error.message.includes("not known")
-    ? "The server does not know the key that was sent."
-    : "This server wants a key. One that may read shows most pages.";
+    return error.message.includes("not known")
+        ? "The server does not know the key that was sent."
+        : "This server wants a key. One that may read shows most pages.";
 }

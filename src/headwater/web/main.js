@@ -21,90 +21,104 @@ import { openTopic } from "./page-topic.js";
 import { openTopics } from "./page-topics.js";
 
 const MENU = [
-  { path: [], letter: "o", title: "Overview" },
-  { path: ["topics"], letter: "t", title: "Topics" },
-  { path: ["queues"], letter: "q", title: "Queues" },
-  { path: ["routers"], letter: "r", title: "Routers" },
-  { path: ["kafka"], letter: "k", title: "Kafka" },
-  { path: ["machines"], letter: "m", title: "Machines" },
-  { path: ["log"], letter: "l", title: "Log" },
-  { path: ["jobs"], letter: "j", title: "Jobs" },
+    { path: [], letter: "o", title: "Overview" },
+    { path: ["topics"], letter: "t", title: "Topics" },
+    { path: ["queues"], letter: "q", title: "Queues" },
+    { path: ["routers"], letter: "r", title: "Routers" },
+    { path: ["kafka"], letter: "k", title: "Kafka" },
+    { path: ["machines"], letter: "m", title: "Machines" },
+    { path: ["log"], letter: "l", title: "Log" },
+    { path: ["jobs"], letter: "j", title: "Jobs" },
 ];
 
 /** First part of the address -> what shows it, and under which entry of the menu it stands. */
 const PAGES = new Map([
-  ["", [openOverview, ""]],
-  ["topics", [openTopics, "topics"]],
-  ["topic", [openTopic, "topics"]],
-  ["queues", [openQueues, "queues"]],
-  ["queue", [openQueue, "queues"]],
-  ["routers", [openRouters, "routers"]],
-  ["kafka", [openKafka, "kafka"]],
-  ["machines", [openMachines, "machines"]],
-  ["machine", [openMachine, "machines"]],
-  ["instance", [openInstance, "machines"]],
-  ["log", [openLog, "log"]],
-  ["jobs", [openJobs, "jobs"]],
+    ["", [openOverview, ""]],
+    ["topics", [openTopics, "topics"]],
+    ["topic", [openTopic, "topics"]],
+    ["queues", [openQueues, "queues"]],
+    ["queue", [openQueue, "queues"]],
+    ["routers", [openRouters, "routers"]],
+    ["kafka", [openKafka, "kafka"]],
+    ["machines", [openMachines, "machines"]],
+    ["machine", [openMachine, "machines"]],
+    ["instance", [openInstance, "machines"]],
+    ["log", [openLog, "log"]],
+    ["jobs", [openJobs, "jobs"]],
 ]);
 
 const content = document.getElementById("content");
 let leaving = null;
 
 function show() {
-  if (location.hash === "#content") return; // the skip link
-  leaving?.abort();
-  leaving = new AbortController();
-  const { parts, query } = whereWeAre();
-  const [open, entry] = PAGES.get(parts[0] ?? "") ?? [openNothing, null];
-  for (const anchor of document.querySelectorAll("#navigation a")) {
-    if (anchor.dataset.entry === entry) anchor.setAttribute("aria-current", "page");
-    else anchor.removeAttribute("aria-current");
-  }
-  const notice = make("div", { class: "notice", role: "alert", hidden: true });
-  const place = make("div");
-  refill(content, notice, place);
-  document.title = ["Headwater", ...parts].reverse().join(" - ");
-  const problem = (error) => {
-    notice.hidden = error === null;
-    if (error) notice.textContent = explained(error);
-  };
-  open({ place, parts: parts.slice(1), query, signal: leaving.signal, problem });
+    if (location.hash === "#content") return; // the skip link
+    leaving?.abort();
+    leaving = new AbortController();
+    const { parts, query } = whereWeAre();
+    const [open, entry] = PAGES.get(parts[0] ?? "") ?? [openNothing, null];
+    for (const anchor of document.querySelectorAll("#navigation a")) {
+        if (anchor.dataset.entry === entry) {
+            anchor.setAttribute("aria-current", "page");
+            anchor.scrollIntoView({ block: "nearest", inline: "nearest" });
+        } else anchor.removeAttribute("aria-current");
+    }
+    const notice = make("div", { class: "notice", role: "alert", hidden: true });
+    const place = make("div");
+    refill(content, notice, place);
+    document.title = ["Headwater", ...parts].reverse().join(" - ");
+    const problem = (error) => {
+        notice.hidden = error === null;
+        if (error) notice.textContent = explained(error);
+    };
+    open({ place, parts: parts.slice(1), query, signal: leaving.signal, problem });
 }
 
 function explained(error) {
-  if (error instanceof Mistake) return error.message;
-  if (!(error instanceof ApiError)) return `Something went wrong in this page: ${error.message}`;
-  if (error.status === 401) return "A key is needed. Press Key above to give one.";
-  if (error.status === 403) return `${error.message}. Press Key above to use another one.`;
-  return `${error.message} (${error.code})`;
+    if (error instanceof Mistake) return error.message;
+    if (!(error instanceof ApiError)) return `Something went wrong in this page: ${error.message}`;
+    if (error.status === 401) return "A key is needed. Press Key above to give one.";
+    if (error.status === 403) return `${error.message}. Press Key above to use another one.`;
+    return `${error.message} (${error.code})`;
 }
 
 function openNothing({ place }) {
-  refill(place, make("h1", {}, "There is no such page"), make("p", {}, make("a", { href: "#/" }, "To the overview")));
+    refill(
+        place,
+        make("h1", {}, "There is no such page"),
+        make("p", {}, make("a", { href: "#/" }, "To the overview")),
+    );
 }
 
 function start() {
-  const anchors = MENU.map(({ path, title, letter }) =>
-    make("a", { href: address(...path), "data-entry": path[0] ?? "", "aria-keyshortcuts": `g ${letter}` }, title),
-  );
-  document.getElementById("navigation").append(...anchors);
-  const theme = document.getElementById("theme");
-  startTheme(theme);
-  startKeyboard(MENU, { help: document.getElementById("shortcuts"), theme });
-  document.querySelector(".skip").addEventListener("click", (event) => {
-    event.preventDefault();
-    content.focus();
-  });
-  document.getElementById("key").addEventListener("click", async () => {
-    await askForKey("Requests are sent with this key from now on.");
+    const anchors = MENU.map(({ path, title, letter }) =>
+        make(
+            "a",
+            {
+                href: address(...path),
+                "data-entry": path[0] ?? "",
+                "aria-keyshortcuts": `g ${letter}`,
+            },
+            title,
+        ),
+    );
+    document.getElementById("navigation").append(...anchors);
+    const theme = document.getElementById("theme");
+    startTheme(theme);
+    startKeyboard(MENU, { help: document.getElementById("shortcuts"), theme });
+    document.querySelector(".skip").addEventListener("click", (event) => {
+        event.preventDefault();
+        content.focus();
+    });
+    document.getElementById("key").addEventListener("click", async () => {
+        await askForKey("Requests are sent with this key from now on.");
+        show();
+    });
+    window.addEventListener("hashchange", () => {
+        show();
+        window.scrollTo(0, 0);
+    });
+    watchStatus(document.getElementById("pulse"));
     show();
-  });
-  window.addEventListener("hashchange", () => {
-    show();
-    window.scrollTo(0, 0);
-  });
-  watchStatus(document.getElementById("pulse"));
-  show();
 }
 
 start();

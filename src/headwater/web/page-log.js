@@ -6,81 +6,125 @@ import { about, count, milliseconds, percent, rate, size } from "./format.js";
 import { eachStatus, history, lately } from "./status.js";
 
 const SIGNALS = {
-  ready: "topics that wait for their turn",
-  latency: "how long turns wait",
-  pool: "readers at work",
-  backlog: "writes that wait for the log",
-  stall: "age of the oldest write under way",
+    ready: "topics that wait for their turn",
+    latency: "how long turns wait",
+    pool: "readers at work",
+    backlog: "writes that wait for the log",
+    stall: "age of the oldest write under way",
 };
 
 export function openLog({ place, signal, problem }) {
-  const tiles = make("div", { class: "tiles" });
-  const shards = make("div");
-  const pressure = make("div");
-  const ladder = make("ol", { class: "ladder" });
-  refill(
-    place,
-    head("Log", "what has been promised is here first"),
-    tiles,
-    make(
-      "div",
-      { class: "columns" },
-      section("Shards", "time of fdatasync since the start", shards),
-      make("div", {}, section("Pressure", "each signal, 0 to 100 %", pressure), section("Ladder", "what is done about it, the mildest below", ladder)),
-    ),
-  );
-  eachStatus(signal, (status) => {
-    refill(tiles, tilesOf(status));
-    refill(shards, status.shards.map(shardCard));
-    refill(pressure, signalsOf(status.pressure));
-    refill(ladder, status.pressure.rungs.map(rungOf));
-  }, problem);
+    const tiles = make("div", { class: "tiles three" });
+    const shards = make("div");
+    const pressure = make("div", { class: "card signals" });
+    const ladder = make("ol", { class: "ladder" });
+    refill(
+        place,
+        head("Log", "what has been promised is here first"),
+        tiles,
+        make(
+            "div",
+            { class: "columns" },
+            section("Shards", "time of fdatasync since the start", shards),
+            make(
+                "div",
+                {},
+                section("Pressure", "each signal, 0 to 100 %", pressure),
+                section("Ladder", "what is done about it, the mildest below", ladder),
+            ),
+        ),
+    );
+    eachStatus(
+        signal,
+        (status) => {
+            refill(tiles, tilesOf(status));
+            refill(shards, status.shards.map(shardCard));
+            refill(pressure, signalsOf(status.pressure));
+            refill(ladder, status.pressure.rungs.map(rungOf));
+        },
+        problem,
+    );
 }
 
 function tilesOf(status) {
-  const now = history.at(-1)?.speed ?? { bytes: 0, syncs: 0, written: 0 };
-  const queued = status.shards.reduce((sum, shard) => sum + shard.queue_depth, 0);
-  return [
-    tile("Written", `${size(now.bytes)}/s`, { values: lately((look) => look.speed.bytes) }),
-    tile("Syncs", rate(now.syncs), { values: lately((look) => look.speed.syncs) }),
-    tile("Records a sync", now.syncs ? about(now.written / now.syncs) : "0", { more: "those who wait share one" }),
-    tile("Waiting for the log", count(queued), { more: `${size(status.tail_bytes)} not in segments yet` }),
-    tile("Pressure", percent(status.pressure.pressure), { values: lately((look) => look.status.pressure.pressure) }),
-    tile("Refused", count(status.pressure.writes_refused), { more: "writes, with 429", state: status.pressure.writes_refused ? "warn" : null }),
-  ];
+    const now = history.at(-1)?.speed ?? { bytes: 0, syncs: 0, written: 0 };
+    const queued = status.shards.reduce((sum, shard) => sum + shard.queue_depth, 0);
+    return [
+        tile("Written", `${size(now.bytes)}/s`, { values: lately((look) => look.speed.bytes) }),
+        tile("Syncs", rate(now.syncs), { values: lately((look) => look.speed.syncs) }),
+        tile("Records a sync", now.syncs ? about(now.written / now.syncs) : "0", {
+            more: "those who wait share one",
+        }),
+        tile("Waiting for the log", count(queued), {
+            more: `${size(status.tail_bytes)} not in segments yet`,
+        }),
+        tile("Pressure", percent(status.pressure.pressure), {
+            values: lately((look) => look.status.pressure.pressure),
+        }),
+        tile("Refused", count(status.pressure.writes_refused), {
+            more: "writes, with 429",
+            state: status.pressure.writes_refused ? "warn" : null,
+        }),
+    ];
 }
 
 function shardCard(shard) {
-  const { fsync } = shard;
-  const state = shard.state === "writable" ? badge("writable", "good") : badge(shard.state, "bad");
-  return make(
-    "div",
-    { class: "card" },
-    make("header", {}, make("strong", {}, `Shard ${shard.shard}`), state),
-    make("div", { class: "quiet" }, `p50 ${milliseconds(fsync.p50_ms)}, p90 ${milliseconds(fsync.p90_ms)}, p99 ${milliseconds(fsync.p99_ms)}, last ${milliseconds(fsync.last_ms)}`),
-    histogram(shard.fsync_buckets, (bucket) => (bucket.upto_ms === null ? "longer" : `up to ${bucket.upto_ms} ms`)),
-    make("div", { class: "axis" }, make("span", {}, "0.05 ms"), make("span", {}, "1 ms"), make("span", {}, "1 s and more")),
-    make("div", { class: "quiet" }, `${about(fsync.count)} syncs, ${about(shard.groups)} groups, ${size(shard.bytes_written)}, ${count(shard.rotations)} new files, queue ${count(shard.queue_depth)} (most ${count(shard.queue_depth_peak)})`),
-  );
+    const { fsync } = shard;
+    const state =
+        shard.state === "writable" ? badge("writable", "good") : badge(shard.state, "bad");
+    return make(
+        "div",
+        { class: "card" },
+        make("header", {}, make("strong", {}, `Shard ${shard.shard}`), state),
+        make(
+            "div",
+            { class: "quiet" },
+            ["p50", "p90", "p99", "last"]
+                .map((name) => `${name} ${milliseconds(fsync[`${name}_ms`])}`)
+                .join(", "),
+        ),
+        histogram(shard.fsync_buckets, (bucket) =>
+            bucket.upto_ms === null ? "longer" : `up to ${bucket.upto_ms} ms`,
+        ),
+        make(
+            "div",
+            { class: "axis" },
+            make("span", {}, "0.05 ms"),
+            make("span", {}, "1 ms"),
+            make("span", {}, "1 s and more"),
+        ),
+        make(
+            "div",
+            { class: "quiet" },
+            [
+                `${about(fsync.count)} syncs`,
+                `${about(shard.groups)} groups`,
+                size(shard.bytes_written),
+                `${count(shard.rotations)} new files`,
+                `${count(shard.queue_depth)} waiting (most ${count(shard.queue_depth_peak)})`,
+            ].join(", "),
+        ),
+    );
 }
 
 function signalsOf(pressure) {
-  return Object.entries(pressure.signals).map(([name, share]) =>
-    make(
-      "div",
-      { class: "card" },
-      make("header", {}, make("span", {}, SIGNALS[name] ?? name), make("strong", {}, percent(share))),
-      meter(share, { label: SIGNALS[name] ?? name }),
-    ),
-  );
+    return Object.entries(pressure.signals).map(([name, share]) => [
+        make("span", {}, SIGNALS[name] ?? name),
+        meter(share, { label: SIGNALS[name] ?? name }),
+        make("strong", { class: "number" }, percent(share)),
+    ]);
 }
 
 function rungOf(rung) {
-  return make(
-    "li",
-    { "data-on": String(rung.in_force) },
-    make("strong", {}, rung.rung),
-    make("span", {}, rung.meaning),
-    make("span", { class: "quiet" }, rung.in_force ? badge("in force", "warn") : `${count(rung.entered)} times`),
-  );
+    return make(
+        "li",
+        { "data-on": String(rung.in_force) },
+        make("strong", {}, rung.rung),
+        make("span", {}, rung.meaning),
+        make(
+            "span",
+            { class: "quiet" },
+            rung.in_force ? badge("in force", "warn") : `${count(rung.entered)} times`,
+        ),
+    );
 }

@@ -13,74 +13,98 @@ import { writeForm } from "./writing.js";
 const KEPT = 90;
 
 export function openQueue({ place, parts: [name = ""], signal, problem }) {
-  const tiles = make("div", { class: "tiles" });
-  const settings = make("div", { class: "section" });
-  const letters = make("div");
-  const tools = make("span");
-  const seen = [];
-  let dead = null;
-  const look = async () => {
-    const topic = await get(`/v0/topics/${named(name)}?touch=false`, { signal });
-    if (!topic.queue) {
-      location.replace(`#/topic/${named(name)}`);
-      return;
-    }
-    seen.push(topic.queue);
-    if (seen.length > KEPT) seen.shift();
-    refill(tiles, tilesOf(topic.queue, seen));
-    refill(tools, pauser(topic, { changed: () => look().catch(problem), problem }));
-    refill(settings, settingsOf(topic.config));
-    if (dead !== topic.config.dead_letter) {
-      dead = topic.config.dead_letter;
-      await showLetters(letters, name, dead, { signal, problem, requeued: look });
-    }
-  };
-  refill(
-    place,
-    make("div", { class: "head" }, make("h1", { class: "mono" }, name), make("span", { class: "quiet" }, link("all its records", "topic", name)), tools),
-    tiles,
-    settings,
-    writeForm(name, { problem, written: look }),
-    letters,
-  );
-  repeat(2_000, signal, look, problem);
+    const tiles = make("div", { class: "tiles" });
+    const settings = make("div", { class: "section" });
+    const letters = make("div");
+    const tools = make("span");
+    const seen = [];
+    let dead = null;
+    const look = async () => {
+        const topic = await get(`/v0/topics/${named(name)}?touch=false`, { signal });
+        if (!topic.queue) {
+            location.replace(`#/topic/${named(name)}`);
+            return;
+        }
+        seen.push(topic.queue);
+        if (seen.length > KEPT) seen.shift();
+        refill(tiles, tilesOf(topic.queue, seen));
+        refill(tools, pauser(topic, { changed: () => look().catch(problem), problem }));
+        refill(settings, settingsOf(topic.config));
+        if (dead !== topic.config.dead_letter) {
+            dead = topic.config.dead_letter;
+            await showLetters(letters, name, dead, { signal, problem, requeued: look });
+        }
+    };
+    refill(
+        place,
+        make(
+            "div",
+            { class: "head" },
+            make("h1", { class: "mono" }, name),
+            make("span", { class: "quiet" }, link("all its records", "topic", name)),
+            tools,
+        ),
+        tiles,
+        settings,
+        writeForm(name, { problem, written: look }),
+        letters,
+    );
+    repeat(2_000, signal, look, problem);
 }
 
 function tilesOf(queue, seen) {
-  const values = (pick) => seen.map(pick);
-  return [
-    tile("Ready", about(queue.ready), { values: values((each) => each.ready) }),
-    tile("In flight", about(queue.in_flight), { values: values((each) => each.in_flight) }),
-    tile("Delayed", about(queue.delayed), { values: values((each) => each.delayed) }),
-    tile("Given up", about(queue.dead_lettered), { state: queue.dead_lettered ? "warn" : null, more: "since it was made" }),
-  ];
+    const values = (pick) => seen.map(pick);
+    return [
+        tile("Ready", about(queue.ready), { values: values((each) => each.ready) }),
+        tile("In flight", about(queue.in_flight), { values: values((each) => each.in_flight) }),
+        tile("Delayed", about(queue.delayed), { values: values((each) => each.delayed) }),
+        tile("Given up", about(queue.dead_lettered), {
+            state: queue.dead_lettered ? "warn" : null,
+            more: "since it was made",
+        }),
+    ];
 }
 
 function settingsOf(config) {
-  return facts([
-    ["Lease", span(config.lease_ms)],
-    ["Deliveries", config.max_deliveries ? `at most ${count(config.max_deliveries)}` : "any number"],
-    ["Order", config.fifo_key ? `one at a time by ${config.fifo_key}` : "none"],
-    ["Leases", config.leases_durable ? "survive a crash" : "in memory"],
-    ["Durability", config.durability],
-    ["Claims", config.paused ? "paused" : "open"],
-  ]);
+    return facts([
+        ["Lease", span(config.lease_ms)],
+        [
+            "Deliveries",
+            config.max_deliveries ? `at most ${count(config.max_deliveries)}` : "any number",
+        ],
+        ["Order", config.fifo_key ? `one at a time by ${config.fifo_key}` : "none"],
+        ["Leases", config.leases_durable ? "survive a crash" : "in memory"],
+        ["Durability", config.durability],
+        ["Claims", config.paused ? "paused" : "open"],
+    ]);
 }
 
 async function showLetters(place, queue, topic, options) {
-  if (!topic) {
-    refill(place, section("Dead letters", "This queue has no dead letter topic: a job is tried for ever."));
-    return;
-  }
-  try {
-    await get(`/v0/topics/${named(topic)}?touch=false`);
-  } catch (error) {
-    if (error.status !== 404) throw error;
-    refill(place, section("Dead letters", `None so far; they will come into ${topic}.`));
-    return;
-  }
-  const browser = new RecordBrowser(topic, { ...options, origin: queue });
-  const shown = section("Dead letters", "", browser.element);
-  shown.querySelector("header .quiet").append("in ", link(topic, "topic", topic), ": jobs of this queue that were delivered too often");
-  refill(place, shown);
+    if (!topic) {
+        refill(
+            place,
+            section(
+                "Dead letters",
+                "This queue has no dead letter topic: a job is tried for ever.",
+            ),
+        );
+        return;
+    }
+    try {
+        await get(`/v0/topics/${named(topic)}?touch=false`);
+    } catch (error) {
+        if (error.status !== 404) throw error;
+        refill(place, section("Dead letters", `None so far; they will come into ${topic}.`));
+        return;
+    }
+    const browser = new RecordBrowser(topic, { ...options, origin: queue });
+    const shown = section("Dead letters", "", browser.element);
+    shown
+        .querySelector("header .quiet")
+        .append(
+            "in ",
+            link(topic, "topic", topic),
+            ": jobs of this queue that were delivered too often",
+        );
+    refill(place, shown);
 }

@@ -8,53 +8,94 @@ import { link, remember } from "./navigation.js";
 import { Pager, Table } from "./table.js";
 
 export function openQueues({ place, query, signal, problem }) {
-  const contains = make("input", { type: "search", "data-key": "/", value: query.get("contains") ?? "", placeholder: "part of a name" });
-  const table = new Table(
-    [
-      { title: "Queue", kind: "name", once: true, cell: (row) => link(row.topic, "queue", row.topic) },
-      { title: "Ready", kind: "number", cell: (row) => about(row.queue.ready) },
-      { title: "In flight", kind: "number", cell: (row) => about(row.queue.in_flight) },
-      { title: "Delayed", kind: "number", cell: (row) => about(row.queue.delayed) },
-      { title: "Given up", kind: "number", cell: (row) => about(row.queue.dead_lettered) },
-      { title: "Dead letters in", kind: "name", cell: (row) => (row.config.dead_letter ? link(row.config.dead_letter, "topic", row.config.dead_letter) : "none") },
-      { title: "Deliveries", kind: "number", cell: (row) => (row.config.max_deliveries ? `at most ${row.config.max_deliveries}` : "any number") },
-      { title: "Lease", kind: "number", cell: (row) => span(row.config.lease_ms) },
-      { title: "", cell: (row) => pauseButton(row, () => now()) },
-    ],
-    (row) => `${row.topic} ${row.epoch}`,
-    "There are no queues. A topic is made one by its setting type.",
-  );
-  const look = async () => {
-    const wishes = new URLSearchParams({ type: "queue", page_size: 100 });
-    if (contains.value.trim()) wishes.set("contains", contains.value.trim());
-    if (pager.cursor) wishes.set("cursor", pager.cursor);
-    const page = await get(`/v0/topics?${wishes}`, { signal });
-    table.update(page.topics);
-    pager.show(page.next_cursor, page.topics.length);
-  };
-  const now = () => look().then(() => problem(null), (error) => signal.aborted || problem(error));
-  const pager = new Pager(now);
-  contains.addEventListener("input", settled(() => {
-    pager.restart();
-    remember(["queues"], { contains: contains.value.trim() });
-    now();
-  }));
-  const pauseButton = (row, changed) => pauser(row, { changed, problem });
-  refill(place, head("Queues", ""), make("div", { class: "controls" }, make("div", { class: "grow" }, field("Search", contains))), table.element, pager.element);
-  repeat(2_000, signal, look, problem);
+    const contains = make("input", {
+        type: "search",
+        "data-key": "/",
+        value: query.get("contains") ?? "",
+        placeholder: "part of a name",
+    });
+    const table = new Table(
+        [
+            {
+                title: "Queue",
+                kind: "name",
+                once: true,
+                cell: (row) => link(row.topic, "queue", row.topic),
+            },
+            { title: "Ready", kind: "number", cell: (row) => about(row.queue.ready) },
+            { title: "In flight", kind: "number", cell: (row) => about(row.queue.in_flight) },
+            { title: "Delayed", kind: "number", cell: (row) => about(row.queue.delayed) },
+            { title: "Given up", kind: "number", cell: (row) => about(row.queue.dead_lettered) },
+            {
+                title: "Dead letters in",
+                kind: "name",
+                cell: (row) =>
+                    row.config.dead_letter
+                        ? link(row.config.dead_letter, "topic", row.config.dead_letter)
+                        : "none",
+            },
+            {
+                title: "Deliveries",
+                kind: "number",
+                cell: (row) =>
+                    row.config.max_deliveries
+                        ? `at most ${row.config.max_deliveries}`
+                        : "any number",
+            },
+            { title: "Lease", kind: "number", cell: (row) => span(row.config.lease_ms) },
+            { title: "", cell: (row) => pauseButton(row, () => now()) },
+        ],
+        (row) => `${row.topic} ${row.epoch}`,
+        "There are no queues. A topic is made one by its setting type.",
+    );
+    const look = async () => {
+        const wishes = new URLSearchParams({ type: "queue", page_size: 100 });
+        if (contains.value.trim()) wishes.set("contains", contains.value.trim());
+        if (pager.cursor) wishes.set("cursor", pager.cursor);
+        const page = await get(`/v0/topics?${wishes}`, { signal });
+        table.update(page.topics);
+        pager.show(page.next_cursor, page.topics.length);
+    };
+    const now = () =>
+        look().then(
+            () => problem(null),
+            (error) => signal.aborted || problem(error),
+        );
+    const pager = new Pager(now);
+    contains.addEventListener(
+        "input",
+        settled(() => {
+            pager.restart();
+            remember(["queues"], { contains: contains.value.trim() });
+            now();
+        }),
+    );
+    const pauseButton = (row, changed) => pauser(row, { changed, problem });
+    refill(
+        place,
+        head("Queues", ""),
+        make(
+            "div",
+            { class: "controls" },
+            make("div", { class: "grow" }, field("Search", contains)),
+        ),
+        table.element,
+        pager.element,
+    );
+    repeat(2_000, signal, look, problem);
 }
 
 /** A button that stops claims of a queue, or lets them go on. */
 export function pauser(queue, { changed, problem }) {
-  const { paused } = queue.config;
-  const press = async () => {
-    try {
-      await put(`/v0/topics/${named(queue.topic)}`, { paused: !paused });
-      changed();
-    } catch (error) {
-      problem(error);
-    }
-  };
-  const button = make("button", { type: "button", click: press }, paused ? "Resume" : "Pause");
-  return make("span", {}, paused ? [badge("paused", "warn"), " "] : null, button);
+    const { paused } = queue.config;
+    const press = async () => {
+        try {
+            await put(`/v0/topics/${named(queue.topic)}`, { paused: !paused });
+            changed();
+        } catch (error) {
+            problem(error);
+        }
+    };
+    const button = make("button", { type: "button", click: press }, paused ? "Resume" : "Pause");
+    return make("span", {}, paused ? [badge("paused", "warn"), " "] : null, button);
 }

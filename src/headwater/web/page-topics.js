@@ -11,90 +11,127 @@ const PAGE_SIZE = 100;
 const ROUTERS_MAX = 1_000;
 
 export function openTopics({ place, query, signal, problem }) {
-  const contains = make("input", { type: "search", "data-key": "/", value: query.get("contains") ?? "", placeholder: "part of a name" });
-  const type = make(
-    "select",
-    {},
-    [["", "all"], ["log", "logs"], ["queue", "queues"]].map(([value, text]) =>
-      make("option", { value, selected: value === query.get("type") }, text),
-    ),
-  );
-  const table = topicsTable();
-  const rates = new Rates();
-  const look = async () => {
-    const wishes = new URLSearchParams({ page_size: PAGE_SIZE });
-    if (contains.value.trim()) wishes.set("contains", contains.value.trim());
-    if (type.value) wishes.set("type", type.value);
-    if (pager.cursor) wishes.set("cursor", pager.cursor);
-    const turn = (turns += 1);
-    const [page, lags] = await Promise.all([get(`/v0/topics?${wishes}`, { signal }), routerLags(signal)]);
-    if (turn !== turns) return; // another search has begun meanwhile
-    for (const topic of page.topics) {
-      topic.rate = rates.observe(`${topic.topic} ${topic.epoch}`, topic.head_seq);
-      topic.lag = lags.get(topic.topic);
-    }
-    table.update(page.topics);
-    pager.show(page.next_cursor, page.topics.length);
-  };
-  let turns = 0;
-  const now = () => look().then(() => problem(null), (error) => signal.aborted || problem(error));
-  const pager = new Pager(now);
-  const search = settled(() => {
-    pager.restart();
-    remember(["topics"], { contains: contains.value.trim(), type: type.value });
-    now();
-  });
-  contains.addEventListener("input", search);
-  type.addEventListener("change", search);
-  refill(
-    place,
-    head("Topics", ""),
-    make("div", { class: "controls" }, make("div", { class: "grow" }, field("Search", contains)), field("Type", type)),
-    table.element,
-    pager.element,
-  );
-  repeat(2_000, signal, look, problem);
+    const contains = make("input", {
+        type: "search",
+        "data-key": "/",
+        value: query.get("contains") ?? "",
+        placeholder: "part of a name",
+    });
+    const type = make(
+        "select",
+        {},
+        [
+            ["", "all"],
+            ["log", "logs"],
+            ["queue", "queues"],
+        ].map(([value, text]) =>
+            make("option", { value, selected: value === query.get("type") }, text),
+        ),
+    );
+    const table = topicsTable();
+    const rates = new Rates();
+    const look = async () => {
+        const wishes = new URLSearchParams({ page_size: PAGE_SIZE });
+        if (contains.value.trim()) wishes.set("contains", contains.value.trim());
+        if (type.value) wishes.set("type", type.value);
+        if (pager.cursor) wishes.set("cursor", pager.cursor);
+        const turn = (turns += 1);
+        const [page, lags] = await Promise.all([
+            get(`/v0/topics?${wishes}`, { signal }),
+            routerLags(signal),
+        ]);
+        if (turn !== turns) return; // another search has begun meanwhile
+        for (const topic of page.topics) {
+            topic.rate = rates.observe(`${topic.topic} ${topic.epoch}`, topic.head_seq);
+            topic.lag = lags.get(topic.topic);
+        }
+        table.update(page.topics);
+        pager.show(page.next_cursor, page.topics.length);
+    };
+    let turns = 0;
+    const now = () =>
+        look().then(
+            () => problem(null),
+            (error) => signal.aborted || problem(error),
+        );
+    const pager = new Pager(now);
+    const search = settled(() => {
+        pager.restart();
+        remember(["topics"], { contains: contains.value.trim(), type: type.value });
+        now();
+    });
+    contains.addEventListener("input", search);
+    type.addEventListener("change", search);
+    refill(
+        place,
+        head("Topics", ""),
+        make(
+            "div",
+            { class: "controls" },
+            make("div", { class: "grow" }, field("Search", contains)),
+            field("Type", type),
+        ),
+        table.element,
+        pager.element,
+    );
+    repeat(2_000, signal, look, problem);
 }
 
 /** How far the slowest router of each topic is behind. */
 async function routerLags(signal) {
-  const { routers } = await get(`/v0/routers?page_size=${ROUTERS_MAX}`, { signal });
-  const lags = new Map();
-  for (const router of routers) lags.set(router.source, Math.max(lags.get(router.source) ?? 0, router.lag));
-  return lags;
+    const { routers } = await get(`/v0/routers?page_size=${ROUTERS_MAX}`, { signal });
+    const lags = new Map();
+    for (const router of routers)
+        lags.set(router.source, Math.max(lags.get(router.source) ?? 0, router.lag));
+    return lags;
 }
 
 function topicsTable() {
-  return new Table(
-    [
-      { title: "Topic", kind: "name", once: true, cell: (row) => link(row.topic, "topic", row.topic) },
-      { title: "Type", cell: (row) => badge(row.type, row.type === "queue" ? "water" : "") },
-      { title: "Written", kind: "number", cell: (row) => rate(row.rate ?? 0) },
-      { title: "Records", kind: "number", cell: (row) => about(row.count) },
-      { title: "Size", kind: "number", cell: (row) => size(row.bytes) },
-      { title: "Head", kind: "number", cell: (row) => count(row.head_seq) },
-      { title: "Floor", kind: "number", cell: (row) => count(row.earliest_seq) },
-      { title: "Lag", kind: "number", cell: lag },
-      { title: "Durability", cell: (row) => badge(row.config.durability, row.config.durability === "fsync" ? "good" : "warn") },
-      { title: "Kept", cell: (row) => retention(row.config) },
-      { title: "Last write", kind: "number", cell: (row) => (row.last_write_ts ? ago(row.last_write_ts) : "never") },
-    ],
-    (row) => `${row.topic} ${row.epoch}`,
-    "No topic has such a name.",
-  );
+    return new Table(
+        [
+            {
+                title: "Topic",
+                kind: "name",
+                once: true,
+                cell: (row) => link(row.topic, "topic", row.topic),
+            },
+            { title: "Type", cell: (row) => badge(row.type, row.type === "queue" ? "water" : "") },
+            { title: "Written", kind: "number", cell: (row) => rate(row.rate ?? 0) },
+            { title: "Records", kind: "number", cell: (row) => about(row.count) },
+            { title: "Size", kind: "number", cell: (row) => size(row.bytes) },
+            { title: "Head", kind: "number", cell: (row) => count(row.head_seq) },
+            { title: "Floor", kind: "number", cell: (row) => count(row.earliest_seq) },
+            { title: "Lag", kind: "number", cell: lag },
+            { title: "Durability", cell: (row) => durability(row.config) },
+            { title: "Kept", cell: (row) => retention(row.config) },
+            {
+                title: "Last write",
+                kind: "number",
+                cell: (row) => (row.last_write_ts ? ago(row.last_write_ts) : "never"),
+            },
+        ],
+        (row) => `${row.topic} ${row.epoch}`,
+        "No topic has such a name.",
+    );
 }
 
 /** Of a queue, what waits for workers; of a log, what its slowest router has not copied. */
 function lag(row) {
-  if (row.queue) return `${about(row.queue.ready)} ready`;
-  return row.lag === undefined ? "none" : about(row.lag);
+    if (row.queue) return `${about(row.queue.ready)} ready`;
+    return row.lag === undefined ? "none" : about(row.lag);
+}
+
+/** What an acknowledged write of this topic survives. */
+export function durability(config) {
+    const kinds = { fsync: "good", disk: "" };
+    return badge(config.durability, kinds[config.durability] ?? "warn");
 }
 
 export function retention(config) {
-  const limits = [
-    config.ttl_ms ? span(config.ttl_ms) : null,
-    config.cap_records ? `${about(config.cap_records)} records` : null,
-    config.cap_bytes ? size(config.cap_bytes) : null,
-  ].filter(Boolean);
-  return limits.length ? limits.join(", ") : "for ever";
+    const limits = [
+        config.ttl_ms ? span(config.ttl_ms) : null,
+        config.cap_records ? `${about(config.cap_records)} records` : null,
+        config.cap_bytes ? size(config.cap_bytes) : null,
+    ].filter(Boolean);
+    return limits.length ? limits.join(", ") : "for ever";
 }

@@ -12,40 +12,44 @@ const LOOKED_AT_MAX = 20_000;
  * JSON with its numbers as they were sent: a large one is not rounded where the browser can keep it.
  */
 export function parseExactly(text) {
-  if (!JSON.rawJSON) return JSON.parse(text);
-  return JSON.parse(text, (_key, value, context) =>
-    typeof value === "number" && String(value) !== context?.source && context?.source ? JSON.rawJSON(context.source) : value,
-  );
+    if (!JSON.rawJSON) return JSON.parse(text);
+    return JSON.parse(text, (_key, value, context) =>
+        typeof value === "number" && String(value) !== context?.source && context?.source
+            ? JSON.rawJSON(context.source)
+            : value,
+    );
 }
 
 /** The number behind `parseExactly`, for those that are numbers to us. */
 export function asNumber(value) {
-  return typeof value === "number" ? value : Number(JSON.stringify(value));
+    return typeof value === "number" ? value : Number(JSON.stringify(value));
 }
 
 /** Which records are wanted: by tag (the server looks), by node and by text (we look). */
 export class Filter {
-  constructor({ tag = "", node = "", text = "", origin = null } = {}) {
-    this.tag = tag.trim();
-    this.node = node.trim();
-    this.text = text.trim().toLowerCase();
-    this.origin = origin;
-  }
+    constructor({ tag = "", node = "", text = "", origin = null } = {}) {
+        this.tag = tag.trim();
+        this.node = node.trim();
+        this.text = text.trim().toLowerCase();
+        this.origin = origin;
+    }
 
-  get isOpen() {
-    return !this.tag && !this.node && !this.text && !this.origin;
-  }
+    get isOpen() {
+        return !this.tag && !this.node && !this.text && !this.origin;
+    }
 
-  keeps(record) {
-    if (this.origin && record.meta?.$dead_letter_from !== this.origin) return false;
-    if (this.node && !fits(record.$node ?? "", this.node)) return false;
-    if (!this.text) return true;
-    return JSON.stringify([record.data, record.meta ?? null]).toLowerCase().includes(this.text);
-  }
+    keeps(record) {
+        if (this.origin && record.meta?.$dead_letter_from !== this.origin) return false;
+        if (this.node && !fits(record.$node ?? "", this.node)) return false;
+        if (!this.text) return true;
+        return JSON.stringify([record.data, record.meta ?? null])
+            .toLowerCase()
+            .includes(this.text);
+    }
 }
 
 function fits(name, pattern) {
-  return pattern.endsWith("*") ? name.startsWith(pattern.slice(0, -1)) : name === pattern;
+    return pattern.endsWith("*") ? name.startsWith(pattern.slice(0, -1)) : name === pattern;
 }
 
 /**
@@ -53,36 +57,44 @@ function fits(name, pattern) {
  * next look begins, 0 when there is nothing below; `tombstone` tells what was lost down there.
  */
 export async function readBackwards(topic, before, wanted, filter, signal) {
-  const piece = filter.isOpen ? wanted : PIECE;
-  const records = [];
-  let tombstone = null;
-  let high = before - 1;
-  let looked = 0;
-  while (high > 0 && records.length < wanted && looked < LOOKED_AT_MAX) {
-    const low = Math.max(high - piece, 0);
-    const part = await readBetween(topic, low, high, filter, signal);
-    records.push(...part.records.filter((record) => filter.keeps(record)).reverse());
-    tombstone = part.tombstone;
-    looked += high - low;
-    high = low < part.earliest ? 0 : low;
-  }
-  if (records.length <= wanted) return { records, reached: high, looked, tombstone };
-  records.length = wanted;
-  return { records, reached: asNumber(records.at(-1).$seq) - 1, looked, tombstone: null };
+    const piece = filter.isOpen ? wanted : PIECE;
+    const records = [];
+    let tombstone = null;
+    let high = before - 1;
+    let looked = 0;
+    while (high > 0 && records.length < wanted && looked < LOOKED_AT_MAX) {
+        const low = Math.max(high - piece, 0);
+        const part = await readBetween(topic, low, high, filter, signal);
+        records.push(...part.records.filter((record) => filter.keeps(record)).reverse());
+        tombstone = part.tombstone;
+        looked += high - low;
+        high = low < part.earliest ? 0 : low;
+    }
+    if (records.length <= wanted) return { records, reached: high, looked, tombstone };
+    records.length = wanted;
+    return { records, reached: asNumber(records.at(-1).$seq) - 1, looked, tombstone: null };
 }
 
 /** All records with `low < seq <= high`, oldest first. */
 async function readBetween(topic, low, high, filter, signal) {
-  const found = { records: [], tombstone: null, earliest: 0 };
-  for (let from = low; from < high; ) {
-    const body = { from_seq: from, limit: Math.min(high - from, PIECE), max_batch_bytes: PIECE_BYTES, include_tags: true };
-    if (filter.tag) body.match = filter.tag;
-    const answer = await post(`/v0/topics/${named(topic)}/diff`, body, { signal, parse: parseExactly });
-    found.records.push(...answer.records.filter((record) => asNumber(record.$seq) <= high));
-    found.tombstone ??= answer.tombstone;
-    found.earliest = answer.earliest_seq;
-    if (answer.caught_up || answer.next_from_seq <= from) break;
-    from = answer.next_from_seq;
-  }
-  return found;
+    const found = { records: [], tombstone: null, earliest: 0 };
+    for (let from = low; from < high;) {
+        const body = {
+            from_seq: from,
+            limit: Math.min(high - from, PIECE),
+            max_batch_bytes: PIECE_BYTES,
+            include_tags: true,
+        };
+        if (filter.tag) body.match = filter.tag;
+        const answer = await post(`/v0/topics/${named(topic)}/diff`, body, {
+            signal,
+            parse: parseExactly,
+        });
+        found.records.push(...answer.records.filter((record) => asNumber(record.$seq) <= high));
+        found.tombstone ??= answer.tombstone;
+        found.earliest = answer.earliest_seq;
+        if (answer.caught_up || answer.next_from_seq <= from) break;
+        from = answer.next_from_seq;
+    }
+    return found;
 }

@@ -5,265 +5,340 @@ import { field, make, refill, say } from "./element.js";
 import { clock, count } from "./format.js";
 import { follow } from "./following.js";
 import { settled } from "./live.js";
+import { COLUMNS, deletedRow, emptyText, lostRow, toggle } from "./record-rows.js";
 import { asNumber, Filter, parseExactly, readBackwards } from "./reading.js";
 
 const PAGE = 50;
 const SHOWN_MAX = 500;
 const PREVIEW = 400;
-const COLUMNS = 5;
-
-/** Why seqs are missing, as tombstones say it. */
-const REASONS = {
-  cap: "more than the topic may hold",
-  ttl: "older than the topic keeps them",
-  mixed: "by age and by number",
-  recreated: "the topic was made again",
-  source_trim: "lost in the source before they were copied",
-  from_seq_too_old: "this reader was too slow",
-};
 
 export class RecordBrowser {
-  #topic;
-  #signal;
-  #problem;
-  #origin;
-  #requeued;
-  #before = null;
-  #newer = [];
-  #reached = 0;
-  #tail = null;
-  #busy = null;
+    #topic;
+    #signal;
+    #problem;
+    #origin;
+    #requeued;
+    #before = null;
+    #newer = [];
+    #reached = 0;
+    #tail = null;
+    #busy = null;
 
-  /** With `origin`, only dead letters of that queue; `requeued` is told when some went back. */
-  constructor(topic, { signal, problem, origin = null, requeued = () => {} }) {
-    this.#topic = topic;
-    this.#signal = signal;
-    this.#problem = problem;
-    this.#origin = origin;
-    this.#requeued = requeued;
-    this.#build();
-    signal.addEventListener("abort", () => this.#stopTail(), { once: true });
-    this.latest();
-  }
-
-  #build() {
-    const changed = settled(() => this.latest());
-    const input = (title, hint, key) => {
-      const control = make("input", { type: "search", placeholder: hint, "data-key": key, input: changed });
-      return [control, field(title, control)];
-    };
-    const button = (text, key, click) => make("button", { type: "button", "data-key": key, click }, text);
-    const [tag, tagField] = input("Tag", "paid or pa*", null);
-    const [node, nodeField] = input("Node", "shop or shop-*", null);
-    const [text, textField] = input("Text", "anywhere in data or meta", "/");
-    Object.assign(this, { tag, node, text });
-    this.seq = make("input", { type: "number", min: 1, placeholder: "seq", change: () => this.#jump() });
-    this.live = make("button", { type: "button", "data-key": "l", "aria-pressed": "false", click: () => this.#toggleTail() }, "Live");
-    this.older = button("Older", "n", () => this.#older());
-    this.recent = button("Newer", "p", () => this.#newerPage());
-    this.first = button("Latest", null, () => this.latest());
-    this.note = make("span", { class: "quiet", role: "status" });
-    this.body = make("tbody");
-    const titles = ["Seq", "Time", "Tag", "Node", "Data"].map((title, at) => make("th", { scope: "col", class: at ? null : "number" }, title));
-    const table = make("table", { class: "records" }, make("thead", {}, make("tr", {}, titles)), this.body);
-    this.element = make(
-      "div",
-      {},
-      make("div", { class: "controls" }, tagField, nodeField, make("div", { class: "grow" }, textField), field("Go to", this.seq), this.live),
-      make("div", { class: "scroll" }, table),
-      make("div", { class: "controls" }, this.first, this.recent, this.older, this.#letterButton(), this.note),
-    );
-  }
-
-  #letterButton() {
-    if (!this.#origin) return null;
-    return make("button", { type: "button", click: () => this.#requeue(this.#shownSeqs()) }, "Requeue all shown");
-  }
-
-  get #filter() {
-    return new Filter({ tag: this.tag.value, node: this.node.value, text: this.text.value, origin: this.#origin });
-  }
-
-  /** Show the newest records. */
-  async latest() {
-    this.#newer = [];
-    await this.#open(null);
-    if (this.#tail) this.#startTail();
-  }
-
-  #jump() {
-    const seq = this.seq.valueAsNumber;
-    this.#stopTail();
-    this.#newer = [];
-    this.#open(seq >= 1 ? seq + 1 : null);
-  }
-
-  #older() {
-    this.#stopTail();
-    this.#newer.push(this.#before);
-    this.#open(this.#reached + 1);
-  }
-
-  #newerPage() {
-    this.#stopTail();
-    this.#open(this.#newer.length ? this.#newer.pop() : this.#before + PAGE);
-  }
-
-  /** Read the records below a seq; null is the newest. */
-  async #open(before) {
-    this.#busy?.abort();
-    const busy = (this.#busy = new AbortController());
-    const signal = AbortSignal.any([this.#signal, busy.signal]);
-    this.element.setAttribute("aria-busy", "true");
-    try {
-      const { head_seq: headSeq } = await get(`/v0/topics/${named(this.#topic)}?touch=false`, { signal });
-      this.#before = Math.min(before ?? headSeq + 1, headSeq + 1);
-      const filter = this.#filter;
-      const found = await readBackwards(this.#topic, this.#before, PAGE, filter, signal);
-      this.#reached = found.reached;
-      this.#show(found, filter, headSeq);
-      this.#problem(null);
-    } catch (error) {
-      if (!signal.aborted) this.#problem(error);
-    } finally {
-      if (this.#busy === busy) this.element.removeAttribute("aria-busy");
+    /** With `origin`, only dead letters of that queue; `requeued` is told when some went back. */
+    constructor(topic, { signal, problem, origin = null, requeued = () => {} }) {
+        this.#topic = topic;
+        this.#signal = signal;
+        this.#problem = problem;
+        this.#origin = origin;
+        this.#requeued = requeued;
+        this.#build();
+        signal.addEventListener("abort", () => this.#stopTail(), { once: true });
+        this.latest();
     }
-  }
 
-  #show(found, filter, headSeq) {
-    const rows = [];
-    let above = this.#before;
-    for (const record of found.records) {
-      const seq = asNumber(record.$seq);
-      if (filter.isOpen && above - seq > 1) rows.push(deletedRow(seq + 1, above - 1));
-      rows.push(this.#recordRow(record));
-      above = seq;
+    #build() {
+        const changed = settled(() => this.latest());
+        const input = (title, hint, key) => {
+            const control = make("input", {
+                type: "search",
+                placeholder: hint,
+                "data-key": key,
+                input: changed,
+            });
+            return [control, field(title, control)];
+        };
+        const button = (text, key, click) =>
+            make("button", { type: "button", "data-key": key, click }, text);
+        const [tag, tagField] = input("Tag", "paid or pa*", null);
+        const [node, nodeField] = input("Node", "shop or shop-*", null);
+        const [text, textField] = input("Text", "anywhere in data or meta", "/");
+        Object.assign(this, { tag, node, text });
+        this.seq = make("input", {
+            type: "number",
+            min: 1,
+            placeholder: "seq",
+            change: () => this.#jump(),
+        });
+        this.live = make(
+            "button",
+            {
+                type: "button",
+                "data-key": "l",
+                "aria-pressed": "false",
+                click: () => this.#toggleTail(),
+            },
+            "Live",
+        );
+        this.older = button("Older", "n", () => this.#older());
+        this.recent = button("Newer", "p", () => this.#newerPage());
+        this.first = button("Latest", null, () => this.latest());
+        this.note = make("span", { class: "quiet", role: "status" });
+        this.body = make("tbody");
+        const titles = ["Seq", "Time", "Tag", "Node", "Data"].map((title, at) =>
+            make("th", { scope: "col", class: at ? null : "number" }, title),
+        );
+        const table = make(
+            "table",
+            { class: "records" },
+            make("thead", {}, make("tr", {}, titles)),
+            this.body,
+        );
+        this.element = make(
+            "div",
+            {},
+            make(
+                "div",
+                { class: "controls" },
+                tagField,
+                nodeField,
+                make("div", { class: "grow" }, textField),
+                field("Go to", this.seq),
+                this.live,
+            ),
+            make("div", { class: "scroll" }, table),
+            make(
+                "div",
+                { class: "controls" },
+                this.first,
+                this.recent,
+                this.older,
+                this.#letterButton(),
+                this.note,
+            ),
+        );
     }
-    const below = found.tombstone ? found.tombstone.gap_to : found.reached;
-    if (filter.isOpen && above - below > 1) rows.push(deletedRow(below + 1, above - 1));
-    if (found.tombstone) rows.push(lostRow(found.tombstone));
-    if (!rows.length) rows.push(make("tr", {}, make("td", { class: "empty", colspan: COLUMNS }, emptyText(filter, found))));
-    refill(this.body, rows);
-    this.older.disabled = found.reached === 0;
-    this.recent.disabled = this.#before > headSeq;
-    say(this.older, !filter.isOpen && found.records.length < PAGE && found.reached ? "Look further" : "Older");
-    say(this.note, `${count(found.records.length)} records, head is ${count(headSeq)}${filter.isOpen ? "" : `, looked at ${count(found.looked)} seqs`}`);
-  }
 
-  #recordRow(record) {
-    const seq = asNumber(record.$seq);
-    const opener = make("button", { type: "button", class: "plain", "aria-expanded": "false", click: () => toggle(row, opener, record) }, count(seq));
-    const preview = JSON.stringify(record.data);
-    const cells = [
-      make("td", { class: "number" }, opener, this.#requeueCell(record, seq)),
-      make("td", {}, clock(asNumber(record.$ts))),
-      make("td", {}, record.$tag ?? ""),
-      make("td", {}, record.$node ?? ""),
-      make("td", { class: "data" }, preview.length > PREVIEW ? `${preview.slice(0, PREVIEW)}...` : preview),
-    ];
-    const row = make("tr", { "data-seq": seq }, cells);
-    return row;
-  }
-
-  #requeueCell(record, seq) {
-    if (typeof record.meta?.$dead_letter_from !== "string") return null;
-    const name = `Give seq ${seq} back to ${record.meta.$dead_letter_from}`;
-    return [" ", make("button", { type: "button", "aria-label": name, title: name, click: () => this.#requeue([seq]) }, "Requeue")];
-  }
-
-  #shownSeqs() {
-    return [...this.body.querySelectorAll("tr[data-seq]")].map((row) => Number(row.dataset.seq));
-  }
-
-  async #requeue(seqs) {
-    if (!seqs.length) return;
-    try {
-      const { requeued, skipped } = await post(`/v0/topics/${named(this.#topic)}/requeue`, { seqs });
-      await this.latest();
-      say(this.note, `${count(requeued)} given back${skipped.length ? `, ${count(skipped.length)} stayed` : ""}`);
-      this.#requeued();
-    } catch (error) {
-      this.#problem(error);
+    #letterButton() {
+        if (!this.#origin) return null;
+        return make(
+            "button",
+            { type: "button", click: () => this.#requeue(this.#shownSeqs()) },
+            "Requeue all shown",
+        );
     }
-  }
 
-  // -- the tail
-
-  async #toggleTail() {
-    if (this.#tail) return this.#stopTail();
-    this.#tail = new AbortController();
-    this.live.setAttribute("aria-pressed", "true");
-    await this.latest();
-  }
-
-  async #startTail() {
-    this.#tail?.abort();
-    const tail = (this.#tail = new AbortController());
-    const filter = this.#filter;
-    const signal = AbortSignal.any([this.#signal, tail.signal]);
-    try {
-      const wish = { match: filter.tag, parse: parseExactly, signal };
-      await follow(this.#topic, this.#before - 1, wish, (event) => !signal.aborted && this.#told(event, filter));
-    } catch (error) {
-      if (signal.aborted) return;
-      this.#stopTail();
-      this.#problem(error);
+    get #filter() {
+        return new Filter({
+            tag: this.tag.value,
+            node: this.node.value,
+            text: this.text.value,
+            origin: this.#origin,
+        });
     }
-  }
 
-  #stopTail() {
-    this.#tail?.abort();
-    this.#tail = null;
-    this.live.setAttribute("aria-pressed", "false");
-    say(this.live, "Live");
-  }
-
-  #told(event, filter) {
-    if (event.name === "open") say(this.live, "Live: following");
-    if (event.name === "closed") say(this.live, "Live: waiting");
-    if (event.name === "tombstone") this.#prepend([lostRow(event.data)]);
-    if (event.name === "record") {
-      const rows = event.data.records.filter((record) => filter.keeps(record)).map((record) => this.#recordRow(record));
-      for (const row of rows) row.classList.add("fresh");
-      this.#prepend(rows.reverse());
-      say(this.note, `following, head is ${count(event.data.head_seq)}`);
+    /** Show the newest records. */
+    async latest() {
+        this.#newer = [];
+        await this.#open(null);
+        if (this.#tail) this.#startTail();
     }
-    if (event.name === "topic-deleted") this.#problem(new ApiError(404, { code: "topic_not_found", message: "The topic was dropped" }));
-    if (event.name === "error") this.#problem(new ApiError(500, event.data));
-  }
 
-  #prepend(rows) {
-    if (!rows.length) return;
-    this.body.querySelector("td.empty")?.parentElement.remove();
-    this.body.prepend(...rows);
-    while (this.body.children.length > SHOWN_MAX) this.body.lastElementChild.remove();
-  }
-}
+    #jump() {
+        const seq = this.seq.valueAsNumber;
+        this.#stopTail();
+        this.#newer = [];
+        this.#open(seq >= 1 ? seq + 1 : null);
+    }
 
-function emptyText(filter, found) {
-  if (filter.isOpen) return "There are no records.";
-  return found.reached ? "None of the records looked at so far. Look further with Older." : "No record is like that.";
-}
+    #older() {
+        this.#stopTail();
+        this.#newer.push(this.#before);
+        this.#open(this.#reached + 1);
+    }
 
-/** Deleted or acked: they are silent, but their place is seen. */
-function deletedRow(from, to) {
-  const which = from === to ? `Seq ${count(from)} was` : `Seqs ${count(from)} to ${count(to)} were`;
-  return make("tr", { class: "gone" }, make("td", { colspan: COLUMNS }, `${which} deleted or acked.`));
-}
+    #newerPage() {
+        this.#stopTail();
+        this.#open(this.#newer.length ? this.#newer.pop() : this.#before + PAGE);
+    }
 
-/** A tombstone: what a cap or an age limit took before anybody could read it here. */
-function lostRow(tombstone) {
-  const why = REASONS[tombstone.reason] ?? tombstone.reason;
-  const text = `Tombstone: seqs up to ${count(tombstone.gap_to)} are gone, ${why} (${tombstone.reason}).`;
-  return make("tr", { class: "gone lost" }, make("td", { colspan: COLUMNS }, text));
-}
+    /** Read the records below a seq; null is the newest. */
+    async #open(before) {
+        this.#busy?.abort();
+        const busy = (this.#busy = new AbortController());
+        const signal = AbortSignal.any([this.#signal, busy.signal]);
+        this.element.setAttribute("aria-busy", "true");
+        try {
+            const { head_seq: headSeq } = await get(
+                `/v0/topics/${named(this.#topic)}?touch=false`,
+                { signal },
+            );
+            this.#before = Math.min(before ?? headSeq + 1, headSeq + 1);
+            const filter = this.#filter;
+            const found = await readBackwards(this.#topic, this.#before, PAGE, filter, signal);
+            this.#reached = found.reached;
+            this.#show(found, filter, headSeq);
+            this.#problem(null);
+        } catch (error) {
+            if (!signal.aborted) this.#problem(error);
+        } finally {
+            if (this.#busy === busy) this.element.removeAttribute("aria-busy");
+        }
+    }
 
-/** Open or close the whole record under its row. */
-function toggle(row, opener, record) {
-  const open = opener.getAttribute("aria-expanded") === "true";
-  opener.setAttribute("aria-expanded", String(!open));
-  if (open) return row.nextElementSibling.remove();
-  const parts = [make("pre", {}, JSON.stringify(record.data, null, 2))];
-  if (record.meta) parts.push(make("span", { class: "quiet" }, "meta"), make("pre", {}, JSON.stringify(record.meta, null, 2)));
-  row.after(make("tr", { class: "whole" }, make("td", { colspan: COLUMNS }, parts)));
+    #show(found, filter, headSeq) {
+        const rows = [];
+        let above = this.#before;
+        for (const record of found.records) {
+            const seq = asNumber(record.$seq);
+            if (filter.isOpen && above - seq > 1) rows.push(deletedRow(seq + 1, above - 1));
+            rows.push(this.#recordRow(record));
+            above = seq;
+        }
+        const below = found.tombstone ? found.tombstone.gap_to : found.reached;
+        if (filter.isOpen && above - below > 1) rows.push(deletedRow(below + 1, above - 1));
+        if (found.tombstone) rows.push(lostRow(found.tombstone));
+        if (!rows.length)
+            rows.push(
+                make(
+                    "tr",
+                    {},
+                    make("td", { class: "empty", colspan: COLUMNS }, emptyText(filter, found)),
+                ),
+            );
+        refill(this.body, rows);
+        this.older.disabled = found.reached === 0;
+        this.recent.disabled = this.#before > headSeq;
+        say(
+            this.older,
+            !filter.isOpen && found.records.length < PAGE && found.reached
+                ? "Look further"
+                : "Older",
+        );
+        const looked = filter.isOpen ? "" : `, looked at ${count(found.looked)} seqs`;
+        say(
+            this.note,
+            `${count(found.records.length)} records, head is ${count(headSeq)}${looked}`,
+        );
+    }
+
+    #recordRow(record) {
+        const seq = asNumber(record.$seq);
+        const opener = make(
+            "button",
+            {
+                type: "button",
+                class: "plain",
+                "aria-expanded": "false",
+                click: () => toggle(row, opener, record),
+            },
+            count(seq),
+        );
+        const preview = JSON.stringify(record.data);
+        const cells = [
+            make("td", { class: "number" }, opener, this.#requeueCell(record, seq)),
+            make("td", {}, clock(asNumber(record.$ts))),
+            make("td", {}, record.$tag ?? ""),
+            make("td", {}, record.$node ?? ""),
+            make(
+                "td",
+                { class: "data" },
+                preview.length > PREVIEW ? `${preview.slice(0, PREVIEW)}...` : preview,
+            ),
+        ];
+        const row = make("tr", { "data-seq": seq }, cells);
+        return row;
+    }
+
+    #requeueCell(record, seq) {
+        if (typeof record.meta?.$dead_letter_from !== "string") return null;
+        const name = `Give seq ${seq} back to ${record.meta.$dead_letter_from}`;
+        return [
+            " ",
+            make(
+                "button",
+                {
+                    type: "button",
+                    "aria-label": name,
+                    title: name,
+                    click: () => this.#requeue([seq]),
+                },
+                "Requeue",
+            ),
+        ];
+    }
+
+    #shownSeqs() {
+        return [...this.body.querySelectorAll("tr[data-seq]")].map((row) =>
+            Number(row.dataset.seq),
+        );
+    }
+
+    async #requeue(seqs) {
+        if (!seqs.length) return;
+        try {
+            const { requeued, skipped } = await post(`/v0/topics/${named(this.#topic)}/requeue`, {
+                seqs,
+            });
+            await this.latest();
+            say(
+                this.note,
+                `${count(requeued)} given back${skipped.length ? `, ${count(skipped.length)} stayed` : ""}`,
+            );
+            this.#requeued();
+        } catch (error) {
+            this.#problem(error);
+        }
+    }
+
+    // -- the tail
+
+    async #toggleTail() {
+        if (this.#tail) return this.#stopTail();
+        this.#tail = new AbortController();
+        this.live.setAttribute("aria-pressed", "true");
+        await this.latest();
+    }
+
+    async #startTail() {
+        this.#tail?.abort();
+        const tail = (this.#tail = new AbortController());
+        const filter = this.#filter;
+        const signal = AbortSignal.any([this.#signal, tail.signal]);
+        try {
+            const wish = { match: filter.tag, parse: parseExactly, signal };
+            await follow(
+                this.#topic,
+                this.#before - 1,
+                wish,
+                (event) => !signal.aborted && this.#told(event, filter),
+            );
+        } catch (error) {
+            if (signal.aborted) return;
+            this.#stopTail();
+            this.#problem(error);
+        }
+    }
+
+    #stopTail() {
+        this.#tail?.abort();
+        this.#tail = null;
+        this.live.setAttribute("aria-pressed", "false");
+        say(this.live, "Live");
+    }
+
+    #told(event, filter) {
+        if (event.name === "open") say(this.live, "Live: following");
+        if (event.name === "closed") say(this.live, "Live: waiting");
+        if (event.name === "tombstone") this.#prepend([lostRow(event.data)]);
+        if (event.name === "record") {
+            const rows = event.data.records
+                .filter((record) => filter.keeps(record))
+                .map((record) => this.#recordRow(record));
+            for (const row of rows) row.classList.add("fresh");
+            this.#prepend(rows.reverse());
+            say(this.note, `following, head is ${count(event.data.head_seq)}`);
+        }
+        if (event.name === "topic-deleted")
+            this.#problem(
+                new ApiError(404, { code: "topic_not_found", message: "The topic was dropped" }),
+            );
+        if (event.name === "error") this.#problem(new ApiError(500, event.data));
+    }
+
+    #prepend(rows) {
+        if (!rows.length) return;
+        this.body.querySelector("td.empty")?.parentElement.remove();
+        this.body.prepend(...rows);
+        while (this.body.children.length > SHOWN_MAX) this.body.lastElementChild.remove();
+    }
 }

@@ -14,60 +14,64 @@ export const history = [];
 let latest = null;
 
 export function watchStatus(pulse) {
-  const tell = (error) => {
-    if (error) {
-      pulse.dataset.state = "bad";
-      say(pulse, error.status === 401 ? "no key" : "error");
-    }
-    for (const listener of listeners) listener.problem(error);
-  };
-  repeat(EVERY_MS, new AbortController().signal, () => look(pulse), tell);
+    const tell = (error) => {
+        if (error) {
+            pulse.dataset.state = "bad";
+            say(pulse, error.status === 401 ? "no key" : "error");
+        }
+        for (const listener of listeners) listener.problem(error);
+    };
+    repeat(EVERY_MS, new AbortController().signal, () => look(pulse), tell);
 }
 
 /** Be told of every look until the signal ends; of the last one at once. */
 export function eachStatus(signal, show, problem) {
-  const listener = { show, problem };
-  listeners.add(listener);
-  signal.addEventListener("abort", () => listeners.delete(listener), { once: true });
-  if (latest) show(latest);
+    const listener = { show, problem };
+    listeners.add(listener);
+    signal.addEventListener("abort", () => listeners.delete(listener), { once: true });
+    if (latest) show(latest);
 }
 
 async function look(pulse) {
-  const status = await get("/v0/status");
-  const at = performance.now();
-  const since = latest && latest.uptime_ms <= status.uptime_ms ? latest : null;
-  latest = status;
-  history.push({ at, status, speed: since ? speeds(since, status) : null });
-  if (history.length > KEPT) history.shift();
-  showPulse(pulse, status);
-  for (const listener of listeners) listener.show(status);
+    const status = await get("/v0/status");
+    const at = performance.now();
+    const since = latest && latest.uptime_ms <= status.uptime_ms ? latest : null;
+    latest = status;
+    history.push({ at, status, speed: since ? speeds(since, status) : null });
+    if (history.length > KEPT) history.shift();
+    showPulse(pulse, status);
+    for (const listener of listeners) listener.show(status);
 }
 
 function speeds(before, after) {
-  const seconds = Math.max(after.now_ms - before.now_ms, 1) / 1_000;
-  const grew = (pick) => Math.max(pick(after) - pick(before), 0) / seconds;
-  const overShards = (pick) => (status) => status.shards.reduce((sum, shard) => sum + pick(shard), 0);
-  return {
-    written: grew((status) => status.counters.records_appended),
-    read: grew((status) => status.counters.records_read),
-    copied: grew((status) => status.counters.records_forwarded),
-    bytes: grew(overShards((shard) => shard.bytes_written)),
-    syncs: grew(overShards((shard) => shard.fsync.count)),
-  };
+    const seconds = Math.max(after.now_ms - before.now_ms, 1) / 1_000;
+    const grew = (pick) => Math.max(pick(after) - pick(before), 0) / seconds;
+    const overShards = (pick) => (status) =>
+        status.shards.reduce((sum, shard) => sum + pick(shard), 0);
+    return {
+        written: grew((status) => status.counters.records_appended),
+        read: grew((status) => status.counters.records_read),
+        copied: grew((status) => status.counters.records_forwarded),
+        bytes: grew(overShards((shard) => shard.bytes_written)),
+        syncs: grew(overShards((shard) => shard.fsync.count)),
+    };
 }
 
 /** Of the looks there are, one number each. */
 export function lately(pick) {
-  return history.filter((look) => look.speed).map((look) => pick(look));
+    return history.filter((look) => look.speed).map((look) => pick(look));
 }
 
 function showPulse(pulse, status) {
-  const rungs = status.pressure.rungs.filter((rung) => rung.in_force);
-  const [state, text] =
-    status.state === "poisoned" ? ["bad", "log failed"]
-    : status.state === "full" ? ["bad", "disk full"]
-    : rungs.length ? ["warn", `pressed: ${rungs.at(-1).rung}`]
-    : ["good", "well"];
-  pulse.dataset.state = state;
-  say(pulse, text);
+    const rungs = status.pressure.rungs.filter((rung) => rung.in_force);
+    const [state, text] =
+        status.state === "poisoned"
+            ? ["bad", "log failed"]
+            : status.state === "full"
+              ? ["bad", "disk full"]
+              : rungs.length
+                ? ["warn", `pressed: ${rungs.at(-1).rung}`]
+                : ["good", "well"];
+    pulse.dataset.state = state;
+    say(pulse, text);
 }

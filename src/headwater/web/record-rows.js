@@ -1,0 +1,56 @@
+// Rows of the record browser: what is gone, in its place, and a record as a whole.
+
+import { make } from "./element.js";
+import { count } from "./format.js";
+
+export const COLUMNS = 5;
+
+/** Why seqs are missing, as tombstones say it. */
+const REASONS = {
+    cap: "more than the topic may hold",
+    ttl: "older than the topic keeps them",
+    mixed: "by age and by number",
+    recreated: "the topic was made again",
+    source_trim: "lost in the source before they were copied",
+    from_seq_too_old: "this reader was too slow",
+};
+
+/** Why nothing is shown. */
+export function emptyText(filter, found) {
+    if (filter.isOpen) return "There are no records.";
+    return found.reached
+        ? "None of the records looked at so far. Look further with Older."
+        : "No record is like that.";
+}
+
+/** Deleted or acked: they are silent, but their place is seen. */
+export function deletedRow(from, to) {
+    const which =
+        from === to ? `Seq ${count(from)} was` : `Seqs ${count(from)} to ${count(to)} were`;
+    return make(
+        "tr",
+        { class: "gone" },
+        make("td", { colspan: COLUMNS }, `${which} deleted or acked.`),
+    );
+}
+
+/** A tombstone: what a cap or an age limit took before anybody could read it here. */
+export function lostRow(tombstone) {
+    const why = REASONS[tombstone.reason] ?? tombstone.reason;
+    const text = `Tombstone: seqs up to ${count(tombstone.gap_to)} are gone, ${why} (${tombstone.reason}).`;
+    return make("tr", { class: "gone lost" }, make("td", { colspan: COLUMNS }, text));
+}
+
+/** Open or close the whole record under its row. */
+export function toggle(row, opener, record) {
+    const open = opener.getAttribute("aria-expanded") === "true";
+    opener.setAttribute("aria-expanded", String(!open));
+    if (open) return row.nextElementSibling.remove();
+    const parts = [make("pre", {}, JSON.stringify(record.data, null, 2))];
+    if (record.meta)
+        parts.push(
+            make("span", { class: "quiet" }, "meta"),
+            make("pre", {}, JSON.stringify(record.meta, null, 2)),
+        );
+    row.after(make("tr", { class: "whole" }, make("td", { colspan: COLUMNS }, parts)));
+}
