@@ -121,8 +121,6 @@ class Server:
             await database.close()
             raise
         app.kafka = self.kafka
-        if self.kafka.store is not None:
-            app.spaces.open(database.engine, self.kafka.store)
         app.serve_from(database)
         self._write_port_file()
 

@@ -11,6 +11,7 @@ from headwater.core.durability import Durability
 from headwater.engine.engine import Engine
 from headwater.engine.queues import Queues
 from headwater.observe.metrics import Sample
+from headwater.server.kafka.metrics import kafka_samples
 from headwater.server.keys import ApiKey
 from headwater.server.pressure import pressure_samples
 from headwater.wal.counters import SYNC_LATENCY_BOUNDS_US
@@ -35,6 +36,9 @@ def collect(app: App, key: ApiKey) -> list[Sample]:
     if app.database is not None:
         samples += _engine_samples(app.database.engine, key)
         samples += _shard_samples(app.database.engine)
+    kafka = app.kafka
+    if kafka is not None and kafka.door is not None and kafka.store is not None:
+        samples += kafka_samples(kafka.door, kafka.store, key)
     return samples
 
 

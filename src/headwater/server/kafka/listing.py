@@ -1,0 +1,136 @@
+"""Kafka topics and consumer groups over HTTP, for the dashboard and for people."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from headwater.core import limits
+from headwater.engine.kafka.coordinator import GroupListing
+from headwater.engine.kafka.partition_topics import partition_name
+from headwater.server.exchange import Exchange
+from headwater.server.kafka.door import KafkaDoor
+from headwater.server.keys import ApiKey, Scope
+from headwater.server.routing import Parameter, Route
+from headwater.server.topics import answer, number
+from headwater.wire.http_errors import HttpError
+from headwater.wire.kafka_answers import KafkaGroupList, KafkaTopicList
+
+if TYPE_CHECKING:
+    from headwater.engine.kafka.partition import KafkaTopic
+    from headwater.server.app import App
+    from headwater.server.kafka.listener import KafkaListener
+
+
+def list_topics(app: App, exchange: Exchange) -> None:
+    """Topics of the key's organisation, with where each partition begins and ends."""
+    key, (size, after) = app.key_of(exchange), _page(exchange)
+    store = _listener(app).store
+    assert store is not None
+    names = sorted(
+        topic.name
+        for topic in store.topics(key.organisation)
+        if (after is None or topic.name > after) and may_see(key, topic.name)
+    )
+    topics = [store.topic(key.organisation, name) for name in names[:size]]
+    body: dict[str, Any] = {"topics": [_topic(each) for each in topics if each is not None]}
+    if len(names) > size:
+        body["next_cursor"] = names[size - 1]
+    answer(exchange, 200, body)
+
+
+def list_groups(app: App, exchange: Exchange) -> None:
+    """Consumer groups of the key's organisation, and how far they are behind."""
+    key, (size, after) = app.key_of(exchange), _page(exchange)
+    door = _listener(app).door
+    assert door is not None
+    found = sorted(
+        group
+        for group in door.coordinator.groups(key.organisation)
+        if after is None or group.name > after
+    )
+    groups = [_group(door, key, group) for group in found[:size]]
+    body: dict[str, Any] = {"groups": groups}
+    if len(found) > size:
+        body["next_cursor"] = found[size - 1].name
+    answer(exchange, 200, body)
+
+
+def _listener(app: App) -> KafkaListener:
+    if app.database is not None and (app.kafka is None or app.kafka.store is None):
+        raise HttpError("not_found", "this server has no Kafka topics; it runs without that port")
+    assert app.ready_database is not None  # 503 while recovering
+    assert app.kafka is not None
+    return app.kafka
+
+
+def _page(exchange: Exchange) -> tuple[int, str | None]:
+    size = number(exchange, "page_size", limits.PAGE_SIZE_MAX, 1, limits.PAGE_SIZE_MAX)
+    return size, exchange.query().get("cursor")
+
+
+def may_see(key: ApiKey, topic: str) -> bool:
+    """Prefixes of a key are about names as every door has them."""
+    return key.may_name(partition_name(topic, 0))
+
+
+def _topic(topic: KafkaTopic) -> dict[str, Any]:
+    return {
+        "topic": topic.name,
+        "topic_id": str(uuid.UUID(bytes=topic.topic_id)),
+        "config": dict(topic.configs),
+        "partitions": [
+            {
+                "partition": index,
+                "start_offset": partition.log_start_offset,
+                "high_watermark": partition.high_watermark,
+                "bytes": partition.bytes,
+            }
+            for index, partition in enumerate(topic.partitions)
+        ],
+    }
+
+
+def _group(door: KafkaDoor, key: ApiKey, group: GroupListing) -> dict[str, Any]:
+    rows = [row for row in offsets_of(door, key.organisation, group.name) if may_see(key, row[0])]
+    return {
+        "group": group.name,
+        "state": group.phase.value,
+        "members": group.members,
+        "lag": sum(lag for _, _, _, lag in rows),
+        "offsets": [
+            {"topic": topic, "partition": partition, "offset": offset, "lag": lag}
+            for topic, partition, offset, lag in rows
+        ],
+    }
+
+
+def offsets_of(
+    door: KafkaDoor, organisation: int, group: str
+) -> Iterator[tuple[str, int, int, int]]:
+    """Topic, partition, committed offset and lag. What was removed unread is no lag."""
+    committed_of = door.coordinator.committed(organisation, group)
+    for (name, index), committed in sorted(committed_of.items()):
+        topic = door.store.topic(organisation, name)
+        if topic is not None and index < len(topic.partitions):
+            partition = topic.partitions[index]
+            begin = max(committed.offset, partition.log_start_offset)
+            yield name, index, committed.offset, max(partition.high_watermark - begin, 0)
+
+
+_PAGES: Final = (
+    Parameter("page_size", "integer", "1000, which is the most"),
+    Parameter("cursor", "string", "next_cursor of the page before"),
+)
+
+KAFKA_ROUTES: Final = (
+    Route(
+        "GET", "/v0/kafka/topics", list_topics, "Kafka topics: partitions, offsets, bytes",
+        Scope.READ, query=_PAGES, answer=KafkaTopicList, errors=("not_found",),
+    ),
+    Route(
+        "GET", "/v0/kafka/groups", list_groups, "Consumer groups: state, members, lag",
+        Scope.READ, query=_PAGES, answer=KafkaGroupList, errors=("not_found",),
+    ),
+)  # fmt: skip

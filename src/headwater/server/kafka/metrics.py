@@ -1,0 +1,50 @@
+"""What the metrics say about Kafka clients, at the moment somebody asks."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Final
+
+from headwater.engine.kafka.store import KafkaStore
+from headwater.observe.metrics import Sample
+from headwater.server.kafka.door import KafkaDoor
+from headwater.server.kafka.listing import may_see, offsets_of
+from headwater.server.keys import ApiKey
+
+LAGS_MAX: Final = 1_000
+"""Lags are given for so many pairs of group and topic."""
+
+
+def kafka_samples(door: KafkaDoor, store: KafkaStore, key: ApiKey) -> list[Sample]:
+    """Names only of the key's own organisation, and with its prefixes."""
+    counters = door.counters
+    samples = [
+        Sample("kafka_connections", len(door.connections)),
+        Sample("kafka_bytes_in", counters.bytes_in),
+        Sample("kafka_bytes_out", counters.bytes_out),
+        Sample("kafka_batches_produced", counters.batches_in),
+        Sample("kafka_records_produced", counters.records_in),
+        Sample("kafka_records_fetched", counters.records_out),
+        Sample("kafka_hang_ups", counters.hang_ups),
+        Sample("kafka_sign_ins_refused", counters.sign_ins_refused),
+        Sample("kafka_group_members", door.coordinator.members),
+        Sample("kafka_topics", len(store.core.registry)),
+        Sample("kafka_damaged_batches", store.counters.damaged_batches),
+    ]
+    samples += [
+        Sample("kafka_requests", count, (api.name.lower(),))
+        for api, count in sorted(counters.requests.items())
+    ]
+    samples += itertools.islice(_lags(door, key), LAGS_MAX)
+    return samples
+
+
+def _lags(door: KafkaDoor, key: ApiKey) -> Iterator[Sample]:
+    for group in door.coordinator.groups(key.organisation):
+        by_topic: dict[str, int] = {}
+        for topic, _, _, lag in offsets_of(door, key.organisation, group.name):
+            by_topic[topic] = by_topic.get(topic, 0) + lag
+        for topic, lag in by_topic.items():
+            if may_see(key, topic):
+                yield Sample("kafka_group_lag", lag, (group.name, topic))
