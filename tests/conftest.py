@@ -17,20 +17,19 @@ _gathered: Counter[str] = Counter()
 _KEY = "crash_matrix"
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """Groups for `--dist loadgroup`: one for Spark's session, one a file for what a file shares.
 
-    All other tests go one by one to whoever is free.
+    All other tests go one by one to whoever is free. Said as soon as a test is found: when all
+    are, pytest-xdist has already noted the groups, before any conftest is asked.
     """
-    for item in items:
-        if item.get_closest_marker("spark") is not None:
-            item.add_marker(pytest.mark.xdist_group("spark"))
-            if item.get_closest_marker("timeout") is None:
-                # The first one may have to make the class-data archive.
-                item.add_marker(pytest.mark.timeout(300))
-        elif _shares_with_its_file(item):
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+    if item.get_closest_marker("spark") is not None:
+        item.add_marker(pytest.mark.xdist_group("spark"))
+        if item.get_closest_marker("timeout") is None:
+            # The first one may have to make the class-data archive.
+            item.add_marker(pytest.mark.timeout(300))
+    elif _shares_with_its_file(item):
+        item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
 
 
 def _shares_with_its_file(item: pytest.Item) -> bool:
