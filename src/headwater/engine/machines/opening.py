@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePath
-
-import structlog
 
 from headwater.config.machines import FsyncKind, FsyncPolicy, MachineSettings
 from headwater.config.wal import WalSettings
@@ -25,7 +24,7 @@ from headwater.recovery.machines import Damage, MachineLogReader, MachineLogRepo
 from headwater.wal.policy import EveryMs, EveryN, EveryWrite, Never, SyncPolicy
 
 Progress = Callable[[float], None]
-_log = structlog.get_logger()
+_log = logging.getLogger("headwater.machines")
 
 
 @dataclass(slots=True)
@@ -39,6 +38,26 @@ class MachineReport:
     """Now and before: what a snapshot remembers is counted too."""
     doubtful: bool
     """Some instances may not be in their last state; each of them says so."""
+
+    def lines(self) -> list[str]:
+        """What an operator should know; empty when all is well."""
+        log = self.log
+        found = [
+            f"damaged bytes in segment {segment_of(each.offset)} at {within_segment(each.offset)} "
+            f"(offset {each.offset}): {each.reason}; skipped, reading went on at {each.resume}"
+            for each in log.damage
+        ]
+        if log.torn is not None:
+            found.append(
+                f"torn tail at offset {log.torn.offset}: {log.torn.reason}; "
+                f"{log.torn.bytes} bytes were never acknowledged and are in quarantine now"
+            )
+        if self.damaged_entries:
+            found.append(
+                f"{self.damaged_entries} entries of the log were damaged and skipped; "
+                f"instances that may be affected say so"
+            )
+        return found
 
 
 @dataclass(slots=True)
@@ -119,7 +138,7 @@ def _load_snapshot(
         if not reader.is_complete or not reader.segments:
             raise
         # Nothing was compacted away yet, so the log alone tells everything.
-        _log.warning("machine snapshot is damaged; the whole log is read instead", error=str(error))
+        _log.warning("the whole log is read instead of a snapshot: %s", error)
         return Tables(keeps_retired_ids=keeps), None
     return tables, heading
 
@@ -131,30 +150,8 @@ def _mark_doubt(tables: Tables, damage: list[Damage]) -> None:
 
 
 def _tell(report: MachineReport) -> None:
-    log = report.log
-    for each in log.damage:
-        _log.warning(
-            "damaged entries in the machines' log were skipped",
-            segment=segment_of(each.offset),
-            offset=each.offset,
-            in_segment=within_segment(each.offset),
-            resumed_at=each.resume,
-            entries=each.entries,
-            reason=each.reason,
-        )
-    if log.torn is not None:
-        _log.warning(
-            "the torn tail of the machines' log was cut",
-            offset=log.torn.offset,
-            bytes=log.torn.bytes,
-            reason=log.torn.reason,
-        )
-    if report.damaged_entries:
-        _log.warning(
-            "machines recovered with losses",
-            damaged_entries=report.damaged_entries,
-            instances=report.instances,
-        )
+    for line in report.lines():
+        _log.warning("%s", line)
 
 
 def sync_policy(policy: FsyncPolicy) -> SyncPolicy:

@@ -1,0 +1,88 @@
+"""State machines without threads, on a fake disk: for sweeps over crashes and random lives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import PurePosixPath
+from typing import Any
+
+from headwater.config.machines import (
+    CompactionSettings,
+    FsyncKind,
+    FsyncPolicy,
+    MachineSettings,
+)
+from headwater.disk import Disk
+from headwater.engine.machines.store import MachineStore
+from headwater.engine.pending import Pending
+from headwater.testing import FakeDisk, ManualClock
+from tests.rig.stepped import SteppedKeeper, SteppedOwner, SteppedShard
+
+PLACE = PurePosixPath("/data/machines")
+SMALL = MachineSettings(
+    wal_segment_bytes=1_024,
+    reserve_bytes=64,
+    zero_chunk_bytes=1_024,
+    switch_interval_us=None,
+    compaction=CompactionSettings(enabled=False),
+)
+
+ORDER: dict[str, Any] = {
+    "states": ["new", "paid", "shipped", "closed"],
+    "initial": "new",
+    "transitions": [
+        {"from": "new", "event": "PAY", "to": "paid", "guard": "ctx.total > 0"},
+        {"from": "paid", "event": "SHIP", "to": "shipped"},
+        {"from": ["shipped", "paid"], "event": "CLOSE", "to": "closed"},
+        {"from": "closed", "event": "AGAIN", "to": "new"},
+    ],
+}
+ORDER_2: dict[str, Any] = {
+    "states": ["new", "settled", "shipped", "closed"],
+    "initial": "new",
+    "transitions": [
+        {"from": "new", "event": "PAY", "to": "settled"},
+        {"from": "settled", "event": "CLOSE", "to": "closed"},
+        {"from": "closed", "event": "AGAIN", "to": "new"},
+    ],
+}
+
+
+def policy(kind: FsyncKind, amount: int = 0) -> FsyncPolicy:
+    return FsyncPolicy(kind, amount)
+
+
+def new_disk() -> FakeDisk:
+    return FakeDisk(["/data"])
+
+
+class SteppedStore(MachineStore):
+    """A store whose log writes when the outermost call returns, and whose keeper comes if asked."""
+
+    def __init__(
+        self, disk: Disk, settings: MachineSettings = SMALL, clock: ManualClock | None = None
+    ) -> None:
+        self.clock = clock or ManualClock()
+        self.owner = SteppedOwner()
+        super().__init__(
+            disk,
+            PLACE,
+            settings,
+            self.clock,
+            self.owner,
+            make_shard=SteppedShard,
+            make_keeper=SteppedKeeper,
+        )
+        assert isinstance(self.shard, SteppedShard)
+        self.owner.wal = self.shard  # type: ignore[assignment]
+
+    def do(self, work: Callable[[], Pending[Any]]) -> Any:
+        """Ask, let the log write, return the answer or raise the error."""
+        return self.owner.call(work).answer()
+
+    def tick(self) -> None:
+        assert isinstance(self.shard, SteppedShard)
+        self.shard.tick()
+
+    def state(self) -> dict[str, Any]:
+        return self.tables.canonical()
