@@ -65,8 +65,12 @@ class Appender:
         create: bool | None = None,
         settings: Mapping[str, Any] | None = None,
         disable_backpressure: bool = False,
+        synced: bool = False,
     ) -> Write:
-        """Start a write. The answer comes through `Write.on_done`, or is there already."""
+        """Start a write. The answer comes through `Write.on_done`, or is there already.
+
+        `synced` has the ack of a disk-class topic wait for the sync, this once.
+        """
         core = self._core
         now = core.clock.wall_ms()
         self._admit(now, disable_backpressure)
@@ -91,6 +95,7 @@ class Appender:
             raise
         write = Write(topic, first_seq, max(now, topic.last_ts))
         write.created = topic.creation is not None and topic.in_flight == 0
+        write.synced = synced
         try:
             self._send(write, records, key)
         except BaseException:
@@ -198,7 +203,11 @@ class Appender:
         waits = topic.waiting > 0 or topic.creation is not None or write.settles is not None
         if durability is Durability.DISK:
             self._reserve(write)
-            waits = waits or not self._core.ceilings.is_durable(topic.topic_id, write.last_seq)
+            waits = (
+                waits
+                or write.synced
+                or not self._core.ceilings.is_durable(topic.topic_id, write.last_seq)
+            )
         return Durability.FSYNC if waits else durability
 
     def _under_way(self, write: Write) -> None:

@@ -80,6 +80,8 @@ class Write(Pending[Appended]):
     """Its ack is held until a sync."""
     logged = True
     """Its records are in the log."""
+    synced = False
+    """Its ack is to wait for a sync, whatever the topic's class says of disk writes."""
     key: bytes | None = None
     expires_ts = 0
     appointments: dict[int, int] | None = None

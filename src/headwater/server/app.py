@@ -86,7 +86,8 @@ class App:
     def space(self, name: str, key: ApiKey | None) -> TopicSpace:
         """Whose topics this name is about."""
         organisation = ORGANISATION_DEFAULT if key is None else key.organisation
-        return self.spaces.of(self.engine, name, organisation)
+        store = None if self.kafka is None else self.kafka.store
+        return self.spaces.of(self.engine, store, name, organisation)
 
     @property
     def ready_database(self) -> AsyncDatabase:

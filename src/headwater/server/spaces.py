@@ -21,21 +21,17 @@ if TYPE_CHECKING:
 
 class Spaces:
     def __init__(self) -> None:
-        self._engine: Engine | None = None
-        self._store: KafkaStore | None = None
         self._by_organisation: dict[int, PartitionSpace] = {}
 
-    def open(self, engine: Engine, store: KafkaStore) -> None:
-        """From now on Kafka topics are served. Without that, nobody finds any."""
-        self._engine = engine
-        self._store = store
-
-    def of(self, engine: Engine, name: str, organisation: int) -> TopicSpace:
-        if self._store is None or not name.startswith(PARTITION_PREFIX):
+    def of(
+        self, engine: Engine, store: KafkaStore | None, name: str, organisation: int
+    ) -> TopicSpace:
+        """Without a store nobody finds a partition."""
+        if store is None or not name.startswith(PARTITION_PREFIX):
             return engine
         space = self._by_organisation.get(organisation)
         if space is None:
-            space = PartitionSpace(self._store, engine, organisation)
+            space = PartitionSpace(store, engine, organisation)
             self._by_organisation[organisation] = space
         return space
 

@@ -16,7 +16,7 @@ from headwater.core.clock import Clock
 from headwater.core.errors import HeadwaterError
 from headwater.core.units import US_PER_S
 from headwater.engine.kafka.coordinator import Coordinator
-from headwater.engine.kafka.store import KafkaStore
+from headwater.engine.kafka.joined import JoinedStore
 from headwater.model.pressure import RETRY_AFTER_MS
 from headwater.server.kafka.apis import HANDLED
 from headwater.server.kafka.call import Call
@@ -55,7 +55,7 @@ class KafkaDoor:
         settings: ServerSettings,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
-        store: KafkaStore,
+        store: JoinedStore,
         coordinator: Coordinator,
         readers: Executor,
         refusing: Callable[[], bool],

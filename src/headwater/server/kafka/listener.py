@@ -19,6 +19,7 @@ from headwater.core.errors import AccessError
 from headwater.disk import Disk
 from headwater.engine.asynchronous import AsyncDatabase
 from headwater.engine.kafka.coordinator import Coordinator
+from headwater.engine.kafka.joined import JoinedStore
 from headwater.engine.kafka.store import KafkaStore
 from headwater.format.kafka.names import KAFKA_DIRECTORY
 from headwater.server.kafka.door import KafkaDoor
@@ -102,7 +103,7 @@ class KafkaListener:
             self._settings,
             self._clock,
             loop,
-            self.store,
+            JoinedStore(self.store, engine, self._readers),
             Coordinator(self.store, self._clock),
             self._readers,
             lambda: engine.core.refusing,

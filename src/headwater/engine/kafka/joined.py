@@ -1,0 +1,212 @@
+"""All topics that Kafka clients see: those of the Kafka store, and log topics of the engine.
+
+Has the surface of the store. Log topics are shown to organisation 1; where both have a topic of one
+name, the Kafka topic is meant. What only one kind can do is refused for the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Executor, Future
+from functools import partial
+from typing import Any, TypeVar
+
+from headwater.core.durability import Durability
+from headwater.core.errors import HeadwaterError
+from headwater.engine.asynchronous import step_on
+from headwater.engine.engine import Engine
+from headwater.engine.kafka.errors import KafkaError
+from headwater.engine.kafka.fetching import FetchPlan
+from headwater.engine.kafka.native_fetching import NativeFetch, NativeLookup, first_at, newest
+from headwater.engine.kafka.native_producing import produce_steps
+from headwater.engine.kafka.native_topics import (
+    ORGANISATION,
+    NativePartition,
+    NativeTopic,
+    is_shown,
+    native_id,
+)
+from headwater.engine.kafka.partition import KafkaTopic, Partition
+from headwater.engine.kafka.producing import Produced
+from headwater.engine.kafka.store import KafkaStore
+from headwater.engine.kafka.timestamps import TimestampPlan
+from headwater.engine.pending import Pending
+from headwater.engine.steps import Answered, AsOwner, InFiles, Step, Steps, delete_steps
+from headwater.engine.topic import Topic
+from headwater.wire.kafka.error_codes import ErrorCode
+
+Lookup = TimestampPlan | NativeLookup
+T = TypeVar("T")
+
+
+class JoinedStore:
+    """For the owner, as the store."""
+
+    def __init__(self, store: KafkaStore, engine: Engine, readers: Executor) -> None:
+        self._store = store
+        self._engine = engine
+        self._readers = readers
+        self._natives: dict[int, NativeTopic] = {}
+        self.new_producer_id = store.new_producer_id
+
+    # -- which there are
+
+    def topics(self, org: int) -> Iterable[KafkaTopic]:
+        yield from self._store.topics(org)
+        if org == ORGANISATION:
+            yield from self._shown()
+
+    def _shown(self) -> Iterator[KafkaTopic]:
+        for topic in list(self._engine.core.registry):
+            if is_shown(topic) and self._store.topic(ORGANISATION, topic.name) is None:
+                yield self._native(topic)
+
+    def topic(self, org: int, name: str) -> KafkaTopic | None:
+        found = self._store.topic(org, name)
+        if found is not None or org != ORGANISATION:
+            return found
+        topic = self._engine.find(name)
+        return None if topic is None or not is_shown(topic) else self._native(topic)
+
+    def topic_by_id(self, org: int, topic_id: bytes) -> KafkaTopic | None:
+        number = native_id(topic_id)
+        if number is None or org != ORGANISATION:
+            return self._store.topic_by_id(org, topic_id)
+        known = self._natives.get(number)
+        return None if known is None or known.dropped else known
+
+    def _native(self, topic: Topic) -> NativeTopic:
+        known = self._natives.get(topic.topic_id)
+        if known is None:
+            known = self._natives[topic.topic_id] = NativeTopic(topic)
+        return known
+
+    # -- changing them
+
+    def check_new_topic(
+        self, org: int, name: str, partitions: int, configs: Mapping[str, str]
+    ) -> None:
+        self._refuse_native_name(org, name)
+        self._store.check_new_topic(org, name, partitions, configs)
+
+    def create_topic(
+        self, org: int, name: str, partitions: int, configs: Mapping[str, str] | None = None
+    ) -> Pending[KafkaTopic]:
+        self._refuse_native_name(org, name)
+        return self._store.create_topic(org, name, partitions, configs)
+
+    def _refuse_native_name(self, org: int, name: str) -> None:
+        if isinstance(self.topic(org, name), NativeTopic):
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists")
+
+    def delete_topic(self, topic: KafkaTopic) -> Pending[bool]:
+        _refuse_native(topic)
+        return self._store.delete_topic(topic)
+
+    def add_partitions(self, topic: KafkaTopic, total: int) -> Pending[bool]:
+        _refuse_native(topic)
+        return self._store.add_partitions(topic, total)
+
+    def alter_configs(self, topic: KafkaTopic, configs: Mapping[str, str]) -> Pending[bool]:
+        _refuse_native(topic)
+        return self._store.alter_configs(topic, configs)
+
+    # -- records
+
+    def append(
+        self, partition: Partition, batch: bytes | memoryview, durability: Durability
+    ) -> Pending[Produced]:
+        if not isinstance(partition, NativePartition):
+            return self._store.append(partition, batch, durability)
+        return self._begin(produce_steps(self._engine, partition, bytes(batch), durability))
+
+    def plan_fetch(self, partition: Partition, offset: int, max_bytes: int) -> FetchPlan:
+        if not isinstance(partition, NativePartition):
+            return self._store.plan_fetch(partition, offset, max_bytes)
+        return NativeFetch(self._engine, partition, offset, max_bytes)
+
+    def find_timestamp(self, partition: Partition, timestamp_ms: int) -> Lookup:
+        if not isinstance(partition, NativePartition):
+            return self._store.find_timestamp(partition, timestamp_ms)
+        return NativeLookup(self._engine, partition.native, first_at(timestamp_ms))
+
+    def find_newest(self, partition: Partition) -> Lookup:
+        if not isinstance(partition, NativePartition):
+            return self._store.find_newest(partition)
+        return NativeLookup(self._engine, partition.native, newest)
+
+    def delete_records(self, partition: Partition, before_offset: int) -> Pending[int]:
+        if not isinstance(partition, NativePartition):
+            return self._store.delete_records(partition, before_offset)
+        if not 0 <= before_offset <= partition.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"there are {partition.high_watermark} records"
+            )
+        return self._begin(_delete_steps(self._engine, partition, before_offset))
+
+    # -- operations of the engine, which take steps
+
+    def _begin(self, steps: Steps[T]) -> Pending[T]:
+        told: Pending[T] = Pending()
+        self._run(steps, told, partial(steps.send, None))
+        return told
+
+    def _run(self, steps: Steps[T], told: Pending[T], advance: Callable[[], Step]) -> None:
+        """As the owner: as far as it goes. What it waits for carries it on."""
+        try:
+            step = advance()
+            while isinstance(step, AsOwner):
+                step = step_on(steps, step)
+            if isinstance(step, InFiles):
+                future = self._readers.submit(step.work)
+                future.add_done_callback(partial(self._read, steps, told))
+                return
+            assert isinstance(step, Answered)
+            pending = _started(steps, step)
+        except StopIteration as done:
+            told.succeed(done.value)
+            return
+        except HeadwaterError as error:
+            told.fail(error)
+            return
+        if isinstance(pending, Pending):
+            if pending.done:
+                self._heard(steps, told, pending)
+            else:
+                pending.on_done = partial(self._heard, steps, told)
+        else:
+            self._run(steps, told, lambda: pending)
+
+    def _heard(self, steps: Steps[T], told: Pending[T], pending: Pending[Any]) -> None:
+        if pending.error is not None:
+            self._run(steps, told, partial(steps.throw, pending.error))
+        else:
+            self._run(steps, told, partial(steps.send, pending.result))
+
+    def _read(self, steps: Steps[T], told: Pending[T], future: Future[Any]) -> None:
+        error = future.exception()
+        go_on: Callable[[], Step] = (
+            partial(steps.send, future.result()) if error is None else partial(steps.throw, error)
+        )
+        self._engine.core.owner.post(lambda: self._run(steps, told, go_on))
+
+
+def _started(steps: Steps[Any], step: Answered) -> Pending[Any] | Step:
+    """What was started; or the next step, when it could not be."""
+    try:
+        return step.start()
+    except BaseException as error:
+        return steps.throw(error)
+
+
+def _delete_steps(engine: Engine, partition: NativePartition, before_offset: int) -> Steps[int]:
+    yield from delete_steps(engine, partition.native.name, before_offset + 1, None)
+    return partition.log_start_offset
+
+
+def _refuse_native(topic: KafkaTopic) -> None:
+    if isinstance(topic, NativeTopic):
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"{topic.name!r} is a topic of Headwater's own; change it over HTTP or headwater topic",
+        )

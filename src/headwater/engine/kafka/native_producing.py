@@ -1,0 +1,125 @@
+"""Producing to a log topic: the records of a batch become one append of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from headwater.core import limits
+from headwater.core.durability import Durability
+from headwater.core.errors import BatchTooLargeError, InvalidRequestError, RecordTooLargeError
+from headwater.engine.engine import Engine
+from headwater.engine.input import EncodedRecords
+from headwater.engine.kafka.native_topics import NativePartition
+from headwater.engine.kafka.producers import SentBatch
+from headwater.engine.kafka.producing import Produced
+from headwater.engine.pending import Appended, Pending, Write
+from headwater.engine.steps import Answered, AsOwner, Steps, loaded_steps
+from headwater.format.kafka.batch import BatchHeader, read_header
+from headwater.format.kafka.mapping import to_native
+from headwater.format.kafka.records import Record, decode_records
+
+_KEY: Final = "kafka-producer"
+
+
+def produce_steps(
+    engine: Engine, partition: NativePartition, batch: bytes, durability: Durability
+) -> Steps[Produced]:
+    """The batch was checked by `check_batch`."""
+    topic = partition.native
+    yield from loaded_steps(engine, topic)
+    header = read_header(batch)
+    sent: SentBatch | None = yield AsOwner(lambda: _sent_before(partition, header))
+    if sent is not None:
+        if sent.pending is not None:
+            yield Answered(lambda: _follow(sent.pending))
+        return Produced(sent.base_offset, topic.last_ts, partition.log_start_offset)
+    records = encoded(decode_records(batch))
+    appended: Appended = yield Answered(
+        lambda: _start(engine, partition, header, records, synced=durability is Durability.FSYNC)
+    )
+    return Produced(appended.first_seq - 1, topic.last_ts, partition.log_start_offset)
+
+
+def _sent_before(partition: NativePartition, header: BatchHeader) -> SentBatch | None:
+    if header.producer_id < 0 or partition.producers is None:
+        return None
+    return partition.producers.check(header)
+
+
+def _follow(write: Write) -> Write:
+    if write.done:
+        return write
+    follower = Write(write.topic, write.first_seq, write.ts)
+    write.follow(follower)
+    return follower
+
+
+def _start(
+    engine: Engine,
+    partition: NativePartition,
+    header: BatchHeader,
+    records: EncodedRecords,
+    *,
+    synced: bool,
+) -> Pending[Appended]:
+    key = None
+    if header.producer_id >= 0:
+        key = f"{_KEY}:{header.producer_id}:{header.producer_epoch}:{header.base_sequence}"
+    write = engine.append(
+        partition.native.name, records, idempotency_key=key, create=False, synced=synced
+    )
+    if key is None or partition.producers is None:
+        return write
+    sent = partition.producers.take(header, write.first_seq - 1, None if write.done else write)
+    if write.done:
+        return write
+    told = Write(write.topic, write.first_seq, write.ts)
+    write.on_done = partial(_settle, partition, header, sent, told)
+    return told
+
+
+def _settle(
+    partition: NativePartition,
+    header: BatchHeader,
+    sent: SentBatch,
+    told: Write,
+    write: Pending[Appended],
+) -> None:
+    sent.pending = None
+    if write.error is not None:
+        assert partition.producers is not None
+        partition.producers.give_up(header, sent)
+        told.fail(write.error)
+    else:
+        told.succeed(write.answer())
+
+
+def encoded(records: Sequence[Record]) -> EncodedRecords:
+    """Records as the engine takes them. One that is over a limit refuses all of them."""
+    if len(records) > limits.BATCH_RECORDS_MAX:
+        raise BatchTooLargeError(
+            f"a write takes up to {limits.BATCH_RECORDS_MAX} records, not {len(records)}"
+        )
+    found = EncodedRecords([], [], [], [])
+    for position, record in enumerate(records):
+        fields = to_native(record.key, record.value, record.headers)
+        joined, meta = fields.joined, fields.meta
+        if len(joined) > limits.RECORD_BYTES_MAX:
+            raise RecordTooLargeError(
+                f"record {position} has {len(joined)} bytes; "
+                f"at most {limits.RECORD_BYTES_MAX} are taken"
+            )
+        if meta is not None and len(meta) > limits.META_BYTES_MAX:
+            raise RecordTooLargeError(
+                f"record {position}: headers and key have over {limits.META_BYTES_MAX} bytes"
+            )
+        if len(record.headers) > limits.META_KEYS_MAX:
+            raise InvalidRequestError(f"record {position} has over {limits.META_KEYS_MAX} headers")
+        found.flags.append(fields.flags)
+        found.nodes.append(fields.node)
+        found.tags.append(fields.tag)
+        found.datas.append(joined)
+        found.size += len(fields.node) + len(fields.tag) + len(joined)
+    return found

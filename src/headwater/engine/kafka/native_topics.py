@@ -1,0 +1,110 @@
+"""A log topic in the shape of a Kafka topic with one partition: the offset is the seq minus one.
+
+The other way round than `partition_topics`: numbers are asked from the topic, and what is read
+becomes a record batch. Gaps that deletes left are gaps between offsets, as after a compaction.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headwater.config.topic import TopicType
+from headwater.engine.kafka.partition import KafkaTopic, Partition, Wakeup
+from headwater.engine.kafka.producers import Producers
+from headwater.engine.kafka.topics import TOPIC_NAME
+from headwater.engine.topic import Topic
+
+ORGANISATION: Final = 1
+"""Topics of the engine belong to the first organisation; others see only their own."""
+PRODUCERS_MAX: Final = 10_000
+_ID_PREFIX: Final = b"topic\x00\x00\x00"
+
+
+def is_shown(topic: Topic) -> bool:
+    """Queues are worked off and not read; and Kafka knows fewer names."""
+    return (
+        topic.log.settings.type is TopicType.LOG
+        and topic.broken is None
+        and TOPIC_NAME.fullmatch(topic.name) is not None
+    )
+
+
+class NativePartition(Partition):
+    """The numbers of a topic. What is set is forgotten: the topic knows them."""
+
+    __slots__ = ("native",)
+
+    def __init__(self, topic: KafkaTopic, native: Topic) -> None:
+        self.native = native
+        super().__init__(topic, 0)
+        self.producers = Producers(PRODUCERS_MAX)
+        """Of this run; keys in the log of the topic know what an earlier run took."""
+
+    @property
+    def high_watermark(self) -> int:
+        return self.native.log.visible_seq
+
+    @high_watermark.setter
+    def high_watermark(self, _offset: int) -> None: ...
+
+    @property
+    def next_offset(self) -> int:
+        return self.native.log.head_seq
+
+    @next_offset.setter
+    def next_offset(self, _offset: int) -> None: ...
+
+    @property
+    def log_start_offset(self) -> int:
+        known = None if self.native.loaded else self.native.meta
+        return (self.native.log.earliest_seq if known is None else known.earliest_seq) - 1
+
+    @log_start_offset.setter
+    def log_start_offset(self, _offset: int) -> None: ...
+
+    @property
+    def bytes(self) -> int:
+        known = None if self.native.loaded else self.native.meta
+        return self.native.log.bytes if known is None else known.bytes
+
+    @bytes.setter  # noqa: A003
+    def bytes(self, _bytes: int) -> None: ...
+
+    @property
+    def waiters(self) -> set[Wakeup]:
+        return self.native.waiters
+
+
+class NativeTopic(KafkaTopic):
+    __slots__ = ("_native",)
+
+    def __init__(self, native: Topic) -> None:
+        self._native = native
+        settings = native.log.settings
+        super().__init__(
+            ORGANISATION,
+            native.name,
+            _ID_PREFIX + native.topic_id.to_bytes(8, "big"),
+            0,
+            0,
+            {
+                "message.timestamp.type": "LogAppendTime",
+                "retention.ms": str(settings.ttl_ms or -1),
+                "retention.bytes": str(settings.cap_bytes or -1),
+            },
+        )
+        self.partitions = [NativePartition(self, native)]
+
+    @property
+    def dropped(self) -> bool:
+        return self._native.dropped
+
+    @dropped.setter
+    def dropped(self, _dropped: bool) -> None: ...
+
+
+def native_id(topic_id: bytes) -> int | None:
+    """The engine's number of a topic that clients know by these sixteen bytes."""
+    if not topic_id.startswith(_ID_PREFIX):
+        return None
+    return int.from_bytes(topic_id[len(_ID_PREFIX) :], "big")
