@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from headwater.config.machines import MachineSettings
 from headwater.config.store import SegmentSettings
 from headwater.config.wal import WalSettings, default_shards
 from headwater.core.units import MIB
@@ -13,6 +14,7 @@ from headwater.core.units import MIB
 class EngineSettings:
     wal: WalSettings = field(default_factory=lambda: WalSettings(shards=default_shards()))
     segments: SegmentSettings = field(default_factory=SegmentSettings)
+    machines: MachineSettings = field(default_factory=MachineSettings)
     cold_url: str | None = None
     """A directory, or s3://bucket/prefix; None keeps every segment hot."""
     checkpoint_interval_ms: int = 1_000

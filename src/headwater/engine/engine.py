@@ -24,6 +24,7 @@ from headwater.engine.housekeeping import Housekeeping
 from headwater.engine.keeper import Keeper
 from headwater.engine.loading import Loaded, load_once
 from headwater.engine.losses import RecoveryNotes
+from headwater.engine.machine_room import MachineRoom
 from headwater.engine.owner import Owner
 from headwater.engine.pending import Change
 from headwater.engine.publishing import Publisher
@@ -109,6 +110,7 @@ class Engine:
         self.append = Appender(self.core, self.topics, self._publisher, self.governing).append
         self._reader = Reader(self.core, self.topics)
         self.routers = Routers(self.core, self.topics)
+        self.machines = MachineRoom(self.core)
         self.forwarding = Forwarding(
             self.core,
             self.topics,
@@ -137,6 +139,8 @@ class Engine:
             ShardProgress(published_frame=position.next_frame - 1)
             for position in opened.recovered.positions
         ]
+        if self.machines.directory_exists:
+            self.machines.open()
         self._housekeeping.begin()
         opened.start()
         self._housekeeping.note_losses(recovery.filled)
@@ -219,6 +223,7 @@ class Engine:
         if self.core.closing:
             return
         self.core.owner.call(self._begin_closing)
+        self.machines.close()
         self.forwarder.stop()
         self._keeper.stop()
         try:

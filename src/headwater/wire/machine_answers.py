@@ -135,20 +135,30 @@ class HistoryEntry(msgspec.Struct, omit_defaults=True):
     wal_offset: int
     wal_offset_text: str
     type: str
+    """CreateInstance, ApplyEvent or DeleteInstance."""
     ts: int
     event: str | None = None
     from_state: str | None = None
     to_state: str | None = None
-    payload: dict[str, Any] | None = None
+    payload: Any = None
+    """Of an event; of a creation, the context it began with."""
     event_id: str | None = None
     version: int | None = None
+    reason: str | None = None
+    """Why it was deleted, when nobody asked for it."""
 
 
 class HistoryAnswer(Told):
     instance_id: str
     entries: list[HistoryEntry]
+    """Oldest first."""
     complete: bool
-    """False when the beginning was compacted away."""
+    """True when the first of them is the creation."""
+    doubtful: bool
+    gone_before: str | None
+    """Entries before this offset were compacted away."""
+    damaged_at: str | None
+    """An entry that cannot be read; what is older is not shown."""
 
 
 class WalEntryAnswer(msgspec.Struct):
@@ -156,8 +166,14 @@ class WalEntryAnswer(msgspec.Struct):
     offset_text: str
     sequence: int
     type: str
-    ts: int
-    data: dict[str, Any]
+    data: Any
+
+
+class BadBytes(msgspec.Struct):
+    """A stretch of the log that is no entry."""
+
+    offset: str
+    resume: str
 
 
 class WalReadAnswer(Told):
@@ -165,6 +181,9 @@ class WalReadAnswer(Told):
     next_offset: int
     next_offset_text: str
     has_more: bool
+    oldest_offset: str
+    """What is before it was compacted away."""
+    damaged: list[BadBytes]
 
 
 class WalIoAnswer(msgspec.Struct):
@@ -206,5 +225,3 @@ class InstanceSnapshotAnswer(Told):
     state: str
     wal_offset: int
     wal_offset_text: str
-    size_bytes: int
-    checksum: str

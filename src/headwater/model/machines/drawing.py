@@ -10,6 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from headwater.model.machines.definition import Definition
+from headwater.model.machines.values import object_of
+
 LABEL_CHARACTERS_MAX: Final = 44
 _PLAIN: Final = frozenset(" _-.,+*/=!?@()'")
 
@@ -51,6 +54,17 @@ def picture(
             labels.setdefault((source, target), []).append(label)
     arrows = tuple(Arrow(source, target, tuple(told)) for (source, target), told in labels.items())
     return Picture(title, tuple(states), initial, arrows, current)
+
+
+def picture_of(definition: Definition, current: str | None = None) -> Picture:
+    given = object_of(definition.canonical)
+    ways = [
+        ([each["from"]] if isinstance(each["from"], str) else each["from"],
+         each["event"], each["to"], each.get("guard"))
+        for each in given["transitions"]
+    ]  # fmt: skip
+    title = f"{definition.machine} version {definition.version}"
+    return picture(title, given["states"], definition.initial, ways, current)
 
 
 def shortened(label: str) -> str:

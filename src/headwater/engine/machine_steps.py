@@ -1,0 +1,227 @@
+"""What callers can do with state machines, written once for threads and for event loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from headwater.engine.engine import Engine
+from headwater.engine.machines import answers, requests
+from headwater.engine.machines.log_reading import History, HistoryPlan, WalPage, WalReadPlan
+from headwater.engine.machines.store import MachineStore
+from headwater.engine.machines.watching import CatchUpPlan, CaughtUp
+from headwater.engine.pending import Pending
+from headwater.engine.steps import Answered, AsOwner, InFiles, Steps
+from headwater.model.machines.definition import Definition, check_machine_name
+from headwater.model.machines.drawing import mermaid, picture_of
+from headwater.model.machines.drawing_svg import svg
+from headwater.model.machines.errors import bad_request
+from headwater.model.machines.instance import Instance
+
+T = TypeVar("T")
+DRAWING_FORMS = ("svg", "mermaid")
+
+
+class OneSnapshot(NamedTuple):
+    """A snapshot of one instance."""
+
+    snapshot: str
+    instance_id: str
+    state: str
+    wal_offset: int
+
+
+class MachineCounts(NamedTuple):
+    machines: int
+    versions: int
+    instances: int
+
+
+def store_steps(engine: Engine) -> Steps[MachineStore]:
+    """The machines; opened, if nobody has used them before."""
+    store = engine.machines.store
+    if store is None:
+        store = yield InFiles(engine.machines.open)
+    return store
+
+
+def change_steps(engine: Engine, change: Callable[[MachineStore], Pending[T]]) -> Steps[T]:
+    """One change: its answer, once the log has it."""
+    store = yield from store_steps(engine)
+    answer: T = yield Answered(lambda: change(store))
+    return answer
+
+
+def look_steps(engine: Engine, look: Callable[[MachineStore], T]) -> Steps[T]:
+    """Something that is in memory."""
+    store = yield from store_steps(engine)
+    found: T = yield AsOwner(lambda: look(store))
+    return found
+
+
+# -- machines
+
+
+def put_machine_steps(
+    engine: Engine, machine: str, version: int, definition: dict[str, Any]
+) -> Steps[answers.MachinePut]:
+    return (yield from change_steps(engine, lambda s: s.put_machine(machine, version, definition)))
+
+
+def get_machine_steps(
+    engine: Engine, machine: str, version: int | None
+) -> Steps[answers.MachineFound]:
+    return (yield from look_steps(engine, lambda store: store.get_machine(machine, version)))
+
+
+def list_machines_steps(engine: Engine) -> Steps[list[answers.MachineListed]]:
+    return (yield from look_steps(engine, MachineStore.list_machines))
+
+
+def counts_steps(engine: Engine) -> Steps[MachineCounts]:
+    return (yield from look_steps(engine, counts))
+
+
+def counts(store: MachineStore) -> MachineCounts:
+    machines = store.tables.machines
+    return MachineCounts(
+        len(machines), sum(map(len, machines.values())), len(store.tables.instances)
+    )
+
+
+def draw_steps(
+    engine: Engine, machine: str, version: int | None, form: str, instance_id: str | None
+) -> Steps[str]:
+    """A picture of a machine, with the state of an instance marked."""
+    if form not in DRAWING_FORMS:
+        raise bad_request(f"the form of a drawing is one of {', '.join(DRAWING_FORMS)}")
+
+    def look(store: MachineStore) -> tuple[Definition, str | None]:
+        definition = store.tables.definition(check_machine_name(machine), version)
+        if instance_id is None:
+            return definition, None
+        found = store.get_instance(instance_id)
+        if (found.machine, found.version) != (definition.machine, definition.version):
+            raise bad_request(
+                f"{instance_id!r} is of {found.machine!r} version {found.version}, "
+                f"not of {definition.machine!r} version {definition.version}"
+            )
+        return definition, found.state
+
+    definition, current = yield from look_steps(engine, look)
+    drawn = picture_of(definition, current)
+    return svg(drawn) if form == "svg" else mermaid(drawn)
+
+
+# -- instances
+
+
+def create_instance_steps(
+    engine: Engine, request: requests.CreateInstance
+) -> Steps[answers.Created]:
+    return (yield from change_steps(engine, lambda store: store.create_instance(*request)))
+
+
+def get_instance_steps(engine: Engine, instance_id: str) -> Steps[Instance]:
+    """As it is committed; `doubtful` when damage may have taken something of it."""
+    found, doubtful = yield from look_steps(engine, partial(_look_at, instance_id))
+    return _doubted(found) if doubtful and not found.doubtful else found
+
+
+def _look_at(instance_id: str, store: MachineStore) -> tuple[Instance, bool]:
+    found = store.get_instance(instance_id)
+    return found, store.is_doubtful(found)
+
+
+def _doubted(found: Instance) -> Instance:
+    return Instance(
+        found.id, found.machine, found.version, found.state, found.ctx, found.created_at,
+        found.updated_at, found.last_wal_offset, found.last_event_id, found.expires_at,
+        doubtful=True,
+    )  # fmt: skip
+
+
+def list_instances_steps(
+    engine: Engine, machine: str | None, state: str | None, limit: int, offset: int
+) -> Steps[answers.InstancesListed]:
+    return (
+        yield from look_steps(
+            engine, lambda store: store.list_instances(machine, state, limit, offset)
+        )
+    )
+
+
+def apply_event_steps(engine: Engine, request: requests.ApplyEvent) -> Steps[answers.Applied]:
+    return (yield from change_steps(engine, lambda store: store.apply_event(*request)))
+
+
+def delete_instance_steps(
+    engine: Engine, instance_id: str, idempotency_key: str | None
+) -> Steps[answers.Deleted]:
+    return (
+        yield from change_steps(
+            engine, lambda store: store.delete_instance(instance_id, idempotency_key)
+        )
+    )
+
+
+def migrate_instance_steps(
+    engine: Engine, instance_id: str, version: int, state_map: dict[str, str] | None
+) -> Steps[answers.Applied]:
+    return (
+        yield from change_steps(
+            engine, lambda store: store.migrate_instance(instance_id, version, state_map)
+        )
+    )
+
+
+def batch_steps(
+    engine: Engine, operations: Sequence[requests.Request], mode: str
+) -> Steps[answers.BatchDone]:
+    return (yield from change_steps(engine, lambda store: store.batch(operations, mode)))
+
+
+def flush_all_steps(engine: Engine) -> Steps[answers.Flushed]:
+    return (yield from change_steps(engine, MachineStore.flush_all))
+
+
+def history_steps(engine: Engine, instance_id: str, limit: int) -> Steps[History]:
+    plan: HistoryPlan = yield from look_steps(
+        engine, lambda store: store.history(instance_id, limit)
+    )
+    found: History = yield InFiles(plan.read)
+    return found
+
+
+def snapshot_instance_steps(engine: Engine, instance_id: str) -> Steps[OneSnapshot]:
+    found = yield from get_instance_steps(engine, instance_id)
+    store = yield from store_steps(engine)
+    name, offset = yield InFiles(lambda: store.snapshot_instance(instance_id))
+    return OneSnapshot(name, instance_id, found.state, offset)
+
+
+# -- the log
+
+
+def read_wal_steps(engine: Engine, from_offset: int, limit: int) -> Steps[WalPage]:
+    plan: WalReadPlan = yield from look_steps(
+        engine, lambda store: store.read_wal(from_offset, limit)
+    )
+    page: WalPage = yield InFiles(plan.read)
+    return page
+
+
+def catch_up_steps(plan: CatchUpPlan) -> Steps[CaughtUp]:
+    found: CaughtUp = yield InFiles(plan.read)
+    return found
+
+
+def wal_stats_steps(engine: Engine) -> Steps[answers.WalStats]:
+    return (yield from look_steps(engine, MachineStore.wal_stats))
+
+
+def compact_steps(engine: Engine) -> Steps[answers.Compacted]:
+    store = yield from store_steps(engine)
+    done: answers.Compacted = yield InFiles(store.compact)
+    return done

@@ -1,0 +1,159 @@
+"""GET /v0/instances/watch: transitions as server-sent events.
+
+The id of each event is its place in the log, so a client that comes back with Last-Event-ID goes on
+with the next one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from headwater.core.errors import HeadwaterError, InvalidRequestError
+from headwater.engine import machine_steps as steps
+from headwater.engine.machines.watching import (
+    TransitionEvent,
+    Watcher,
+    WatchFilter,
+    watch_filter,
+)
+from headwater.engine.steps import AsOwner, Steps
+from headwater.server.exchange import Exchange
+from headwater.server.machine_following import Follower
+from headwater.server.machine_operations import require_named_machines, require_seen
+from headwater.server.stepping import Operation
+from headwater.server.streams import FRAME_BYTES, require_event_stream
+from headwater.server.topics import flag
+from headwater.wire import sse
+
+if TYPE_CHECKING:
+    from headwater.server.app import App
+    from headwater.server.keys import ApiKey
+
+HEARTBEAT_US: Final = 15_000_000
+LISTS: Final = ("machines", "events", "from_states", "to_states")
+_OFFSET: Final = re.compile(r"[0-9]{1,20}")
+
+
+def open_watch(app: App, exchange: Exchange) -> None:
+    require_event_stream(exchange)
+    if exchange.method == b"HEAD":
+        exchange.answer(200, b"", sse.HEADERS)
+        return
+    if exchange.connection.is_waiting:
+        raise InvalidRequestError("a stream cannot stand behind requests that are not answered")
+    query, key = exchange.query(), app.key_of(exchange)
+    lists = {name: query[name].split(",") for name in LISTS if query.get(name)}
+    wanted = watch_filter(query.get("instance_id") or None, **lists)
+    with_ctx = flag(exchange, "include_ctx", True)
+    start = _start(exchange, query.get("from_offset"))
+
+    def begin(watcher: Watcher) -> None:
+        try:
+            app.quotas.open_stream(key)
+        except HeadwaterError:
+            watcher.close()
+            raise
+        WatchStream(app, exchange, key, watcher, with_ctx=with_ctx).begin()
+
+    Operation(app, exchange, _watch_steps(app, key, wanted, start), begin).begin()
+
+
+def _watch_steps(app: App, key: ApiKey, wanted: WatchFilter, start: int | None) -> Steps[Watcher]:
+    if wanted.instance_id is None:
+        require_named_machines(key, list(wanted.machines))
+    else:
+        yield from require_seen(app.engine, key, wanted.instance_id)
+    store = yield from steps.store_steps(app.engine)
+    watcher: Watcher = yield AsOwner(lambda: store.watch(wanted, start))
+    return watcher
+
+
+def _start(exchange: Exchange, from_offset: str | None) -> int | None:
+    """Behind the last event a client has seen; else where it asks to begin; else now."""
+    seen = exchange.header(b"last-event-id")
+    given = seen or from_offset
+    if not given:
+        return None
+    if _OFFSET.fullmatch(given) is None:
+        raise InvalidRequestError("an offset is a whole number")
+    return int(given) + 1 if seen else int(given)
+
+
+class WatchStream:
+    """One open stream."""
+
+    def __init__(
+        self, app: App, exchange: Exchange, key: ApiKey, watcher: Watcher, *, with_ctx: bool
+    ) -> None:
+        self._app = app
+        self._exchange = exchange
+        self._connection = exchange.connection
+        self._key = key
+        self._with_ctx = with_ctx
+        self._follower = Follower(app, watcher, self)
+        self._sent_us = app.now_us()
+        self._ended = False
+
+    def begin(self) -> None:
+        app, connection = self._app, self._connection
+        self._exchange.on_gone = self._close
+        connection.transport.set_write_buffer_limits(
+            high=app.settings.stream_queue_frames * FRAME_BYTES
+        )
+        connection.on_resumed = self._follower.pump
+        self._exchange.begin_stream(200, sse.HEADERS)
+        self._send(sse.RETRY)
+        app.delivery.add_stream(self)
+        app.sse_connections += 1
+        self._follower.begin()
+
+    @property
+    def has_room(self) -> bool:
+        return not self._connection.paused
+
+    def send_events(self, events: Sequence[TransitionEvent]) -> None:
+        printed = self._app.printed
+        self._send(
+            b"".join(
+                sse.event(
+                    b"transition",
+                    printed.of(event, with_ctx=self._with_ctx),
+                    b"%d" % event.wal_offset,
+                )
+                for event in events
+            )
+        )
+
+    def send_missed(self, first_offset: int, last_offset: int, count: int | None) -> None:
+        gap = {
+            "first_offset": first_offset,
+            "last_offset": last_offset,
+            "first_offset_text": str(first_offset),
+            "last_offset_text": str(last_offset),
+            "missed": count,
+        }
+        self._send(sse.json_event(b"gap", gap))
+
+    def beat(self, now_us: int) -> None:
+        if now_us - self._sent_us >= HEARTBEAT_US and self.has_room:
+            self._send(sse.heartbeat(self._app.clock.wall_ms()))
+
+    def end(self) -> None:
+        """The server ends the stream; the client may come back with its last id."""
+        self._close()
+        self._connection.close()
+
+    def _send(self, frames: bytes) -> None:
+        self._sent_us = self._app.now_us()
+        self._connection.send(frames)
+
+    def _close(self) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        self._follower.close()
+        self._app.sse_connections -= 1
+        self._app.delivery.remove_stream(self)
+        self._app.quotas.close_stream(self._key)

@@ -1,0 +1,94 @@
+"""Instances over HTTP: make, move, look at, list, delete. Following them is in `instance_watch`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headwater.server import machine_operations as operations
+from headwater.server.body import body_of
+from headwater.server.exchange import Exchange
+from headwater.server.machines import begin, tell
+from headwater.server.stepping import Operation
+from headwater.server.topics import number
+from headwater.wire.machine_answers import InstanceMadeAnswer
+from headwater.wire.machine_requests import (
+    LIST_LIMIT_DEFAULT,
+    LIST_LIMIT_MAX,
+    ApplyEventBody,
+    BatchBody,
+    CreateInstanceBody,
+    ListInstancesParams,
+    MigrateBody,
+)
+from headwater.wire.requests import decode_request
+
+if TYPE_CHECKING:
+    from headwater.server.app import App
+
+OFFSET_MAX = 10**12
+
+
+def create_instance(app: App, exchange: Exchange) -> None:
+    body = decode_request(body_of(exchange), CreateInstanceBody)
+    if body.idempotency_key is None:
+        body.idempotency_key = exchange.header(b"idempotency-key")
+
+    def answer(made: InstanceMadeAnswer) -> None:
+        tell(exchange, made, 201 if made.applied else 200)
+
+    steps = operations.create_instance(app.engine, app.key_of(exchange), body)
+    Operation(app, exchange, steps, answer).begin()
+
+
+def get_instance(app: App, exchange: Exchange) -> None:
+    (name,) = exchange.parameters
+    begin(app, exchange, operations.get_instance(app.engine, app.key_of(exchange), name))
+
+
+def list_instances(app: App, exchange: Exchange) -> None:
+    query = exchange.query()
+    wanted = ListInstancesParams(
+        query.get("machine"),
+        query.get("state"),
+        number(exchange, "limit", LIST_LIMIT_DEFAULT, 1, LIST_LIMIT_MAX),
+        number(exchange, "offset", 0, 0, OFFSET_MAX),
+    )
+    begin(app, exchange, operations.list_instances(app.engine, app.key_of(exchange), wanted))
+
+
+def delete_instance(app: App, exchange: Exchange) -> None:
+    (name,) = exchange.parameters
+    repeat = exchange.query().get("idempotency_key") or exchange.header(b"idempotency-key")
+    key = app.key_of(exchange)
+    begin(app, exchange, operations.delete_instance(app.engine, key, name, repeat))
+
+
+def apply_event(app: App, exchange: Exchange) -> None:
+    (name,) = exchange.parameters
+    body = decode_request(body_of(exchange), ApplyEventBody)
+    if body.idempotency_key is None:
+        body.idempotency_key = exchange.header(b"idempotency-key")
+    begin(app, exchange, operations.apply_event(app.engine, app.key_of(exchange), name, body))
+
+
+def run_batch(app: App, exchange: Exchange) -> None:
+    body = decode_request(body_of(exchange), BatchBody)
+    key = app.key_of(exchange)
+    begin(app, exchange, operations.run_batch(app.engine, key, body.operations, body.mode))
+
+
+def history(app: App, exchange: Exchange) -> None:
+    (name,) = exchange.parameters
+    limit = number(exchange, "limit", LIST_LIMIT_DEFAULT, 1, LIST_LIMIT_MAX)
+    begin(app, exchange, operations.history(app.engine, app.key_of(exchange), name, limit))
+
+
+def migrate(app: App, exchange: Exchange) -> None:
+    (name,) = exchange.parameters
+    body = decode_request(body_of(exchange), MigrateBody)
+    begin(app, exchange, operations.migrate(app.engine, app.key_of(exchange), name, body))
+
+
+def snapshot_instance(app: App, exchange: Exchange) -> None:
+    (name,) = exchange.parameters
+    begin(app, exchange, operations.snapshot_instance(app.engine, app.key_of(exchange), name))

@@ -1,0 +1,168 @@
+"""Following transitions for one client: history first, then live, at the pace it takes them.
+
+What RCPX subscriptions, event streams and webhooks have in common. A transition is printed once,
+however many follow it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+
+from headwater.core.errors import HeadwaterError
+from headwater.engine.machine_steps import catch_up_steps
+from headwater.engine.machines.watching import CatchUpPlan, Missed, TransitionEvent, Watcher
+
+if TYPE_CHECKING:
+    from headwater.server.app import App
+
+EVENTS_AT_ONCE: Final = 256
+PRINTED_MAX: Final = 8_192
+_encode = msgspec.json.Encoder().encode
+
+
+class Printed:
+    """Transitions as JSON: each with its context, and without."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, bool], bytes] = {}
+
+    def of(self, event: TransitionEvent, *, with_ctx: bool) -> bytes:
+        with_ctx = with_ctx and event.ctx is not None
+        key = (event.wal_offset, with_ctx)
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= PRINTED_MAX:
+                self._known.clear()
+            found = self._known[key] = _printed(event, with_ctx)
+        return found
+
+
+def _printed(event: TransitionEvent, with_ctx: bool) -> bytes:
+    told = _encode(
+        {
+            "instance_id": event.instance_id,
+            "machine": event.machine,
+            "version": event.version,
+            "event": event.event,
+            "from_state": event.from_state,
+            "to_state": event.to_state,
+            "ts": event.at,
+            "event_id": event.event_id,
+            "wal_offset": event.wal_offset,
+            "wal_offset_text": str(event.wal_offset),
+        }
+    )
+    parts = [told[:-1], b',"payload":', event.payload or b"null"]
+    if with_ctx and event.ctx is not None:
+        parts += [b',"ctx":', event.ctx]
+    return b"".join((*parts, b"}"))
+
+
+class Sink(Protocol):
+    """Where transitions go."""
+
+    @property
+    def has_room(self) -> bool: ...
+
+    def send_events(self, events: Sequence[TransitionEvent]) -> None: ...
+
+    def send_missed(self, first_offset: int, last_offset: int, count: int | None) -> None:
+        """These could not be delivered; `count` is not known of those that are gone."""
+
+    def end(self) -> None:
+        """There will be no more."""
+
+
+class Follower:
+    """The owner's, as its watcher is."""
+
+    def __init__(self, app: App, watcher: Watcher, sink: Sink) -> None:
+        self._app = app
+        self._watcher = watcher
+        self._sink = sink
+        self._catching_up: asyncio.Task[None] | None = None
+        self._room = asyncio.Event()
+        self._scheduled = False
+
+    def begin(self) -> None:
+        self._watcher.on_news = self._hear
+        if self._watcher.catch_up is not None:
+            work = self._catch_up(self._watcher.catch_up)
+            self._catching_up = self._app.loop.create_task(work)
+        else:
+            self._hear()
+
+    def _hear(self) -> None:
+        """Something is new. Looked at once for all that a commit brings."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._app.loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        self._scheduled = False
+        self.pump()
+
+    def pump(self) -> None:
+        """Hand over what is there, as long as there is room."""
+        if self._catching_up is not None:
+            self._room.set()
+            return
+        watcher, sink = self._watcher, self._sink
+        while sink.has_room and not watcher.closed:
+            events, missed = watcher.next(EVENTS_AT_ONCE)
+            if missed is not None:
+                self._tell_missed(missed)
+            elif events:
+                sink.send_events(events)
+            else:
+                return
+        if watcher.closed:
+            sink.end()
+
+    def _tell_missed(self, missed: Missed) -> None:
+        first, last, count = missed
+        self._sink.send_missed(first, last, count)
+
+    async def _catch_up(self, plan: CatchUpPlan) -> None:
+        """Read the log part by part. Ends the follower when it cannot be read."""
+        following: CatchUpPlan | None = plan
+        try:
+            while following is not None and not self._watcher.closed:
+                begin = following.start
+                found = await self._app.ready_database.drive(catch_up_steps(following))
+                if found.gone_before is not None:
+                    self._sink.send_missed(begin, found.gone_before - 1, None)
+                for bad in found.damaged:
+                    # A client may begin anywhere, also behind the first byte of an entry.
+                    if bad.offset != plan.start:
+                        self._sink.send_missed(bad.offset, bad.resume - 1, None)
+                await self._hand_over(found.events)
+                following = found.following
+        except (HeadwaterError, OSError) as error:
+            self._app.log.warning("a watch ended: the log cannot be read", error=str(error))
+            self.close()
+            self._sink.end()
+            return
+        self._catching_up = None
+        self.pump()
+
+    async def _hand_over(self, events: Sequence[TransitionEvent]) -> None:
+        for at in range(0, len(events), EVENTS_AT_ONCE):
+            while not self._sink.has_room and not self._watcher.closed:
+                self._room.clear()
+                await self._room.wait()
+            if self._watcher.closed:
+                return
+            self._sink.send_events(events[at : at + EVENTS_AT_ONCE])
+
+    def close(self) -> None:
+        """Nobody listens any more."""
+        self._watcher.on_news = None
+        self._watcher.close()
+        self._room.set()
+        if self._catching_up is not None:
+            self._catching_up.cancel()

@@ -1,0 +1,230 @@
+"""What can be asked of machines over the network: one function for each, for HTTP and RCPX alike.
+
+A key with prefixes sees the machines whose names begin with one of them, and their instances;
+others are as if they were not there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from headwater.engine import machine_steps as steps
+from headwater.engine.engine import Engine
+from headwater.engine.machines import requests
+from headwater.engine.steps import Steps
+from headwater.model.machines.errors import INSTANCE_NOT_FOUND, MachineError
+from headwater.server import machine_telling as telling
+from headwater.server.keys import ApiKey
+from headwater.wire import machine_answers as told
+from headwater.wire.http_errors import HttpError
+from headwater.wire.machine_requests import (
+    ApplyEventBody,
+    BatchApply,
+    BatchCreate,
+    BatchDelete,
+    BatchOperation,
+    CreateInstanceBody,
+    ListInstancesParams,
+    MigrateBody,
+    WalReadBody,
+    batch_params,
+    offset_of,
+)
+
+
+def put_machine(
+    engine: Engine, key: ApiKey, machine: str, version: int, definition: dict[str, Any]
+) -> Steps[told.MachinePutAnswer]:
+    key.require_name(machine)
+    made = yield from steps.put_machine_steps(engine, machine, version, definition)
+    return telling.put(made)
+
+
+def get_machine(
+    engine: Engine, key: ApiKey, machine: str, version: int | None
+) -> Steps[told.MachineAnswer]:
+    key.require_name(machine)
+    return telling.machine((yield from steps.get_machine_steps(engine, machine, version)))
+
+
+def list_machines(engine: Engine, key: ApiKey) -> Steps[told.MachineListAnswer]:
+    listed = yield from steps.list_machines_steps(engine)
+    return telling.machines([each for each in listed if key.may_name(each.machine)])
+
+
+def draw(
+    engine: Engine,
+    key: ApiKey,
+    machine: str,
+    version: int | None,
+    *,
+    form: str,
+    instance_id: str | None,
+) -> Steps[str]:
+    key.require_name(machine)
+    return (yield from steps.draw_steps(engine, machine, version, form, instance_id))
+
+
+# -- instances
+
+
+def create_instance(
+    engine: Engine, key: ApiKey, body: CreateInstanceBody
+) -> Steps[told.InstanceMadeAnswer]:
+    key.require_name(body.machine)
+    return telling.created((yield from steps.create_instance_steps(engine, _create(body))))
+
+
+def get_instance(engine: Engine, key: ApiKey, instance_id: str) -> Steps[told.InstanceAnswer]:
+    found = yield from steps.get_instance_steps(engine, instance_id)
+    if not key.may_name(found.machine):
+        _not_found(instance_id)
+    return telling.instance(found)
+
+
+def list_instances(
+    engine: Engine, key: ApiKey, wanted: ListInstancesParams
+) -> Steps[told.InstanceListAnswer]:
+    require_named_machines(key, None if wanted.machine is None else [wanted.machine])
+    listed = yield from steps.list_instances_steps(
+        engine, wanted.machine, wanted.state, wanted.limit, wanted.offset
+    )
+    return telling.instances(listed)
+
+
+def apply_event(
+    engine: Engine, key: ApiKey, instance_id: str, body: ApplyEventBody
+) -> Steps[told.EventAppliedAnswer]:
+    if key.prefixes:
+        yield from require_seen(engine, key, instance_id)
+    return telling.applied((yield from steps.apply_event_steps(engine, _apply(instance_id, body))))
+
+
+def delete_instance(
+    engine: Engine, key: ApiKey, instance_id: str, idempotency_key: str | None
+) -> Steps[told.InstanceDeletedAnswer]:
+    if key.prefixes:
+        yield from require_seen(engine, key, instance_id)
+    done = yield from steps.delete_instance_steps(engine, instance_id, idempotency_key)
+    return telling.deleted(done)
+
+
+def migrate(
+    engine: Engine, key: ApiKey, instance_id: str, body: MigrateBody
+) -> Steps[told.MigratedAnswer]:
+    if key.prefixes:
+        yield from require_seen(engine, key, instance_id)
+    done = yield from steps.migrate_instance_steps(
+        engine, instance_id, body.version, body.state_map
+    )
+    return telling.migrated(done)
+
+
+def run_batch(
+    engine: Engine, key: ApiKey, operations: list[BatchOperation], mode: str
+) -> Steps[told.BatchAnswer]:
+    asked = [batch_params(each, index) for index, each in enumerate(operations)]
+    if key.prefixes:
+        yield from _require_batch(engine, key, asked)
+    wanted = [_request(each) for each in asked]
+    return telling.batch((yield from steps.batch_steps(engine, wanted, mode)))
+
+
+def history(engine: Engine, key: ApiKey, instance_id: str, limit: int) -> Steps[told.HistoryAnswer]:
+    if key.prefixes:
+        yield from require_seen(engine, key, instance_id)
+    found = yield from steps.history_steps(engine, instance_id, limit)
+    return telling.history(instance_id, found)
+
+
+def snapshot_instance(
+    engine: Engine, key: ApiKey, instance_id: str
+) -> Steps[told.InstanceSnapshotAnswer]:
+    if key.prefixes:
+        yield from require_seen(engine, key, instance_id)
+    return telling.one_snapshot((yield from steps.snapshot_instance_steps(engine, instance_id)))
+
+
+# -- the log
+
+
+def read_wal(engine: Engine, key: ApiKey, body: WalReadBody) -> Steps[told.WalReadAnswer]:
+    if key.prefixes:
+        raise HttpError("forbidden", "the log has everybody's entries; this key may not see them")
+    offset = offset_of(body.from_offset) or 0
+    return telling.entries(offset, (yield from steps.read_wal_steps(engine, offset, body.limit)))
+
+
+def wal_stats(engine: Engine, _key: ApiKey) -> Steps[told.WalStatsAnswer]:
+    return telling.stats((yield from steps.wal_stats_steps(engine)))
+
+
+def compact(engine: Engine, _key: ApiKey) -> Steps[told.CompactedAnswer]:
+    return telling.compacted((yield from steps.compact_steps(engine)))
+
+
+# -- inside
+
+
+def require_named_machines(key: ApiKey, machines: list[str] | None) -> None:
+    """A key that sees some machines only has to say which it means."""
+    if not key.prefixes:
+        return
+    if not machines:
+        raise HttpError("forbidden", "this key sees some machines only; name those you mean")
+    for machine in machines:
+        key.require_name(machine)
+
+
+def require_seen(engine: Engine, key: ApiKey, instance_id: str) -> Steps[None]:
+    """INSTANCE_NOT_FOUND when it is of a machine that this key may not name."""
+    found = yield from steps.get_instance_steps(engine, instance_id)
+    if not key.may_name(found.machine):
+        _not_found(instance_id)
+
+
+def _require_batch(
+    engine: Engine, key: ApiKey, asked: list[BatchCreate | BatchApply | BatchDelete]
+) -> Steps[None]:
+    made: set[str] = set()
+    for each in asked:
+        if isinstance(each, BatchCreate):
+            key.require_name(each.machine)
+            made.add(each.instance_id or "")
+        elif each.instance_id not in made:
+            yield from require_seen(engine, key, each.instance_id)
+
+
+def _not_found(instance_id: str) -> NoReturn:
+    raise MachineError(INSTANCE_NOT_FOUND, f"there is no instance {instance_id!r}")
+
+
+def _create(body: CreateInstanceBody) -> requests.CreateInstance:
+    return requests.CreateInstance(
+        body.machine,
+        body.version,
+        body.instance_id,
+        body.initial_ctx,
+        body.idempotency_key,
+        body.ttl_ms,
+    )
+
+
+def _apply(instance_id: str, body: ApplyEventBody) -> requests.ApplyEvent:
+    return requests.ApplyEvent(
+        instance_id,
+        body.event,
+        body.payload,
+        body.expected_state,
+        offset_of(body.expected_wal_offset),
+        body.event_id,
+        body.idempotency_key,
+    )
+
+
+def _request(asked: BatchCreate | BatchApply | BatchDelete) -> requests.Request:
+    if isinstance(asked, BatchCreate):
+        return _create(asked)
+    if isinstance(asked, BatchApply):
+        return _apply(asked.instance_id, asked)
+    return requests.DeleteInstance(asked.instance_id, asked.idempotency_key)

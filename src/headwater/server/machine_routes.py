@@ -1,0 +1,151 @@
+"""The routes of state machines; `routes` joins them to the others."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headwater.server import instance_watch, instances, machines
+from headwater.server.keys import Scope
+from headwater.server.routing import Parameter, Route
+from headwater.wire import machine_answers as answers
+from headwater.wire.machine_requests import (
+    ApplyEventBody,
+    BatchBody,
+    CompactBody,
+    CreateInstanceBody,
+    MigrateBody,
+    PutMachineBody,
+    WalReadBody,
+)
+
+VERSION: Final = "/v0/machines/{machine}/versions/{version}"
+INSTANCE: Final = "/v0/instances/{instance_id}"
+BODY: Final = ("unsupported_media_type", "payload_too_large", "BAD_REQUEST")
+STORAGE: Final = ("disk_full", "storage_failed")
+CHANGING: Final = (*BODY, *STORAGE)
+
+MACHINE_ROUTES: Final = (
+    Route(
+        "PUT", VERSION, machines.put_machine, "Define a version of a machine; it never changes",
+        Scope.WRITE, PutMachineBody,
+        answer=answers.MachinePutAnswer,
+        answers={200: "it is there already", 201: "made"},
+        errors=(*CHANGING, "MACHINE_VERSION_EXISTS", "MACHINE_VERSION_LIMIT_EXCEEDED"),
+        names_topic=True,
+    ),
+    Route(
+        "GET", VERSION, machines.get_machine, "Look at a version of a machine, or `latest`",
+        Scope.READ,
+        answer=answers.MachineAnswer, errors=("BAD_REQUEST", "MACHINE_NOT_FOUND"),
+        names_topic=True,
+    ),
+    Route(
+        "GET", VERSION + "/drawing", machines.draw_machine, "A picture of a machine",
+        Scope.READ,
+        query=(
+            Parameter("format", "string", "svg, or mermaid for text"),
+            Parameter("instance", "string", "mark the state this instance is in"),
+        ),
+        errors=("BAD_REQUEST", "MACHINE_NOT_FOUND", "INSTANCE_NOT_FOUND"), names_topic=True,
+    ),
+    Route(
+        "GET", "/v0/machines", machines.list_machines, "List machines and their versions",
+        Scope.READ, answer=answers.MachineListAnswer,
+    ),
+    Route(
+        "POST", "/v0/machines/wal/read", machines.read_wal, "Read the log of the machines",
+        Scope.ADMIN, WalReadBody,
+        answer=answers.WalReadAnswer, errors=(*BODY, "storage_failed"),
+    ),
+    Route(
+        "GET", "/v0/machines/wal/stats", machines.wal_stats, "How large the machines' log is",
+        Scope.READ, answer=answers.WalStatsAnswer,
+    ),
+    Route(
+        "POST", "/v0/machines/compact", machines.compact,
+        "Take a snapshot and drop the log before it",
+        Scope.ADMIN, CompactBody, answer=answers.CompactedAnswer, errors=CHANGING,
+    ),
+    Route(
+        "POST", "/v0/instances", instances.create_instance, "Make an instance",
+        Scope.WRITE, CreateInstanceBody,
+        answer=answers.InstanceMadeAnswer,
+        answers={200: "made before, under the same key", 201: "made"},
+        errors=(*CHANGING, "MACHINE_NOT_FOUND", "INSTANCE_EXISTS", "CONFLICT"),
+    ),
+    Route(
+        "GET", "/v0/instances", instances.list_instances, "List instances, by id",
+        Scope.READ,
+        answer=answers.InstanceListAnswer,
+        query=(
+            Parameter("machine", "string", "only of this machine"),
+            Parameter("state", "string", "only in this state"),
+            Parameter("limit", "integer", "100, at most 1000"),
+            Parameter("offset", "integer", "pass over so many"),
+        ),
+        errors=("BAD_REQUEST",),
+    ),
+    Route(
+        "POST", "/v0/instances/batch", instances.run_batch, "Several operations, whole or each",
+        Scope.WRITE, BatchBody,
+        answer=answers.BatchAnswer,
+        errors=(
+            *CHANGING, "MACHINE_NOT_FOUND", "INSTANCE_NOT_FOUND", "INSTANCE_EXISTS",
+            "INVALID_TRANSITION", "GUARD_FAILED", "CONFLICT",
+        ),
+    ),
+    Route(
+        "GET", "/v0/instances/watch", instance_watch.open_watch,
+        "Follow transitions as server-sent events",
+        Scope.READ,
+        query=(
+            Parameter("instance_id", "string", "only of this instance"),
+            Parameter("machines", "string", "only of these machines, with commas between"),
+            Parameter("events", "string", "only by these events"),
+            Parameter("from_states", "string", "only from these states"),
+            Parameter("to_states", "string", "only to these states"),
+            Parameter("from_offset", "string", "begin with history from here"),
+            Parameter("include_ctx", "boolean", "false leaves out the contexts"),
+            Parameter("token", "string", "the key, where no header can be set"),
+        ),
+        errors=("BAD_REQUEST", "INSTANCE_NOT_FOUND", "not_acceptable"), takes_token=True,
+    ),
+    Route(
+        "GET", INSTANCE, instances.get_instance, "Look at an instance",
+        Scope.READ, answer=answers.InstanceAnswer, errors=("INSTANCE_NOT_FOUND",),
+    ),
+    Route(
+        "DELETE", INSTANCE, instances.delete_instance, "Delete an instance",
+        Scope.DELETE,
+        answer=answers.InstanceDeletedAnswer,
+        query=(Parameter("idempotency_key", "string", "a repeat does nothing"),),
+        errors=("BAD_REQUEST", "INSTANCE_NOT_FOUND", *STORAGE),
+    ),
+    Route(
+        "POST", INSTANCE + "/events", instances.apply_event, "Apply an event to an instance",
+        Scope.WRITE, ApplyEventBody,
+        answer=answers.EventAppliedAnswer,
+        errors=(
+            *CHANGING, "INSTANCE_NOT_FOUND", "INVALID_TRANSITION", "GUARD_FAILED", "CONFLICT",
+        ),
+    ),
+    Route(
+        "GET", INSTANCE + "/history", instances.history, "What happened to an instance",
+        Scope.READ,
+        answer=answers.HistoryAnswer,
+        query=(Parameter("limit", "integer", "the newest so many; 100, at most 1000"),),
+        errors=("BAD_REQUEST", "INSTANCE_NOT_FOUND", "storage_failed"),
+    ),
+    Route(
+        "POST", INSTANCE + "/migrate", instances.migrate,
+        "Move an instance to another version of its machine",
+        Scope.WRITE, MigrateBody,
+        answer=answers.MigratedAnswer,
+        errors=(*CHANGING, "INSTANCE_NOT_FOUND", "MACHINE_NOT_FOUND", "CONFLICT"),
+    ),
+    Route(
+        "POST", INSTANCE + "/snapshot", instances.snapshot_instance, "A snapshot of one instance",
+        Scope.WRITE,
+        answer=answers.InstanceSnapshotAnswer, errors=("INSTANCE_NOT_FOUND", *STORAGE),
+    ),
+)  # fmt: skip

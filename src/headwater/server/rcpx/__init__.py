@@ -1,0 +1,1 @@
+"""State machines over RCPX: connections, sessions, operations, subscriptions."""

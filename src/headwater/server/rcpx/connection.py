@@ -1,0 +1,229 @@
+"""One RCPX connection: bytes in, requests begun, answers out as they come.
+
+Answers carry the id of their request, so they need not keep the order. There is no task per
+request: what waits for the log is carried on by the log's answer. What a client can make us hold is
+bounded: so many requests under way, and nothing is read while it does not take its answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+
+from headwater.core.errors import HeadwaterError, InvariantError
+from headwater.server.keys import ANYONE, ApiKey
+from headwater.server.rcpx.errors import error_json
+from headwater.server.rcpx.operations import begin_operation
+from headwater.server.rcpx.running import Running
+from headwater.server.rcpx.watching import Subscriptions
+from headwater.wire.rcpx import envelope
+from headwater.wire.rcpx.frame import FrameFlag, MessageReader, RcpxProtocolError, WireMode, message
+
+if TYPE_CHECKING:
+    from headwater.server.app import App
+    from headwater.server.quotas import Usage
+    from headwater.server.rcpx.listener import RcpxListener
+
+WRITE_BUFFER_BYTES_MAX: Final = 1024 * 1024
+_encode = msgspec.json.Encoder().encode
+
+
+class RcpxConnection(asyncio.Protocol):
+    def __init__(self, listener: RcpxListener) -> None:
+        self.listener = listener
+        self.app: App = listener.app
+        self.key: ApiKey | None = ANYONE if not len(self.app.keys) else None
+        """None until AUTH, where keys are needed."""
+        self.greeted = False
+        self.client_name = ""
+        self.subscriptions = Subscriptions(self)
+        self.paused = False
+        self.is_gone = False
+        self._reader = MessageReader(self.app.settings.limits.body_bytes)
+        self._transport: asyncio.Transport | None = None
+        self._under_way = 0
+        self._reading = True
+        self._closing = False
+        self._deadline_us = 0
+        self._stuck_bytes = 0
+        self._stuck_since_us = 0
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        assert self._transport is not None
+        return self._transport
+
+    @property
+    def usage(self) -> Usage:
+        return self.app.quotas.of(self.key or ANYONE)
+
+    @property
+    def mode(self) -> WireMode | None:
+        return self._reader.mode
+
+    @property
+    def is_admitted(self) -> bool:
+        return self.greeted and self.key is not None
+
+    def change_mode(self, mode: WireMode) -> None:
+        """From the next message on, both ways."""
+        self._reader.mode = mode
+
+    # -- asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
+        if not self.listener.add(self):
+            self._transport.abort()
+            return
+        found = transport.get_extra_info("socket")
+        if found is not None:  # a peer that vanished without a word is found out
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._deadline_us = self.app.now_us() + self.app.header_deadline_us
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_gone = True
+        self.subscriptions.close()
+        self.listener.remove(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._closing:
+            return
+        was_within = self._reader.is_within
+        self._reader.feed(data)
+        try:
+            while not self._closing:
+                payload = self._reader.next_message()
+                if payload is None:
+                    break
+                was_within = False
+                self._take(payload)
+        except RcpxProtocolError as error:
+            self._refuse(error)
+            return
+        if self._reader.is_within and not was_within and self.is_admitted:
+            # Counted from a message's first byte: one more now and then does not extend it.
+            self._deadline_us = self.app.now_us() + self.app.body_deadline_us
+        self._set_reading()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self.paused = True
+        self._set_reading()
+
+    def resume_writing(self) -> None:
+        self.paused = False
+        self.subscriptions.pump()
+        self._set_reading()
+
+    # -- requests
+
+    def _take(self, payload: bytes) -> None:
+        """Begin one request. Never raises but for bytes after which nothing can be found."""
+        request_id = b'""'
+        try:
+            request = envelope.read_request(payload)
+            request_id = _encode(request.id)
+            self._begin(request_id, request)
+        except envelope.EnvelopeError as error:
+            self.fail(error.request_id, error)
+        except HeadwaterError as error:
+            self.fail(request_id, error)
+        except Exception as error:
+            self.broken(request_id, error)
+
+    def _begin(self, request_id: bytes, request: envelope.Request) -> None:
+        begin_operation(self, request_id, request)
+
+    def run(self, request_id: bytes, running: Running) -> None:
+        """Something whose answer may come later."""
+        self._under_way += 1
+        running.begin(self, request_id)
+
+    def ended(self) -> None:
+        """What was under way is answered."""
+        self._under_way -= 1
+        if not self._reading:
+            self._set_reading()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return self.listener.spawn(work)
+
+    # -- answers
+
+    def answer(self, request_id: bytes, result: bytes, wal_offset: int | None = None) -> None:
+        self.send(envelope.ok(request_id, result, self.listener.server_time(), wal_offset))
+
+    def fail(self, request_id: bytes, error: HeadwaterError) -> None:
+        self.send(
+            b'{"type":"response","id":%b,"status":"error","error":%b}'
+            % (request_id, error_json(error))
+        )
+
+    def broken(self, request_id: bytes, error: Exception) -> None:
+        self.app.log.error("an RCPX request failed", error=repr(error), exc_info=error)
+        self.fail(request_id, InvariantError("something went wrong here; the log has more"))
+
+    def send(self, payload: bytes, flags: FrameFlag = FrameFlag.CRC) -> None:
+        if not self.is_gone:
+            self.transport.write(message(payload, self.mode, flags))
+
+    def write(self, messages: bytes) -> None:
+        """Messages that are framed already."""
+        if not self.is_gone:
+            self.transport.write(messages)
+
+    # -- the end
+
+    def say_goodbye(self) -> None:
+        """Nothing more is read; what was written is still sent."""
+        self._closing = True
+        self.subscriptions.close()
+        if not self.is_gone:
+            self.transport.close()
+
+    def drain(self) -> None:
+        """No more requests; what is under way is finished."""
+        self._closing = True
+        self.subscriptions.end()
+        if not self._under_way and not self.is_gone:
+            self.transport.close()
+
+    def check_deadline(self, now_us: int) -> None:
+        if self._closing:
+            if not self._under_way or now_us >= self._deadline_us + self.app.idle_deadline_us:
+                self.transport.close()
+        elif self._is_stuck(now_us):
+            self.transport.abort()
+        elif now_us >= self._deadline_us and (self._reader.is_within or not self.is_admitted):
+            what = "message" if self.is_admitted else "HELLO and AUTH"
+            self._refuse(RcpxProtocolError("BAD_REQUEST", f"no whole {what} arrived in time"))
+
+    def _is_stuck(self, now_us: int) -> bool:
+        """It has not taken a byte of its answers for long. A watcher may: it costs a buffer."""
+        waiting = self.transport.get_write_buffer_size()
+        if not waiting or waiting != self._stuck_bytes or len(self.subscriptions):
+            self._stuck_bytes, self._stuck_since_us = waiting, now_us
+            return False
+        return now_us - self._stuck_since_us >= self.app.idle_deadline_us
+
+    def _refuse(self, error: RcpxProtocolError) -> None:
+        """This connection's bytes make no sense any more: say why, and end it."""
+        self.fail(b'""', error)
+        self.say_goodbye()
+
+    def _set_reading(self) -> None:
+        want = not self.paused and self._under_way < self.app.settings.limits.pipeline
+        if want != self._reading and not self.is_gone and not self._closing:
+            self._reading = want
+            if want:
+                self.transport.resume_reading()
+            else:
+                self.transport.pause_reading()

@@ -1,0 +1,199 @@
+"""Every RCPX operation: what it takes, what it needs, what it does. A table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from headwater import __version__
+from headwater.core.errors import ClosedError, InvalidRequestError
+from headwater.engine import machine_steps as steps
+from headwater.engine.steps import Steps
+from headwater.model.machines.errors import bad_request
+from headwater.server import machine_operations as machines
+from headwater.server.keys import Scope
+from headwater.server.rcpx import session, watching
+from headwater.server.rcpx.running import Result, Running
+from headwater.wire import machine_requests as asked
+from headwater.wire.http_errors import HttpError
+from headwater.wire.machine_answers import Told
+from headwater.wire.rcpx.envelope import Request
+from headwater.wire.rcpx.frame import VERSION
+
+if TYPE_CHECKING:
+    from headwater.server.rcpx.connection import RcpxConnection
+
+_EMPTY: Final = b"{}"
+_encode = msgspec.json.Encoder().encode
+Run = Callable[["RcpxConnection", Any], Result | Steps[Result]]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    params: msgspec.json.Decoder[Any]
+    run: Run
+    scope: Scope = Scope.NONE
+    is_open: bool = False
+    """Needs no key."""
+
+
+def begin_operation(connection: RcpxConnection, request_id: bytes, request: Request) -> None:
+    """Check who asks and what; answer at once, or when it is done. Raises what is refused."""
+    operation = OPERATIONS.get(request.op)
+    if operation is None:
+        raise bad_request(f"there is no operation {request.op[:40]!r}")
+    if not connection.greeted and request.op != "HELLO":
+        raise bad_request("the first operation is HELLO")
+    if not operation.is_open:
+        key = connection.key
+        if key is None:
+            raise HttpError("unauthorized", "AUTH first, with the secret of an API key")
+        key.require(operation.scope)
+        if connection.app.draining:
+            raise ClosedError("shutting down; nothing was done")
+    try:
+        params = operation.params.decode(_EMPTY if request.params == b"null" else request.params)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidRequestError(f"{request.op}: params cannot be read: {error}") from error
+    outcome = operation.run(connection, params)
+    if not isinstance(outcome, Result):
+        connection.run(request_id, Running(outcome))
+        return
+    connection.answer(request_id, outcome.told, outcome.wal_offset)
+    if outcome.then is not None:
+        outcome.then()
+
+
+def _of_machines(make: Callable[..., Steps[Any]]) -> Run:
+    """An operation that HTTP has too: `make` takes engine, key and params."""
+
+    def run(connection: RcpxConnection, params: Any) -> Steps[Result]:
+        told: Told = yield from make(connection.app.engine, connection.key, params)
+        return Result(_encode(told), getattr(told, "wal_offset", None))
+
+    return run
+
+
+def _info(connection: RcpxConnection, _params: asked.NoParams) -> Steps[Result]:
+    app = connection.app
+    stats = yield from steps.wal_stats_steps(app.engine)
+    counts = yield from steps.counts_steps(app.engine)
+    told = {
+        "server_name": "headwater",
+        "version": __version__,
+        "server_version": __version__,
+        "protocol_version": VERSION,
+        "uptime_secs": (app.now_us() - app.started_us) // 1_000_000,
+        "features": session.FEATURES,
+        "stats": {
+            "connections": len(connection.listener.connections),
+            "machines": counts.machines,
+            "instances": counts.instances,
+            "wal_offset": stats.current_offset,
+            "wal_size_bytes": stats.total_size_bytes,
+        },
+        "config": {
+            "auth_required": bool(len(app.keys)),
+            "max_connections": app.connections_max,
+            "fsync_policy": app.engine.core.settings.machines.fsync_policy.kind.value,
+        },
+    }
+    return Result(_encode(told), stats.current_offset)
+
+
+def _batch(engine: Any, key: Any, params: asked.BatchParams) -> Steps[Any]:
+    operations = params.operations or params.ops
+    if not operations:
+        raise bad_request("a batch has a list of operations")
+    return (yield from machines.run_batch(engine, key, operations, params.mode))
+
+
+def _flush_all(connection: RcpxConnection, _params: asked.NoParams) -> Steps[Result]:
+    flushed = yield from steps.flush_all_steps(connection.app.engine)
+    told = {"flushed": True, **flushed._asdict()}
+    return Result(_encode(told))
+
+
+def _operation(
+    params: type[msgspec.Struct], run: Run, scope: Scope = Scope.NONE, *, is_open: bool = False
+) -> Operation:
+    return Operation(msgspec.json.Decoder(params), run, scope, is_open)
+
+
+READ, WRITE, DELETE, ADMIN = Scope.READ, Scope.WRITE, Scope.DELETE, Scope.ADMIN
+
+OPERATIONS: Final[dict[str, Operation]] = {
+    "HELLO": _operation(asked.HelloParams, session.hello, is_open=True),
+    "AUTH": _operation(asked.AuthParams, session.auth, is_open=True),
+    "PING": _operation(asked.NoParams, session.ping, is_open=True),
+    "BYE": _operation(asked.NoParams, session.bye, is_open=True),
+    "INFO": _operation(asked.NoParams, _info, READ),
+    "PUT_MACHINE": _operation(
+        asked.PutMachineParams,
+        _of_machines(
+            lambda e, k, p: machines.put_machine(e, k, p.machine, p.version, p.definition)
+        ),
+        WRITE,
+    ),
+    "GET_MACHINE": _operation(
+        asked.GetMachineParams,
+        _of_machines(lambda e, k, p: machines.get_machine(e, k, p.machine, p.version)),
+        READ,
+    ),
+    "LIST_MACHINES": _operation(
+        asked.NoParams, _of_machines(lambda e, k, _: machines.list_machines(e, k)), READ
+    ),
+    "CREATE_INSTANCE": _operation(
+        asked.CreateInstanceBody, _of_machines(machines.create_instance), WRITE
+    ),
+    "GET_INSTANCE": _operation(
+        asked.InstanceParams,
+        _of_machines(lambda e, k, p: machines.get_instance(e, k, p.instance_id)),
+        READ,
+    ),
+    "LIST_INSTANCES": _operation(
+        asked.ListInstancesParams, _of_machines(machines.list_instances), READ
+    ),
+    "DELETE_INSTANCE": _operation(
+        asked.BatchDelete,
+        _of_machines(
+            lambda e, k, p: machines.delete_instance(e, k, p.instance_id, p.idempotency_key)
+        ),
+        DELETE,
+    ),
+    "APPLY_EVENT": _operation(
+        asked.BatchApply,
+        _of_machines(lambda e, k, p: machines.apply_event(e, k, p.instance_id, p)),
+        WRITE,
+    ),
+    "BATCH": _operation(asked.BatchParams, _of_machines(_batch), WRITE),
+    "MIGRATE_INSTANCE": _operation(
+        asked.MigrateParams,
+        _of_machines(lambda e, k, p: machines.migrate(e, k, p.instance_id, p)),
+        WRITE,
+    ),
+    "HISTORY": _operation(
+        asked.HistoryParams,
+        _of_machines(lambda e, k, p: machines.history(e, k, p.instance_id, p.limit)),
+        READ,
+    ),
+    "WATCH_INSTANCE": _operation(asked.WatchInstanceParams, watching.watch_instance, READ),
+    "WATCH_ALL": _operation(asked.WatchAllParams, watching.watch_all, READ),
+    "UNWATCH": _operation(asked.UnwatchParams, watching.unwatch, READ),
+    "SNAPSHOT_INSTANCE": _operation(
+        asked.InstanceParams,
+        _of_machines(lambda e, k, p: machines.snapshot_instance(e, k, p.instance_id)),
+        WRITE,
+    ),
+    "WAL_READ": _operation(asked.WalReadBody, _of_machines(machines.read_wal), ADMIN),
+    "WAL_STATS": _operation(
+        asked.NoParams, _of_machines(lambda e, k, _: machines.wal_stats(e, k)), READ
+    ),
+    "COMPACT": _operation(
+        asked.CompactBody, _of_machines(lambda e, k, _: machines.compact(e, k)), ADMIN
+    ),
+    "FLUSH_ALL": _operation(asked.NoParams, _flush_all, ADMIN),
+}

@@ -1,0 +1,202 @@
+"""Subscriptions of one RCPX connection: WATCH_INSTANCE, WATCH_ALL, UNWATCH.
+
+Events are pushed only while the client takes what was sent before. A client that is too slow gets a
+message of type `gap` with the first and last offset of what it missed; WAL_READ has all of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from headwater.engine import machine_steps as steps
+from headwater.engine.machines.watching import TransitionEvent, Watcher, watch_filter
+from headwater.engine.steps import AsOwner, Steps
+from headwater.server.machine_following import Follower
+from headwater.server.machine_operations import require_named_machines, require_seen
+from headwater.server.quotas import over_limit
+from headwater.server.rcpx.running import Result
+from headwater.wire.machine_requests import (
+    UnwatchParams,
+    WatchAllParams,
+    WatchInstanceParams,
+    offset_of,
+)
+from headwater.wire.rcpx import envelope
+from headwater.wire.rcpx.frame import FrameFlag, message
+
+if TYPE_CHECKING:
+    from headwater.server.keys import ApiKey
+    from headwater.server.rcpx.connection import RcpxConnection
+
+PUSHED: Final = FrameFlag.CRC | FrameFlag.STREAM
+LAST: Final = FrameFlag.CRC | FrameFlag.STREAM | FrameFlag.END
+PER_CONNECTION_MAX: Final = 100
+_numbers = itertools.count(1)
+_encode = msgspec.json.Encoder().encode
+
+
+class Subscription:
+    """One of them: where its transitions go."""
+
+    def __init__(
+        self, connection: RcpxConnection, key: ApiKey, watcher: Watcher, *, with_ctx: bool
+    ) -> None:
+        self.name = f"sub-{next(_numbers)}"
+        self._told_name = _encode(self.name)
+        self._connection = connection
+        self._key = key
+        self._with_ctx = with_ctx
+        self.follower = Follower(connection.app, watcher, self)
+
+    @property
+    def key(self) -> ApiKey:
+        return self._key
+
+    @property
+    def has_room(self) -> bool:
+        return not self._connection.paused
+
+    def send_events(self, events: Sequence[TransitionEvent]) -> None:
+        printed = self._connection.listener.printed
+        mode = self._connection.mode
+        self._connection.write(
+            b"".join(
+                message(
+                    envelope.event(self._told_name, printed.of(event, with_ctx=self._with_ctx)),
+                    mode,
+                    PUSHED,
+                )
+                for event in events
+            )
+        )
+
+    def send_missed(self, first_offset: int, last_offset: int, count: int | None) -> None:
+        told = {
+            "type": "gap",
+            "subscription_id": self.name,
+            "first_offset": first_offset,
+            "last_offset": last_offset,
+            "missed": count,
+        }
+        self._connection.send(_encode(told), PUSHED)
+
+    def end(self) -> None:
+        self._connection.send(_encode({"type": "end", "subscription_id": self.name}), LAST)
+        self._connection.subscriptions.forget(self)
+
+
+class Subscriptions:
+    def __init__(self, connection: RcpxConnection) -> None:
+        self._connection = connection
+        self._by_name: dict[str, Subscription] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def pump(self) -> None:
+        for subscription in list(self._by_name.values()):
+            subscription.follower.pump()
+
+    def add(self, watcher: Watcher, *, with_ctx: bool) -> Subscription:
+        connection = self._connection
+        key = connection.key
+        assert key is not None
+        try:
+            if len(self._by_name) >= PER_CONNECTION_MAX:
+                raise over_limit("subscriptions_per_connection", PER_CONNECTION_MAX)
+            connection.app.quotas.open_stream(key)
+        except BaseException:
+            watcher.close()
+            raise
+        subscription = Subscription(connection, key, watcher, with_ctx=with_ctx)
+        self._by_name[subscription.name] = subscription
+        return subscription
+
+    def remove(self, name: str) -> bool:
+        found = self._by_name.get(name)
+        if found is None:
+            return False
+        found.follower.close()
+        self.forget(found)
+        return True
+
+    def forget(self, subscription: Subscription) -> None:
+        if self._by_name.pop(subscription.name, None) is not None:
+            self._connection.app.quotas.close_stream(subscription.key)
+
+    def end(self) -> None:
+        """The server stops: say so."""
+        for subscription in list(self._by_name.values()):
+            subscription.follower.close()
+            subscription.end()
+
+    def close(self) -> None:
+        """The client is gone."""
+        for name in list(self._by_name):
+            self.remove(name)
+
+
+def watch_instance(connection: RcpxConnection, params: WatchInstanceParams) -> Steps[Result]:
+    app, key = connection.app, connection.key
+    assert key is not None
+    if key.prefixes:
+        yield from require_seen(app.engine, key, params.instance_id)
+    store = yield from steps.store_steps(app.engine)
+
+    def begin() -> Result:
+        instance = store.get_instance(params.instance_id)
+        wanted = watch_filter(instance_id=params.instance_id)
+        watcher = store.watch(wanted, offset_of(params.from_offset))
+        subscription = connection.subscriptions.add(watcher, with_ctx=params.include_ctx)
+        told = {
+            "subscription_id": subscription.name,
+            "instance_id": instance.id,
+            "current_state": instance.state,
+            "current_wal_offset": instance.last_wal_offset,
+            "current_wal_offset_text": str(instance.last_wal_offset),
+        }
+        return Result(_encode(told), then=partial(_begin, connection, subscription))
+
+    result: Result = yield AsOwner(begin)
+    return result
+
+
+def watch_all(connection: RcpxConnection, params: WatchAllParams) -> Steps[Result]:
+    app, key = connection.app, connection.key
+    assert key is not None
+    require_named_machines(key, params.machines)
+    store = yield from steps.store_steps(app.engine)
+
+    def begin() -> Result:
+        wanted = watch_filter(
+            None, params.machines, params.events, params.from_states, params.to_states
+        )
+        watcher = store.watch(wanted, offset_of(params.from_offset))
+        subscription = connection.subscriptions.add(watcher, with_ctx=params.include_ctx)
+        offset = store.wal_stats().current_offset
+        told = {
+            "subscription_id": subscription.name,
+            "wal_offset": offset,
+            "wal_offset_text": str(offset),
+        }
+        return Result(_encode(told), offset, partial(_begin, connection, subscription))
+
+    result: Result = yield AsOwner(begin)
+    return result
+
+
+def _begin(connection: RcpxConnection, subscription: Subscription) -> None:
+    if connection.is_gone:  # it left while it was answered
+        connection.subscriptions.remove(subscription.name)
+    else:
+        subscription.follower.begin()
+
+
+def unwatch(connection: RcpxConnection, params: UnwatchParams) -> Result:
+    removed = connection.subscriptions.remove(params.subscription_id)
+    return Result(_encode({"subscription_id": params.subscription_id, "removed": removed}))

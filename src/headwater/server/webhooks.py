@@ -1,0 +1,287 @@
+"""Webhooks: every transition of a machine POSTed to an address, in order, at least once.
+
+Each has a position in the machines' log that is on disk before the log moves on without it, so a
+restart goes on where it was. What cannot be delivered is tried again, later and later; only its own
+webhook waits for it. The engine is never waited for by anybody here.
+
+The receiver can tell a repeat by `headwater-delivery`, the transition's place in the log, and who
+sent it by `headwater-signature`: HMAC-SHA256 of the timestamp, a dot and the body.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from headwater import __version__
+from headwater.client.http import Poster
+from headwater.core.errors import HeadwaterError, RequestError
+from headwater.disk import Disk, read_whole, replace_file
+from headwater.engine.machine_steps import store_steps
+from headwater.engine.machines.store import MachineStore
+from headwater.engine.machines.watching import TransitionEvent, Watcher, watch_filter
+from headwater.format.machines.names import MACHINES_DIRECTORY
+from headwater.model.machines.definition import check_machine_name
+from headwater.server.machine_following import Follower
+
+if TYPE_CHECKING:
+    from headwater.server.app import App
+
+DELAY_S_MAX: Final = 300.0
+TIMEOUT_S: Final = 10.0
+GONE: Final = 410
+"""A receiver's way of saying that it wants no more."""
+WEBHOOKS_DIRECTORY: Final = "webhooks"
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    url: str
+    machine: str | None
+    """None for all of them."""
+
+    @property
+    def file_name(self) -> str:
+        told = f"{self.machine or ''}\n{self.url}".encode()
+        return hashlib.sha256(told).hexdigest()[:24] + ".json"
+
+    @property
+    def label(self) -> str:
+        """For logs and metrics: an address may have secrets in its path."""
+        return f"{self.machine or '*'}@{urlsplit(self.url).hostname}"
+
+
+class _Position(msgspec.Struct):
+    wal_offset: str
+
+
+def parse_webhook(text: str) -> Webhook:
+    """[machine=]URL; a mistake names the part."""
+    machine, equals, url = text.partition("=")
+    if not equals or "://" in machine:
+        machine, url = "", text
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise RequestError("a webhook is [machine=]http://... or [machine=]https://...")
+    return Webhook(url, check_machine_name(machine) if machine else None)
+
+
+def signature(secret: str, timestamp_ms: int, body: bytes) -> str:
+    signed = b"%d.%b" % (timestamp_ms, body)
+    return "v1=" + hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Something to deliver: where to go on behind it, and its JSON."""
+
+    next_offset: int
+    body: bytes
+
+
+NextBatch = Callable[[], Awaitable[Sequence[Told]]]
+
+
+class Delivery:
+    """One webhook at work."""
+
+    def __init__(self, app: App, webhook: Webhook, disk: Disk, directory: PurePath) -> None:
+        self._app = app
+        self._disk = disk
+        self._path = directory / webhook.file_name
+        self.webhook = webhook
+        self.delivered = 0
+        self.failures = 0
+        self.position: int | None = None
+        """Everything before this offset is delivered."""
+
+    # -- the position
+
+    async def load(self, end: int) -> int:
+        """Where it was; at first use, the end of the log as it is now."""
+        self.position = await self._app.loop.run_in_executor(None, self._read)
+        if self.position is None:
+            self.position = end
+            await self.save()
+        return self.position
+
+    def _read(self) -> int | None:
+        if not self._disk.exists(self._path):
+            return None
+        try:
+            told = msgspec.json.decode(read_whole(self._disk, self._path, 4_096), type=_Position)
+            return int(told.wal_offset)
+        except (msgspec.MsgspecError, ValueError):
+            return None  # replaced as a whole, so nobody of ours wrote this
+
+    async def save(self) -> None:
+        data = msgspec.json.encode(_Position(str(self.position)))
+        await self._app.loop.run_in_executor(None, replace_file, self._disk, self._path, data)
+
+    # -- delivering
+
+    async def run(self, next_batch: NextBatch, poster: Poster) -> None:
+        """Until cancelled, or until the receiver says that it is gone."""
+        while True:
+            for told in await next_batch():
+                if not await self._deliver(told, poster):
+                    self._app.log.warning("a webhook is gone", webhook=self.webhook.label)
+                    return
+                self.position = told.next_offset
+                self.delivered += 1
+            await self.save()
+
+    async def _deliver(self, told: Told, poster: Poster) -> bool:
+        """Try until it is taken. False when it will never be."""
+        delay = self._app.settings.webhook_retry_ms / 1_000
+        while True:
+            status, why = await poster.post(self.webhook.url, told.body, self._headers(told))
+            if 200 <= status < 300:
+                return True
+            if status == GONE:
+                return False
+            self.failures += 1
+            self._app.log.warning(
+                "a webhook was not taken; trying again",
+                webhook=self.webhook.label,
+                status=status,
+                why=why,
+                wal_offset=told.next_offset - 1,
+                again_in_s=round(delay, 3),
+            )
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, DELAY_S_MAX)
+
+    def _headers(self, told: Told) -> dict[str, str]:
+        now = self._app.clock.wall_ms()
+        headers = {
+            "content-type": "application/json",
+            "user-agent": f"headwater/{__version__}",
+            "headwater-delivery": str(told.next_offset - 1),
+            "headwater-timestamp": str(now),
+        }
+        secret = self._app.settings.webhook_secret
+        if secret is not None:
+            headers["headwater-signature"] = signature(secret, now, told.body)
+        return headers
+
+
+class Source:
+    """Transitions for one webhook, handed over when it has taken those before."""
+
+    def __init__(self, app: App, watcher: Watcher) -> None:
+        self._printed = app.printed
+        self._ready: list[Told] = []
+        self._news = asyncio.Event()
+        self._follower = Follower(app, watcher, self)
+        self._follower.begin()
+
+    async def next_batch(self) -> Sequence[Told]:
+        while not self._ready:
+            self._news.clear()
+            self._follower.pump()
+            await self._news.wait()
+        ready, self._ready = self._ready, []
+        return ready
+
+    @property
+    def has_room(self) -> bool:
+        return not self._ready
+
+    def send_events(self, events: Sequence[TransitionEvent]) -> None:
+        printed = self._printed
+        self._ready += [
+            Told(
+                event.wal_offset + 1,
+                b'{"type":"transition",' + printed.of(event, with_ctx=True)[1:],
+            )
+            for event in events
+        ]
+        self._news.set()
+
+    def send_missed(self, first_offset: int, last_offset: int, count: int | None) -> None:
+        """Compacted away before they could be delivered: that, too, is told."""
+        gap = {
+            "type": "gap",
+            "first_offset": str(first_offset),
+            "last_offset": str(last_offset),
+            "missed": count,
+        }
+        self._ready.append(Told(last_offset + 1, msgspec.json.encode(gap)))
+        self._news.set()
+
+    def end(self) -> None:
+        """The machines are closed; so is the server, which cancels whoever waits here."""
+
+    def close(self) -> None:
+        self._follower.close()
+
+
+def _make_directory(disk: Disk, place: PurePath) -> None:
+    if not disk.is_directory(place):
+        disk.make_directory(place)
+        disk.sync_directory(place.parent)
+
+
+class Webhooks:
+    """All webhooks of a server."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._hooks = [parse_webhook(text) for text in app.settings.webhooks]
+        self.deliveries: list[Delivery] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._poster: Poster | None = None
+
+    def __len__(self) -> int:
+        return len(self._hooks)
+
+    def begin(self) -> None:
+        """The database is there; the machines are opened now if anybody is to be told of them."""
+        if self._hooks:
+            self._poster = Poster(TIMEOUT_S)
+            self._tasks.append(self._app.loop.create_task(self._open()))
+
+    async def _open(self) -> None:
+        app = self._app
+        engine = app.engine
+        store = await app.ready_database.drive(store_steps(engine))
+        disk, directory = engine.core.disk, engine.core.directory / MACHINES_DIRECTORY
+        place = directory / WEBHOOKS_DIRECTORY
+        await app.loop.run_in_executor(None, _make_directory, disk, place)
+        for webhook in self._hooks:
+            delivery = Delivery(app, webhook, disk, place)
+            self.deliveries.append(delivery)
+            self._tasks.append(app.loop.create_task(self._run(delivery, store)))
+
+    async def _run(self, delivery: Delivery, store: MachineStore) -> None:
+        assert self._poster is not None
+        machine = delivery.webhook.machine
+        wanted = watch_filter(machines=None if machine is None else [machine])
+        try:
+            begin = await delivery.load(store.committed_offset)
+            source = Source(self._app, store.watch(wanted, begin))
+            try:
+                await delivery.run(source.next_batch, self._poster)
+            finally:
+                source.close()
+        except (HeadwaterError, OSError):
+            self._app.log.exception("a webhook stopped", webhook=delivery.webhook.label)
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for delivery in self.deliveries:
+            if delivery.position is not None:
+                await delivery.save()
+        if self._poster is not None:
+            await self._poster.close()
