@@ -152,6 +152,10 @@ class Serving:
         text = f"listening on {address} (data in {printable(data)}; {access})"
         self._tell("listening", text, address=address, data_dir=data, api_keys=keys)
         self._tell_kafka(host)
+        rcpx = self._server.ports.get("rcpx")
+        if rcpx is not None:
+            where = f"{host}:{rcpx}"
+            self._tell("rcpx", f"state machines over RCPX on {where}", address=where)
         if self._metrics is not None:
             where = f"{scheme}://{host}:{self._metrics.port}/metrics"
             self._tell("metrics", f"metrics on {where}", address=where)

@@ -23,6 +23,7 @@ from headwater.server.delivery import Delivery
 from headwater.server.exchange import Exchange
 from headwater.server.head import Head
 from headwater.server.keys import ORGANISATION_DEFAULT, ApiKey, KeyRing, Scope
+from headwater.server.machine_following import Printed
 from headwater.server.pressure import PressureWatch
 from headwater.server.pushing import Pushing
 from headwater.server.quotas import Quotas
@@ -30,10 +31,12 @@ from headwater.server.routing import Route, RouteTable
 from headwater.server.sessions import WatchSessions
 from headwater.server.spaces import Spaces
 from headwater.server.status import Summing
+from headwater.server.webhooks import Webhooks
 from headwater.wire.http_errors import HttpError
 
 if TYPE_CHECKING:
     from headwater.server.kafka.listener import KafkaListener
+    from headwater.server.rcpx.listener import RcpxListener
 
 US: Final = 1_000_000
 
@@ -62,6 +65,9 @@ class App:
         self.spaces = Spaces()
         self.kafka: KafkaListener | None = None
         """The door for Kafka clients, once it is open; and the store behind it."""
+        self.printed = Printed()
+        self.webhooks = Webhooks(self)
+        self.rcpx: RcpxListener | None = None
         self.connections: set[HttpConnection] = set()
         self.sessions = WatchSessions(self)
         self.delivery = Delivery(self)

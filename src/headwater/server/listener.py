@@ -28,6 +28,7 @@ from headwater.engine.reports import make_reports_directory
 from headwater.server.app import App
 from headwater.server.connection import HttpConnection
 from headwater.server.kafka.listener import KafkaListener
+from headwater.server.rcpx.listener import RcpxListener
 from headwater.server.routes import ROUTES
 
 TICK_S = 0.5
@@ -75,8 +76,12 @@ class Server:
     @property
     def ports(self) -> dict[str, int]:
         """Every port that is listened on, by protocol."""
-        kafka = self.kafka.port
-        return {"http": self.port} | ({} if kafka is None else {"kafka": kafka})
+        ports = {"http": self.port}
+        if self.kafka.port is not None:
+            ports["kafka"] = self.kafka.port
+        if self.app is not None and self.app.rcpx is not None:
+            ports["rcpx"] = self.app.rcpx.port
+        return ports
 
     async def start(self) -> None:
         """Bind, recover, serve. Returns when requests are answered."""
@@ -103,6 +108,7 @@ class Server:
         self._ticker = loop.create_task(self._tick(app))
         try:
             await self.kafka.bind(tls)
+            await self._listen_for_rcpx(app, tls)
             database = await open_database_async(
                 self._directory,
                 settings=self._engine_settings,
@@ -122,7 +128,14 @@ class Server:
             raise
         app.kafka = self.kafka
         app.serve_from(database)
+        app.webhooks.begin()
         self._write_port_file()
+
+    async def _listen_for_rcpx(self, app: App, tls: ssl.SSLContext | None) -> None:
+        if self.settings.rcpx_port is not None:
+            listener = RcpxListener(app)
+            await listener.start(self.settings.host, self.settings.rcpx_port, tls)
+            app.rcpx = listener
 
     async def serve_until_stopped(self) -> None:
         """Until SIGTERM, SIGINT or `request_stop`; then drain and close."""
@@ -149,7 +162,11 @@ class Server:
         if app is None:
             return
         await self._stop_listening()
-        await asyncio.gather(app.drain(), self.kafka.drain())
+        await app.webhooks.close()
+        drains = [app.drain(), self.kafka.drain()]
+        if app.rcpx is not None:
+            drains.append(app.rcpx.drain())
+        await asyncio.gather(*drains)
         await self.kafka.close()
         if app.database is not None:
             await app.database.close()
@@ -160,6 +177,8 @@ class Server:
         if self._server is not None:
             self._server.close()
         self.kafka.stop_listening()
+        if self.app is not None and self.app.rcpx is not None:
+            self.app.rcpx.close()
 
     async def _tick(self, app: App) -> None:
         while True:
@@ -167,6 +186,8 @@ class Server:
             try:
                 app.check_deadlines()
                 self.kafka.tick()
+                if app.rcpx is not None:
+                    app.rcpx.check_deadlines()
             except Exception as error:
                 app.log.exception("a look at the deadlines failed", exc_info=error)
 

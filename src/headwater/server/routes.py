@@ -19,6 +19,7 @@ from headwater.server import (
 from headwater.server.dashboard_routes import DASHBOARD_ROUTES
 from headwater.server.kafka.listing import KAFKA_ROUTES
 from headwater.server.keys import Scope
+from headwater.server.machine_routes import MACHINE_ROUTES
 from headwater.server.routing import Parameter, Route
 from headwater.wire import answers
 from headwater.wire.requests import (
@@ -208,6 +209,7 @@ ROUTES: Final = (
     Route("GET", "/metrics", admin.metrics, "Metrics", Scope.READ),
     Route("GET", "/openapi.json", admin.openapi, "This document", is_open=True),
     Route("GET", "/docs", admin.docs, "This document for people", is_open=True),
+    *MACHINE_ROUTES,
     *DASHBOARD_ROUTES,
     *KAFKA_ROUTES,
 )  # fmt: skip
