@@ -1,0 +1,99 @@
+"""One browser for all tests of the dashboard, one server for those that only look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePath
+
+import pytest
+from playwright.sync_api import Browser
+
+from headwater.core.clock import SystemClock
+from headwater.disk import PosixDisk
+from headwater.engine.reports import keep_report
+from tests.server.running import RunningServer, running, settings
+from tests.server.speaking import Browserless
+from tests.web.looking import CHROMIUM, Dashboard, browsing
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("Chromium is not installed")
+    with browsing() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """A server with something of everything in it."""
+    chosen = settings(deadlines={"drain_s": 1.0})
+    with running(tmp_path_factory.mktemp("web") / "data", chosen) as found:
+        with found.talk() as http:
+            fill(http)
+        disk, directory = PosixDisk(), PurePath(found.directory)
+        now = SystemClock().wall_ms()
+        keep_report(disk, directory, "doctor", now - 60_000, {"ok": True, "checks": []})
+        findings = [{"kind": "schema", "meaning": "<b>three</b> rows are bad"}]
+        report = {"ok": False, "rows": 120_000, "findings": findings}
+        keep_report(disk, directory, "pipeline-lake", now - 5_000, report)
+        yield found
+
+
+def fill(http: Browserless) -> None:
+    http.put("orders")
+    http.write_records(
+        "orders",
+        *(
+            {
+                "data": {"order": number, "note": "urgent" if number == 7 else "plain"},
+                "tag": "paid" if number % 2 else "open",
+                "node": f"shop-{number % 3}",
+                "meta": {"source": "test"},
+            }
+            for number in range(1, 131)
+        ),
+    )
+    http.put("clicks", cap_records=20, durability="disk")
+    http.write("clicks", *range(50))
+    http.put("gaps")
+    http.write_records("gaps", *({"data": n, "tag": "odd" if n % 2 else "even"} for n in range(6)))
+    http.ask("POST", "/v0/topics/gaps/delete", {"match": "odd"})
+    for router, source, dest in (
+        ("orders-to-paid", "orders", "paid"),
+        ("paid-to-ledger", "paid", "ledger"),
+        ("paid-to-mail", "paid", "mail"),
+    ):
+        http.ask("PUT", f"/v0/routers/{router}", {"source": source, "dest": dest, "filter": None})
+    http.put("jobs", type="queue", max_deliveries=1, dead_letter="jobs-dead")
+    http.write("jobs", *(f"job {number}" for number in range(5)))
+    http.queue("nack", "jobs", seqs=[j["$seq"] for j in claimed(http, 3)])
+    claimed(http, 2)
+    for number in range(105):
+        http.put(f"many-{number:03d}", durability="memory")
+
+
+def claimed(http: Browserless, count: int) -> list[dict[str, int]]:
+    found: list[dict[str, int]] = http.queue("claim", "jobs", max=count).json["claimed"]
+    return found
+
+
+@pytest.fixture
+def http(server: RunningServer) -> Iterator[Browserless]:
+    with server.talk() as connection:
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def shared(browser: Browser, server: RunningServer) -> Iterator[Dashboard]:
+    found = Dashboard(browser, server.port)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def dashboard(shared: Dashboard) -> Iterator[Dashboard]:
+    """The shared tab; whatever goes wrong in it fails the test that made it."""
+    yield shared
+    told, shared.errors[:] = list(shared.errors), []
+    assert not told
