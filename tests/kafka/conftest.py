@@ -26,4 +26,5 @@ def speaker(broker: Broker) -> Iterator[Speaker]:
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
     """For a topic or a group."""
-    return re.sub(r"[^A-Za-z0-9._-]", "-", request.node.name)[:200]
+    module = request.node.path.stem.removeprefix("test_")
+    return re.sub(r"[^A-Za-z0-9._-]", "-", f"{module}.{request.node.name}")[:200]
