@@ -14,7 +14,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv check format docs docs-format docs-conformance test test-all crash bench bench-server bench-queue bench-spark demo demo-wal lock clean
+.PHONY: help venv check format docs docs-format docs-conformance test test-all crash bench bench-server bench-peers bench-queue bench-spark demo demo-wal lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
@@ -72,11 +72,14 @@ test-all: $(STAMP) ## Run every test, the slow ones too
 crash: $(STAMP) ## Run the crash and fault sweeps in full
 	HEADWATER_CRASH=full $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup -m crash --timeout 0 $(ARGS)
 
-bench: $(STAMP) ## Measure, and print ratios with the conditions
-	$(BIN)/python -m bench $(ARGS)
+bench: $(STAMP) ## Measure everything beside what is installed; fill docs/benchmarks.md (an hour)
+	$(BIN)/python -m bench $(if $(ARGS),$(ARGS),all --page docs/benchmarks.md --plots docs/images)
 
 bench-server: $(STAMP) ## Measure the server beside Redis (apt-get install redis-server wrk)
 	$(BIN)/python -m bench server $(ARGS)
+
+bench-peers: $(STAMP) ## Measure writes beside Redis, PostgreSQL and NATS JetStream, if they are here
+	$(BIN)/python -m bench peers $(ARGS)
 
 bench-queue: $(STAMP) ## Measure queues beside Redis and PostgreSQL (apt-get install redis-server postgresql)
 	$(BIN)/python -m bench queue $(ARGS)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import sys
 import tempfile
 from pathlib import Path
 
 from bench.conditions import describe_machine, load
-from bench.page import fill_page
+from bench.page import fill_page, show_plots
+from bench.plots import draw_all
 from bench.registry import BENCHMARKS, MissingToolError, Run, chosen_names, load_all
 from bench.report import Result, as_json, keep, markdown, table
 
@@ -18,13 +20,14 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("names", nargs="*", help="names, or 'library', 'server', 'queue'")
+    parser.add_argument("names", nargs="*", help="names, groups of them, or all; library")
     parser.add_argument("--quick", action="store_true", help="a moment each: shows that they run")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results here too")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write tables for a page")
     parser.add_argument(
         "--page", type=Path, metavar="FILE", help="replace the tables between markers there"
     )
+    parser.add_argument("--plots", type=Path, metavar="DIR", help="draw pictures there, as SVG")
     parser.add_argument("--list", action="store_true", help="name the benchmarks and stop")
     parser.add_argument(
         "--directory",
@@ -47,8 +50,8 @@ def main(arguments: list[str]) -> int:
     if unknown:
         print(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
         return 2
-    if chosen.page is not None and chosen.quick:
-        print("figures of a quick run mean nothing; --page takes those of a full run only")
+    if chosen.quick and (chosen.page or chosen.plots):
+        print("figures of a quick run mean nothing; --page and --plots take those of a full run")
         return 2
     chosen.directory.mkdir(parents=True, exist_ok=True)
     machine = describe_machine(chosen.directory)
@@ -64,6 +67,12 @@ def main(arguments: list[str]) -> int:
             print(table(results[-1]), flush=True)
     if results and not chosen.quick:
         print(f"kept in {keep(results, REPOSITORY / 'bench' / 'results')}")
+    write_out(chosen, results)
+    return 3 if skipped else 0
+
+
+def write_out(chosen: argparse.Namespace, results: list[Result]) -> None:
+    """Wherever the flags ask for."""
     if chosen.json is not None:
         chosen.json.write_text(as_json(results), encoding="utf-8")
     if chosen.markdown is not None:
@@ -71,7 +80,10 @@ def main(arguments: list[str]) -> int:
     if chosen.page is not None:
         for name in fill_page(chosen.page, results):
             print(f"{chosen.page} has no markers for {name}")
-    return 3 if skipped else 0
+    if chosen.plots is not None:
+        pictures = draw_all(json.loads(as_json(results)), chosen.plots)
+        if chosen.page is not None and pictures and not show_plots(chosen.page, pictures):
+            print(f"{chosen.page} has no markers for plots")
 
 
 def measured(name: str, machine: dict[str, str], directory: Path, *, quick: bool) -> Result:

@@ -16,18 +16,22 @@ from bench.turns import Contender, Turn, median_rate, repeated, take_turns
 
 STARTS = 3
 TIMES = 5
-"""The large log has so many times the records of the small one."""
+"""The large log has so many times the records of the middle one, which has ten of the small one."""
 
 
-@benchmark("embedded-size", "What do 1 M and 5 M records cost at a restart, in memory, and later?")
+@benchmark(
+    "embedded-size", "What do 0.1, 1 and 5 M records cost at a restart, in memory, and later?"
+)
 def embedded_size(run: Run) -> list[Row]:
-    small = run.size(1_000_000, 20_000)
+    middle = run.size(1_000_000, 20_000)
     starts = run.size(STARTS, 1)
     empty_directory = run.directory / "empty"
     headwater.open(empty_directory, settings=settings_for(run)).close()
     empty = [open_in_process(run, empty_directory) for _ in range(starts)]
     rows = [_start_row("start, empty", empty)]
-    directories = {count: run.directory / str(count) for count in (small, small * TIMES)}
+    directories = {
+        count: run.directory / str(count) for count in (middle // 10, middle, middle * TIMES)
+    }
     for count, directory in directories.items():
         rows += _restart_rows(run, directory, count, empty)
     return rows + _growth_rows(run, directories)
@@ -83,7 +87,7 @@ def _median(starts: Sequence[Opened], fact: str) -> float:
 
 
 class Sized:
-    """One of the two logs, open; appends to it and reads pages from anywhere in it."""
+    """One of the logs, open; appends to it and reads pages from anywhere in it."""
 
     def __init__(self, run: Run, directory: Path, count: int) -> None:
         self.database = headwater.open(directory, settings=settings_for(run))
@@ -118,11 +122,11 @@ def _growth_rows(run: Run, directories: dict[int, Path]) -> list[Row]:
     finally:
         for log in logs.values():
             log.database.close()
-    small, large = directories
+    small, middle, large = directories
     rows = []
     for verb in ("append, batch of 100", "read, 1000 a call"):
-        before = _cost_row(f"{verb}, {small:,} records", turns)
-        rows += [before, _cost_row(f"{verb}, {large:,} records", turns).against(before)]
+        of = {count: _cost_row(f"{verb}, {count:,} records", turns) for count in directories}
+        rows += [of[small], of[middle], of[large].against(of[middle])]
     return rows
 
 

@@ -6,8 +6,9 @@ A page has `<!-- bench NAME -->` and `<!-- /bench NAME -->` where the table of a
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from bench.report import Result, markdown
 
@@ -24,6 +25,23 @@ def fill_page(page: Path, results: Sequence[Result]) -> list[str]:
         text = filled(text, name, markdown(result))
     page.write_text(text, encoding="utf-8")
     return homeless
+
+
+PLOTS: Final = "plots"
+"""The place of the pictures; no benchmark may have this name."""
+
+
+def show_plots(page: Path, pictures: Mapping[Path, str]) -> bool:
+    """Puts pictures into their place on the page, by file and title; False when it has none."""
+    text = page.read_text(encoding="utf-8")
+    if not has_place(text, PLOTS):
+        return False
+    shown = [
+        f"![{title}]({path.resolve().relative_to(page.resolve().parent)})"
+        for path, title in pictures.items()
+    ]
+    page.write_text(filled(text, PLOTS, "\n\n".join(shown) + "\n"), encoding="utf-8")
+    return True
 
 
 def markers(name: str) -> tuple[str, str]:

@@ -80,6 +80,8 @@ LIBRARY: Final = "library"
 SERVER: Final = "server"
 SPARK: Final = "spark"
 QUEUE: Final = "queue"
+PEERS: Final = "peers"
+EVERYTHING: Final = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,8 @@ def benchmark(name: str, question: str, group: str = LIBRARY) -> Callable[[Measu
 
 def chosen_names(names: Sequence[str]) -> list[str]:
     """The benchmarks that are meant: the name of a group is all of it, nothing the library."""
+    if list(names) == [EVERYTHING]:
+        return list(BENCHMARKS)
     groups = {benchmark.group for benchmark in BENCHMARKS.values()}
     chosen = [
         [known for known, its in BENCHMARKS.items() if its.group == name]

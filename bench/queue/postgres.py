@@ -70,7 +70,9 @@ class PostgresServer(ServerProcess):
         self._data.mkdir(mode=0o700)
         if os.getuid() == 0:
             shutil.chown(self._data, USER)
-        self._run(_as_user(str(tool("initdb")), "-D", str(self._data), "-U", USER, "-A", "trust"))
+        self.run_tool(
+            _as_user(str(tool("initdb")), "-D", str(self._data), "-U", USER, "-A", "trust")
+        )
 
     @property
     def command(self) -> list[str]:
@@ -107,7 +109,7 @@ class PostgresServer(ServerProcess):
         return sum(int(field) for field in fields[11:15]) / _TICKS
 
     def bench(self, script: Path, workers: int, seconds: float) -> str:
-        return self._run(self.bench_command(script, workers, seconds))
+        return self.run_tool(self.bench_command(script, workers, seconds))
 
     def bench_command(self, script: Path, workers: int, seconds: float) -> list[str]:
         return [
@@ -116,7 +118,7 @@ class PostgresServer(ServerProcess):
             *("-h", "127.0.0.1", "-p", str(self.port), "-U", USER, USER),
         ]
 
-    def _run(self, command: list[str]) -> str:
+    def run_tool(self, command: list[str]) -> str:
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=120, cwd="/"
         )

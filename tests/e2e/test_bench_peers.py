@@ -1,0 +1,129 @@
+"""The peers are measured fairly, checked, and drawn with their conditions or not at all."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.page import fill_page, has_place, show_plots
+from bench.peers.nats import has_nats
+from bench.plots import PICTURES, TOLD, draw_all
+from bench.queue import postgres
+from bench.registry import BENCHMARKS, MissingConditionsError, chosen_names, load_all
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PAGE = REPOSITORY / "docs" / "benchmarks.md"
+MACHINE = dict.fromkeys(TOLD, "told")
+
+
+@pytest.mark.e2e
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(shutil.which("wrk") is None, reason="needs wrk: apt-get install wrk")
+def test_every_peer_that_is_here_is_measured_and_ended(tmp_path: Path) -> None:
+    for directory in (tmp_path, *tmp_path.parents[:3]):
+        if directory.is_relative_to("/tmp") and directory != Path("/tmp"):
+            directory.chmod(0o711)  # PostgreSQL may run as somebody else
+    results = tmp_path / "results.json"
+    words = ("peers", "--quick", "--directory", str(tmp_path / "scratch"), "--json", str(results))
+    ran = subprocess.run(
+        [sys.executable, "-m", "bench", *words],
+        cwd=REPOSITORY, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    (result,) = json.loads(results.read_text(encoding="utf-8"))["results"]
+    said = " ".join(row["name"] for row in result["rows"])
+    assert ("Redis" in said) == (shutil.which("redis-server") is not None)
+    assert ("NATS" in said) == has_nats()
+    assert ("PostgreSQL" in said) == (postgres.missing() is None)
+    assert "Headwater POST, fsync, 64 connections" in said
+    for row in result["rows"]:  # what is not worth the same is not compared
+        if row["baseline"].startswith("NATS") and "synced by timer" in json.dumps(result["rows"]):
+            assert row["conditions"]["durability"] == "disk"
+    there = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert not [line for line in there if str(tmp_path / "scratch").encode() in line]
+
+
+def row(name: str, value: float, unit: str, **conditions: str) -> dict[str, Any]:
+    told = {"payload": "200 B", "durability": "fsync", "p50": "1,000 us", "p99": "2 us"}
+    return {"name": name, "value": value, "unit": unit, "conditions": told | conditions}
+
+
+def results() -> dict[str, Any]:
+    writes = [
+        row(f"{who}, {count} connections", count * 10.0, "writes/s", connections=str(count))
+        for who in ("Redis XADD", "Headwater POST, fsync")
+        for count in (1, 4)
+    ]
+    costs = [
+        row(f"{what}, {count:,} records", count / 1e3, unit)
+        for what, unit in (
+            ("append, batch of 100", "CPU us a record"),
+            ("restart after kill -9", "ms to first answer"),
+        )
+        for count in (100_000, 1_000_000)
+    ]
+    kept = {"peers-writes": writes, "embedded-size": costs}
+    return {
+        "results": [
+            {"name": name, "rows": rows, "quick": False, "machine": dict(MACHINE)}
+            for name, rows in kept.items()
+        ]
+    }
+
+
+def test_the_same_results_make_the_same_pictures_with_their_conditions(tmp_path: Path) -> None:
+    first, second = (draw_all(results(), tmp_path / name) for name in ("a", "b"))
+    assert [path.name for path in first] == [picture.file for picture in PICTURES]
+    for one, other in zip(first, second, strict=True):
+        assert one.read_bytes() == other.read_bytes()
+        text = one.read_text(encoding="utf-8")
+        assert "payload 200 B; durability fsync" in text
+        assert "kernel told" in text
+
+
+@pytest.mark.parametrize("missing", ["commit", "kernel", "payload", "durability", "quick"])
+def test_a_picture_that_cannot_tell_its_conditions_is_refused(tmp_path: Path, missing: str) -> None:
+    kept = results()
+    for result in kept["results"]:
+        result["machine"].pop(missing, None)
+        result["quick"] = missing == "quick"
+        result["rows"][0]["conditions"].pop(missing, None)
+    with pytest.raises(MissingConditionsError, match=missing):
+        draw_all(kept, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pictures_are_put_into_their_place_on_the_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("a\n<!-- bench plots -->\nold\n<!-- /bench plots -->\nb\n", encoding="utf-8")
+    assert show_plots(page, {tmp_path / "images" / "x.svg": "How it grows"})
+    assert "![How it grows](images/x.svg)" in page.read_text(encoding="utf-8")
+    assert "old" not in page.read_text(encoding="utf-8")
+    page.write_text("no place\n", encoding="utf-8")
+    assert not show_plots(page, {})
+    assert fill_page(page, []) == []
+
+
+def test_the_page_has_a_place_for_every_benchmark_and_the_plots() -> None:
+    load_all()
+    text = PAGE.read_text(encoding="utf-8")
+    assert [name for name in (*BENCHMARKS, "plots") if not has_place(text, name)] == []
+    assert chosen_names(["all"]) == list(BENCHMARKS)
+
+
+@pytest.mark.parametrize("flag", ["--page", "--plots"])
+def test_figures_of_a_quick_run_are_never_published(tmp_path: Path, flag: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "bench", "encode", "--quick", flag, str(tmp_path / "there")],
+        cwd=REPOSITORY, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 2
+    assert "mean nothing" in ran.stdout
+    assert list(tmp_path.iterdir()) == []
