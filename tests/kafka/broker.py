@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,9 +24,16 @@ class Broker(RunningServer):
         return f"127.0.0.1:{self.kafka_port}"
 
 
+def free_port() -> int:
+    """One that nobody listens on now, for a server that is to come back where it was."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
 @contextmanager
-def running_broker(directory: Path, **fields: Any) -> Iterator[Broker]:
-    chosen = settings(kafka_port=0, deadlines={"drain_s": 2.0}, **fields)
+def running_broker(directory: Path, kafka_port: int = 0, **fields: Any) -> Iterator[Broker]:
+    chosen = settings(kafka_port=kafka_port, deadlines={"drain_s": 2.0}, **fields)
     broker = Broker(directory, chosen)
     broker.start()
     try:

@@ -227,9 +227,8 @@ def test_topics_are_made_described_changed_and_deleted(broker: Broker, name: str
     which = admins.ConfigResource(admins.ResourceType.TOPIC, name)
     configs = admin.describe_configs([which])[which].result(PATIENCE_S)
     assert configs["retention.ms"].value == "86400000"
-    entry = admins.ConfigEntry(
-        "retention.ms", "1000000", incremental_operation=admins.AlterConfigOpType.SET
-    )
+    operation = admins.AlterConfigOpType.SET
+    entry = admins.ConfigEntry("retention.ms", "1000000", incremental_operation=operation)
     change = admins.ConfigResource(admins.ResourceType.TOPIC, name, incremental_configs=[entry])
     admin.incremental_alter_configs([change])[change].result(PATIENCE_S)
     configs = admin.describe_configs([which])[which].result(PATIENCE_S)
