@@ -127,7 +127,9 @@ class KafkaLife:
         while offset < partition.high_watermark:
             plan = self.store.plan_fetch(partition, offset, 200)
             for batch in plan.read():
-                base = read_header(batch).base_offset
+                header = read_header(batch)
+                base = header.base_offset
+                assert header.leader_epoch == 0
                 assert base <= offset, f"a gap: {base} follows {offset}"
                 records = decode_records(batch)
                 found += [one for one in records if base + one.offset_delta >= offset]

@@ -51,6 +51,7 @@ from headwater.format.kafka.topic_hash import topic_hash
 
 _CHECKPOINT_BYTES_MAX = 2**31
 _RESTORE = "restore a backup"
+_UPDATE = "open it with the version that wrote it"
 
 
 class TailBatch(NamedTuple):
@@ -97,6 +98,8 @@ def recover_kafka(
         checkpoint = decode_checkpoint(read_whole(disk, path, _CHECKPOINT_BYTES_MAX))
     except FormatError as error:
         raise DamageError(error.reason, path=path, offset=error.offset, advice=_RESTORE) from error
+    except NewerFormatError as error:
+        raise NewerFormatError(error.what, path=path, advice=_UPDATE) from error
     recovered = RecoveredKafka(checkpoint)
     recovered.next_number = max([-1, *found.logs, *found.indexes]) + 1
     _Opening(disk, directory, found, recovered).run(progress or (lambda _: None))
@@ -258,7 +261,9 @@ class _Opening:
             try:
                 event = decode_event(batch.bytes)
             except FormatError as error:
-                raise NewerFormatError(error.reason, path=self._directory) from error
+                raise NewerFormatError(
+                    error.reason, path=self._directory, advice=_UPDATE
+                ) from error
             self._register(event)
         elif batch.key not in self._registered():
             return "the entries are of a topic that does not exist"

@@ -78,6 +78,10 @@ class _GrowingFile:
             sync_file(self.file)
             self.synced_end = end
 
+    def cut(self, end: int) -> None:
+        self.file.truncate(end)
+        self.end = self._room = end
+
     def trim(self) -> None:
         """No room any more: the file ends where its contents do."""
         if self._room != self.end:
@@ -164,14 +168,14 @@ class BatchLog:
             frame += count
             ticket.last_frame = frame
         entries = b"".join(pieces)
+        ends = segment.log.end, segment.index.end
         try:
             segment.log.append(body)
             segment.index.append(entries)
         except OSError as error:
-            # There was room for it, so this is no full disk; and nobody knows what was written.
-            raise StorageError(
-                f"writing failed: {error.strerror}", path=error.filename or self.name
-            ) from error
+            if error.errno in NO_ROOM:
+                self._take_back(segment, *ends)
+            raise
         segment.checksum.update(entries)
         return len(body) + len(entries)
 
@@ -216,6 +220,16 @@ class BatchLog:
         segment.log.make_room(log_bytes, essential=essential)
         segment.index.make_room(index_bytes, essential=essential)
         return segment
+
+    def _take_back(self, segment: _Segment, log_end: int, index_end: int) -> None:
+        """A file system that finds no room only now: none of the group may ever be seen."""
+        try:
+            segment.index.cut(index_end)
+            segment.log.cut(log_end)
+        except OSError as error:
+            raise StorageError(
+                f"a refused group cannot be taken back: {error.strerror}", path=self.name
+            ) from error
 
     def _rotate(self) -> _Segment:
         old = self._active()

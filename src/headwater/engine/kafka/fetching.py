@@ -14,7 +14,13 @@ from headwater.core.errors import FormatError, StorageError
 from headwater.engine.kafka.core import KafkaCore
 from headwater.engine.kafka.errors import KafkaError
 from headwater.engine.kafka.partition import Partition
-from headwater.format.kafka.batch import BatchHeader, pack_base_offset, read_sound
+from headwater.format.kafka.batch import (
+    LEADER_EPOCH,
+    PLACED_BYTES,
+    BatchHeader,
+    pack_place,
+    read_sound,
+)
 from headwater.format.kafka.entry import PREFIX_BYTES
 from headwater.format.kafka.names import log_name
 from headwater.store.kafka.files import SegmentFiles
@@ -103,8 +109,8 @@ class FetchPlan:
             base = self.offset + positions[at]
             if at == 0:
                 base -= count_before(self._files, self._table, int(ids[0]), header.record_count)
-            if header.base_offset != base:
-                batch = pack_base_offset(base) + batch[8:]
+            if header.base_offset != base or header.leader_epoch != LEADER_EPOCH:
+                batch = pack_place(base, len(batch)) + batch[PLACED_BYTES:]
             batches.append(batch)
         return batches
 

@@ -1,7 +1,8 @@
 """Produce: a batch goes into the log as it came, and belongs to its partition once it is there.
 
-The base offset is written into the batch on the way: it is outside of the CRC, and right unless
-the log refuses a batch that stands in front. So a fetch has nothing to patch, but looks.
+The base offset and the leader epoch are written into the batch on the way: both are outside of the
+CRC. The offset is right unless the log refuses a batch that stands in front, so a fetch has nothing
+to patch, but looks.
 
 Keeps I2, I15.
 """
@@ -21,17 +22,15 @@ from headwater.engine.pending import Pending
 from headwater.format.kafka.batch import (
     COUNT_AT,
     HEADER_BYTES,
+    PLACED_BYTES,
     PRODUCER_ID_AT,
     BatchHeader,
-    pack_base_offset,
+    pack_place,
     read_header,
 )
 from headwater.format.kafka.entry import PREFIX_BYTES
 from headwater.wal.ticket import Ticket
 from headwater.wire.kafka.error_codes import ErrorCode
-
-_BODY_FROM = 8
-"""Bytes of a batch behind its base offset."""
 
 
 class Produced(NamedTuple):
@@ -102,8 +101,8 @@ class Producing:
         body = b"".join(
             (
                 len(view).to_bytes(PREFIX_BYTES, "little"),
-                pack_base_offset(write.base_offset),
-                view[_BODY_FROM:],
+                pack_place(write.base_offset, len(view)),
+                view[PLACED_BYTES:],
             )
         )
         if durability is Durability.FSYNC or partition.waiting:
@@ -179,9 +178,8 @@ class Producing:
         size = len(body)
         if base != write.base_offset:
             # A batch in front was refused after its offsets were taken.
-            body = memoryview(
-                b"".join((body[:PREFIX_BYTES], pack_base_offset(base), body[PREFIX_BYTES + 8 :]))
-            )
+            place = body[:PREFIX_BYTES].tobytes() + pack_place(base, size - PREFIX_BYTES)
+            body = memoryview(place + body[len(place) :].tobytes())
         partition.bytes += size
         core.unsaved_bytes += size
         core.keep_in_memory(partition, base, body[PREFIX_BYTES:])

@@ -35,8 +35,10 @@ LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 
-_base_offset = struct.Struct(">q")
-pack_base_offset = _base_offset.pack
+_PLACED: Final = struct.Struct(">qii")
+PLACED_BYTES: Final = _PLACED.size
+"""The front of a batch that the log writes: base offset, length, leader epoch."""
+LEADER_EPOCH: Final = 0
 
 
 class BatchHeader(NamedTuple):
@@ -80,6 +82,11 @@ def read_header(buffer: Bytes, at: int = 0) -> BatchHeader:
     if len(buffer) - at < HEADER_BYTES:
         raise BatchError(f"a record batch has at least {HEADER_BYTES} bytes", at)
     return BatchHeader._make(HEADER.unpack_from(buffer, at))
+
+
+def pack_place(base_offset: int, batch_bytes: int) -> bytes:
+    """The front of a batch of so many bytes that has its place in a partition."""
+    return _PLACED.pack(base_offset, batch_bytes - LENGTH_FROM, LEADER_EPOCH)
 
 
 def check_batch(buffer: Bytes) -> BatchHeader:

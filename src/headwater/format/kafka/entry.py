@@ -33,6 +33,7 @@ PREFIX_BYTES: Final = 4
 KEY_AT: Final = ENTRY.offset_of("org_id")
 KEY_BYTES: Final = ENTRY_BYTES - KEY_AT
 
+_ENTRY_WORDS: Final = ENTRY_BYTES // 8
 _LOOK_BACK: Final = 65_536
 """Entries that are looked at in one step when the end of an index is looked for."""
 
@@ -65,7 +66,7 @@ def read_entries(buffer: bytes | memoryview, count: int) -> Entries:
 def count_entries(buffer: bytes | memoryview) -> int:
     """How many entries stand before the zeros that end an index."""
     high = len(buffer) // ENTRY_BYTES
-    words = numpy.frombuffer(buffer, numpy.uint64, high * ENTRY_BYTES // 8).reshape(high, -1)
+    words = numpy.frombuffer(buffer, numpy.uint64, high * _ENTRY_WORDS).reshape(high, _ENTRY_WORDS)
     while high:
         low = max(high - _LOOK_BACK, 0)
         found = numpy.flatnonzero(words[low:high].any(axis=1))

@@ -1,0 +1,231 @@
+"""A story of a Kafka store on a recording disk, and what had been answered at each point of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from headwater.config.kafka import KafkaSettings
+from headwater.core.durability import Durability
+from headwater.core.errors import HeadwaterError
+from headwater.engine.kafka.group_offsets import Committed
+from headwater.format.kafka.records import Producer
+from headwater.testing import CrashKind, CrashPlan, FakeDisk, FaultDisk
+from tests.rig.kafka import SMALL_KAFKA, KafkaLife, batch_of
+
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Known:
+    """What had been answered, from this point of the trace on."""
+
+    point: int = 0
+    values: dict[Place, tuple[bytes, ...]] = field(default_factory=dict)
+    """All that was ever written, by topic and partition."""
+    sure: dict[Place, int] = field(default_factory=dict)
+    """How many of them no crash may take."""
+    starts: dict[Place, int] = field(default_factory=dict)
+    offsets: dict[Place, int] = field(default_factory=dict)
+    dropped: frozenset[str] = frozenset()
+
+
+class KafkaStory:
+    def __init__(
+        self, settings: KafkaSettings = SMALL_KAFKA, disk: FaultDisk | None = None
+    ) -> None:
+        inner = FakeDisk(["/data"]) if disk is None else disk.inner
+        assert isinstance(inner, FakeDisk)
+        self.disk = inner
+        self.life = KafkaLife(disk or inner, settings)
+        self.settings = settings
+        self.under_way: Known | None = None
+        """What the operation that is under way, or that failed, would have led to."""
+        self.moments = [Known(self.disk.point)]
+        self._sequence = 0
+
+    def _do(self, work: Callable[[], Any], *, sync: bool = True, **changes: Any) -> None:
+        after = replace(self.moments[-1], **changes)
+        if sync:
+            after = replace(after, sure={place: len(v) for place, v in after.values.items()})
+        self.under_way = after
+        work()
+        self.under_way = None
+        self.moments.append(replace(after, point=self.disk.point))
+
+    def create(self, name: str, partitions: int = 1) -> None:
+        values, known = dict(self.moments[-1].values), self.moments[-1]
+        for index in range(partitions):
+            values[name, index] = ()
+        self._do(
+            lambda: self.life.create(name, partitions),
+            values=values,
+            dropped=known.dropped - {name},
+        )
+
+    def append(self, name: str, index: int, *words: str, sure: bool = True) -> None:
+        known = self.moments[-1]
+        values = dict(known.values)
+        values[name, index] += tuple(word.encode() for word in words)
+        durability = Durability.FSYNC if sure else Durability.DISK
+        producer = Producer(9, 0, self._sequence) if (name, index) == ("orders", 1) else None
+        if producer is not None:
+            self._sequence += len(words)
+        batch = batch_of(*words, producer=producer)
+        self._do(
+            lambda: self.life.append(name, batch, index, durability=durability),
+            sync=sure,
+            values=values,
+        )
+
+    def commit(self, name: str, index: int, offset: int) -> None:
+        offsets = {**self.moments[-1].offsets, (name, index): offset}
+        store = self.life.store
+        self._do(
+            lambda: self.life.do(
+                lambda: store.commit_offsets(1, "readers", {(name, index): Committed(offset)})
+            ),
+            offsets=offsets,
+        )
+
+    def delete(self, name: str, index: int, before: int) -> None:
+        starts = {**self.moments[-1].starts, (name, index): before}
+        partition = self.life.partition(name, index)
+        self._do(
+            lambda: self.life.do(lambda: self.life.store.delete_records(partition, before)),
+            starts=starts,
+        )
+
+    def drop(self, name: str) -> None:
+        known, topic = self.moments[-1], self.life.store.topic(1, name)
+        assert topic is not None
+        self._do(
+            lambda: self.life.do(lambda: self.life.store.delete_topic(topic)),
+            values={place: v for place, v in known.values.items() if place[0] != name},
+            starts={place: v for place, v in known.starts.items() if place[0] != name},
+            offsets={place: v for place, v in known.offsets.items() if place[0] != name},
+            dropped=known.dropped | {name},
+        )
+
+    def checkpoint(self) -> None:
+        self._do(self.life.store.checkpoint)
+
+    def housekeep(self) -> None:
+        self._do(self.life.store.housekeep)
+
+    def reopen(self) -> None:
+        def work() -> None:
+            self.life = self.life.reopen()
+
+        self._do(work)
+
+    def between(self, point: int) -> tuple[Known, Known]:
+        """What was answered before the crash, and what the next answer would have said."""
+        at = max(i for i, known in enumerate(self.moments) if known.point <= point)
+        if at + 1 < len(self.moments):
+            return self.moments[at], self.moments[at + 1]
+        return self.moments[at], self.under_way or self.moments[at]
+
+    def states(self, plan: CrashPlan) -> Iterator[FakeDisk]:
+        seen: set[int] = set()
+        begun = self.moments[0].point
+        for state in self.disk.crash_states(plan=plan):
+            at = max(state.crash_point, begun)
+            key = hash((self.between(at)[0].point, *state.files().items()))
+            if state.crash_point >= begun and key not in seen:
+                seen.add(key)
+                yield state
+
+    def judge(self, state: FakeDisk) -> None:
+        """Open what a crash left and hold it against what was answered."""
+        before, after = self.between(state.crash_point)
+        life = KafkaLife(state, self.settings, self.life.clock)
+        found = seen_in(life)
+        what = state.label
+        killed = state.crash_kind is CrashKind.KILL
+        for place, values in before.values.items():
+            if place not in found:
+                assert place[0] in after.dropped, f"{what}: topic {place} is gone"
+                continue
+            start, kept = found[place]
+            sure = len(values) if killed else before.sure.get(place, 0)
+            if place in after.values and after.values[place][: len(values)] == values:
+                end = start + len(kept)
+                whole = after.values[place]
+                assert end >= sure, f"{what}: {place} lost {end} to {sure}"
+                assert tuple(kept) == whole[start:end], f"{what}: {place} has other records"
+            allowed = {before.starts.get(place, 0), after.starts.get(place, 0)}
+            assert start in allowed, f"{what}: {place} starts at {start}"
+        assert set(found) <= set(before.values) | set(after.values), what
+        offsets = {key: row.offset for key, row in life.store.committed(1, "readers").items()}
+        assert offsets in (before.offsets, after.offsets), f"{what}: offsets {offsets}"
+        self._goes_on(life, state, found)
+
+    def _goes_on(self, life: KafkaLife, state: FakeDisk, found: Any) -> None:
+        """What is written after a crash is there after the next one, and nothing else changed."""
+        again = KafkaLife(state.after_kill(), self.settings, self.life.clock)
+        assert seen_in(again) == found, f"{state.label}: another recovery finds something else"
+        place = next(iter(found), None)
+        if place is None:
+            return
+        life.append(place[0], batch_of("one", "more"), place[1])
+        later = KafkaLife(state.after_power_loss(), self.settings, self.life.clock)
+        start, kept = found[place]
+        expected = {**found, place: (start, [*kept, b"one", b"more"])}
+        assert seen_in(later) == expected, f"{state.label}: after one more write and power loss"
+
+
+def seen_in(life: KafkaLife) -> dict[Place, tuple[int, list[bytes]]]:
+    """Everything a client could read: log start and values by topic and partition."""
+    return {
+        (topic.name, partition.index): (
+            partition.log_start_offset,
+            life.values(topic.name, partition.index),
+        )
+        for topic in life.store.topics(1)
+        for partition in topic.partitions
+    }
+
+
+def told(settings: KafkaSettings = SMALL_KAFKA) -> KafkaStory:
+    story = KafkaStory(settings)
+    tell(story)
+    return story
+
+
+def tell(story: KafkaStory) -> None:
+    """Everything a store does, on files so small that each of it happens soon."""
+    story.create("orders", 2)
+    story.append("orders", 0, "a1", "a2")
+    story.append("orders", 1, "b1", sure=False)
+    story.append("orders", 0, "a3" * 30)
+    story.commit("orders", 0, 2)
+    story.append("orders", 1, "b2", "b3", "b4")
+    story.checkpoint()
+    story.create("clicks")
+    story.append("clicks", 0, "c1" * 40, sure=False)
+    story.append("clicks", 0, "c2" * 40, sure=False)
+    story.append("orders", 1, "b5" * 50)
+    story.delete("orders", 0, 2)
+    story.append("orders", 0, *(f"a{n}" for n in range(4, 20)))
+    story.reopen()
+    story.append("clicks", 0, "c3")
+    story.drop("clicks")
+    story.append("orders", 1, "b6", "b7")
+    story.create("clicks")
+    story.append("clicks", 0, "again")
+    story.checkpoint()
+    story.commit("orders", 1, 3)
+    story.delete("orders", 1, 5)
+    story.housekeep()
+    story.append("orders", 0, "a20")
+    story.housekeep()
+
+
+def opens_or_refuses(disk: FakeDisk, settings: KafkaSettings = SMALL_KAFKA) -> KafkaLife | str:
+    """The store on a damaged disk, or the message that refuses it."""
+    try:
+        return KafkaLife(disk, settings)
+    except HeadwaterError as error:
+        return str(error)

@@ -1,0 +1,40 @@
+"""Kafka's shared log through crashes: nothing acked is lost, offsets stay dense, nothing returns.
+
+A story is told once on a recording disk. Then the power fails, or the process dies, at its every
+disk call; the store is opened on what is left and judged by what had been answered until then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from headwater.testing import DROPS, KILL, PREFIXES, RANDOM, TORN
+from tests.crash.kafka_story import KafkaStory, told
+from tests.crash.matrix import slice_of, tried
+
+pytestmark = pytest.mark.crash
+
+PLANS = {
+    "kills": KILL,
+    "prefixes": PREFIXES,
+    "drops": DROPS,
+    "torn": replace(TORN, tear_every_byte_max=16),
+    "random": replace(RANDOM, random_states=12),
+}
+EVERY = {"kills": 2, "prefixes": 3, "drops": 12, "torn": 30, "random": 8}
+
+
+@cache
+def recorded() -> KafkaStory:
+    return told()
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_the_shared_log_keeps_its_promises_whatever_a_crash_leaves(plan: str) -> None:
+    story = recorded()
+    for state in slice_of(story.states(PLANS[plan]), EVERY[plan], always=3):
+        story.judge(state)
+        tried(f"kafka: {plan}")
