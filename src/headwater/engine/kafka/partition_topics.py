@@ -64,7 +64,8 @@ class PartitionLog(TopicLog):
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
-        super().__init__(DEFAULT_TOPIC_SETTINGS)
+        # Tells a topic from an earlier one of its name, and grows: as an epoch has to.
+        super().__init__(DEFAULT_TOPIC_SETTINGS, partition.topic.made_id + 1)
 
     @property
     def visible_seq(self) -> int:
