@@ -88,6 +88,8 @@ class MachineSettings:
     """May an instance be made again under the id of a deleted one?"""
     transitions_topic: str | None = "machines:transitions"
     """The topic every transition is also written to; None for none."""
+    feed_interval_ms: int = 100
+    """How often new transitions are taken to their topic."""
     watch_buffer_events: int = 4_096
     """Transitions that wait for a slow watcher before it is told what it missed."""
     allow_flush_all: bool = False

@@ -110,7 +110,7 @@ class Engine:
         self.append = Appender(self.core, self.topics, self._publisher, self.governing).append
         self._reader = Reader(self.core, self.topics)
         self.routers = Routers(self.core, self.topics)
-        self.machines = MachineRoom(self.core)
+        self.machines = MachineRoom(self.core, make_keeper)
         self.forwarding = Forwarding(
             self.core,
             self.topics,
@@ -148,6 +148,7 @@ class Engine:
         self._keeper.start()
         core.wake_forwarder = self.forwarder.wake
         core.owner.call(self.forwarding.look_at_all)
+        self.machines.start_feeding(self)
 
     # -- what callers do, as the owner
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from headwater.core.errors import ClosedError
 from headwater.engine.core import EngineCore
+from headwater.engine.keeper import Keeper
 from headwater.engine.machines.store import MachineStore
 from headwater.format.machines.names import MACHINES_DIRECTORY
+
+if TYPE_CHECKING:
+    from headwater.engine.engine import Engine
+    from headwater.engine.machines.feeding import TransitionFeeder
 
 Progress = Callable[[float], None]
 
@@ -16,8 +22,12 @@ Progress = Callable[[float], None]
 class MachineRoom:
     """Opening reads files, so it is done by any thread but the owner's; one at a time."""
 
-    def __init__(self, core: EngineCore) -> None:
+    def __init__(self, core: EngineCore, make_keeper: type[Keeper] = Keeper) -> None:
         self._core = core
+        self._make_keeper = make_keeper
+        self._engine: Engine | None = None
+        self.feeder: TransitionFeeder | None = None
+        """Takes transitions to their topic, once there are machines and the engine runs."""
         self._lock = threading.Lock()
         self.store: MachineStore | None = None
         self.on_open: Callable[[MachineStore], None] | None = None
@@ -44,11 +54,37 @@ class MachineRoom:
                 if self.on_open is not None:
                     self.on_open(store)
                 self.store = store
+                self._feed()
             return self.store
+
+    def start_feeding(self, engine: Engine) -> None:
+        """The engine takes writes from now on, also those that tell of transitions."""
+        with self._lock:
+            self._engine = engine
+            self._feed()
+
+    def _feed(self) -> None:
+        from headwater.engine.blocking import Database
+        from headwater.engine.machines.feeding import TransitionFeeder
+
+        core, store = self._core, self.store
+        if (
+            store is None
+            or self._engine is None
+            or core.settings.machines.transitions_topic is None
+        ):
+            return
+        database = Database(self._engine)
+        place = core.directory / MACHINES_DIRECTORY
+        keeper = self._make_keeper
+        self.feeder = TransitionFeeder(database, store, core.disk, place, make_keeper=keeper)
+        self.feeder.start()
 
     def close(self) -> None:
         """Not for the owner's own thread."""
         with self._lock:
+            if self.feeder is not None:
+                self.feeder.stop()
             if self.store is not None:
                 self.store.close()
 

@@ -1,4 +1,4 @@
-"""CURRENT of the machines' log: one line that is true even when a segment is gone."""
+"""CURRENT and FED of the machines' log: lines that are true even when a segment is gone."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ MACHINE_CURRENT_BYTES_MAX: Final = 256
 _LINE: Final = re.compile(
     r"([0-9a-f]{16}\.wal) durable=([0-9]{1,13}) oldest=([0-9a-f]{16}\.wal) crc32c=([0-9a-f]{8})\n"
 )
+_FED: Final = re.compile(r"fed=([0-9]{1,20}) crc32c=([0-9a-f]{8})\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +43,16 @@ def decode_machine_current(line: bytes) -> MachineCurrent:
     if active is None or oldest is None:
         raise FormatError("CURRENT: names no segment")
     return MachineCurrent(active, int(match[2]), oldest)
+
+
+def encode_fed(offset: int) -> bytes:
+    """FED: transitions before this offset are in their topic."""
+    body = f"fed={offset}".encode()
+    return body + f" crc32c={crc32c(body):08x}\n".encode()
+
+
+def decode_fed(line: bytes) -> int:
+    match = _FED.fullmatch(line.decode("ascii", "replace"))
+    if match is None or int(match[2], 16) != crc32c(line[: line.rindex(b" crc32c=")]):
+        raise FormatError("FED: not a line this software wrote")
+    return int(match[1])

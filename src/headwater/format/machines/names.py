@@ -3,6 +3,7 @@
 ```
 machines/wal/0000000000000001.wal      segments, numbered from 1 in hex
 machines/wal/CURRENT                   which is written to, what of it is known synced
+machines/FED                           how far transitions are in their topic
 machines/snapshots/index.json          which snapshots there are
 machines/snapshots/snap-1705312200.snap
 ```
@@ -16,6 +17,7 @@ from typing import Final
 MACHINES_DIRECTORY: Final = "machines"
 SNAPSHOTS_DIRECTORY: Final = "snapshots"
 INDEX_NAME: Final = "index.json"
+FED_NAME: Final = "FED"
 
 OFFSET_BITS: Final = 40
 OFFSET_MASK: Final = (1 << OFFSET_BITS) - 1

@@ -27,6 +27,15 @@ WAL_IO_ERROR: Final = "WAL_IO_ERROR"
 INTERNAL_ERROR: Final = "INTERNAL_ERROR"
 RATE_LIMITED: Final = "RATE_LIMITED"
 
+CODES: Final = frozenset(
+    (
+        BAD_REQUEST, NOT_FOUND, MACHINE_NOT_FOUND, MACHINE_VERSION_EXISTS,
+        MACHINE_VERSION_LIMIT_EXCEEDED, INSTANCE_NOT_FOUND, INSTANCE_EXISTS, INVALID_TRANSITION,
+        GUARD_FAILED, CONFLICT,
+    )
+)  # fmt: skip
+"""Those a MachineError has; the others stand for errors of another kind."""
+
 
 class MachineError(RequestError):
     """A request that the rules of machines refuse. Neither an instance nor the log changed."""

@@ -1,0 +1,184 @@
+"""Every transition is also a record of a topic, so streams, Kafka clients, queues and Spark can
+follow machines without anything new.
+
+Exactly once, across crashes: where to go on is read from the topic itself, whose last record of
+ours tells its `wal_offset`. Transitions are taken from the log once they are synced there, so the
+topic never has one that a crash takes back; and compaction keeps what is not in the topic yet.
+When retention has emptied the topic, FED tells how far it was.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import Any, Final
+
+import msgspec
+
+from headwater.core.errors import FormatError, TopicNotFoundError
+from headwater.core.limits import RECORD_BYTES_MAX
+from headwater.core.units import MIB
+from headwater.disk import Disk, read_whole, replace_file
+from headwater.engine.blocking import Database
+from headwater.engine.keeper import Keeper
+from headwater.engine.machines.store import MachineStore
+from headwater.engine.machines.watching import CatchUpPlan, TransitionEvent, WatchFilter
+from headwater.format.machines.current import decode_fed, encode_fed
+from headwater.format.machines.names import FED_NAME
+
+NODE: Final = "machines"
+"""Who wrote a record: ours are told from others by it."""
+LOOK_BACK_RECORDS: Final = 256
+BATCH_BYTES: Final = 4 * MIB
+SAVE_EVERY_EVENTS: Final = 100_000
+_FED_BYTES_MAX: Final = 128
+_EVERYTHING: Final = WatchFilter()
+
+
+class _Position(msgspec.Struct):
+    wal_offset: int = 0
+
+
+_position: Final = msgspec.json.Decoder(_Position).decode
+
+
+class TransitionFeeder:
+    def __init__(
+        self,
+        database: Database,
+        store: MachineStore,
+        disk: Disk,
+        directory: PurePath,
+        *,
+        make_keeper: type[Keeper] = Keeper,
+    ) -> None:
+        topic = store.settings.transitions_topic
+        assert topic is not None, "there is no topic to feed"
+        self._database = database
+        self._store = store
+        self._topic = topic
+        self._disk = disk
+        self._path = directory / FED_NAME
+        self._next: int | None = None
+        """Transitions before this offset are in the topic; None: ask the topic."""
+        self._unsaved = 0
+        self._kept_from = self._saved()
+        clock = database.engine.core.clock
+        self._keeper = make_keeper(clock, store.settings.feed_interval_ms, self.round)
+        store.compactor.keep_from = self._keep_from
+
+    def start(self) -> None:
+        self._keeper.start()
+
+    @property
+    def position(self) -> int:
+        """Every transition before this offset is in the topic."""
+        return self._kept_from
+
+    def round(self) -> None:
+        """Take what is new to the topic. Not for the owner's own thread."""
+        end = self._store.committed_offset
+        if self._next is not None and self._next >= end:
+            return
+        try:
+            self._feed(self._where_to_begin(), end)
+        except BaseException:
+            self._next = None  # whether the last batch is in the topic is for the topic to say
+            raise
+
+    def stop(self) -> None:
+        """What is not in the topic yet stays in the log until the next start."""
+        self._keeper.stop()
+        if self._next is not None:
+            self._save(self._next)
+
+    def _feed(self, start: int, end: int) -> None:
+        store = self._store
+        store.harden()
+        owner = self._database.engine.core.owner
+        plan: CatchUpPlan | None = owner.call(lambda: store.catch_up(_EVERYTHING, start))
+        while plan is not None:
+            part = plan.read()
+            self._append(part.events)
+            plan = part.following
+        self._advance(end)
+
+    def _append(self, events: list[TransitionEvent]) -> None:
+        records: list[dict[str, Any]] = []
+        size = 0
+        for event in events:
+            data = _data_of(event)
+            if records and size + len(data) > BATCH_BYTES:
+                self._write(records)
+                records, size = [], 0
+            records.append({"data": msgspec.Raw(data), "tag": event.machine, "node": NODE})
+            size += len(data)
+        if records:
+            self._write(records)
+        if events:
+            self._unsaved += len(events)
+            self._advance(events[-1].wal_offset + 1)
+
+    def _write(self, records: list[dict[str, Any]]) -> None:
+        self._database.append(self._topic, records, create=True, disable_backpressure=True)
+
+    def _advance(self, offset: int) -> None:
+        self._next = self._kept_from = max(offset, self._kept_from)
+        if self._unsaved >= SAVE_EVERY_EVENTS:
+            self._save(offset)
+
+    def _where_to_begin(self) -> int:
+        if self._next is None:
+            self._next = max(self._saved(), self._last_in_topic() + 1)
+            self._kept_from = max(self._kept_from, self._next)
+        return self._next
+
+    def _last_in_topic(self) -> int:
+        """The offset of our newest record; 0 when there is none."""
+        try:
+            state = self._database.state(self._topic)
+        except TopicNotFoundError:
+            return 0
+        upto = state.head_seq
+        while upto >= state.earliest_seq and upto > 0:
+            since = max(upto - LOOK_BACK_RECORDS, state.earliest_seq - 1, 0)
+            found = self._database.diff(self._topic, since, limit=upto - since)
+            for record in reversed(found.records):
+                if record.node == NODE:
+                    return _position(record.data_json).wal_offset
+            upto = since
+        return 0
+
+    def _keep_from(self) -> int:
+        return self._kept_from
+
+    def _saved(self) -> int:
+        if not self._disk.exists(self._path):
+            return 0
+        try:
+            return decode_fed(read_whole(self._disk, self._path, _FED_BYTES_MAX))
+        except FormatError:
+            return 0  # the topic knows better anyway
+
+    def _save(self, offset: int) -> None:
+        self._unsaved = 0
+        replace_file(self._disk, self._path, encode_fed(offset))
+
+
+def _data_of(event: TransitionEvent) -> bytes:
+    told: dict[str, Any] = {
+        "instance_id": event.instance_id,
+        "machine": event.machine,
+        "version": event.version,
+        "event": event.event,
+        "from_state": event.from_state,
+        "to_state": event.to_state,
+        "at": event.at,
+        "event_id": event.event_id,
+        "wal_offset": event.wal_offset,
+        "wal_offset_text": str(event.wal_offset),
+        "payload": None if event.payload is None else msgspec.Raw(event.payload),
+    }
+    data = msgspec.json.encode(told)
+    if len(data) > RECORD_BYTES_MAX - 64 * 1024:  # a record may not be larger; the log has it all
+        data = msgspec.json.encode({**told, "payload": None, "payload_omitted": True})
+    return data
