@@ -33,7 +33,8 @@ def free_port() -> int:
 
 @contextmanager
 def running_broker(directory: Path, kafka_port: int = 0, **fields: Any) -> Iterator[Broker]:
-    chosen = settings(kafka_port=kafka_port, deadlines={"drain_s": 2.0}, **fields)
+    deadlines = {"drain_s": 2.0, **fields.pop("deadlines", {})}
+    chosen = settings(kafka_port=kafka_port, deadlines=deadlines, **fields)
     broker = Broker(directory, chosen)
     broker.start()
     try:

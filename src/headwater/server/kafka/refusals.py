@@ -104,7 +104,17 @@ def _topics(rows: str, index: str, topic: str = "name") -> Refuse:
 
 def _offset_fetch(values: Values, code: int, _message: str | None) -> dict[str, Any]:
     groups = [{"group_id": each["group_id"], "error_code": code} for each in values["groups"]]
-    return {"error_code": code, "groups": groups}
+    topics = [
+        {
+            "name": topic["name"],
+            "partitions": [
+                {"partition_index": index, "committed_offset": -1, "error_code": code}
+                for index in topic["partition_indexes"]
+            ],
+        }
+        for topic in values["topics"] or ()
+    ]
+    return {"error_code": code, "topics": topics, "groups": groups}
 
 
 def _find_coordinator(values: Values, code: int, message: str | None) -> dict[str, Any]:

@@ -1,0 +1,143 @@
+"""One connection: order, deadlines, limits, back-pressure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwater.wire.kafka.apis import SUPPORTED, ApiKey
+from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.headers import request_frame, response_body_at
+from tests.kafka.broker import Broker, running_broker
+from tests.kafka.speaking import Speaker
+from tests.rig.kafka import batch_of
+from tests.server.running import eventually
+
+PRODUCE = SUPPORTED[ApiKey.PRODUCE].newest
+
+
+def produce_frame(number: int, topic: str, acks: int = -1, records: bytes | None = None) -> bytes:
+    rows = [{"index": 0, "records": batch_of("x") if records is None else records}]
+    values = {"acks": acks, "topic_data": [{"name": topic, "partition_data": rows}]}
+    return request_frame(ApiKey.PRODUCE, PRODUCE, number, "speaker", values)
+
+
+def numbers(speaker: Speaker, count: int) -> list[int]:
+    """What the next answers say they answer. All of them are to Produce or Metadata."""
+    return [response_body_at(ApiKey.PRODUCE, PRODUCE, speaker.frame())[0] for _ in range(count)]
+
+
+def test_answers_keep_the_order_of_requests_that_wait(speaker: Speaker, name: str) -> None:
+    speaker.make_topic(name)
+    metadata = request_frame(ApiKey.METADATA, 12, 500, "speaker", {"topics": []})
+    speaker.send(b"".join(produce_frame(each, name) for each in range(1, 401)) + metadata)
+    assert numbers(speaker, 401) == [*range(1, 401), 500]
+    assert speaker.end_of(name) == 400
+
+
+def test_no_answer_is_sent_where_none_is_wanted(speaker: Speaker, name: str) -> None:
+    speaker.make_topic(name)
+    frames = [produce_frame(1, name, acks=0), produce_frame(2, name), produce_frame(3, name, 0)]
+    speaker.send(b"".join(frames) + produce_frame(4, "not-there", acks=0) + produce_frame(5, name))
+    assert numbers(speaker, 2) == [2, 5]
+    assert speaker.end_of(name) == 4
+
+
+@pytest.mark.parametrize("acks", [-2, 2, 100])
+def test_acks_that_mean_nothing_are_refused(speaker: Speaker, name: str, acks: int) -> None:
+    speaker.make_topic(name)
+    row = speaker.produce(name, batch_of("x"), acks=acks)
+    assert row["error_code"] == ErrorCode.INVALID_REQUIRED_ACKS
+    assert speaker.end_of(name) == 0
+
+
+def test_transactions_are_refused_in_words_that_end_them(speaker: Speaker, name: str) -> None:
+    code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    values: dict[str, Any] = {"transactional_id": "t", "transaction_timeout_ms": 1000}
+    assert speaker.ask(ApiKey.INIT_PRODUCER_ID, values)["error_code"] == code
+    asked = {"key_type": 1, "coordinator_keys": ["t"]}
+    (row,) = speaker.ask(ApiKey.FIND_COORDINATOR, asked)["coordinators"]
+    assert row["error_code"] == code
+
+
+def test_an_empty_partition_row_stores_nothing(speaker: Speaker, name: str) -> None:
+    speaker.make_topic(name)
+    assert speaker.produce(name, b"")["error_code"] == 0
+    assert speaker.end_of(name) == 0
+
+
+def test_of_two_batches_of_which_one_is_bad_neither_is_stored(speaker: Speaker, name: str) -> None:
+    speaker.make_topic(name)
+    bad = bytearray(batch_of("y"))
+    bad[-1] ^= 1
+    row = speaker.produce(name, batch_of("x") + bytes(bad))
+    assert row["error_code"] == ErrorCode.CORRUPT_MESSAGE
+    assert row["base_offset"] == -1
+    assert speaker.end_of(name) == 0
+
+
+def test_half_a_request_is_waited_for_only_so_long(tmp_path: Path) -> None:
+    limits = {"body_s": 0.2, "drain_s": 1.0}
+    with running_broker(tmp_path / "data", deadlines=limits) as broker:
+        with Speaker(broker.kafka_port) as slow, Speaker(broker.kafka_port) as other:
+            frame = produce_frame(1, "orders")
+            slow.send(frame[:3])
+            assert slow.is_hung_up()
+            other.ask(ApiKey.METADATA, {"topics": []})
+        assert broker.app.kafka is not None
+        assert broker.app.kafka.door is not None
+        assert broker.app.kafka.door.counters.hang_ups == 1
+
+
+def test_more_connections_than_allowed_are_turned_away(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data", limits={"connections": 2}) as broker:
+        first, second = Speaker(broker.kafka_port), Speaker(broker.kafka_port)
+        for speaker in (first, second):
+            speaker.ask(ApiKey.METADATA, {"topics": []})
+        with Speaker(broker.kafka_port) as third:
+            assert third.is_hung_up()
+        first.close()
+        door = broker.app.kafka.door  # type: ignore[union-attr]
+        eventually(lambda: broker.inside(lambda: len(door.connections)) == 1)  # type: ignore[union-attr]
+        with Speaker(broker.kafka_port) as fourth:
+            fourth.ask(ApiKey.METADATA, {"topics": []})
+        second.close()
+
+
+def test_a_client_that_reads_no_answers_makes_the_server_hold_little(
+    broker: Broker, name: str
+) -> None:
+    with Speaker(broker.kafka_port) as speaker:
+        speaker.make_topic(name)
+        for _ in range(8):
+            speaker.produce(name, batch_of("x" * 1_000_000))
+        row = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 26}
+        values = {"topics": [{"topic": name, "partitions": [row]}], "max_bytes": 1 << 26}
+        version = SUPPORTED[ApiKey.FETCH].newest
+        frames = [request_frame(ApiKey.FETCH, version, n, "s", values) for n in range(1, 101)]
+        speaker.send(b"".join(frames))
+        door = broker.app.kafka.door  # type: ignore[union-attr]
+
+        def held() -> int:
+            sizes = [each.transport.get_write_buffer_size() for each in door.connections]  # type: ignore[union-attr]
+            return max(sizes, default=0)
+
+        eventually(lambda: broker.inside(held) > 1_000_000)
+        assert broker.inside(held) < 20_000_000, "one answer, not a hundred"
+        for number in range(1, 101):
+            answer = speaker.answer(ApiKey.FETCH, version, number)
+            assert len(answer["responses"][0]["partitions"][0]["records"]) > 8_000_000
+
+
+def test_a_port_that_is_taken_is_told_before_anything_is_made(
+    broker: Broker, tmp_path: Path
+) -> None:
+    from headwater.core.errors import AccessError
+    from tests.server.running import running, settings
+
+    chosen = settings(kafka_port=broker.kafka_port)
+    with pytest.raises(AccessError, match="--kafka-port"), running(tmp_path / "data", chosen):
+        pass
+    assert not (tmp_path / "data").exists()
