@@ -15,7 +15,7 @@ from collections.abc import (
 )
 from contextlib import aclosing
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from headwater.client import calls, router_calls
 from headwater.client.answers import ArrowPage
@@ -23,6 +23,7 @@ from headwater.client.async_worker import work_async
 from headwater.client.blocking import DEFAULT_URL
 from headwater.client.calls import ARROW_ROWS_DEFAULT, Records
 from headwater.client.http import Address, AsyncHttp, AsyncStream
+from headwater.client.machine_calls import ask_steps, follow_steps
 from headwater.client.retry import Retry
 from headwater.client.steps import (
     Manner,
@@ -51,6 +52,8 @@ from headwater.core.clock import Clock, SystemClock
 from headwater.core.errors import HeadwaterError
 from headwater.core.limits import INTEGER_MAX
 from headwater.core.records import Record
+from headwater.engine.machine_async_face import AsyncMachines
+from headwater.engine.machine_face import Moved
 from headwater.engine.pending import Appended
 from headwater.engine.queue_answers import Claimed, ClaimedJob, QueueStats, Settled
 from headwater.engine.reading import Diff
@@ -215,6 +218,16 @@ class AsyncClient:
         """Remove a router; what it has copied stays. False when there was none."""
         return await self._drive(call_steps(router_calls.delete_router(router), self._manner))
 
+    @property
+    def machines(self) -> AsyncMachines:
+        """State machines: definitions, instances, events."""
+        return AsyncMachines(
+            lambda ask: self._drive(ask_steps(ask, self._manner)),
+            lambda *wish: cast(
+                AsyncIterator[Moved], self._follow(follow_steps(*wish, self._manner))
+            ),
+        )
+
     # -- queues
 
     async def claim(
@@ -323,6 +336,9 @@ class AsyncClient:
         except StopIteration as done:
             value: T = done.value
             return value
+
+    def _moves(self, steps: WatchSteps) -> AsyncIterator[Moved]:
+        return cast(AsyncIterator[Moved], self._follow(steps))
 
     async def _only_one(self, steps: WatchSteps) -> AsyncIterator[Record | Tombstone]:
         async with aclosing(self._follow(steps)) as watched:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from headwater.client import calls, router_calls
 from headwater.client.answers import ArrowPage
 from headwater.client.calls import ARROW_ROWS_DEFAULT, Records
 from headwater.client.http import Address, BlockingHttp, BlockingStream
+from headwater.client.machine_calls import ask_steps, follow_steps
 from headwater.client.retry import Retry
 from headwater.client.steps import (
     Manner,
@@ -40,6 +41,7 @@ from headwater.core.clock import Clock, Doorbell, SystemClock
 from headwater.core.errors import HeadwaterError
 from headwater.core.limits import INTEGER_MAX
 from headwater.core.records import Record
+from headwater.engine.machine_face import Machines, Moved
 from headwater.engine.pending import Appended
 from headwater.engine.queue_answers import Claimed, QueueStats, Settled
 from headwater.engine.reading import Diff
@@ -201,6 +203,14 @@ class Client:
     def delete_router(self, router: str) -> bool:
         """Remove a router; what it has copied stays. False when there was none."""
         return self._drive(call_steps(router_calls.delete_router(router), self._manner))
+
+    @property
+    def machines(self) -> Machines:
+        """State machines: definitions, instances, events."""
+        return Machines(
+            lambda ask: self._drive(ask_steps(ask, self._manner)),
+            lambda *wish: cast(Iterator[Moved], self._follow(follow_steps(*wish, self._manner))),
+        )
 
     # -- queues
 

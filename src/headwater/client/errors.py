@@ -32,6 +32,7 @@ from headwater.core.errors import (
     TopicNotFoundError,
     UnavailableError,
 )
+from headwater.model.machines.errors import CODES, MachineError
 
 
 class UnauthorizedError(RequestError):
@@ -126,6 +127,8 @@ def error_for(
     headers: Mapping[str, str] | None = None,
 ) -> HeadwaterError:
     """The error a code stands for. A code from a newer server keeps its branch by its status."""
+    if code in CODES:
+        return MachineError(code, message, details=detail)
     request = REQUEST_ERRORS.get(code)
     if request is not None:
         return request(message, detail=detail)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -16,6 +17,9 @@ from headwater.core.errors import ClosedError
 from headwater.core.records import Record
 from headwater.engine.blocking import Records
 from headwater.engine.engine import Engine
+from headwater.engine.machine_asks import answer_steps
+from headwater.engine.machine_async_face import AsyncMachines
+from headwater.engine.machine_following import follow_async
 from headwater.engine.pending import Appended, Pending
 from headwater.engine.queue_answers import Claimed, QueueStats, Settled
 from headwater.engine.queue_steps import (
@@ -71,6 +75,15 @@ class AsyncDatabase:
     def engine(self) -> Engine:
         """For tools that look deeper: counters, recovery report, log state."""
         return self._engine
+
+    @property
+    def machines(self) -> AsyncMachines:
+        """State machines: definitions, instances, events."""
+        engine = self._engine
+        return AsyncMachines(
+            lambda ask: self.drive(answer_steps(engine, ask)),
+            partial(follow_async, engine, self.drive),
+        )
 
     async def create(self, topic: str, **settings: Any) -> TopicState:
         """Make a topic, or change the settings of one that is there."""

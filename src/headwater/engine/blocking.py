@@ -7,6 +7,7 @@ durability class is satisfied, a delete when no reader can see the records any m
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -14,6 +15,9 @@ from headwater.core.clock import Doorbell
 from headwater.core.errors import ClosedError
 from headwater.core.records import Record
 from headwater.engine.engine import Engine
+from headwater.engine.machine_asks import answer_steps
+from headwater.engine.machine_face import Machines
+from headwater.engine.machine_following import follow_blocking
 from headwater.engine.pending import Appended, Gate, Pending
 from headwater.engine.queue_answers import Claimed, QueueStats, Settled
 from headwater.engine.queue_steps import (
@@ -66,6 +70,15 @@ class Database:
     def engine(self) -> Engine:
         """For tools that look deeper: counters, recovery report, log state."""
         return self._engine
+
+    @property
+    def machines(self) -> Machines:
+        """State machines: definitions, instances, events."""
+        engine = self._engine
+        return Machines(
+            lambda ask: self._drive(answer_steps(engine, ask)),
+            partial(follow_blocking, engine, self._drive),
+        )
 
     def create(self, topic: str, **settings: Any) -> TopicState:
         """Make a topic, or change the settings of one that is there."""

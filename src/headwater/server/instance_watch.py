@@ -24,7 +24,7 @@ from headwater.server.machine_following import Follower
 from headwater.server.machine_operations import require_named_machines, require_seen
 from headwater.server.stepping import Operation
 from headwater.server.streams import FRAME_BYTES, require_event_stream
-from headwater.server.topics import flag
+from headwater.server.topics import flag, number
 from headwater.wire import sse
 
 if TYPE_CHECKING:
@@ -48,26 +48,34 @@ def open_watch(app: App, exchange: Exchange) -> None:
     wanted = watch_filter(query.get("instance_id") or None, **lists)
     with_ctx = flag(exchange, "include_ctx", True)
     start = _start(exchange, query.get("from_offset"))
+    idle_us = number(exchange, "idle_ms", 0, 0, 86_400_000) * 1_000
 
-    def begin(watcher: Watcher) -> None:
+    def begin(opened: tuple[Watcher, int]) -> None:
+        watcher, place = opened
         try:
             app.quotas.open_stream(key)
         except HeadwaterError:
             watcher.close()
             raise
-        WatchStream(app, exchange, key, watcher, with_ctx=with_ctx).begin()
+        WatchStream(
+            app, exchange, key, watcher, begin=place, with_ctx=with_ctx, idle_us=idle_us
+        ).begin()
 
     Operation(app, exchange, _watch_steps(app, key, wanted, start), begin).begin()
 
 
-def _watch_steps(app: App, key: ApiKey, wanted: WatchFilter, start: int | None) -> Steps[Watcher]:
+def _watch_steps(
+    app: App, key: ApiKey, wanted: WatchFilter, start: int | None
+) -> Steps[tuple[Watcher, int]]:
     if wanted.instance_id is None:
         require_named_machines(key, list(wanted.machines))
     else:
         yield from require_seen(app.engine, key, wanted.instance_id)
     store = yield from steps.store_steps(app.engine)
-    watcher: Watcher = yield AsOwner(lambda: store.watch(wanted, start))
-    return watcher
+    opened: tuple[Watcher, int] = yield AsOwner(
+        lambda: (store.watch(wanted, start), store.committed_offset if start is None else start)
+    )
+    return opened
 
 
 def _start(exchange: Exchange, from_offset: str | None) -> int | None:
@@ -85,13 +93,23 @@ class WatchStream:
     """One open stream."""
 
     def __init__(
-        self, app: App, exchange: Exchange, key: ApiKey, watcher: Watcher, *, with_ctx: bool
+        self,
+        app: App,
+        exchange: Exchange,
+        key: ApiKey,
+        watcher: Watcher,
+        *,
+        begin: int,
+        with_ctx: bool,
+        idle_us: int,
     ) -> None:
         self._app = app
         self._exchange = exchange
         self._connection = exchange.connection
         self._key = key
         self._with_ctx = with_ctx
+        self._begin = begin
+        self._idle_us = idle_us
         self._follower = Follower(app, watcher, self)
         self._sent_us = app.now_us()
         self._ended = False
@@ -104,7 +122,9 @@ class WatchStream:
         )
         connection.on_resumed = self._follower.pump
         self._exchange.begin_stream(200, sse.HEADERS)
-        self._send(sse.RETRY)
+        begin = {"wal_offset": self._begin, "wal_offset_text": str(self._begin)}
+        # Whoever loses the connection before a first event comes back to where it was.
+        self._send(sse.RETRY + sse.json_event(b"begin", begin, b"%d" % (self._begin - 1)))
         app.delivery.add_stream(self)
         app.sse_connections += 1
         self._follower.begin()
@@ -137,6 +157,9 @@ class WatchStream:
         self._send(sse.json_event(b"gap", gap))
 
     def beat(self, now_us: int) -> None:
+        if self._idle_us and now_us - self._sent_us >= self._idle_us:
+            self.end()
+            return
         if now_us - self._sent_us >= HEARTBEAT_US and self.has_room:
             self._send(sse.heartbeat(self._app.clock.wall_ms()))
 

@@ -14,6 +14,7 @@ import msgspec
 
 from headwater.core.errors import HeadwaterError
 from headwater.engine.machine_steps import catch_up_steps
+from headwater.engine.machine_telling import transition
 from headwater.engine.machines.watching import CatchUpPlan, Missed, TransitionEvent, Watcher
 
 if TYPE_CHECKING:
@@ -42,24 +43,7 @@ class Printed:
 
 
 def _printed(event: TransitionEvent, with_ctx: bool) -> bytes:
-    told = _encode(
-        {
-            "instance_id": event.instance_id,
-            "machine": event.machine,
-            "version": event.version,
-            "event": event.event,
-            "from_state": event.from_state,
-            "to_state": event.to_state,
-            "ts": event.at,
-            "event_id": event.event_id,
-            "wal_offset": event.wal_offset,
-            "wal_offset_text": str(event.wal_offset),
-        }
-    )
-    parts = [told[:-1], b',"payload":', event.payload or b"null"]
-    if with_ctx and event.ctx is not None:
-        parts += [b',"ctx":', event.ctx]
-    return b"".join((*parts, b"}"))
+    return _encode(transition(event if with_ctx else event._replace(ctx=None)))
 
 
 class Sink(Protocol):

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from headwater.engine import machine_steps as steps
+from headwater.engine import machine_telling as telling
 from headwater.engine.engine import Engine
 from headwater.engine.machines import requests
 from headwater.engine.steps import Steps
 from headwater.model.machines.errors import INSTANCE_NOT_FOUND, MachineError
-from headwater.server import machine_telling as telling
 from headwater.server.keys import ApiKey
 from headwater.wire import machine_answers as told
 from headwater.wire.http_errors import HttpError

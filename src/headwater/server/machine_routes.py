@@ -106,6 +106,7 @@ MACHINE_ROUTES: Final = (
             Parameter("to_states", "string", "only to these states"),
             Parameter("from_offset", "string", "begin with history from here"),
             Parameter("include_ctx", "boolean", "false leaves out the contexts"),
+            Parameter("idle_ms", "integer", "end when nothing came for so long"),
             Parameter("token", "string", "the key, where no header can be set"),
         ),
         errors=("BAD_REQUEST", "INSTANCE_NOT_FOUND", "not_acceptable"), takes_token=True,

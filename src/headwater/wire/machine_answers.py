@@ -225,3 +225,29 @@ class InstanceSnapshotAnswer(Told):
     state: str
     wal_offset: int
     wal_offset_text: str
+
+
+class TransitionAnswer(msgspec.Struct, omit_defaults=True):
+    """An instance moved. What is pushed to watchers."""
+
+    instance_id: str
+    machine: str
+    version: int
+    event: str
+    from_state: str
+    to_state: str
+    ts: int
+    wal_offset: int
+    wal_offset_text: str
+    payload: Any = None
+    event_id: str | None = None
+    ctx: Any = None
+    """After the event; not known of events that are read from the log."""
+
+
+class GapAnswer(msgspec.Struct):
+    """Transitions that a watcher did not get: it was slow, or they are gone."""
+
+    first_offset: int
+    last_offset: int
+    missed: int | None = None

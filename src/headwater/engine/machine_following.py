@@ -1,0 +1,113 @@
+"""Watching transitions in this process: by a thread that waits, or by a coroutine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+from headwater.core.clock import Doorbell
+from headwater.engine.engine import Engine
+from headwater.engine.machine_face import Moved
+from headwater.engine.machine_steps import catch_up_steps, store_steps
+from headwater.engine.machine_telling import opened, transition
+from headwater.engine.machines.watching import (
+    CatchUpPlan,
+    CaughtUp,
+    TransitionEvent,
+    Watched,
+    Watcher,
+    WatchFilter,
+)
+from headwater.engine.steps import Steps
+from headwater.wire.machine_answers import GapAnswer
+
+
+def follow_blocking(
+    engine: Engine,
+    drive: Callable[[Steps[Any]], Any],
+    wanted: WatchFilter,
+    from_offset: int | None,
+    idle_ms: int | None,
+) -> Iterator[Moved]:
+    owner, clock = engine.core.owner, engine.core.clock
+    store = drive(store_steps(engine))
+    bell = Doorbell()
+    watcher = owner.call(lambda: _watcher(store.watch(wanted, from_offset), bell.ring))
+    try:
+        plan: CatchUpPlan | None = watcher.catch_up
+        while plan is not None:
+            found: CaughtUp = drive(catch_up_steps(plan))
+            yield from _caught_up(plan, found)
+            plan = found.following
+        while True:
+            watched: Watched = owner.call(watcher.next)
+            if watched.events or watched.missed is not None:
+                yield from _told(watched)
+                continue
+            if watcher.closed:
+                return
+            until = None if idle_ms is None else clock.monotonic_us() + idle_ms * 1_000
+            if not clock.wait(bell, until):
+                return
+    finally:
+        owner.call(watcher.close)
+
+
+async def follow_async(
+    engine: Engine,
+    drive: Callable[[Steps[Any]], Awaitable[Any]],
+    wanted: WatchFilter,
+    from_offset: int | None,
+    idle_ms: int | None,
+) -> AsyncIterator[Moved]:
+    store = await drive(store_steps(engine))
+    news = asyncio.Event()
+    watcher = _watcher(store.watch(wanted, from_offset), news.set)
+    try:
+        plan: CatchUpPlan | None = watcher.catch_up
+        while plan is not None:
+            found: CaughtUp = await drive(catch_up_steps(plan))
+            for moved in _caught_up(plan, found):
+                yield moved
+            plan = found.following
+        while True:
+            watched = watcher.next()
+            if watched.events or watched.missed is not None:
+                for moved in _told(watched):
+                    yield moved
+                continue
+            if watcher.closed:
+                return
+            news.clear()
+            try:
+                await asyncio.wait_for(news.wait(), None if idle_ms is None else idle_ms / 1_000)
+            except TimeoutError:
+                return
+    finally:
+        watcher.close()
+
+
+def _watcher(watcher: Watcher, on_news: Callable[[], None]) -> Watcher:
+    watcher.on_news = on_news
+    return watcher
+
+
+def _told(watched: Watched) -> Iterator[Moved]:
+    if watched.missed is not None:
+        first, last, count = watched.missed
+        yield GapAnswer(first, last, count)
+    yield from map(_moved, watched.events)
+
+
+def _caught_up(plan: CatchUpPlan, found: CaughtUp) -> Iterator[Moved]:
+    if found.gone_before is not None:
+        yield GapAnswer(plan.start, found.gone_before - 1)
+    for bad in found.damaged:
+        if bad.offset != plan.start:  # which may be anywhere, also within an entry
+            yield GapAnswer(bad.offset, bad.resume - 1)
+    yield from map(_moved, found.events)
+
+
+def _moved(event: TransitionEvent) -> Moved:
+    return transition(event, opened)

@@ -1,0 +1,272 @@
+"""From what the machines answer to what callers are told, embedded and over the network alike.
+
+Contexts, payloads and definitions are JSON bytes here. `Raw` puts them into an answer as they are;
+`opened` makes objects of them, for callers in this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from headwater.core.errors import HeadwaterError
+from headwater.engine.machine_steps import OneSnapshot
+from headwater.engine.machines import answers as found
+from headwater.engine.machines.log_reading import History, HistoryEntry, WalPage
+from headwater.engine.machines.watching import TransitionEvent
+from headwater.format.machines.bodies import ApplyEvent, CreateInstance, DeleteInstance
+from headwater.format.machines.entry import EntryType
+from headwater.model.machines.errors import machine_code
+from headwater.model.machines.instance import Instance
+from headwater.wire import machine_answers as told
+
+Inside = Callable[[bytes], Any]
+_raw: Inside = msgspec.Raw
+opened: Inside = msgspec.json.Decoder().decode
+ENTRY_NAMES: Final = {
+    EntryType.PUT_MACHINE: "PutMachine",
+    EntryType.CREATE_INSTANCE: "CreateInstance",
+    EntryType.APPLY_EVENT: "ApplyEvent",
+    EntryType.DELETE_INSTANCE: "DeleteInstance",
+    EntryType.SNAPSHOT: "Snapshot",
+    EntryType.CHECKPOINT: "Checkpoint",
+}
+KIND_NAMES: Final[dict[type, str]] = {
+    CreateInstance: "CreateInstance",
+    ApplyEvent: "ApplyEvent",
+    DeleteInstance: "DeleteInstance",
+}
+
+
+def put(answer: found.MachinePut) -> told.MachinePutAnswer:
+    return told.MachinePutAnswer(answer.machine, answer.version, answer.checksum, answer.created)
+
+
+def machine(answer: found.MachineFound, inside: Inside = _raw) -> told.MachineAnswer:
+    definition = inside(answer.definition)
+    return told.MachineAnswer(answer.machine, answer.version, definition, answer.checksum)
+
+
+def machines(listed: list[found.MachineListed]) -> told.MachineListAnswer:
+    return told.MachineListAnswer(
+        [told.MachineListed(each.machine, list(each.versions), each.latest) for each in listed]
+    )
+
+
+def created(answer: found.Created) -> told.InstanceMadeAnswer:
+    offset = answer.wal_offset
+    return told.InstanceMadeAnswer(
+        answer.instance_id,
+        answer.machine,
+        answer.version,
+        answer.state,
+        offset,
+        str(offset),
+        answer.applied,
+    )
+
+
+def instance(is_at: Instance, inside: Inside = _raw) -> told.InstanceAnswer:
+    offset = is_at.last_wal_offset
+    return told.InstanceAnswer(
+        is_at.id,
+        is_at.machine,
+        is_at.version,
+        is_at.state,
+        inside(is_at.ctx),
+        offset,
+        str(offset),
+        is_at.created_at,
+        is_at.updated_at,
+        is_at.last_event_id,
+        is_at.expires_at or None,
+        is_at.doubtful,
+    )
+
+
+def instances(listed: found.InstancesListed) -> told.InstanceListAnswer:
+    return told.InstanceListAnswer(
+        [
+            told.InstanceListed(
+                each.id,
+                each.machine,
+                each.version,
+                each.state,
+                each.created_at,
+                each.updated_at,
+                each.last_wal_offset,
+                str(each.last_wal_offset),
+            )
+            for each in listed.instances
+        ],
+        listed.total,
+        listed.has_more,
+    )
+
+
+def applied(answer: found.Applied, inside: Inside = _raw) -> told.EventAppliedAnswer:
+    offset = answer.wal_offset
+    return told.EventAppliedAnswer(
+        answer.instance_id,
+        answer.from_state,
+        answer.to_state,
+        inside(answer.ctx),
+        offset,
+        str(offset),
+        answer.applied,
+        answer.event_id,
+    )
+
+
+def migrated(answer: found.Applied) -> told.MigratedAnswer:
+    offset = answer.wal_offset
+    return told.MigratedAnswer(
+        answer.instance_id,
+        answer.machine,
+        answer.version,
+        answer.from_state,
+        answer.to_state,
+        offset,
+        str(offset),
+    )
+
+
+def deleted(answer: found.Deleted) -> told.InstanceDeletedAnswer:
+    offset = answer.wal_offset
+    return told.InstanceDeletedAnswer(answer.instance_id, True, offset, str(offset), answer.applied)
+
+
+def batch(done: found.BatchDone, inside: Inside = _raw) -> told.BatchAnswer:
+    results = [_outcome(outcome, inside) for outcome in done.outcomes]
+    good = sum(each.status == "ok" for each in results)
+    return told.BatchAnswer(results, good, len(results) - good)
+
+
+def _outcome(outcome: found.Outcome, inside: Inside) -> told.BatchOneAnswer:
+    if outcome.error is not None:
+        return told.BatchOneAnswer("error", error=error(outcome.error))
+    answer = outcome.answer
+    result: msgspec.Struct | None = None
+    if isinstance(answer, found.Applied):
+        result = applied(answer, inside)
+    elif isinstance(answer, found.Created):
+        result = created(answer)
+    elif isinstance(answer, found.Deleted):
+        result = deleted(answer)
+    return told.BatchOneAnswer("ok", result=result)
+
+
+def error(problem: HeadwaterError) -> dict[str, Any]:
+    code, retryable = machine_code(problem)
+    return {
+        "code": code,
+        "message": str(problem),
+        "retryable": retryable,
+        "details": dict(problem.detail or {}),
+    }
+
+
+def stats(is_at: found.WalStats) -> told.WalStatsAnswer:
+    return told.WalStatsAnswer(
+        is_at.entry_count,
+        is_at.segment_count,
+        is_at.total_size_bytes,
+        is_at.current_offset,
+        str(is_at.current_offset),
+        is_at.latest_offset,
+        is_at.oldest_segment,
+        is_at.newest_segment,
+        is_at.damaged_entries,
+        is_at.state,
+        told.WalIoAnswer(
+            is_at.bytes_written, is_at.bytes_read, is_at.writes, is_at.reads, is_at.fsyncs
+        ),
+    )
+
+
+def compacted(done: found.Compacted) -> told.CompactedAnswer:
+    return told.CompactedAnswer(
+        done.snapshot,
+        done.snapshot_bytes,
+        done.instance_count,
+        done.wal_offset,
+        str(done.wal_offset),
+        done.segments_deleted,
+    )
+
+
+def history(instance_id: str, is_at: History, inside: Inside = _raw) -> told.HistoryAnswer:
+    return told.HistoryAnswer(
+        instance_id,
+        [_entry(each, inside) for each in is_at.entries],
+        is_at.complete,
+        is_at.doubtful,
+        None if is_at.gone_before is None else str(is_at.gone_before),
+        None if is_at.damaged_at is None else str(is_at.damaged_at),
+    )
+
+
+def _entry(entry: HistoryEntry, inside: Inside) -> told.HistoryEntry:
+    body = entry.body
+    made = told.HistoryEntry(
+        entry.offset, str(entry.offset), KIND_NAMES[type(body)], body.at, version=body.version
+    )
+    if isinstance(body, ApplyEvent):
+        made.event, made.event_id = body.event, body.event_id
+        made.from_state, made.to_state = body.from_state, body.to_state
+        made.payload = inside(bytes(body.payload)) if body.payload else None
+    elif isinstance(body, CreateInstance):
+        made.to_state, made.payload = body.state, inside(bytes(body.initial_ctx))
+    else:
+        made.from_state, made.reason = body.state, body.reason
+    return made
+
+
+def entries(start: int, page: WalPage, inside: Inside = _raw) -> told.WalReadAnswer:
+    """`start` may have been anywhere, also behind the first byte of an entry."""
+    return told.WalReadAnswer(
+        [
+            told.WalEntryAnswer(
+                each.offset,
+                str(each.offset),
+                each.sequence,
+                ENTRY_NAMES[each.kind],
+                inside(each.payload),
+            )
+            for each in page.entries
+        ],
+        page.next_offset,
+        str(page.next_offset),
+        page.has_more,
+        str(page.gone_before),
+        [
+            told.BadBytes(str(each.offset), str(each.resume))
+            for each in page.damaged
+            if each.offset != start
+        ],
+    )
+
+
+def one_snapshot(made: OneSnapshot) -> told.InstanceSnapshotAnswer:
+    return told.InstanceSnapshotAnswer(
+        made.snapshot, made.instance_id, made.state, made.wal_offset, str(made.wal_offset)
+    )
+
+
+def transition(event: TransitionEvent, inside: Inside = _raw) -> told.TransitionAnswer:
+    return told.TransitionAnswer(
+        event.instance_id,
+        event.machine,
+        event.version,
+        event.event,
+        event.from_state,
+        event.to_state,
+        event.at,
+        event.wal_offset,
+        str(event.wal_offset),
+        None if event.payload is None else inside(event.payload),
+        event.event_id,
+        None if event.ctx is None else inside(event.ctx),
+    )
