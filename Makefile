@@ -63,14 +63,14 @@ docs-conformance: $(STAMP) ## Write docs/conformance.md: which test shows which 
 	$(BIN)/python -m tests.conformance.table
 
 test: $(STAMP) ## Run the fast tests
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow" $(ARGS)
 
 test-all: $(STAMP) ## Run every test, the slow ones too
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -q -n $(WORKERS) $(ARGS)
 
 # No time limit per test here: a full sweep is long on purpose.
 crash: $(STAMP) ## Run the crash and fault sweeps in full
-	HEADWATER_CRASH=full $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup -m crash --timeout 0 $(ARGS)
+	HEADWATER_CRASH=full $(BIN)/python -m pytest -q -n $(WORKERS) -m crash --timeout 0 $(ARGS)
 
 bench: $(STAMP) ## Measure everything beside what is installed; fill docs/benchmarks.md (an hour)
 	$(BIN)/python -m bench $(if $(ARGS),$(ARGS),all --page docs/benchmarks.md --plots docs/images)

@@ -7,6 +7,8 @@ They stand here because a conftest deeper down is not loaded by the process that
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,24 +20,36 @@ _KEY = "crash_matrix"
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Groups for `--dist loadgroup`: one for Spark's session, one a file for what a file shares.
+    if item.get_closest_marker("spark") is not None and item.get_closest_marker("timeout") is None:
+        # The first one may have to make the class-data archive.
+        item.add_marker(pytest.mark.timeout(300))
 
-    All other tests go one by one to whoever is free. Said as soon as a test is found: when all
-    are, pytest-xdist has already noted the groups, before any conftest is asked.
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Spark's session in one worker, what a file shares in one; all others to whoever is free.
+
+    pytest-xdist's own groups are lost with pytest 9.2: it writes them into the names of tests,
+    and no longer can. So whoever hands out the tests looks at their files.
     """
-    if item.get_closest_marker("spark") is not None:
-        item.add_marker(pytest.mark.xdist_group("spark"))
-        if item.get_closest_marker("timeout") is None:
-            # The first one may have to make the class-data archive.
-            item.add_marker(pytest.mark.timeout(300))
-    elif _shares_with_its_file(item):
-        item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+
+    class Grouped(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return _group_of(config.rootpath / nodeid.partition("::")[0]) or nodeid
+
+    return Grouped(config, log)
 
 
-def _shares_with_its_file(item: pytest.Item) -> bool:
-    fixtures = getattr(item, "_fixtureinfo", None)
-    definitions = {} if fixtures is None else fixtures.name2fixturedefs
-    return any(each[-1].scope == "module" for each in definitions.values() if each)
+@cache
+def _group_of(path: Path) -> str | None:
+    contents = path.read_text(encoding="utf-8")
+    if "pytest.mark.spark" in contents:
+        return "spark"
+    beside = path.with_name("conftest.py")
+    if beside.exists():
+        contents += beside.read_text(encoding="utf-8")
+    return str(path) if 'scope="module"' in contents else None
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
