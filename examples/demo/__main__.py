@@ -19,7 +19,9 @@ import time
 from pathlib import Path
 
 import crashing
+import httpx
 import lake
+import machines
 import streaming
 import working
 from report import show
@@ -32,10 +34,11 @@ from headwater.core.errors import HeadwaterError
 STEPS: dict[str, tuple[str, Step]] = {
     "stream": ("Events of a shop, two doors at once", streaming.run),
     "queue": ("Two workers, one queue", working.run),
+    "machines": ("Orders as state machines", machines.run),
     "crash": ("kill -9 in the middle of writing", crashing.run),
     "spark": ("The topic as a table", lake.run),
 }
-NEEDS = {"queue": ("stream",), "spark": ("stream",)}
+NEEDS = {"queue": ("stream",), "machines": ("stream",), "spark": ("stream",)}
 """What must have run before, for a step that is asked for alone."""
 EXIT_INTERRUPTED = 130
 
@@ -90,7 +93,7 @@ def main() -> int:
         except BrokenPromiseError as error:
             complain(console, f"a promise was broken, please report this: {error}")
             return 1
-        except (HeadwaterError, ServerError) as error:
+        except (HeadwaterError, ServerError, httpx.HTTPError) as error:
             complain(console, f"{error}\nthe server said: {server.last_words()}")
             return 1
         finally:

@@ -32,12 +32,13 @@ def run(stage: Stage) -> Figures:
     if with_kafka:
         wished |= {"readings over Kafka": stage.events, "read by a group of two": stage.events}
     with stage.bars(wished) as moved, ThreadPoolExecutor(WRITERS + 4) as threads:
-        started = time.monotonic()
         watching = threads.submit(watch, stage, moved["seen by a live watcher"])
         if with_kafka:
-            kafka = threads.submit(
-                kafka_side.run, stage, moved["readings over Kafka"], moved["read by a group of two"]
-            )
+            settled = threading.Event()
+            bars = (moved["readings over Kafka"], moved["read by a group of two"])
+            kafka = threads.submit(kafka_side.run, stage, *bars, settled)
+            settled.wait()
+        started = time.monotonic()
         shares = [everything[first::WRITERS] for first in range(WRITERS)]
         writing = [
             threads.submit(write, stage.url, share, moved["shop events over HTTP"])

@@ -56,7 +56,10 @@ def test_the_demo_runs_to_its_report_and_leaves_nothing_behind(tmp_path: Path) -
     done = run(tmp_path, str(DEMO), "--no-wait", "--events", "2000", "--skip", "spark")
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     assert "2,000 of 2,000 pushed to a watcher" in done.stdout
+    assert "2,000 readings at the same time, acks=all" in done.stdout
+    assert "the same 2,000 readings were read again over HTTP" in done.stdout
     assert "packed once, none twice, none left over" in done.stdout
+    assert ": placed > paid > packed > delivered" in done.stdout
     assert "400 written, 400 there, none twice" in done.stdout
     assert "left out" not in done.stdout
     assert "http://127.0.0.1:" in done.stdout.partition("dashboard")[2]
@@ -77,7 +80,7 @@ def test_the_whole_demo_lands_every_event_in_a_table(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("moment", ["answered after", "press Ctrl-C to end"])
 def test_an_interrupt_ends_the_demo_and_its_server(tmp_path: Path, moment: str) -> None:
-    words = [sys.executable, "-u", str(DEMO), "--events", "500", "--only", "queue"]
+    words = [sys.executable, "-u", str(DEMO), "--only", "crash"]
     demo = subprocess.Popen(
         words,
         stdout=subprocess.PIPE,
