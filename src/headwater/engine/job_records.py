@@ -36,7 +36,7 @@ def taken_steps(engine: Engine, topic: Topic, seqs: Sequence[int], take: Take[P]
     for _ in range(EMPTY_ROUNDS_MAX):
         plan: ReadPlan = yield AsOwner(partial(engine.reader.plan_seqs, topic, seqs))
         work = partial(_taken, engine, plan, take)
-        taken: Taken[P] | None = (yield InFiles(work)) if plan.needs_files else work()
+        taken: Taken[P] | None = (yield InFiles(work)) if plan.waits_for_files else work()
         if taken is None:
             continue  # a segment was rewritten or went away in between
         if taken.findings and (yield AsOwner(partial(engine.note_damage, plan, taken.findings))):
