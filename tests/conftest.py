@@ -27,7 +27,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Spark's session in one worker, what a file shares in one; all others to whoever is free.
+    """Spark's session and the browser in one worker each, what a file shares in one; all others to
+    whoever is free.
 
     pytest-xdist's own groups are lost with pytest 9.2: it writes them into the names of tests,
     and no longer can. So whoever hands out the tests looks at their files.
@@ -46,6 +47,8 @@ def _group_of(path: Path) -> str | None:
     contents = path.read_text(encoding="utf-8")
     if "pytest.mark.spark" in contents:
         return "spark"
+    if path.parent.name == "web":
+        return "browser"
     beside = path.with_name("conftest.py")
     if beside.exists():
         contents += beside.read_text(encoding="utf-8")

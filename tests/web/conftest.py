@@ -11,7 +11,7 @@ from playwright.sync_api import Browser
 from headwater.core.clock import SystemClock
 from headwater.disk import PosixDisk
 from headwater.engine.reports import keep_report
-from tests.server.running import RunningServer, running, settings
+from tests.kafka.broker import Broker, running_broker
 from tests.server.speaking import Browserless
 from tests.web.looking import CHROMIUM, Dashboard, browsing
 
@@ -25,10 +25,9 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A server with something of everything in it."""
-    chosen = settings(deadlines={"drain_s": 1.0})
-    with running(tmp_path_factory.mktemp("web") / "data", chosen) as found:
+    with running_broker(tmp_path_factory.mktemp("web") / "data") as found:
         with found.talk() as http:
             fill(http)
         disk, directory = PosixDisk(), PurePath(found.directory)
@@ -79,13 +78,13 @@ def claimed(http: Browserless, count: int) -> list[dict[str, int]]:
 
 
 @pytest.fixture
-def http(server: RunningServer) -> Iterator[Browserless]:
+def http(server: Broker) -> Iterator[Browserless]:
     with server.talk() as connection:
         yield connection
 
 
 @pytest.fixture(scope="module")
-def shared(browser: Browser, server: RunningServer) -> Iterator[Dashboard]:
+def shared(browser: Browser, server: Broker) -> Iterator[Dashboard]:
     found = Dashboard(browser, server.port)
     yield found
     found.close()

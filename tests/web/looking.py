@@ -17,6 +17,9 @@ PATIENCE_MS = 20_000
 DESK = {"width": 1280, "height": 800}
 PHONE = {"width": 390, "height": 844}
 
+HURRY = "import('/ui/live.js').then(live => { live.pace.factor = 0.2 })"
+"""Pages look five times as often as they do for people."""
+
 expect.set_options(timeout=PATIENCE_MS)
 
 
@@ -55,6 +58,7 @@ class Dashboard:
         if self.page.url.startswith(self.url):
             self.page.evaluate("hash => { location.hash = hash }", f"#/{path}")
         else:
+            self.page.add_init_script(HURRY)
             self.page.goto(f"{self.url}#/{path}")
 
     def main(self) -> Locator:

@@ -3,12 +3,22 @@
 import { LostError } from "./api.js";
 import { whenReachable } from "./connection.js";
 
-/** Do `work` now and every so often until the page is left. `tell` hears what went wrong, or null. */
+/** How long is waited between looks, as a factor: for those who test and are in a hurry. */
+export const pace = { factor: 1 };
+
+/** So many times longer than a question took is waited before it is asked again. */
+const PATIENCE = 10;
+
+/**
+ * Do `work` now and every so often until the page is left; what takes a server long is asked for
+ * more rarely. `tell` hears what went wrong, or null.
+ */
 export async function repeat(milliseconds, signal, work, tell) {
     while (!signal.aborted) {
         await whenVisible();
         await whenReachable();
         if (signal.aborted) return;
+        const begun = performance.now();
         try {
             await work();
             tell(null);
@@ -16,21 +26,20 @@ export async function repeat(milliseconds, signal, work, tell) {
             if (signal.aborted) return;
             if (!(error instanceof LostError)) tell(error);
         }
-        await pause(milliseconds, signal);
+        const spent = performance.now() - begun;
+        await pause(Math.max(milliseconds * pace.factor, spent * PATIENCE), signal);
     }
 }
 
 export function pause(milliseconds, signal) {
     return new Promise((resolve) => {
-        const timer = setTimeout(resolve, milliseconds);
-        signal?.addEventListener(
-            "abort",
-            () => {
-                clearTimeout(timer);
-                resolve();
-            },
-            { once: true },
-        );
+        const done = () => {
+            clearTimeout(timer);
+            signal?.removeEventListener("abort", done);
+            resolve();
+        };
+        const timer = setTimeout(done, milliseconds);
+        signal?.addEventListener("abort", done);
     });
 }
 

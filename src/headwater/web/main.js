@@ -66,11 +66,24 @@ function show() {
     const place = make("div");
     refill(content, notice, place);
     document.title = ["Headwater", ...parts].reverse().join(" - ");
-    const problem = (error) => {
-        notice.hidden = error === null;
-        if (error) notice.textContent = explained(error);
+    const reporter = reporterFor(notice);
+    const problem = reporter("page");
+    open({ place, parts: parts.slice(1), query, signal: leaving.signal, problem, reporter });
+}
+
+/**
+ * Tells what went wrong, by who tells: a look that went well does not hide what became of a press of
+ * a button.
+ */
+function reporterFor(notice) {
+    const told = new Map();
+    return (source) => (error) => {
+        if (error) told.set(source, explained(error));
+        else told.delete(source);
+        const text = [...new Set(told.values())].join(" ");
+        notice.hidden = !text;
+        if (notice.textContent !== text) notice.textContent = text;
     };
-    open({ place, parts: parts.slice(1), query, signal: leaving.signal, problem });
 }
 
 function explained(error) {

@@ -5,7 +5,9 @@ import { badge, head, make, refill, section } from "./element.js";
 import { about, count, rate, size } from "./format.js";
 import { Rates, repeat } from "./live.js";
 import { link } from "./navigation.js";
-import { Table } from "./table.js";
+import { Pager, Table } from "./table.js";
+
+const PAGE_SIZE = 100;
 
 export function openKafka({ place, signal, problem }) {
     const topics = topicsTable();
@@ -16,48 +18,51 @@ export function openKafka({ place, signal, problem }) {
         "This server does not speak the Kafka protocol; --kafka-port says where it should.",
     );
     const rates = new Rates();
+    const look = async () => {
+        const [listed, known] = await Promise.all([
+            ifThere("/v0/kafka/topics", topicPages.cursor, signal),
+            ifThere("/v0/kafka/groups", groupPages.cursor, signal),
+        ]);
+        missing.hidden = listed !== null;
+        const partitions = (listed?.topics ?? []).flatMap(partitionsOf);
+        for (const row of partitions) row.rate = rates.observe(row.key, row.high);
+        topics.update(partitions);
+        topicPages.show(listed?.next_cursor, partitions.length);
+        const rows = (known?.groups ?? []).flatMap(groupRows);
+        groups.update(rows);
+        groupPages.show(known?.next_cursor, rows.length);
+    };
+    const now = () => look().catch((error) => signal.aborted || problem(error));
+    const topicPages = new Pager(now);
+    const groupPages = new Pager(now);
     refill(
         place,
         head("Kafka", "topics that Kafka clients see, and the groups that read them"),
         missing,
-        section("Topics", "", topics.element),
-        section("Groups", "", groups.element),
+        section("Topics", "", topics.element, topicPages.element),
+        section("Groups", "", groups.element, groupPages.element),
     );
-    repeat(
-        2_000,
-        signal,
-        async () => {
-            const [listed, known] = await Promise.all(
-                ["topics", "groups"].map((what) => ifThere(`/v0/kafka/${what}`, signal)),
-            );
-            missing.hidden = listed !== null || known !== null;
-            const partitions = (listed?.topics ?? []).flatMap(partitionsOf);
-            for (const row of partitions) row.rate = rates.observe(row.key, row.high);
-            topics.update(partitions);
-            groups.update((known?.groups ?? []).flatMap(groupRows));
-        },
-        problem,
-    );
+    repeat(2_000, signal, look, problem);
 }
 
-async function ifThere(path, signal) {
+async function ifThere(path, cursor, signal) {
+    const wishes = new URLSearchParams({ page_size: PAGE_SIZE, ...(cursor ? { cursor } : {}) });
     try {
-        return await get(path, { signal });
+        return await get(`${path}?${wishes}`, { signal });
     } catch (error) {
         if (error.status === 404) return null;
         throw error;
     }
 }
 
-function partitionsOf(topic) {
-    const name = topic.topic ?? topic.name;
-    return topic.partitions.map((partition) => ({
-        key: `${name} ${partition.partition}`,
-        topic: name,
+function partitionsOf({ topic, partitions }) {
+    return partitions.map((partition) => ({
+        key: `${topic} ${partition.partition}`,
+        topic,
         partition: partition.partition,
-        start: partition.start_offset ?? partition.log_start_offset ?? 0,
-        high: partition.high_watermark ?? 0,
-        bytes: partition.bytes ?? 0,
+        start: partition.start_offset,
+        high: partition.high_watermark,
+        bytes: partition.bytes,
     }));
 }
 
@@ -83,21 +88,15 @@ function topicsTable() {
 }
 
 /** A row for each partition a group has committed, or one for a group that has none. */
-function groupRows(group) {
-    const name = group.group ?? group.group_id;
-    const shared = {
-        group: name,
-        state: group.state,
-        members: Array.isArray(group.members) ? group.members.length : (group.members ?? 0),
-    };
-    const offsets = group.offsets ?? group.partitions ?? [];
-    if (!offsets.length) return [{ ...shared, key: name, topic: "", lag: group.lag ?? 0 }];
+function groupRows({ group, state, members, lag, offsets }) {
+    const shared = { group, state, members };
+    if (!offsets.length) return [{ ...shared, key: group, topic: "", lag }];
     return offsets.map((each) => ({
         ...shared,
-        key: `${name} ${each.topic} ${each.partition}`,
+        key: `${group} ${each.topic} ${each.partition}`,
         topic: `${each.topic} ${each.partition}`,
-        committed: each.offset ?? each.committed,
-        lag: each.lag ?? 0,
+        committed: each.offset,
+        lag: each.lag,
     }));
 }
 

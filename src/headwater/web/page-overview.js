@@ -12,7 +12,7 @@ import { Table } from "./table.js";
 const BUSIEST = 12;
 const LOOKED_AT = 200;
 
-export function openOverview({ place, signal, problem }) {
+export function openOverview({ place, signal, problem, reporter }) {
     const tiles = make("div", { class: "tiles" });
     const attention = make("ul", { class: "attention" });
     const note = make("span", { class: "quiet" });
@@ -57,7 +57,7 @@ export function openOverview({ place, signal, problem }) {
             refill(tiles, tilesOf(status));
             refill(attention, concerns(status, runs));
         },
-        problem,
+        reporter("status"),
     );
     repeat(
         3_000,

@@ -12,7 +12,7 @@ import { writeForm } from "./writing.js";
 
 const KEPT = 90;
 
-export function openQueue({ place, parts: [name = ""], signal, problem }) {
+export function openQueue({ place, parts: [name = ""], signal, problem, reporter }) {
     const tiles = make("div", { class: "tiles" });
     const settings = make("div", { class: "section" });
     const letters = make("div");
@@ -28,11 +28,18 @@ export function openQueue({ place, parts: [name = ""], signal, problem }) {
         seen.push(topic.queue);
         if (seen.length > KEPT) seen.shift();
         refill(tiles, tilesOf(topic.queue, seen));
-        refill(tools, pauser(topic, { changed: () => look().catch(problem), problem }));
+        refill(
+            tools,
+            pauser(topic, { changed: () => look().catch(problem), problem: reporter("pausing") }),
+        );
         refill(settings, settingsOf(topic.config));
         if (dead !== topic.config.dead_letter) {
             dead = topic.config.dead_letter;
-            await showLetters(letters, name, dead, { signal, problem, requeued: look });
+            await showLetters(letters, name, dead, {
+                signal,
+                problem: reporter("records"),
+                requeued: look,
+            });
         }
     };
     refill(
@@ -46,7 +53,7 @@ export function openQueue({ place, parts: [name = ""], signal, problem }) {
         ),
         tiles,
         settings,
-        writeForm(name, { problem, written: look }),
+        writeForm(name, { problem: reporter("writing"), written: look }),
         letters,
     );
     repeat(2_000, signal, look, problem);

@@ -7,7 +7,7 @@ import { repeat, settled } from "./live.js";
 import { link, remember } from "./navigation.js";
 import { Pager, Table } from "./table.js";
 
-export function openQueues({ place, query, signal, problem }) {
+export function openQueues({ place, query, signal, problem, reporter }) {
     const contains = make("input", {
         type: "search",
         "data-key": "/",
@@ -70,7 +70,7 @@ export function openQueues({ place, query, signal, problem }) {
             now();
         }),
     );
-    const pauseButton = (row, changed) => pauser(row, { changed, problem });
+    const pauseButton = (row, changed) => pauser(row, { changed, problem: reporter("pausing") });
     refill(
         place,
         head("Queues", ""),

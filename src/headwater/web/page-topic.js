@@ -9,11 +9,11 @@ import { durability, retention } from "./page-topics.js";
 import { RecordBrowser } from "./records.js";
 import { writeForm } from "./writing.js";
 
-export function openTopic({ place, parts: [name = ""], signal, problem }) {
+export function openTopic({ place, parts: [name = ""], signal, problem, reporter }) {
     const title = make("div", { class: "head" }, make("h1", { class: "mono" }, name));
     const about = make("div");
     const settings = make("pre");
-    const browser = new RecordBrowser(name, { signal, problem });
+    const browser = new RecordBrowser(name, { signal, problem: reporter("records") });
     refill(
         place,
         title,
@@ -21,7 +21,7 @@ export function openTopic({ place, parts: [name = ""], signal, problem }) {
         section(
             "Records",
             "newest first",
-            writeForm(name, { problem, written: () => browser.latest() }),
+            writeForm(name, { problem: reporter("writing"), written: () => browser.latest() }),
             browser.element,
         ),
         make("details", { class: "fold" }, make("summary", {}, "Settings"), settings),
