@@ -45,7 +45,7 @@ def test_the_page_has_a_place_for_every_benchmark_of_queues() -> None:
     load_all()
     text = PAGE.read_text(encoding="utf-8")
     named = [name for name in BENCHMARKS if name.startswith("queue-")]
-    assert named == ["queue-jobs", "queue-latency"]
+    assert named == ["queue-jobs", "queue-latency", "queue-routers"]
     assert all(f"<!-- bench {name} -->" in text for name in named)
 
 
