@@ -225,7 +225,11 @@ def test_users_that_cannot_be_are_told_before_anything_starts(tmp_path: Path) ->
 
 def test_librdkafka_signs_in_over_tls(tmp_path: Path, name: str) -> None:
     chain, key = certificate(tmp_path)
-    fields = {"tls_certificate": str(chain), "tls_key": str(key), "kafka_users": USERS}
+    fields: dict[str, Any] = {
+        "tls_certificate": str(chain),
+        "tls_key": str(key),
+        "kafka_users": USERS,
+    }
     with running_broker(tmp_path / "data", **fields) as broker:
         config = client(broker, "SCRAM-SHA-256") | {
             "security.protocol": "SASL_SSL",

@@ -118,7 +118,10 @@ def _make_topic(
             call.organisation, name, door.settings.kafka_default_partitions, {}
         )
     except HeadwaterError as error:
-        rows[index] = _missing(name, code_of(error))
+        code = code_of(error)
+        if code is ErrorCode.TOPIC_ALREADY_EXISTS:
+            code = ErrorCode.LEADER_NOT_AVAILABLE  # somebody is just making it: ask again
+        rows[index] = _missing(name, code)
     else:
         gathering.expect(pending, made)
 

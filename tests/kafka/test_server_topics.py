@@ -1,0 +1,191 @@
+"""Topics over the wire: made, refused, found, and where clients are told to go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwater.wire.kafka.apis import ApiKey
+from headwater.wire.kafka.error_codes import ErrorCode
+from tests.kafka.broker import running_broker
+from tests.kafka.speaking import Speaker
+from tests.rig.kafka import batch_of
+
+TOPIC = 2
+BROKER = 4
+
+
+def create(speaker: Speaker, *rows: dict[str, Any], **more: Any) -> list[dict[str, Any]]:
+    told = speaker.ask(ApiKey.CREATE_TOPICS, {"topics": list(rows), **more})
+    return list(told["topics"])
+
+
+def asked(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "num_partitions": -1, "replication_factor": -1, **more}
+
+
+def metadata(speaker: Speaker, name: str, *, makes: bool = True) -> dict[str, Any]:
+    values = {"topics": [{"name": name}], "allow_auto_topic_creation": makes}
+    (row,) = speaker.ask(ApiKey.METADATA, values)["topics"]
+    return dict(row)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [
+        ({"replication_factor": 3}, ErrorCode.INVALID_REPLICATION_FACTOR),
+        ({"num_partitions": 0}, ErrorCode.INVALID_PARTITIONS),
+        ({"num_partitions": -2}, ErrorCode.INVALID_PARTITIONS),
+        ({"num_partitions": 1_000_000}, ErrorCode.INVALID_PARTITIONS),
+        ({"configs": [{"name": "no.such", "value": "1"}]}, ErrorCode.INVALID_CONFIG),
+        ({"configs": [{"name": "retention.ms", "value": "soon"}]}, ErrorCode.INVALID_CONFIG),
+        (
+            {"assignments": [{"partition_index": 0, "broker_ids": [2]}]},
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        ),
+        (
+            {"assignments": [{"partition_index": 1, "broker_ids": [1]}]},
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        ),
+        (
+            {"num_partitions": 1, "assignments": [{"partition_index": 0, "broker_ids": [1]}]},
+            ErrorCode.INVALID_REQUEST,
+        ),
+    ],
+)
+def test_a_topic_that_cannot_be_is_refused_and_not_made(
+    speaker: Speaker, name: str, wrong: dict[str, Any], code: ErrorCode
+) -> None:
+    name = name[:100]
+    (row,) = create(speaker, asked(name, **wrong))
+    assert row["error_code"] == code
+    assert row["error_message"]
+    assert metadata(speaker, name, makes=False)["error_code"] == 3
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "x" * 250, "ü"])
+def test_names_that_cannot_be_are_refused_also_for_topics_made_in_passing(
+    speaker: Speaker, name: str
+) -> None:
+    (row,) = create(speaker, asked(name))
+    assert row["error_code"] == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert metadata(speaker, name)["error_code"] == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_topics_are_made_each_by_itself(speaker: Speaker, name: str) -> None:
+    assignment = [{"partition_index": each, "broker_ids": [1]} for each in (1, 0)]
+    rows = create(
+        speaker,
+        asked(f"{name}-a"),
+        asked(f"{name}-b", assignments=assignment),
+        asked(f"{name}-c", replication_factor=9),
+        asked(f"{name}-a"),
+    )
+    assert {row["name"][-1]: row["error_code"] for row in rows} == {
+        "a": ErrorCode.INVALID_REQUEST,
+        "b": 0,
+        "c": ErrorCode.INVALID_REPLICATION_FACTOR,
+    }
+    assert len(metadata(speaker, f"{name}-b", makes=False)["partitions"]) == 2
+    (row,) = create(speaker, asked(f"{name}-b"))
+    assert row["error_code"] == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def test_what_is_only_validated_is_not_made(speaker: Speaker, name: str) -> None:
+    (row,) = create(speaker, asked(name, num_partitions=3), validate_only=True)
+    assert (row["error_code"], row["num_partitions"]) == (0, 3)
+    assert metadata(speaker, name, makes=False)["error_code"] == 3
+    speaker.make_topic(name)
+    values = {"topics": [{"name": name, "count": 5}], "validate_only": True}
+    assert speaker.ask(ApiKey.CREATE_PARTITIONS, values)["results"][0]["error_code"] == 0
+    assert len(metadata(speaker, name)["partitions"]) == 1
+
+
+def test_topics_are_made_in_passing_only_where_that_is_wanted(tmp_path: Path) -> None:
+    fields: dict[str, Any] = {"kafka_auto_create_topics": False, "kafka_default_partitions": 3}
+    broker = running_broker(tmp_path / "a", **fields)
+    with broker as found, Speaker(found.kafka_port) as speaker:
+        assert metadata(speaker, "orders")["error_code"] == 3
+        create(speaker, asked("users"))
+        assert len(metadata(speaker, "users")["partitions"]) == 3
+
+
+def test_a_topic_is_made_in_passing_once(speaker: Speaker, name: str) -> None:
+    values = {"topics": [{"name": name}, {"name": name}], "allow_auto_topic_creation": True}
+    rows = speaker.ask(ApiKey.METADATA, values)["topics"]
+    assert [row["error_code"] for row in rows] == [0, ErrorCode.LEADER_NOT_AVAILABLE]
+    assert metadata(speaker, name)["error_code"] == 0
+    assert speaker.produce(name, batch_of("a"))["base_offset"] == 0
+
+
+def test_clients_are_told_where_they_came_in_or_what_was_set(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "a") as broker, Speaker(broker.kafka_port) as speaker:
+        (row,) = speaker.ask(ApiKey.METADATA, {"topics": []})["brokers"]
+        assert (row["host"], row["port"]) == ("127.0.0.1", broker.kafka_port)
+    elsewhere = running_broker(tmp_path / "b", kafka_advertised="log.example:19092")
+    with elsewhere as broker, Speaker(broker.kafka_port) as speaker:
+        (row,) = speaker.ask(ApiKey.METADATA, {"topics": []})["brokers"]
+        assert (row["node_id"], row["host"], row["port"]) == (1, "log.example", 19092)
+        told = speaker.ask(ApiKey.FIND_COORDINATOR, {"coordinator_keys": ["g"]})
+        assert told["coordinators"][0]["host"] == "log.example"
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "offset"), [(-1, 3), (-2, 0), (-3, 0), (0, 0), (2**62, -1), (-9, -1)]
+)
+def test_offsets_are_found_by_every_kind_of_time(
+    speaker: Speaker, name: str, timestamp: int, offset: int
+) -> None:
+    speaker.make_topic(name)
+    speaker.produce(name, batch_of("a", "b", "c"))
+    rows = [{"partition_index": 0, "timestamp": timestamp}]
+    told = speaker.ask(ApiKey.LIST_OFFSETS, {"topics": [{"name": name, "partitions": rows}]})
+    (row,) = told["topics"][0]["partitions"]
+    assert row["offset"] == offset
+    assert row["error_code"] == (ErrorCode.INVALID_TIMESTAMP if timestamp == -9 else 0)
+
+
+def test_the_only_epoch_ends_where_the_log_ends(speaker: Speaker, name: str) -> None:
+    speaker.make_topic(name)
+    speaker.produce(name, batch_of("a", "b"))
+
+    def end(epoch: int) -> tuple[int, int]:
+        rows = [{"partition": 0, "leader_epoch": epoch}]
+        values = {"topics": [{"topic": name, "partitions": rows}]}
+        told = speaker.ask(ApiKey.OFFSET_FOR_LEADER_EPOCH, values)
+        (row,) = told["topics"][0]["partitions"]
+        return row["leader_epoch"], row["end_offset"]
+
+    assert end(0) == (0, 2)
+    assert end(5) == (-1, -1)
+
+
+def configs(speaker: Speaker, kind: int, name: str) -> dict[str, str]:
+    values = {"resources": [{"resource_type": kind, "resource_name": name}]}
+    (told,) = speaker.ask(ApiKey.DESCRIBE_CONFIGS, values)["results"]
+    assert told["error_code"] == 0, told
+    return {row["name"]: row["value"] for row in told["configs"]}
+
+
+@pytest.mark.parametrize(
+    ("operation", "value", "after"), [(0, "1000", "1000"), (1, None, "-1"), (9, "1", "5000")]
+)
+def test_single_configs_are_set_and_taken_back(
+    speaker: Speaker, name: str, operation: int, value: str | None, after: str
+) -> None:
+    row = asked(name, configs=[{"name": "retention.ms", "value": "5000"}])
+    create(speaker, row)
+    change = {"name": "retention.ms", "config_operation": operation, "value": value}
+    resource = {"resource_type": TOPIC, "resource_name": name, "configs": [change]}
+    speaker.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, {"resources": [resource]})
+    assert configs(speaker, TOPIC, name)["retention.ms"] == after
+
+
+def test_settings_of_the_server_are_shown_and_not_changed(speaker: Speaker) -> None:
+    assert configs(speaker, BROKER, "1")["num.partitions"] == "1"
+    change = {"name": "num.partitions", "config_operation": 0, "value": "5"}
+    resource = {"resource_type": BROKER, "resource_name": "1", "configs": [change]}
+    told = speaker.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, {"resources": [resource]})
+    assert told["responses"][0]["error_code"] == ErrorCode.INVALID_REQUEST
