@@ -220,7 +220,12 @@ def tell(story: KafkaStory) -> None:
     story.delete("orders", 1, 5)
     story.housekeep()
     story.append("orders", 0, "a20")
+    story.delete("orders", 0, 19)
     story.housekeep()
+    assert story.life.store.counters.segments_deleted
+    assert story.life.store.counters.segments_rewritten
+    story.append("clicks", 0, "last")
+    story.reopen()
 
 
 def opens_or_refuses(disk: FakeDisk, settings: KafkaSettings = SMALL_KAFKA) -> KafkaLife | str:

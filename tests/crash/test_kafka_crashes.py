@@ -24,7 +24,7 @@ PLANS = {
     "torn": replace(TORN, tear_every_byte_max=16),
     "random": replace(RANDOM, random_states=12),
 }
-EVERY = {"kills": 2, "prefixes": 3, "drops": 12, "torn": 30, "random": 8}
+EVERY = {"kills": 1, "prefixes": 1, "drops": 3, "torn": 6, "random": 4}
 
 
 @cache

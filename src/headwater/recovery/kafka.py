@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import NamedTuple
 
+import msgspec
 import numpy
 
 from headwater.core.errors import DamageError, FormatError, NewerFormatError, StorageError
@@ -143,7 +144,7 @@ class _Opening:
             progress((at + len(known)) / (len(known) + len(later)))
             base = recovered.segments[-1] if recovered.segments else None
             base_id = 0 if base is None else base.base_id + base.entries
-            fresh = SegmentMeta(number, base_id, 0, 0, checksum64(b""))
+            fresh = SegmentMeta(number, base_id, 0, 0, checksum64(b""), number)
             self._take(fresh, sealed=at + 1 < len(later), listed=False)
         while len(recovered.segments) > 1 and not recovered.segments[-1].entries:
             self._referenced.discard(recovered.segments.pop().number)
@@ -184,7 +185,7 @@ class _Opening:
         """One segment. `sealed`: another follows. `listed`: the checkpoint knows it was sealed."""
         name = index_name(meta.number)
         view = self._view(name)
-        self._hold_against(meta, view, name)
+        meta = self._hold_against(meta, view, name)
         count = meta.entries if listed else count_entries(view)
         if count < meta.entries:
             raise self._damage(name, count * ENTRY_BYTES, "entries that were synced are gone")
@@ -193,7 +194,7 @@ class _Opening:
         entries = read_entries(view, count)
         known = entries[: meta.entries]
         self._referenced.update(numpy.unique(known["segment_id"][known["length"] > 0]).tolist())
-        end = replace_meta(meta, count, meta.log_bytes)
+        end = msgspec.structs.replace(meta, entries=count)
         if not listed:
             end = self._walk(meta, view, count, sealed=sealed)
             self._referenced.add(meta.number)
@@ -205,26 +206,31 @@ class _Opening:
         if not sealed:
             self._trim(end)
         self._recovered.checksum = checksum
-        self._recovered.segments.append(
-            SegmentMeta(end.number, end.base_id, end.entries, end.log_bytes, checksum.value())
-        )
+        self._recovered.segments.append(msgspec.structs.replace(end, checksum=checksum.value()))
 
-    def _hold_against(self, meta: SegmentMeta, view: memoryview, name: str) -> None:
+    def _hold_against(self, meta: SegmentMeta, view: memoryview, name: str) -> SegmentMeta:
+        """The segment as it is: before the rewrite that was about to be done, or after it."""
         size = meta.entries * ENTRY_BYTES
         if len(view) < size:
             raise self._damage(name, len(view), f"the index ends before byte {size}")
-        allowed = {meta.checksum, meta.next_checksum or meta.checksum}
-        if checksum64(view[:size]) not in allowed:
+        found, rewrite = checksum64(view[:size]), meta.rewrite
+        if rewrite is not None and found == rewrite.checksum:
+            return msgspec.structs.replace(
+                meta, log_number=rewrite.log_number, log_bytes=rewrite.log_bytes, rewrite=None
+            )
+        if found != meta.checksum:
             raise self._damage(name, 0, "the entries are not those that were synced")
+        return msgspec.structs.replace(meta, rewrite=None)
 
     def _check_log(self, meta: SegmentMeta, *, sealed: bool) -> None:
         """By its length alone: its bytes are looked at when somebody reads them."""
-        if meta.number not in self._referenced:
-            return  # rewritten, or all dead: the records that live are elsewhere
-        size = self._size(log_name(meta.number))
+        if sealed and meta.log_number not in self._referenced:
+            return  # all its records are dead, and the log went already or goes now
+        name = log_name(meta.log_number)
+        size = self._size(name)
         if size < meta.log_bytes or (sealed and size != meta.log_bytes):
             what = f"the log has {size} bytes and should have {meta.log_bytes}"
-            raise self._damage(log_name(meta.number), min(size, meta.log_bytes), what)
+            raise self._damage(name, min(size, meta.log_bytes), what)
 
     def _walk(
         self, meta: SegmentMeta, view: memoryview, count: int, *, sealed: bool
@@ -248,10 +254,11 @@ class _Opening:
                     raise self._damage(log_name(meta.number), batch.offset, reason)
                 path = self._directory / log_name(meta.number)
                 self._recovered.cut = Cut(path, batch.offset, count - at, reason)
-                return replace_meta(meta, at, batch.offset)
+                return msgspec.structs.replace(meta, entries=at, log_bytes=batch.offset)
             at += batch.records
             offset = batch.end
-        return replace_meta(meta, at, max(offset, meta.log_bytes))
+        end = max(offset, meta.log_bytes)
+        return msgspec.structs.replace(meta, entries=at, log_bytes=end)
 
     def _note(self, first_id: int, batch: _Walked) -> str:
         """Keep a sound batch for the state. Returns why it cannot be ours, if it cannot."""
@@ -334,10 +341,6 @@ class _Opening:
     def _damage(self, name: str, offset: int, what: str) -> StorageError:
         path = self._directory / name
         return DamageError(what, path=path, offset=offset, advice=_RESTORE)
-
-
-def replace_meta(meta: SegmentMeta, entries: int, log_bytes: int) -> SegmentMeta:
-    return SegmentMeta(meta.number, meta.base_id, entries, log_bytes, meta.checksum)
 
 
 class _Walked(NamedTuple):

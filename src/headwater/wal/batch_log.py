@@ -108,6 +108,7 @@ class _Segment:
             self.index.end // ENTRY_BYTES,
             self.log.end,
             self.checksum.value(),
+            self.number,
         )
 
 

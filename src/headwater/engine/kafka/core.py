@@ -15,6 +15,7 @@ from headwater.core.clock import Clock
 from headwater.core.durability import Durability
 from headwater.core.errors import ClosedError
 from headwater.disk import Disk
+from headwater.engine.kafka.configs import RETENTION_BYTES, RETENTION_MS, config_number
 from headwater.engine.kafka.group_offsets import GroupOffsets
 from headwater.engine.kafka.partition import KafkaTopic, Partition, Tail
 from headwater.engine.kafka.registry import TopicRegistry
@@ -84,6 +85,8 @@ class KafkaCore:
     cached: deque[tuple[Tail, int]] = field(default_factory=deque)
     cached_bytes: int = 0
     counters: KafkaCounters = field(default_factory=KafkaCounters)
+    limited: dict[bytes, KafkaTopic] = field(default_factory=dict)
+    """Topics with a limit on age or bytes, by id."""
     removed_records: bool = False
     """Records were removed since space was last looked for."""
     closing: bool = False
@@ -145,6 +148,14 @@ class KafkaCore:
             left = [(tail, size) for tail, size in self.cached if tail is not old]
             self.cached_bytes = sum(size for _, size in left)
             self.cached = deque(left)
+
+    def note_limits(self, topic: KafkaTopic) -> None:
+        """Remember, or forget, that this topic has limits."""
+        limits = (config_number(topic.configs, name) for name in (RETENTION_MS, RETENTION_BYTES))
+        if any(limit >= 0 for limit in limits):
+            self.limited[topic.topic_id] = topic
+        else:
+            self.limited.pop(topic.topic_id, None)
 
     def changed(self, topic: KafkaTopic) -> None:
         """The checkpoint has to say something else about it."""

@@ -30,6 +30,7 @@ def _topic_made(core: KafkaCore, event: events.TopicMade, event_id: int) -> Kafk
         event.org, event.name, event.topic_id, event_id, event.partitions, dict(event.configs)
     )
     core.registry.add(topic)
+    core.note_limits(topic)
     return topic
 
 
@@ -38,6 +39,7 @@ def _topic_dropped(core: KafkaCore, event: events.TopicDropped) -> None:
     if topic is None:
         return
     core.registry.remove(topic)
+    core.limited.pop(topic.topic_id, None)
     core.offsets.forget_topic(topic.org, topic.name)
     core.removed_records = True
     for partition in topic.partitions:
@@ -56,6 +58,7 @@ def _configs_set(core: KafkaCore, event: events.ConfigsSet) -> None:
     topic = core.registry.by_id(event.topic_id)
     if topic is not None:
         topic.configs = dict(event.configs)
+        core.note_limits(topic)
         core.changed(topic)
 
 

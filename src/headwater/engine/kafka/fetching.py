@@ -52,7 +52,7 @@ class FetchPlan:
         self._files: SegmentFiles = core.files
         self._table: SegmentTable = core.table
         self._max_bytes = max_bytes
-        self._batches = batches
+        self._in_memory = batches
         self._ids = ids
 
     @property
@@ -66,7 +66,7 @@ class FetchPlan:
         The first one may begin before the offset that was asked for, as in Kafka.
         """
         if self._ids is None:
-            return self._batches or []
+            return self._in_memory or []
         try:
             return self._read(self._ids)
         except FileNotFoundError:

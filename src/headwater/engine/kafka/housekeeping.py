@@ -4,19 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from headwater.core.units import US_PER_MS
 from headwater.engine.kafka.checkpointing import Checkpointing
 from headwater.engine.kafka.core import KafkaCore
+from headwater.engine.kafka.reclaiming import Reclaiming
+from headwater.engine.kafka.retention import Retention
+from headwater.engine.kafka.topics import KafkaTopics
 
 
 class KafkaHousekeeping:
     def __init__(
-        self, core: KafkaCore, checkpointing: Checkpointing, take_number: Callable[[], int]
+        self,
+        core: KafkaCore,
+        topics: KafkaTopics,
+        checkpointing: Checkpointing,
+        take_number: Callable[[], int],
     ) -> None:
         self._core = core
         self._checkpointing = checkpointing
-        self._take_number = take_number
+        self._retention = Retention(core, topics)
+        self._reclaiming = Reclaiming(core, checkpointing, take_number)
+        self._next_us = 0
 
     def run(self, *, thorough: bool = False) -> None:
         """One round. `thorough` does now what would be due some time."""
+        core = self._core
+        now_us = core.clock.monotonic_us()
+        if thorough or now_us >= self._next_us:
+            self._next_us = now_us + core.settings.retention_interval_ms * US_PER_MS
+            self._retention.run()
+            if core.removed_records:
+                self._reclaiming.run()
         if thorough or self._checkpointing.due():
             self._checkpointing.run()

@@ -81,8 +81,8 @@ class Partition:
         "index",
         "log_start_offset",
         "next_offset",
-        "oldest_ms",
         "producers",
+        "sized_from",
         "tail",
         "topic",
         "waiting",
@@ -105,8 +105,8 @@ class Partition:
         """Of these, writes whose ack waits for a sync: nobody may overtake them."""
         self.bytes = 0
         """Bytes of batches from the log start on."""
-        self.oldest_ms: tuple[int, int] | None = None
-        """Newest timestamp of the first batch, and the log start it was looked up for."""
+        self.sized_from = 0
+        """`bytes` counts from this log start on; the keeper follows the real one."""
         self.producers: Producers | None = None
         self.tail: Tail | None = None
         self._waiters: set[Wakeup] | None = None

@@ -47,6 +47,8 @@ def restore(core: KafkaCore, recovered: RecoveredKafka, progress: Callable[[floa
             # Of a crash between the two, the log start survives and the records may not.
             start = min(partition.log_start_offset, partition.high_watermark)
             partition.log_start_offset = max(start, partition.dropped)
+            partition.sized_from = partition.log_start_offset
+        core.note_limits(topic)
 
 
 def _topic(core: KafkaCore, meta: KafkaTopicMeta) -> KafkaTopic:

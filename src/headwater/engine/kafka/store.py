@@ -79,7 +79,9 @@ class KafkaStore:
         self._checkpointing = Checkpointing(self.core, self._harden)
         self._open(progress or (lambda _: None))
         self.core.shard = self.shard
-        self._housekeeping = KafkaHousekeeping(self.core, self._checkpointing, self._take_number)
+        self._housekeeping = KafkaHousekeeping(
+            self.core, self._topics, self._checkpointing, self._take_number
+        )
         self._keeper = make_keeper(clock, settings.keeper_interval_ms, self._housekeeping.run)
         self.core.wake_keeper = self._keeper.wake
         self.shard.start()

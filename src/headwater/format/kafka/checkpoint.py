@@ -31,8 +31,16 @@ CHECKPOINT_HEADER: Final = Layout(
 )
 
 
+class RewriteMeta(msgspec.Struct, frozen=True, array_like=True):
+    """What a segment will be after the rewrite that is about to be done."""
+
+    checksum: int
+    log_number: int
+    log_bytes: int
+
+
 class SegmentMeta(msgspec.Struct, frozen=True, array_like=True):
-    """One index and the log it was written with."""
+    """One index and the log its entries point into."""
 
     number: int
     base_id: int
@@ -41,8 +49,9 @@ class SegmentMeta(msgspec.Struct, frozen=True, array_like=True):
     log_bytes: int
     checksum: int
     """XXH3-64 over its entries."""
-    next_checksum: int = 0
-    """The same after the rewrite that is about to be done; 0 when there is none."""
+    log_number: int
+    """The number of the log: its own, until it is rewritten."""
+    rewrite: RewriteMeta | None = None
 
 
 class ProducerMeta(msgspec.Struct, frozen=True, array_like=True):

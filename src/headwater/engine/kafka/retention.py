@@ -1,0 +1,131 @@
+"""Retention: batches that are too old, or too many, go from the front of their partition.
+
+Ages follow the retention clock, which never leaps: a wall clock that is set wrong deletes nothing.
+The newest batch always stays, as in Kafka, where the active segment does.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import numpy
+
+from headwater.engine.kafka.configs import RETENTION_BYTES, RETENTION_MS, config_number
+from headwater.engine.kafka.core import KafkaCore
+from headwater.engine.kafka.partition import Partition
+from headwater.engine.kafka.timestamps import newest_timestamps
+from headwater.engine.kafka.topics import KafkaTopics
+from headwater.format.kafka.entry import PREFIX_BYTES
+from headwater.model.retention_clock import RetentionClock
+from headwater.store.kafka.locating import Ids, SegmentTable, locate
+
+_WINDOW = 16_384
+
+
+class _Front(NamedTuple):
+    """The oldest records of a partition, as the owner knew them at one moment."""
+
+    table: SegmentTable
+    ids: Ids
+    offset: int
+    bytes: int
+    at_end: bool
+    """There are no records behind these."""
+
+
+class Retention:
+    """The keeper's. Nothing here is called as the owner unless it says so."""
+
+    def __init__(self, core: KafkaCore, topics: KafkaTopics) -> None:
+        self._core = core
+        self._topics = topics
+        self._clock = RetentionClock(core.clock.wall_ms(), core.clock.monotonic_us())
+
+    def run(self) -> None:
+        core = self._core
+        now_ms = self._clock.now_ms(core.clock.wall_ms(), core.clock.monotonic_us())
+        for topic in core.owner.call(lambda: list(core.limited.values())):
+            age_ms = config_number(topic.configs, RETENTION_MS)
+            bytes_max = config_number(topic.configs, RETENTION_BYTES)
+            for partition in topic.partitions:
+                self._size(partition)
+                oldest_ms = None if age_ms < 0 else now_ms - age_ms
+                self._shorten(partition, oldest_ms, None if bytes_max < 0 else bytes_max)
+
+    def _shorten(self, partition: Partition, oldest_ms: int | None, bytes_max: int | None) -> None:
+        while True:
+            front = self._core.owner.call(lambda: self._front(partition))
+            if front is None:
+                return
+            start = self._new_start(front, oldest_ms, bytes_max)
+            if start == front.offset:
+                return
+            self._core.owner.call(partial(self._move, partition, start))
+            if partition.log_start_offset < start:
+                return  # the log has it and will say so; go on next time
+            self._size(partition)
+
+    def _front(self, partition: Partition) -> _Front | None:
+        start, end = partition.log_start_offset, partition.high_watermark
+        if partition.topic.dropped or partition.ids is None or start >= end:
+            return None
+        rank = start - partition.dropped
+        ids = numpy.frombuffer(partition.ids[rank : rank + _WINDOW].to_array(), numpy.uint64)
+        return _Front(self._core.table, ids, start, partition.bytes, start + len(ids) == end)
+
+    def _new_start(self, front: _Front, oldest_ms: int | None, bytes_max: int | None) -> int:
+        """Where the partition begins once every batch that has to go is gone."""
+        found = locate(self._core.files, front.table, front.ids)
+        # The last batch of the window may reach beyond it; at the end it is the newest, and stays.
+        count = len(found.first) - 1
+        gone = 0
+        if oldest_ms is not None:
+            fresh = numpy.flatnonzero(newest_timestamps(self._core.files, found) >= oldest_ms)
+            gone = int(fresh[0]) if len(fresh) else count
+        if bytes_max is not None:
+            sizes = found.entries["length"].astype(numpy.int64) + PREFIX_BYTES
+            left = front.bytes - numpy.cumsum(sizes) + sizes
+            within = numpy.flatnonzero(left <= bytes_max)
+            gone = max(gone, int(within[0]) if len(within) else count)
+        gone = min(gone, count)
+        return front.offset if gone == 0 else front.offset + int(found.first[gone])
+
+    def _move(self, partition: Partition, start: int) -> None:
+        """As the owner."""
+        if not partition.topic.dropped:
+            self._topics.delete_records(partition, start)
+
+    def _size(self, partition: Partition) -> None:
+        """Take what was removed out of the partition's bytes."""
+        dead = self._core.owner.call(lambda: self._dead(partition))
+        if dead is None:
+            return
+        start, table, ids, has_live = dead
+        found = locate(self._core.files, table, ids)
+        sizes = found.entries["length"].astype(numpy.int64) + PREFIX_BYTES
+        size = int(sizes[: len(sizes) - has_live].sum())
+
+        def note() -> None:
+            partition.bytes = max(partition.bytes - size, 0)
+            partition.sized_from = start
+
+        self._core.owner.call(note)
+
+    def _dead(self, partition: Partition) -> tuple[int, SegmentTable, Ids, bool] | None:
+        """As the owner: ids that were removed since the bytes were counted.
+
+        With the first that was not, if there is one: its batch, which may begin before it, lives.
+        """
+        start, begin = partition.log_start_offset, partition.sized_from
+        if start <= begin or partition.ids is None:
+            return None
+        low = max(begin - partition.dropped, 0)
+        high = start - partition.dropped
+        if high <= low:
+            partition.sized_from = start
+            return None
+        has_live = start < partition.high_watermark
+        chosen = partition.ids[low : high + has_live]
+        ids = numpy.frombuffer(chosen.to_array(), numpy.uint64)
+        return start, self._core.table, ids, has_live

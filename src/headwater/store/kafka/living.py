@@ -1,0 +1,41 @@
+"""What of a segment is still alive: which batches, how many bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy
+from numpy.typing import NDArray
+
+from headwater.format.kafka.entry import PREFIX_BYTES, Entries, Runs, find_runs, group_by_key
+
+
+class Living(NamedTuple):
+    runs: Runs
+    live: NDArray[numpy.bool_]
+    """Of each run."""
+    live_bytes: int
+    stored_bytes: int
+    """What the log holds, dead or alive."""
+
+    @property
+    def dead_ratio(self) -> float:
+        return 1 - self.live_bytes / self.stored_bytes if self.stored_bytes else 0.0
+
+
+def keys_in(entries: Entries) -> list[bytes]:
+    return [key for key, _ in group_by_key(find_runs(entries))]
+
+
+def find_living(entries: Entries, base_id: int, first_live: Mapping[bytes, int]) -> Living:
+    """A batch lives as long as one of its ids does: from the first live one of its key on."""
+    runs = find_runs(entries)
+    live = numpy.zeros(len(runs.starts), numpy.bool_)
+    last_ids = base_id + runs.starts + runs.counts - 1
+    for key, members in group_by_key(runs):
+        live[members] = last_ids[members] >= first_live[key]
+    stored = runs.entries["length"] > 0
+    live &= stored
+    sizes = runs.entries["length"].astype(numpy.int64) + PREFIX_BYTES
+    return Living(runs, live, int(sizes[live].sum()), int(sizes[stored].sum()))
