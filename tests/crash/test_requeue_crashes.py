@@ -30,7 +30,7 @@ class Story(NamedTuple):
     clock: ManualClock
     made: int
     """From here on all jobs are letters."""
-    answered: dict[int, int]
+    answered: dict[Any, int]
     """From which point on a letter is known to be back, by the number in its data."""
 
 
@@ -45,7 +45,7 @@ def told(name: str) -> Story:
     db.claim("jobs", "one", JOBS)
     assert db.state("dead").count == JOBS
     made = disk.point
-    answered = {}
+    answered: dict[Any, int] = {}
     for seqs in ([1, 2], [4], [3, 5]):
         letters = {record.seq: record.data for record in db.diff("dead").records}
         assert db.requeue("dead", seqs).seqs == seqs

@@ -203,10 +203,10 @@ def test_routers_are_a_graph_whose_boxes_lead_to_topics(dashboard: Dashboard) ->
     graph = dashboard.page.locator(".graph svg")
     expect(graph.locator("a.topic")).to_have_count(4)
     expect(graph.locator("path.edge")).to_have_count(3)
-    places = {
-        box.locator("title").text_content(): (box.bounding_box() or {})["x"]
-        for box in graph.locator("a.topic").all()
-    }
+    places = graph.locator("a.topic").evaluate_all(
+        "boxes => Object.fromEntries(boxes.map(box => "
+        "[box.querySelector('title').textContent, box.getBoundingClientRect().x]))"
+    )
     assert places["orders"] < places["paid"] < places["ledger"] == places["mail"]
     expect(dashboard.row("orders-to-paid")).to_contain_text("at least once")
     graph.locator("a.topic", has_text="ledger").click()
