@@ -61,6 +61,31 @@ router = verb_group(
         "delete": "headwater.cli.router:remove",
     },
 )
+machine = verb_group(
+    "Define, look at and draw state machines.",
+    {
+        "put": "headwater.cli.machine:put",
+        "get": "headwater.cli.machine:get",
+        "list": "headwater.cli.machine:listed",
+        "draw": "headwater.cli.machine:draw",
+    },
+)
+instance = verb_group(
+    "Work with instances of state machines.",
+    {
+        "create": "headwater.cli.instance:create",
+        "get": "headwater.cli.instance:get",
+        "list": "headwater.cli.instance:listed",
+        "delete": "headwater.cli.instance:delete",
+        "history": "headwater.cli.instance_events:history",
+        "watch": "headwater.cli.instance_events:watch",
+        "migrate": "headwater.cli.instance:migrate",
+    },
+)
+event = verb_group(
+    "Apply events to instances of state machines.",
+    {"apply": "headwater.cli.instance_events:apply"},
+)
 context = verb_group(
     "Remember servers by name, with their keys.",
     {
@@ -71,11 +96,14 @@ context = verb_group(
     },
 )
 wal = verb_group(
-    "Look into the write-ahead log of a data directory, and mend it.",
+    "Look into the write-ahead log of a data directory, and mend it. `read` and `stats` are about "
+    "the log of state machines.",
     {
         "verify": "headwater.cli.wal_verify:verify",
         "dump": "headwater.cli.wal_dump:dump",
         "repair": "headwater.cli.wal_repair:repair",
+        "read": "headwater.cli.machine_log:read",
+        "stats": "headwater.cli.machine_log:stats",
     },
 )
 VERBS: Verbs = {
@@ -88,6 +116,11 @@ VERBS: Verbs = {
     "delete": "headwater.cli.delete:delete",
     "queue": queue,
     "router": router,
+    "machine": machine,
+    "instance": instance,
+    "event": event,
+    "compact": "headwater.cli.machine_log:compact",
+    "snapshot-instance": "headwater.cli.instance:snapshot",
     "stats": "headwater.cli.stats:stats",
     "bench": "headwater.cli.bench:bench",
     "doctor": "headwater.cli.doctor:doctor",

@@ -223,8 +223,8 @@ class AsyncClient:
         """State machines: definitions, instances, events."""
         return AsyncMachines(
             lambda ask: self._drive(ask_steps(ask, self._manner)),
-            lambda *wish: cast(
-                AsyncIterator[Moved], self._follow(follow_steps(*wish, self._manner))
+            lambda wanted, start, idle_ms: self._moves(
+                follow_steps(wanted, start, idle_ms, self._manner)
             ),
         )
 

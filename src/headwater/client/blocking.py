@@ -209,7 +209,10 @@ class Client:
         """State machines: definitions, instances, events."""
         return Machines(
             lambda ask: self._drive(ask_steps(ask, self._manner)),
-            lambda *wish: cast(Iterator[Moved], self._follow(follow_steps(*wish, self._manner))),
+            lambda wanted, start, idle_ms: cast(
+                Iterator[Moved],
+                self._follow(follow_steps(wanted, start, idle_ms, self._manner)),
+            ),
         )
 
     # -- queues

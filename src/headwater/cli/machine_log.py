@@ -1,0 +1,87 @@
+"""`headwater wal read`, `wal stats` and `compact`: the log of the machines."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import typer
+
+from headwater.cli.machines_at import DirectoryOption, compact_json, machines_at
+from headwater.cli.output import printable, say, say_json, say_table
+from headwater.cli.place import JsonOption
+from headwater.cli.remote import ContextOption, TokenOption, UrlOption
+from headwater.wire.machine_requests import LIST_LIMIT_DEFAULT, LIST_LIMIT_MAX
+
+
+def read(
+    from_offset: Annotated[
+        int, typer.Option("--from-offset", min=0, metavar="X", help="Begin here.")
+    ] = 0,
+    limit: Annotated[
+        int,
+        typer.Option("--limit", "-l", min=1, max=LIST_LIMIT_MAX, metavar="N", help="So many."),
+    ] = LIST_LIMIT_DEFAULT,
+    directory: DirectoryOption = None,
+    url: UrlOption = None,
+    context: ContextOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Read entries of the machines' log. With --json one object a line."""
+    with machines_at(url, context, token, directory) as machines:
+        page = machines.read_wal(from_offset, limit=limit)
+    for each in page.entries:
+        if as_json:
+            say_json(msgspec.to_builtins(each))
+        else:
+            say(printable(f"{each.offset}  {each.type}  {compact_json(each.data)}"))
+    if as_json:
+        return
+    for bad in page.damaged:
+        say(f"(damaged: {bad.offset} up to {bad.resume})")
+    if page.has_more:
+        say(f"more with --from-offset {page.next_offset}")
+
+
+def stats(
+    directory: DirectoryOption = None,
+    url: UrlOption = None,
+    context: ContextOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how large the machines' log is, and what it has done."""
+    with machines_at(url, context, token, directory) as machines:
+        found = machines.wal_stats()
+    if as_json:
+        say_json(msgspec.to_builtins(found))
+        return
+    told = msgspec.to_builtins(found)
+    told.pop("performance", None)
+    told |= told.pop("io_stats")
+    rows = [
+        [name.replace("_", " "), f"{value:,}" if isinstance(value, int) else str(value)]
+        for name, value in told.items()
+        if not name.endswith("_text")
+    ]
+    say_table(["what", "value"], rows, "value")
+
+
+def compact(
+    directory: DirectoryOption = None,
+    url: UrlOption = None,
+    context: ContextOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Take a snapshot of all machines and instances, and drop the log before it."""
+    with machines_at(url, context, token, directory) as machines:
+        done = machines.compact()
+    if as_json:
+        say_json(msgspec.to_builtins(done))
+        return
+    say(
+        f"{done.snapshot_id}: {done.instance_count:,} instances in {done.snapshot_bytes:,} bytes; "
+        f"{done.segments_deleted} log files deleted"
+    )

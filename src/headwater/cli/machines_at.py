@@ -1,0 +1,61 @@
+"""Where a verb's machines are: a server, or with --dir a data directory that nobody has open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from headwater.cli.remote import connect
+from headwater.core.errors import RequestError
+from headwater.engine.machine_face import Machines
+
+DirectoryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--dir",
+        metavar="DIR",
+        help="A data directory instead of a server; nobody else may have it open.",
+    ),
+]
+InstanceArgument = Annotated[str, typer.Argument(metavar="ID", help="The instance.")]
+RepeatOption = Annotated[
+    str | None,
+    typer.Option("--key", metavar="TEXT", help="Idempotency key: a repeat does nothing."),
+]
+
+
+@contextmanager
+def machines_at(
+    url: str | None, context: str | None, token: str | None, directory: str | None
+) -> Iterator[Machines]:
+    if directory is None:
+        with connect(url, context, token) as client:
+            yield client.machines
+        return
+    if url is not None or context is not None:
+        raise RequestError("give --dir, or --url or --context, not both")
+    import headwater  # late: most verbs talk to a server
+
+    with headwater.open(directory) as database:
+        yield database.machines
+
+
+def json_object(text: str | None, what: str) -> dict[str, Any] | None:
+    """A JSON object from the command line."""
+    if text is None:
+        return None
+    try:
+        found = msgspec.json.decode(text.encode("utf-8", "surrogateescape"))
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise RequestError(f"{what} is not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise RequestError(f"{what} must be a JSON object")
+    return found
+
+
+def compact_json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,96 @@
+"""`headwater machine`, `instance`, `event` and the rest, over a server and over a directory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from headwater.cli.app import app
+from tests.machines.conftest import ORDER
+from tests.server.running import RunningServer
+
+
+class Shell:
+    """Runs verbs against one place."""
+
+    def __init__(self, place: list[str]) -> None:
+        self._place = place
+
+    def __call__(self, *words: str, text: str | None = None, place: bool = True) -> str:
+        done = self.run(*words, text=text, place=place)
+        assert done[0] == 0, done
+        return done[1]
+
+    def run(self, *words: str, text: str | None = None, place: bool = True) -> tuple[int, str]:
+        rest = self._place if place else []
+        result = CliRunner().invoke(app, [*words, *rest], input=text)
+        return result.exit_code, result.output
+
+
+@pytest.fixture(params=["server", "directory"])
+def shell(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shell]:
+    if request.param == "directory":
+        yield Shell(["--dir", str(tmp_path / "data")])
+        return
+    server: RunningServer = request.getfixturevalue("server")
+    yield Shell(["--url", f"http://127.0.0.1:{server.port}"])
+
+
+@pytest.mark.claims(81, 82, 83, 90, 98, 99)
+def test_the_verbs_of_the_contract_do_what_they_say(shell: Shell, name: str) -> None:
+    assert "defined" in shell("machine", "put", name, "1", "-", text=json.dumps(ORDER))
+    assert json.loads(shell("machine", "get", name))["initial"] == "created"
+    assert name in shell("machine", "list")
+    one = f"{name}-1"
+    assert "created" in shell("instance", "create", name, one, "--ctx", '{"amount":2}')
+    assert "created -> paid" in shell("event", "apply", one, "PAY", '{"by":"ann"}')
+    assert "paid" in shell("instance", "get", one)
+    assert "class s1 current" in shell("machine", "draw", name, "--instance", one)
+    assert shell("machine", "draw", name, "--svg").startswith("<svg ")
+    found = json.loads(shell("instance", "list", "--machine", name, "--json"))
+    assert (found["id"], found["state"]) == (one, "paid")
+    assert "PAY" in shell("instance", "history", one)
+    lines = shell("wal", "read", "-l", "1000", "--json").splitlines()
+    entries = [json.loads(line) for line in lines]
+    assert "ApplyEvent" in [each["type"] for each in entries]
+    offset = str(entries[-1]["offset"])
+    last = json.loads(shell("wal", "read", "--from-offset", offset, "-l", "1", "--json"))
+    assert last == entries[-1]
+    stats = json.loads(shell("wal", "stats", "--json"))
+    assert {"current_offset", "segment_count", "total_size_bytes", "oldest_segment"} <= set(stats)
+    assert ".snap" in shell("snapshot-instance", one)
+    assert ".snap" in shell("compact")
+    assert "deleted" in shell("instance", "delete", one)
+    code, told = shell.run("instance", "get", one)
+    assert (code, "there is no instance" in told) == (2, True)
+
+
+def test_an_instance_is_migrated_by_a_verb(shell: Shell, name: str, tmp_path: Path) -> None:
+    newer = tmp_path / "newer.json"
+    newer.write_text('{"states":["new"],"initial":"new","transitions":[]}')
+    shell("machine", "put", name, "1", "-", text=json.dumps(ORDER))
+    shell("machine", "put", name, "2", str(newer))
+    shell("instance", "create", name, f"{name}-1", "--version", "1")
+    told = shell("instance", "migrate", f"{name}-1", "2", "--map", "created=new")
+    assert "version 2, in state new" in told
+
+
+def test_a_watch_by_a_verb_tells_what_happened(server: RunningServer, name: str) -> None:
+    shell = Shell(["--url", f"http://127.0.0.1:{server.port}"])
+    shell("machine", "put", name, "1", "-", text=json.dumps(ORDER))
+    shell("instance", "create", name, f"{name}-1", "--ctx", '{"amount":2}')
+    shell("event", "apply", f"{name}-1", "PAY")
+    watch = ("instance", "watch", f"{name}-1", "--from-offset", "0", "--idle-ms", "1")
+    assert "PAY: created -> paid" in shell(*watch)
+
+
+def test_mistakes_on_the_command_line_are_one_line(shell: Shell, name: str) -> None:
+    assert shell.run("machine", "put", name, "1", "-", text="{")[0] == 2
+    assert shell.run("machine", "put", name, "1", "/nowhere.json")[0] == 2
+    assert shell.run("instance", "create", name, "--ctx", "[1]")[0] == 2
+    assert shell.run("event", "apply", "nobody", "PAY")[0] == 2
+    assert shell.run("instance", "migrate", "nobody", "2", "--map", "x")[0] == 2
