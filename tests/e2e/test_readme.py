@@ -11,7 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
+import headwater
 from tests.rig.server_process import clean_environment
 
 REPOSITORY = Path(__file__).parents[2]
@@ -84,6 +86,43 @@ def test_the_server_of_the_readme_starts_writes_and_reads(tmp_path: Path) -> Non
     assert done.stdout.count('#paid {"total": 42}') == 2
     assert '"data":{"total": 42}' in done.stdout
     assert done.stdout.endswith("stopped cleanly\n")
+
+
+def test_the_first_commands_of_the_readme_are_targets_of_make() -> None:
+    """What they do is run elsewhere: the demo by test_demo, the tests by whoever reads this."""
+    first, _ = blocks("sh")
+    targets = re.findall(r"^make (\S+)", first, re.MULTILINE)
+    assert targets == ["demo", "test"]
+    for target in targets:
+        subprocess.run(
+            ["make", "--dry-run", target], cwd=REPOSITORY, check=True, capture_output=True
+        )
+
+
+@pytest.mark.e2e
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_the_pipeline_of_the_readme_lands_the_topic_in_a_table(tmp_path: Path) -> None:
+    with headwater.open(tmp_path / "headwater-data") as database:
+        database.append("orders", [{"data": {"total": 42}}, {"data": {"total": 7}}])
+    _, session = blocks("sh")
+    install, *commands = session.splitlines()
+    assert install.startswith('pip install "headwater[spark]"')
+    done = subprocess.run(
+        ["bash", "-euc", "\n".join(commands)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+        env=clean_environment(
+            PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        ),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = DeltaTable(str(tmp_path / "lake" / "orders")).to_pyarrow_table()
+    assert sorted(rows["total"].to_pylist()) == [7, 42]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
