@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from headwater.config.machines import read_fsync_policy
 from headwater.core.limits import INTEGER_MAX, RECORD_BYTES_MAX
 from headwater.core.units import GIB
 
@@ -119,6 +120,11 @@ def host_and_port(given: object) -> str:
     if not host or not number.isdecimal() or not 0 < int(number) <= 65_535:
         raise NotThatError("host:port")
     return text(given)
+
+
+def text_or_off(given: object) -> str | None:
+    """A text, or `off` for none."""
+    return None if given is False or str(given).strip().lower() == "off" else text(given)
 
 
 def secrets_list(given: object) -> tuple[str, ...]:
@@ -248,6 +254,45 @@ KEYS: Final[tuple[Key, ...]] = (
     Key("deadline_body_s", "deadlines.body_s", seconds, "for its body"),
     Key("deadline_idle_s", "deadlines.idle_s", seconds, "between two requests"),
     Key("deadline_drain_s", "deadlines.drain_s", seconds, "to finish what is under way at the end"),
+    Key(
+        "machine_fsync_policy",
+        "machines.fsync_policy",
+        read_fsync_policy,
+        "every_write, never, every_n:N or every_ms:N",
+    ),
+    Key(
+        "machine_segment_bytes",
+        "machines.wal_segment_bytes",
+        whole(65_536, 4 * GIB),
+        "length of a file of the machines' log",
+    ),
+    Key("machine_versions_max", "machines.versions_max", AMOUNT, "of one machine; 0 = any"),
+    Key("machine_ids_reused", "machines.ids_may_be_reused", yes_or_no, "ids of deleted instances"),
+    Key(
+        "machine_transitions_topic",
+        "machines.transitions_topic",
+        text_or_off,
+        "topic that every transition is written to, or off",
+    ),
+    Key(
+        "machine_idempotency_window_ms",
+        "machines.idempotency_window_ms",
+        COUNT,
+        "how long keys of requests are remembered",
+    ),
+    Key("machine_allow_flush_all", "machines.allow_flush_all", yes_or_no, "FLUSH_ALL over RCPX"),
+    Key("compaction_enabled", "compaction.enabled", yes_or_no, "compact the machines' log"),
+    Key("compaction_events", "compaction.events_threshold", COUNT, "after so many entries"),
+    Key("compaction_bytes", "compaction.size_threshold_bytes", COUNT, "or so much log"),
+    Key("compaction_interval_ms", "compaction.min_interval_ms", COUNT, "at most so often"),
+    Key(
+        "webhooks",
+        "server.webhooks",
+        secrets_list,
+        "[machine=]URL, several: told of every transition",
+        secret=True,
+    ),
+    Key("webhook_secret", "server.webhook_secret", text, "signs what they are told", secret=True),
     Key("session_ttl_ms", "server.session_ttl_ms", whole(1_000), "how long a watch is kept"),
 )
 

@@ -224,7 +224,12 @@ def _settled(found: Mapping[str, Given]) -> Settings:
     return replace(
         top,
         server=replace(made["server"], limits=made["limits"], deadlines=made["deadlines"]),
-        engine=replace(made["engine"], wal=made["wal"], segments=made["segments"]),
+        engine=replace(
+            made["engine"],
+            wal=made["wal"],
+            segments=made["segments"],
+            machines=replace(made["machines"], compaction=made["compaction"]),
+        ),
         given=tuple(sorted(changed, key=lambda given: given.key.name)),
     )
 
@@ -238,6 +243,8 @@ def _sections(settings: Settings) -> dict[str, Any]:
         "engine": settings.engine,
         "wal": settings.engine.wal,
         "segments": settings.engine.segments,
+        "machines": settings.engine.machines,
+        "compaction": settings.engine.machines.compaction,
     }
 
 

@@ -30,9 +30,14 @@ class FsyncPolicy:
     amount: int = 0
     """Writes or milliseconds, for the two kinds that count."""
 
+    def __str__(self) -> str:
+        return f"{self.kind.value}:{self.amount}" if self.kind.takes_an_amount else self.kind.value
+
 
 def read_fsync_policy(given: object) -> FsyncPolicy:
     """`every_write`, `never`, `{"every_n": N}`, `{"every_ms": N}`; as text also `every_n:N`."""
+    if isinstance(given, FsyncPolicy):
+        return given
     word, amount = _word_and_amount(given)
     try:
         kind = FsyncKind(word)
