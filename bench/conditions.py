@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import sysconfig
 from importlib import metadata
 from pathlib import Path
 
@@ -15,7 +16,7 @@ def describe_machine(directory: Path) -> dict[str, str]:
         "cores": str(len(os.sched_getaffinity(0))),
         "kernel": f"{platform.system()} {platform.release()}",
         "file system": _file_system(directory),
-        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "python": _python(),
         "libraries": ", ".join(_libraries("xxhash", "numpy", "uvloop")),
         "commit": _commit(),
     }
@@ -31,6 +32,13 @@ def _processor() -> str:
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
     return platform.machine()
+
+
+def _python() -> str:
+    """Which interpreter, and how it was built: profile-guided ones take a quarter less time."""
+    built = sysconfig.get_config_var("CONFIG_ARGS") or ""
+    how = "optimised build" if "--enable-optimizations" in built else "build without optimisations"
+    return f"{platform.python_implementation()} {platform.python_version()}, {how}"
 
 
 def _file_system(directory: Path) -> str:
