@@ -16,6 +16,8 @@ import msgspec
 from headwater.core.errors import FormatError
 from headwater.format.checksum import checksum64
 from headwater.format.frame import UnknownFrameError
+from headwater.format.kafka.names import CHECKPOINT_NAME, KAFKA_DIRECTORY
+from headwater.format.kafka.names import parse_name as parse_kafka_name
 from headwater.format.names import (
     CURRENT_NAME,
     REPAIRS_NAME,
@@ -116,6 +118,8 @@ def is_member_name(name: str) -> bool:
             return parse_shard_directory_name(shard) is not None and _is_log_name(file)
         case [where, file] if where == META_DIRECTORY:
             return parse_snapshot_name(file) is not None
+        case [where, file] if where == KAFKA_DIRECTORY:
+            return file == CHECKPOINT_NAME or parse_kafka_name(file) is not None
         case [where, topic, file] if where == TOPICS_DIRECTORY:
             known = parse_topic_directory_name(topic) is not None
             return known and parse_segment_name(file) is not None

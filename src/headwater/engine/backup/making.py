@@ -35,6 +35,7 @@ from headwater.core.units import MIB, US_PER_MS
 from headwater.disk import Disk
 from headwater.engine.backup.archive import Advance, ArchiveWriter
 from headwater.engine.backup.facts import topic_facts
+from headwater.engine.backup.kafka_files import copy_kafka, kafka_bytes
 from headwater.engine.backup.log_files import copy_log, copy_snapshot
 from headwater.engine.backup.segments import SegmentCopier
 from headwater.engine.backup.still_clock import StillClock
@@ -82,7 +83,7 @@ def make_backup(
     created_ms = clock.wall_ms()
     source = _Source(disk, directory, settings, StillClock(clock, created_ms))
     first = source.view()
-    expected = _expected_bytes(first)
+    expected = _expected_bytes(first) + kafka_bytes(disk, directory)
     with file_work(path):
         free = disk.free_bytes(path.parent)
     if free < expected:
@@ -182,6 +183,7 @@ class _Backup:
     def _copy_all(self, view: DirectoryView) -> tuple[list[BackupMember], list[BackupTopic]]:
         members = copy_snapshot(self._source.disk, self._archive, view)
         members += copy_log(self._source.disk, self._archive, view)
+        members += copy_kafka(self._source.disk, self._archive, self._source.directory)
         topics = []
         for topic in list(view.core.registry):
             copied, facts = self._copy_topic(view, topic)

@@ -21,6 +21,7 @@ from headwater.core.units import MIB
 from headwater.disk import Disk, File, OpenMode, sync_file, sync_names, write_all
 from headwater.engine.backup.archive import Advance, ArchiveReader
 from headwater.engine.backup.facts import topic_facts
+from headwater.engine.backup.kafka_files import check_kafka
 from headwater.engine.backup.making import Begin
 from headwater.engine.backup.point import RestorePoint, cut_back
 from headwater.engine.backup.still_clock import StillClock
@@ -59,6 +60,7 @@ def restore_backup(
         still = StillClock(clock, manifest.created_ms)
         with unpacked(disk, archive, directory, begin(manifest.file_bytes)) as place:
             check_facts(DirectoryView(disk, place, EngineSettings(), still), manifest, path)
+            check_kafka(disk, place)
             deleted = 0
             if not point.is_the_end:
                 deleted = cut_back(disk, place, _shards(manifest), still, point)

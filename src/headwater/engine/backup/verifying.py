@@ -17,6 +17,7 @@ from headwater.core.records import Record
 from headwater.core.units import MIB
 from headwater.disk import Disk
 from headwater.engine.backup.archive import ArchiveReader
+from headwater.engine.backup.kafka_files import read_every_batch
 from headwater.engine.backup.making import Begin
 from headwater.engine.backup.restoring import check_facts, unpacked
 from headwater.engine.backup.still_clock import StillClock
@@ -51,6 +52,7 @@ def verify_backup(disk: Disk, path: PurePath, clock: Clock, begin: Begin) -> Ver
         with unpacked(disk, archive, beside, begin(manifest.file_bytes)) as place:
             view = DirectoryView(disk, place, EngineSettings(), still)
             check_facts(view, manifest, path)
+            read_every_batch(disk, place)
             checksum = RunningChecksum()
             records = sum(
                 _read_all(view, view.topic(topic.name), checksum, path) for topic in manifest.topics
