@@ -52,21 +52,6 @@ def test_the_demo_of_the_log_loses_nothing_refuses_damage_and_cleans_up(tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_demo_runs_to_its_report_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    done = run(tmp_path, str(DEMO), "--no-wait", "--events", "2000", "--skip", "spark")
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
-    assert "2,000 of 2,000 pushed to a watcher" in done.stdout
-    assert "2,000 readings at the same time, acks=all" in done.stdout
-    assert "the same 2,000 readings were read again over HTTP" in done.stdout
-    assert "packed once, none twice, none left over" in done.stdout
-    assert ": placed > paid > packed > delivered" in done.stdout
-    assert "400 written, 400 there, none twice" in done.stdout
-    assert "left out" not in done.stdout
-    assert "http://127.0.0.1:" in done.stdout.partition("dashboard")[2]
-    assert done.stdout.endswith("the server stopped cleanly, its directory is removed\n")
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(300)
@@ -78,11 +63,10 @@ def test_the_whole_demo_lands_every_event_in_a_table(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("moment", ["answered after", "press Ctrl-C to end"])
-def test_an_interrupt_ends_the_demo_and_its_server(tmp_path: Path, moment: str) -> None:
-    words = [sys.executable, "-u", str(DEMO), "--only", "crash"]
+def interrupted(tmp_path: Path, moment: str, *words: str) -> tuple[int, str]:
+    """Ctrl-C when a line has these words; gives the exit code and everything that was said."""
     demo = subprocess.Popen(
-        words,
+        [sys.executable, "-u", str(DEMO), *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -99,10 +83,30 @@ def test_an_interrupt_ends_the_demo_and_its_server(tmp_path: Path, moment: str) 
     rest, _ = demo.communicate(timeout=60)
     told = "".join([*said, rest])
     assert "Traceback" not in told
-    assert demo.returncode == (0 if "press" in moment else 130), told
     assert told.endswith("the server stopped cleanly, its directory is removed\n")
     assert servers_in(tmp_path) == []
     assert list(tmp_path.iterdir()) == []
+    return demo.returncode, told
+
+
+def test_the_demo_runs_to_its_report_and_waits_for_ctrl_c(tmp_path: Path) -> None:
+    words = ("--events", "2000", "--skip", "spark")
+    code, told = interrupted(tmp_path, "press Ctrl-C to end", *words)
+    assert code == 0, told
+    assert "2,000 of 2,000 pushed to a watcher" in told
+    assert "2,000 readings at the same time, acks=all" in told
+    assert "the same 2,000 readings were read again over HTTP" in told
+    assert "packed once, none twice, none left over" in told
+    assert ": placed > paid > packed > delivered" in told
+    assert "400 written, 400 there, none twice" in told
+    assert "left out" not in told
+    assert "http://127.0.0.1:" in told.partition("dashboard")[2]
+
+
+def test_an_interrupt_in_the_middle_ends_the_demo_and_its_server(tmp_path: Path) -> None:
+    code, told = interrupted(tmp_path, "answered after", "--only", "crash")
+    assert code == 130, told
+    assert "stopped by Ctrl-C" in told
 
 
 def test_the_demo_says_what_is_wrong_with_its_port(tmp_path: Path) -> None:
