@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-import sysconfig
+import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -35,10 +35,9 @@ def _processor() -> str:
 
 
 def _python() -> str:
-    """Which interpreter, and how it was built: profile-guided ones take a quarter less time."""
-    built = sysconfig.get_config_var("CONFIG_ARGS") or ""
-    how = "optimised build" if "--enable-optimizations" in built else "build without optimisations"
-    return f"{platform.python_implementation()} {platform.python_version()}, {how}"
+    """Which interpreter, and whose: distributions build theirs by a profile, and it shows."""
+    whose = "of the system" if sys.base_prefix == "/usr" else "not of the system"
+    return f"{platform.python_implementation()} {platform.python_version()} ({whose})"
 
 
 def _file_system(directory: Path) -> str:
