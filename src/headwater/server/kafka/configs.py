@@ -24,9 +24,9 @@ Row = dict[str, Any]
 
 TOPIC: Final = 2
 BROKER: Final = 4
-_SET_ON_TOPIC: Final = 1
+SET_ON_TOPIC: Final = 1
 _SET_ON_BROKER: Final = 4
-_DEFAULT: Final = 5
+DEFAULT: Final = 5
 _STRING: Final = 2
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 
@@ -62,7 +62,7 @@ def _configs_of(door: KafkaDoor, call: Call, asked: Row) -> list[Row]:
             "name": name,
             "value": configs.get(name, known.default),
             "is_default": name not in configs,
-            "config_source": _SET_ON_TOPIC if name in configs else _DEFAULT,
+            "config_source": SET_ON_TOPIC if name in configs else DEFAULT,
             "config_type": _STRING,
             "documentation": known.meaning,
         }

@@ -7,9 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headwater.core.errors import HeadwaterError
+from headwater.engine.kafka.configs import TOPIC_CONFIGS
 from headwater.engine.kafka.errors import KafkaError
 from headwater.server.kafka.call import Gathering
 from headwater.server.kafka.cluster import NODE_ID, find_topic
+from headwater.server.kafka.configs import DEFAULT, SET_ON_TOPIC
 from headwater.server.kafka.failures import code_of
 from headwater.wire.kafka.error_codes import ErrorCode
 
@@ -38,7 +40,7 @@ def create(door: KafkaDoor, call: Call) -> None:
     times = Counter(asked["name"] for asked in call.values["topics"])
     for name in times:
         asked = next(each for each in call.values["topics"] if each["name"] == name)
-        row: Row = {"name": name, "error_code": ErrorCode.NONE, "configs": None}
+        row: Row = {"name": name, "error_code": ErrorCode.NONE}
         rows.append(row)
         try:
             if times[name] > 1:
@@ -46,13 +48,25 @@ def create(door: KafkaDoor, call: Call) -> None:
             partitions = _partitions_wanted(door, asked)
             configs = {each["name"]: each["value"] or "" for each in asked["configs"]}
             door.store.check_new_topic(call.organisation, name, partitions, configs)
-            row.update(num_partitions=partitions, replication_factor=1)
+            row.update(num_partitions=partitions, replication_factor=1, configs=_told(configs))
             if not call.values["validate_only"]:
                 pending = door.store.create_topic(call.organisation, name, partitions, configs)
                 gathering.expect(pending, partial(_created, row))
         except HeadwaterError as error:
             _fail(row, error)
     gathering.end()
+
+
+def _told(configs: dict[str, str]) -> list[Row]:
+    """All settings of a new topic. Java's client fails on an answer without them."""
+    return [
+        {
+            "name": name,
+            "value": configs.get(name, known.default),
+            "config_source": SET_ON_TOPIC if name in configs else DEFAULT,
+        }
+        for name, known in TOPIC_CONFIGS.items()
+    ]
 
 
 def _partitions_wanted(door: KafkaDoor, asked: Row) -> int:
