@@ -20,11 +20,10 @@ start at the latest CURRENT is its witness (I5).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Final
 
-from headwater.core.errors import DamageError, FormatError, NewerFormatError
+from headwater.core.errors import DamageError, FormatError
 from headwater.disk import Disk, OpenMode, read_whole, replace_file, sync_file, write_all
 from headwater.disk.whole import TEMPORARY_SUFFIX, sync_names
 from headwater.format.machines.bodies import witness_of
@@ -34,11 +33,10 @@ from headwater.format.machines.current import (
     decode_machine_current,
 )
 from headwater.format.machines.entry import (
+    HEADER_BYTES,
     MAGIC_BYTES,
-    OVERHEAD_BYTES,
-    Entry,
     decode_entry,
-    is_newer,
+    sequence_in,
 )
 from headwater.format.machines.names import (
     global_offset,
@@ -48,56 +46,17 @@ from headwater.format.machines.names import (
     within_segment,
 )
 from headwater.format.names import CURRENT_NAME, PREPARED_NAME, QUARANTINE_DIRECTORY
-from headwater.wal.entry_log import EntryPosition
+from headwater.recovery.machine_walk import (
+    Damage,
+    Deliver,
+    Found,
+    MachineLogReport,
+    MachineWalk,
+    TornTail,
+)
 
-Deliver = Callable[[int, Entry], None]
-"""Called with each entry and its global offset, in order, whole batches only."""
 Progress = Callable[[float], None]
 _NEW_LOG: Final = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """Bytes that were known to be synced and are not what was written."""
-
-    offset: int
-    """Global, of the first bad byte."""
-    resume: int
-    """Global, where reading went on."""
-    entries: int
-    """How many entries are missing, by their sequence numbers; at least this many."""
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class TornTail:
-    offset: int
-    bytes: int
-    reason: str
-
-
-@dataclass(slots=True)
-class MachineLogReport:
-    """What reading the log gave."""
-
-    position: EntryPosition
-    entries: int = 0
-    damage: list[Damage] = field(default_factory=list)
-    torn: TornTail | None = None
-    segments: list[int] = field(default_factory=list)
-
-    @property
-    def damaged_entries(self) -> int:
-        return sum(each.entries for each in self.damage)
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """Where sound entries begin again behind bad bytes, and what is known to have been synced."""
-
-    resume: int | None
-    sequence: int
-    witness: int
 
 
 class MachineLogReader:
@@ -122,7 +81,7 @@ class MachineLogReader:
     ) -> MachineLogReport:
         """Deliver every entry from `start` on, whose sequence number is `sequence`."""
         self._check_segments(start)
-        walk = _Walk(self, start or global_offset(_NEW_LOG, 0), sequence, deliver)
+        walk = MachineWalk(self, start or global_offset(_NEW_LOG, 0), sequence, deliver)
         last = self.segments[-1] if self.segments else _NEW_LOG
         while walk.step():
             segment = segment_of(walk.at)
@@ -130,7 +89,19 @@ class MachineLogReader:
             progress(min((segment - segment_of(start or 0)) / (last - segment_of(start) + 1), 1.0))
         report = walk.report(self.segments[0] if self.segments else _NEW_LOG)
         report.segments = self.segments
+        report.first_sequences = {
+            number: first
+            for number in self.segments
+            if (first := self._first_sequence(number)) is not None
+        }
         return report
+
+    def _first_sequence(self, segment: int) -> int | None:
+        file = self._disk.open(self.path_of(segment), OpenMode.READ)
+        try:
+            return sequence_in(file.read(0, HEADER_BYTES))
+        finally:
+            file.close()
 
     def bytes_of(self, segment: int) -> bytes:
         found = self._buffers.get(segment)
@@ -149,7 +120,7 @@ class MachineLogReader:
     def path_of(self, segment: int) -> PurePath:
         return self._directory / segment_name(segment)
 
-    def look_beyond(self, at: int, sequence: int) -> _Found:
+    def look_beyond(self, at: int, sequence: int) -> Found:
         """From a bad place on: the next sound entry, and the furthest witness of all."""
         resume, found_sequence = None, 0
         witness = self._current_witness()
@@ -173,7 +144,7 @@ class MachineLogReader:
                     witness = max(witness, min(witness_of(entry), here))
                 place = buffer.find(MAGIC_BYTES, place + entry.size)
             segment, offset = segment + 1, 0
-        return _Found(resume, found_sequence, witness)
+        return Found(resume, found_sequence, witness)
 
     def repair(self, report: MachineLogReport) -> None:
         """Cut the torn tail, and write again what no witness vouches for.
@@ -284,124 +255,4 @@ class MachineLogReader:
             del self._buffers[number]
 
 
-class _Walk:
-    """From entry to entry. Batches are held until they are whole."""
-
-    def __init__(
-        self, reader: MachineLogReader, start: int, sequence: int, deliver: Deliver
-    ) -> None:
-        self._reader = reader
-        self._deliver = deliver
-        self.at = start
-        self._sequence = sequence
-        self._held: list[tuple[int, Entry]] = []
-        self._entries = 0
-        self._damage: list[Damage] = []
-        self._torn: TornTail | None = None
-
-    def step(self) -> bool:
-        """Read one segment, or up to bad bytes in it. False at the end of the log."""
-        segment, offset = segment_of(self.at), within_segment(self.at)
-        if not self._reader.has(segment):
-            return False
-        buffer = self._reader.bytes_of(segment)
-        end = len(buffer)
-        try:
-            while buffer.startswith(MAGIC_BYTES, offset):
-                entry = decode_entry(buffer, offset, end)
-                if entry.sequence != self._sequence:
-                    self._note_jump(entry, global_offset(segment, offset))
-                self._take(global_offset(segment, offset), entry)
-                offset += entry.size
-        except FormatError as error:
-            if is_newer(buffer, offset, end):
-                raise NewerFormatError(
-                    "an entry of a kind this version does not know",
-                    path=self._reader.path_of(segment),
-                    offset=offset,
-                    advice="use the version of Headwater that wrote it",
-                ) from error
-            return self._bad_bytes(segment, offset, error.reason)
-        self.at = global_offset(segment, offset)
-        if buffer.count(0, offset) != end - offset:
-            return self._bad_bytes(segment, offset, "no entry begins here")
-        if self._reader.has(segment + 1):
-            self.at = global_offset(segment + 1, 0)
-            return True
-        return self._end(segment, offset)
-
-    def _end(self, segment: int, offset: int) -> bool:
-        """Zeros from here on, and no segment behind. Whoever witnessed more has the last word."""
-        found = self._reader.look_beyond(global_offset(segment, offset), self._sequence)
-        if found.witness > global_offset(segment, offset):
-            return self._bad_bytes(segment, offset, "entries that were synced are gone")
-        if self._held:
-            self._cut(self._held[0][0], "a batch does not end")
-        return False
-
-    def _take(self, place: int, entry: Entry) -> None:
-        self._sequence = entry.sequence + 1
-        self._held.append((place, entry))
-        if not entry.more:
-            self._release()
-
-    def _release(self) -> None:
-        for place, entry in self._held:
-            self._deliver(place, entry)
-        self._entries += len(self._held)
-        self._held.clear()
-
-    def _note_jump(self, entry: Entry, place: int) -> None:
-        if entry.sequence < self._sequence:
-            raise FormatError("an entry that was here before", within_segment(place))
-        if self._held and not self._is_witnessed(place):
-            raise FormatError("entries are missing in the middle of a batch", within_segment(place))
-        if not self._is_witnessed(place):
-            raise FormatError("entries are missing before this one", within_segment(place))
-        missing = entry.sequence - self._sequence
-        self._damage.append(Damage(place, place, missing, f"{missing} entries are missing here"))
-        self._release()
-
-    def _is_witnessed(self, place: int) -> bool:
-        return self._reader.look_beyond(place, self._sequence).witness >= place
-
-    def _bad_bytes(self, segment: int, offset: int, reason: str) -> bool:
-        bad = global_offset(segment, offset)
-        found = self._reader.look_beyond(bad, self._sequence)
-        if found.witness <= bad:
-            self._cut(self._held[0][0] if self._held else bad, reason)
-            return False
-        if found.resume is None or found.resume > found.witness:
-            # All up to the witness is lost; what is behind it was never promised.
-            lost = max((found.witness - bad) // OVERHEAD_BYTES, 1)
-            self._damage.append(Damage(bad, found.witness, 1, reason))
-            self._release()
-            self._sequence += lost
-            self._cut(found.witness, reason)
-            return False
-        missing = max(found.sequence - self._sequence, 1)
-        self._damage.append(Damage(bad, found.resume, missing, reason))
-        self._release()
-        self._sequence = found.sequence
-        self.at = found.resume
-        return True
-
-    def _cut(self, place: int, reason: str) -> None:
-        if self._held:
-            self._sequence = self._held[0][1].sequence
-            self._held.clear()
-        segment = segment_of(place)
-        behind = len(self._reader.bytes_of(segment)[within_segment(place) :].rstrip(b"\0"))
-        for later in range(segment + 1, self._reader.segments[-1] + 1):
-            behind += len(self._reader.bytes_of(later).rstrip(b"\0"))
-        if behind:
-            self._torn = TornTail(place, behind, reason)
-        self.at = place
-
-    def report(self, oldest: int) -> MachineLogReport:
-        segment, offset = segment_of(self.at), within_segment(self.at)
-        length = len(self._reader.bytes_of(segment)) if self._reader.has(segment) else 0
-        if offset > length:  # the segment itself was cut short: go on in a new one
-            segment, offset, length = segment + 1, 0, 0
-        position = EntryPosition(segment, offset, length, min(oldest, segment), self._sequence)
-        return MachineLogReport(position, self._entries, self._damage, self._torn)
+__all__ = ["Damage", "MachineLogReader", "MachineLogReport", "TornTail"]

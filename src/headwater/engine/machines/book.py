@@ -20,7 +20,8 @@ from headwater.engine.pending import Pending
 from headwater.format.machines.names import global_offset, segment_of, within_segment
 from headwater.model.machines.errors import MachineError
 from headwater.model.retention_clock import RetentionClock
-from headwater.wal.entry_log import EntryLog, EntryPosition, EntryTicket
+from headwater.recovery.machines import MachineLogReport
+from headwater.wal.entry_log import EntryLog, EntryTicket
 from headwater.wal.shard import Shard
 from headwater.wal.ticket import Ticket
 
@@ -52,13 +53,14 @@ class Book:
         self,
         tables: Tables,
         clock: Clock,
-        position: EntryPosition,
+        found: MachineLogReport,
         *,
         segment_bytes: int,
         versions_max: int,
         published: Published,
     ) -> None:
         self.tables = tables
+        position = found.position
         self._clock = clock
         self.retention = RetentionClock(clock.wall_ms(), clock.monotonic_us())
         self._segment_bytes = segment_bytes
@@ -72,9 +74,9 @@ class Book:
         """Everything before this is committed."""
         self.committed_sequence = self._sequence
         """Number of the next entry to be committed."""
-        self.latest_offset: int | None = None
+        self.latest_offset = found.last_offset
         self.oldest_segment = position.oldest
-        self.first_sequence = {position.segment: self._sequence} if not position.offset else {}
+        self.first_sequence = {position.segment: self._sequence} | found.first_sequences
         """Number of the first entry of a segment, where known."""
         self._failure: HeadwaterError | None = None
         self._flushing = False

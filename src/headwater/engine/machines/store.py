@@ -124,7 +124,7 @@ class MachineStore:
         self.book = Book(
             self.tables,
             clock,
-            position,
+            self.report.log,
             segment_bytes=settings.wal_segment_bytes,
             versions_max=settings.versions_max,
             published=self._published,
@@ -312,7 +312,7 @@ class MachineStore:
         book, counters = self.book, self.shard.counters
         end = book.committed_place
         newest, oldest = segment_of(end), min(book.oldest_segment, segment_of(end))
-        first = book.first_sequence.get(oldest, 1)
+        first = book.first_sequence.get(oldest, book.committed_sequence)
         full = (newest - oldest) * self.settings.wal_segment_bytes
         return WalStats(
             end,

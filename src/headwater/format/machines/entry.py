@@ -111,6 +111,14 @@ def decode_entry(buffer: bytes, at: int, end: int) -> Entry:
     return Entry(kind, bool(flags & MORE), sequence, payload, size)
 
 
+def sequence_in(header: bytes) -> int | None:
+    """The sequence number in the first bytes of an entry; None when there is no entry."""
+    if len(header) < HEADER_BYTES or not header.startswith(MAGIC_BYTES):
+        return None
+    sequence: int = _unpack(header, 0)[-1]
+    return sequence
+
+
 def header_is_sound(buffer: bytes, at: int, end: int) -> bool:
     """True when the header proves itself, whatever became of the payload."""
     if at + HEADER_BYTES > end:

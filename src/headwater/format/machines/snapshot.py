@@ -53,7 +53,9 @@ SNAPSHOT_BLOCK: Final = Layout(
         Field("kind", "u32", "1 heading, 2 machines, 3 instances, 4 keys, 5 retired ids, 6 end"),
         Field("plain_bytes", "u32", "bytes of the msgpack before compression"),
         Field("packed_bytes", "u32", "bytes of the zstd frame that follows"),
-        Field("crc32c", "u32", "CRC32C of the zstd frame, of kind and of the block's number"),
+        Field(
+            "crc32c", "u32", "CRC32C of `kind number plain_bytes ` in digits, then the zstd frame"
+        ),
     ),
     tail=(("packed_bytes", "packed", "zstd of msgpack: a list of rows"),),
     big_endian=True,
@@ -106,13 +108,13 @@ class BlockEncoder:
     def encode(self, kind: BlockKind, rows: Any) -> bytes:
         plain = msgspec.msgpack.encode(rows)
         packed = self._compressor.compress(plain)
-        check = _check(kind, self._number, packed)
+        check = _check(kind, self._number, len(plain), packed)
         self._number += 1
         return SNAPSHOT_BLOCK.packer.pack(kind, len(plain), len(packed), check) + packed
 
 
-def _check(kind: int, number: int, packed: bytes) -> int:
-    return crc32c(b"%d %d " % (kind, number) + packed)
+def _check(kind: int, number: int, plain_bytes: int, packed: bytes) -> int:
+    return crc32c(b"%d %d %d " % (kind, number, plain_bytes) + packed)
 
 
 def decode_blocks(contents: bytes) -> Iterator[tuple[BlockKind, bytes]]:
@@ -130,7 +132,7 @@ def decode_blocks(contents: bytes) -> Iterator[tuple[BlockKind, bytes]]:
         packed = contents[start : start + block["packed_bytes"]]
         if len(packed) < block["packed_bytes"] or block["plain_bytes"] > BLOCK_BYTES_MAX:
             raise FormatError("a block is cut off", at)
-        if _check(block["kind"], number, packed) != block["crc32c"]:
+        if _check(block["kind"], number, block["plain_bytes"], packed) != block["crc32c"]:
             raise FormatError("a block does not match its checksum", at)
         try:
             kind = BlockKind(block["kind"])

@@ -1,0 +1,395 @@
+"""Snapshots, compaction, history, reading the log, watching."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import msgspec
+import pytest
+
+from headwater.config.machines import CompactionSettings, FsyncKind, MachineSettings
+from headwater.core.errors import DamageError
+from headwater.core.units import MIB
+from headwater.engine.machines.watching import WatchFilter, watch_filter
+from headwater.format.machines.entry import EntryType
+from headwater.format.machines.names import global_offset, segment_of, within_segment
+from headwater.model.machines.errors import MachineError
+from headwater.testing import FakeDisk, ManualClock
+from tests.rig.machines import ORDER, PLACE, SMALL, SteppedStore, new_disk, policy
+
+SNAPSHOTS = PLACE / "snapshots"
+
+
+def begun(
+    settings: MachineSettings = SMALL, clock: ManualClock | None = None
+) -> tuple[FakeDisk, SteppedStore]:
+    disk = new_disk()
+    store = SteppedStore(disk, settings, clock)
+    store.do(lambda: store.put_machine("order", 1, ORDER))
+    store.do(lambda: store.create_instance("order", 1, "a", {"total": 5}))
+    return disk, store
+
+
+ROUND = ("PAY", "SHIP", "CLOSE", "AGAIN")
+
+
+def turn(store: SteppedStore, rounds: int, name: str = "a") -> None:
+    for _ in range(rounds):
+        for event in ROUND:
+            store.do(partial(store.apply_event, name, event))
+
+
+def segments(disk: FakeDisk) -> list[str]:
+    return sorted(path.name for path in disk.files() if path.suffix == ".wal")
+
+
+@pytest.mark.claims(54, 91, 92, 93, 94, 109)
+def test_the_defaults_are_those_of_the_contract() -> None:
+    settings = MachineSettings()
+    assert settings.wal_segment_bytes == 64 * MIB
+    assert settings.fsync_policy.kind is FsyncKind.EVERY_WRITE
+    compaction = settings.compaction
+    assert compaction.enabled
+    assert compaction.events_threshold == 10_000
+    assert compaction.size_threshold_bytes == 100 * MIB
+    assert compaction.min_interval_ms == 60_000
+
+
+@pytest.mark.claims(53, 86, 87, 88, 89, 90, 99)
+def test_compaction_deletes_only_segments_wholly_before_the_snapshot() -> None:
+    disk, store = begun()
+    turn(store, 4)
+    before = segments(disk)
+    assert before[0] == "0000000000000001.wal"
+    active = segment_of(store.committed_offset)
+    done = store.compact()
+    assert segment_of(done.wal_offset) == active
+    assert done.segments_deleted == active - 1
+    assert segments(disk)[0] == f"{active:016x}.wal"
+    assert done.instance_count == 1
+    stats = store.wal_stats()
+    assert stats.oldest_segment == active
+
+
+@pytest.mark.claims(80, 86, 114)
+def test_after_compaction_and_a_restart_everything_is_there() -> None:
+    disk, store = begun()
+    turn(store, 3)
+    store.do(lambda: store.create_instance("order", 1, "b", {"deep": {"list": [1, None]}}))
+    store.do(lambda: store.delete_instance("a"))
+    store.compact()
+    store.do(lambda: store.create_instance("order", 1, "c"))
+    state = store.state()
+    store.close()
+    again = SteppedStore(disk)
+    assert again.state() == state
+    assert again.report.snapshot is not None
+    assert again.report.log.entries == 2, "the marker and one creation; the rest is the snapshot's"
+    assert again.list_instances("order", "new").total == 2
+
+
+@pytest.mark.claims(96, 97)
+def test_the_index_tells_people_what_a_snapshot_is_of() -> None:
+    clock = ManualClock(1_705_314_600_000)
+    disk, store = begun(clock=clock)
+    done = store.compact()
+    index = msgspec.json.decode(disk.files()[SNAPSHOTS / "index.json"])
+    (heading,) = index["snapshots"]
+    assert heading["timestamp"] == "2024-01-15T10:30:00Z"
+    assert heading["wal_offset"] == done.wal_offset
+    assert heading["instance_count"] == 1
+    assert heading["machines"] == ["order"]
+    assert heading["file"] == "snap-1705314600.snap"
+    store.compact()
+    names = sorted(path.name for path in disk.files() if path.suffix == ".snap")
+    assert names == ["snap-1705314600-1.snap"], "another of the same second, and the old one gone"
+
+
+def test_replaying_the_log_gives_the_live_state_byte_for_byte() -> None:
+    disk, store = begun()
+    turn(store, 2)
+    store.do(lambda: store.apply_event("a", "PAY", {"b": [1, {"z": 1.5, "a": "ä"}]}))
+    store.do(lambda: store.create_instance("order", 1, "b", {"x": 1e5}, "key", 10**9))
+    live = msgspec.json.encode(store.state())
+    replayed = SteppedStore(FakeDisk(image=disk.snapshot()))
+    assert msgspec.json.encode(replayed.state()) == live
+    store.compact()
+    from_snapshot = SteppedStore(FakeDisk(image=disk.snapshot()))
+    assert msgspec.json.encode(from_snapshot.state()) == live
+
+
+@pytest.mark.claims(91, 92, 94)
+def test_compaction_comes_by_itself_after_enough_events_and_time() -> None:
+    clock = ManualClock()
+    settings = replace(SMALL, compaction=CompactionSettings(events_threshold=10))
+    _, store = begun(settings, clock)
+    turn(store, 2)
+    store.keeping.round()
+    assert store.compactor.count == 0, "not within the first minute"
+    clock.advance(60_000_000)
+    store.keeping.round()
+    assert store.compactor.count == 1
+    turn(store, 3)
+    store.keeping.round()
+    assert store.compactor.count == 1, "not again within a minute"
+    clock.advance(60_000_000)
+    store.keeping.round()
+    assert store.compactor.count == 2
+    clock.advance(60_000_000)
+    store.keeping.round()
+    assert store.compactor.count == 2, "nothing happened since"
+
+
+@pytest.mark.claims(93, 95)
+def test_compaction_comes_by_itself_when_the_log_has_grown() -> None:
+    clock = ManualClock()
+    chosen = CompactionSettings(events_threshold=100_000, size_threshold_bytes=2_000)
+    _, store = begun(replace(SMALL, compaction=chosen), clock)
+    clock.advance(60_000_000)
+    store.keeping.round()
+    assert store.compactor.count == 0
+    turn(store, 3)
+    store.keeping.round()
+    assert store.compactor.count == 1
+
+
+def test_compaction_turned_off_never_comes_by_itself() -> None:
+    clock = ManualClock()
+    _, store = begun(replace(SMALL, compaction=CompactionSettings(False, 1, 1, 0)), clock)
+    turn(store, 3)
+    store.keeping.round()
+    assert store.compactor.count == 0
+
+
+@pytest.mark.claims(96)
+def test_a_snapshot_is_compressed_and_holds_many_blocks() -> None:
+    disk, store = begun(replace(SMALL, wal_segment_bytes=4 * MIB))
+    with store.owner.holding():
+        for number in range(5_000):
+            store.owner.call(partial(store.create_instance, "order", 1, f"i{number:06d}"))
+    done = store.compact()
+    assert done.snapshot_bytes < 40 * 5_000
+    state = store.state()
+    store.close()
+    assert SteppedStore(disk).state() == state
+
+
+@pytest.mark.claims(110)
+def test_smaller_segments_are_more_files() -> None:
+    counts = []
+    for size in (1_024, 8_192):
+        disk, store = begun(replace(SMALL, wal_segment_bytes=size))
+        turn(store, 6)
+        counts.append(len(segments(disk)))
+    assert counts[0] > counts[1]
+
+
+def test_a_damaged_snapshot_is_refused_once_the_log_is_compacted() -> None:
+    disk, store = begun()
+    turn(store, 3)
+    name = store.compact().snapshot
+    store.close()
+    disk.damage(SNAPSHOTS / name, 40, b"\xff")
+    with pytest.raises(DamageError) as caught:
+        SteppedStore(FakeDisk(image=disk.snapshot()))
+    assert caught.value.path == SNAPSHOTS / name
+    assert caught.value.offset is not None
+
+
+def test_a_damaged_snapshot_does_no_harm_while_the_whole_log_is_there() -> None:
+    disk, store = begun(replace(SMALL, wal_segment_bytes=65_536))
+    turn(store, 2)
+    name = store.compact().snapshot
+    turn(store, 1)
+    state = store.state()
+    store.close()
+    disk.damage(SNAPSHOTS / name, 40, b"\xff")
+    assert SteppedStore(disk, replace(SMALL, wal_segment_bytes=65_536)).state() == state
+
+
+def test_a_damaged_index_is_replaced_by_the_newest_whole_snapshot() -> None:
+    disk, store = begun()
+    turn(store, 3)
+    store.compact()
+    state = store.state()
+    store.close()
+    disk.damage(SNAPSHOTS / "index.json", 3, b"\xff")
+    assert SteppedStore(disk).state() == state
+
+
+def test_the_log_is_whole_after_a_power_loss_behind_a_compaction() -> None:
+    """Whatever the policy: the history a snapshot points into must be there."""
+    disk, store = begun(replace(SMALL, fsync_policy=policy(FsyncKind.NEVER)))
+    store.do(lambda: store.apply_event("a", "PAY"))
+    store.compact()
+    again = SteppedStore(disk.after_power_loss())
+    assert again.get_instance("a").state == "paid"
+    history = again.history("a").read()
+    assert history.complete
+    assert history.damaged_at is None
+
+
+@pytest.mark.claims(98)
+def test_one_instance_can_be_put_into_a_file_of_its_own() -> None:
+    disk, store = begun()
+    name, offset = store.snapshot_instance("a")
+    found = msgspec.json.decode(disk.files()[SNAPSHOTS / name])
+    assert found["instance"]["ctx"] == {"total": 5}
+    assert offset == store.get_instance("a").last_wal_offset
+    store.close()
+    assert SteppedStore(disk).get_instance("a").context == {"total": 5}
+    with pytest.raises(MachineError):
+        SteppedStore(new_disk()).snapshot_instance("a")
+
+
+def test_a_history_walks_back_to_the_creation_or_to_where_the_log_begins() -> None:
+    _, store = begun()
+    turn(store, 2)
+    whole = store.history("a").read()
+    assert whole.complete
+    assert whole.gone_before is None
+    assert [getattr(each.body, "event", "made") for each in whole.entries] == [
+        "made", *ROUND, *ROUND
+    ]  # fmt: skip
+    newest = store.history("a", 3).read()
+    assert newest.entries == whole.entries[-3:]
+    assert not newest.complete
+    store.compact()
+    turn(store, 1)
+    short = store.history("a").read()
+    assert not short.complete
+    assert short.gone_before is not None
+    assert short.entries
+    assert all(each.offset >= short.gone_before for each in short.entries)
+
+
+@pytest.mark.claims(74, 81, 82)
+def test_the_log_is_read_in_pages_from_any_offset() -> None:
+    _, store = begun()
+    turn(store, 5)
+    everything = store.read_wal(0, 1_000).read()
+    assert [each.sequence for each in everything.entries] == list(range(1, 23))
+    assert everything.entries[0].kind is EntryType.PUT_MACHINE
+    assert everything.next_offset == store.committed_offset
+    assert not everything.has_more
+    collected, at, more = [], 0, True
+    while more:
+        page = store.read_wal(at, 4).read()
+        collected += page.entries
+        at, more = page.next_offset, page.has_more
+    assert collected == everything.entries
+    middle = everything.entries[9]
+    assert store.read_wal(middle.offset, 1).read().entries == [middle]
+    store.compact()
+    rest = store.read_wal(0, 1_000).read()
+    assert rest.gone_before == global_offset(store.wal_stats().oldest_segment, 0)
+    kept = [each for each in everything.entries if each.offset >= rest.gone_before]
+    assert rest.entries[:-1] == kept
+    assert rest.entries[-1].kind is EntryType.SNAPSHOT
+
+
+def test_reading_the_log_passes_over_damage_and_says_so() -> None:
+    disk, store = begun(replace(SMALL, wal_segment_bytes=16_384))
+    turn(store, 2)
+    bad = store.read_wal(0, 100).read().entries[4]
+    path = PLACE / "wal" / "0000000000000001.wal"
+    disk.damage(path, within_segment(bad.offset) + 30, b"\xff")
+    page = store.read_wal(0, 100).read()
+    assert bad.offset not in [each.offset for each in page.entries]
+    assert len(page.entries) == 9
+    assert [each.offset for each in page.damaged] == [bad.offset]
+    assert store.history("a").read().damaged_at == bad.offset
+
+
+@pytest.mark.claims(83, 84, 85)
+def test_statistics_count_entries_segments_and_bytes() -> None:
+    disk, store = begun()
+    turn(store, 4)
+    stats = store.wal_stats()
+    files = segments(disk)
+    assert stats.segment_count == len(files) == stats.newest_segment - stats.oldest_segment + 1
+    assert (stats.oldest_segment, stats.current_offset) == (1, store.committed_offset)
+    assert stats.entry_count == 18
+    assert stats.total_size_bytes == (len(files) - 1) * 1_024 + within_segment(stats.current_offset)
+    assert stats.latest_offset == store.get_instance("a").last_wal_offset
+    assert stats.fsyncs >= 18
+    store.close()
+    again = SteppedStore(disk)
+    assert again.wal_stats().entry_count == 18
+    assert again.wal_stats().latest_offset == stats.latest_offset
+    again.compact()
+    left = again.read_wal(0, 1_000).read().entries
+    assert again.wal_stats().entry_count == len(left)
+    assert 157_286_400 == 150 * MIB <= 3 * MachineSettings().wal_segment_bytes
+
+
+def test_a_watcher_gets_what_it_asked_for_as_it_is_committed() -> None:
+    _, store = begun()
+    news: list[int] = []
+    everything = store.watch(WatchFilter())
+    everything.on_news = lambda: news.append(1)
+    paid = store.watch(watch_filter(events=["PAY"], machines=["order"]))
+    closed = store.watch(watch_filter(from_states=["shipped"], to_states=["closed"]))
+    other = store.watch(watch_filter(instance_id="b"))
+    turn(store, 2)
+    events = everything.next().events
+    assert [each.event for each in events] == [*ROUND, *ROUND]
+    assert len(news) == 1, "told when there was nothing before"
+    assert [each.event for each in paid.next().events] == ["PAY", "PAY"]
+    assert [each.to_state for each in closed.next().events] == ["closed", "closed"]
+    assert not other.next().events
+    assert events[-1].ctx == store.get_instance("a").ctx
+    everything.close()
+    turn(store, 1)
+    assert not everything.next().events
+    with pytest.raises(MachineError):
+        watch_filter(events="PAY")
+
+
+def test_watching_from_an_offset_replays_and_then_goes_live_without_a_gap() -> None:
+    _, store = begun()
+    turn(store, 5)
+    middle = store.history("a").read().entries[10].offset
+    for start, expected in ((0, 20), (middle, 15)):  # between the two, four more happened
+        watcher = store.watch(WatchFilter(), from_offset=start)
+        turn(store, 1)
+        plan, seen = watcher.catch_up, []
+        while plan is not None:
+            part = replace(plan, limit=3).read()
+            seen += part.events
+            plan = part.following
+        assert len(seen) == expected
+        seen += watcher.next().events
+        offsets = [each.wal_offset for each in seen]
+        assert offsets == sorted(set(offsets))
+        assert len(seen) == expected + 4
+        watcher.close()
+
+
+def test_a_slow_watcher_is_told_exactly_what_it_missed_and_can_read_it() -> None:
+    _, store = begun(replace(SMALL, watch_buffer_events=5))
+    watcher = store.watch(WatchFilter())
+    turn(store, 3)
+    entries = [each.offset for each in store.history("a").read().entries][1:]
+    first = watcher.next()
+    assert [each.wal_offset for each in first.events] == entries[:5]
+    assert first.missed is None
+    told = watcher.next()
+    assert not told.events
+    assert told.missed is not None
+    assert (told.missed.first_offset, told.missed.last_offset) == (entries[5], entries[-1])
+    assert told.missed.events == 7
+    caught = store.catch_up(WatchFilter(), told.missed.first_offset).read()
+    assert [each.wal_offset for each in caught.events] == entries[5:]
+    turn(store, 1)
+    assert len(watcher.next().events) == 4
+
+
+def test_watching_from_before_the_log_begins_says_what_is_gone() -> None:
+    _, store = begun()
+    turn(store, 4)
+    store.compact()
+    plan = store.watch(WatchFilter(), from_offset=global_offset(1, 5)).catch_up
+    assert plan is not None
+    assert plan.read().gone_before == global_offset(store.wal_stats().oldest_segment, 0)
