@@ -191,6 +191,7 @@ def seen_in(life: KafkaLife) -> dict[Place, tuple[int, list[bytes]]]:
 def told(settings: KafkaSettings = SMALL_KAFKA) -> KafkaStory:
     story = KafkaStory(settings)
     tell(story)
+    story.reopen()
     return story
 
 
@@ -225,7 +226,6 @@ def tell(story: KafkaStory) -> None:
     assert story.life.store.counters.segments_deleted
     assert story.life.store.counters.segments_rewritten
     story.append("clicks", 0, "last")
-    story.reopen()
 
 
 def opens_or_refuses(disk: FakeDisk, settings: KafkaSettings = SMALL_KAFKA) -> KafkaLife | str:

@@ -29,6 +29,7 @@ from headwater.store.kafka.locating import SegmentTable
 from headwater.wal.shard import Shard
 from headwater.wal.ticket import Ticket
 
+_LIMITS = (RETENTION_MS, RETENTION_BYTES)
 _NO_END = 2**63
 """An id that no record will ever have."""
 
@@ -151,8 +152,8 @@ class KafkaCore:
 
     def note_limits(self, topic: KafkaTopic) -> None:
         """Remember, or forget, that this topic has limits."""
-        limits = (config_number(topic.configs, name) for name in (RETENTION_MS, RETENTION_BYTES))
-        if any(limit >= 0 for limit in limits):
+        configs = topic.configs
+        if configs and any(config_number(configs, name) >= 0 for name in _LIMITS):
             self.limited[topic.topic_id] = topic
         else:
             self.limited.pop(topic.topic_id, None)

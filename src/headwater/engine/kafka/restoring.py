@@ -21,6 +21,7 @@ from headwater.format.kafka.checkpoint import KafkaTopicMeta, SegmentMeta
 from headwater.format.kafka.entry import PREFIX_BYTES, Runs, find_runs, group_by_key
 from headwater.recovery.kafka import RecoveredKafka, TailBatch
 
+_FEW_RUNS = 8
 _LONG_RUNS = 16
 """With so many records a batch, ranges are faster than ids one by one."""
 
@@ -75,11 +76,23 @@ def _index(core: KafkaCore, segment: SegmentMeta) -> None:
         if partition is None:
             continue  # of a topic that was dropped, or an event
         starts = runs.starts[members] + segment.base_id
-        own = starts > partition.topic.made_id
-        if not own.all():
+        if starts[0] <= partition.topic.made_id:
+            own = starts > partition.topic.made_id
             members, starts = members[own], starts[own]
-        if len(members):
+        if len(members) > _FEW_RUNS:
             _own(partition, runs, members, starts)
+            continue
+        # For a hundred thousand topics of a few batches each, arrays cost more than they save.
+        rows = zip(
+            starts.tolist(),
+            runs.counts[members].tolist(),
+            runs.entries["length"][members].tolist(),
+            strict=True,
+        )
+        for first, count, length in rows:
+            partition.own(first, first + count)
+            if partition.high_watermark > partition.log_start_offset:
+                partition.bytes += length + PREFIX_BYTES
 
 
 def _own(

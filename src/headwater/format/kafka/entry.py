@@ -8,6 +8,8 @@ zeros, because no topic's hash is: zeros mean that the index ends.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy
@@ -34,6 +36,8 @@ KEY_AT: Final = ENTRY.offset_of("org_id")
 KEY_BYTES: Final = ENTRY_BYTES - KEY_AT
 
 _ENTRY_WORDS: Final = ENTRY_BYTES // 8
+_SPREAD: Final = numpy.uint64(0x9E3779B97F4A7C15)
+"""Keeps the partitions of a topic apart when entries are sorted by a mix of their keys."""
 _LOOK_BACK: Final = 65_536
 """Entries that are looked at in one step when the end of an index is looked for."""
 
@@ -105,27 +109,37 @@ def keys_of(entries: Entries) -> NDArray[Any]:
     return numpy.ascontiguousarray(raw[:, KEY_AT:]).view(f"V{KEY_BYTES}").reshape(-1)
 
 
-def group_by_key(runs: Runs) -> list[tuple[bytes, NDArray[numpy.int64]]]:
+def group_by_key(runs: Runs) -> Iterator[tuple[bytes, NDArray[numpy.int64]]]:
     """For every key, which of the runs are its own, in order."""
-    if not len(runs.starts):
-        return []
-    keys = keys_of(runs.entries)
-    parts = keys.view(numpy.uint8).reshape(len(keys), KEY_BYTES)
+    count = len(runs.starts)
+    if not count:
+        return
+    parts = keys_of(runs.entries).view(numpy.uint8).reshape(count, KEY_BYTES)
     # Half of the hash tells topics apart well enough to sort by; whether two keys were thrown
     # together is looked at afterwards.
     half = numpy.ascontiguousarray(parts[:, 8:16]).view(numpy.uint64).reshape(-1)
     number = numpy.ascontiguousarray(parts[:, 24:]).view(numpy.uint32).reshape(-1)
-    mixed = half ^ (number.astype(numpy.uint64) * numpy.uint64(0x9E3779B97F4A7C15))
+    mixed = half ^ (number.astype(numpy.uint64) * _SPREAD)
     order = numpy.argsort(mixed, kind="stable")
-    borders = numpy.flatnonzero(numpy.diff(mixed[order])) + 1
-    groups: list[tuple[bytes, NDArray[numpy.int64]]] = []
-    for members in numpy.split(order, borders):
-        first = keys[members[0]]
-        if (parts[members] == parts[members[0]]).all():
-            groups.append((first.tobytes(), members))
-            continue
-        apart: dict[bytes, list[int]] = {}
-        for member in members.tolist():
-            apart.setdefault(keys[member].tobytes(), []).append(member)
-        groups += [(key, numpy.array(own, numpy.int64)) for key, own in apart.items()]
-    return groups
+    ordered, ordered_parts = mixed[order], parts[order]
+    borders = numpy.flatnonzero(ordered[1:] != ordered[:-1]) + 1
+    changes = numpy.flatnonzero((ordered_parts[1:] != ordered_parts[:-1]).any(axis=1)) + 1
+    bounds = [0, *borders.tolist(), count]
+    firsts = ordered_parts[bounds[:-1]].tobytes()
+    thrown_together = len(changes) != len(borders)
+    for at, (low, high) in enumerate(itertools.pairwise(bounds)):
+        if thrown_together:
+            yield from _apart(ordered_parts[low:high], order[low:high])
+        else:
+            yield firsts[at * KEY_BYTES : (at + 1) * KEY_BYTES], order[low:high]
+
+
+def _apart(
+    parts: NDArray[numpy.uint8], members: NDArray[numpy.int64]
+) -> Iterator[tuple[bytes, NDArray[numpy.int64]]]:
+    """The same, one by one, for keys that were sorted as if they were equal."""
+    apart: dict[bytes, list[int]] = {}
+    for part, member in zip(parts, members.tolist(), strict=True):
+        apart.setdefault(part.tobytes(), []).append(member)
+    for key, own in apart.items():
+        yield key, numpy.array(own, numpy.int64)
