@@ -73,6 +73,10 @@ def serve(
         "log_json": log_json,
         "log_level": log_level,
     }
+    _run(flags, config)
+
+
+def _run(flags: dict[str, Any], config: str | None) -> None:
     try:
         settings = load_settings(flags, os.environ, config, read_text_file)
     except SettingsError as error:
