@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -76,12 +77,23 @@ def bridge(
         settle_s,
     )
     stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
     telling = Telling(as_json=as_json)
-    with _metrics(telling, metrics_port):
+    with _metrics(telling, metrics_port), _stopped_by_signals(stop):
         done = Bridge(settings, stop, telling.tell).run()
     telling.end(done)
+
+
+@contextmanager
+def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
+    before = {
+        number: signal.signal(number, lambda *_: stop.set())
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class Telling:

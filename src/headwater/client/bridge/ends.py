@@ -21,6 +21,8 @@ except ImportError as error:
 
 ANSWER_S: Final = 30.0
 """How long an end may take to answer before it counts as away."""
+LOOK_S: Final = 0.1
+"""How long records are gathered: a consumer waits for as many as it was asked for."""
 TIMESTAMP_OF_PRODUCER: Final = 1
 _READING: Final[Settings] = {
     "group.id": "headwater-bridge",  # never joined, and asked for all the same
@@ -108,9 +110,11 @@ def read_range(
     reading = Reading(cluster)
     try:
         reading.begin([(topic, partition, first)])
+        patience = int(ANSWER_S / LOOK_S)
         while first < end:
-            found = reading.take(1_000, ANSWER_S)
-            if not found:
+            found = reading.take(min(1_000, end - first), LOOK_S)
+            patience = int(ANSWER_S / LOOK_S) if found else patience - 1
+            if not patience:
                 raise AwayError(f"{cluster} gives nothing of {topic}/{partition} from {first} on")
             for message in found:
                 if is_end(message):

@@ -1,0 +1,213 @@
+"""`headwater bridge`: every record once and in order, whenever it is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from headwater.cli.app import app
+from headwater.client.bridge.bridge import Progress
+from headwater.client.bridge.statement import BridgeStoppedError
+from tests.kafka.bridging import Cluster, bridge, command, running_bridge
+from tests.kafka.broker import Broker, running_broker
+from tests.server.running import eventually
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+def source(broker: Broker) -> Cluster:
+    return Cluster(broker.bootstrap)
+
+
+@pytest.fixture(scope="module")
+def second(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with running_broker(tmp_path_factory.mktemp("second") / "data") as found:
+        yield found
+
+
+@pytest.fixture
+def dest(second: Broker) -> Cluster:
+    return Cluster(second.bootstrap)
+
+
+def test_topics_are_copied_record_by_record_and_later_goes_on_where_it_ended(
+    source: Cluster, dest: Cluster, name: str
+) -> None:
+    source.make(name, 3)
+    source.write(name, 0, 3_000, 3)
+    done = bridge(source, dest, name, name=name)
+    assert done == Progress(3_000, 0, {f"{name}/{n}": 0 for n in range(3)})
+    source.write(name, 3_000, 10, 3)
+    assert bridge(source, dest, name, name=name).copied == 10
+    assert bridge(source, dest, name, name=name).copied == 0
+    for partition in range(3):
+        assert dest.read(name, partition) == source.read(name, partition)
+
+
+@pytest.mark.timeout(180)
+def test_a_bridge_killed_at_any_time_leaves_no_gap_and_no_copy_twice(
+    source: Cluster, dest: Cluster, name: str
+) -> None:
+    source.make(name, 2)
+    source.write(name, 0, 40_000, 2)
+    for round_number in range(2):
+        with running_bridge(source, dest, name, "--name", name) as process:
+            before = _length(dest, name)
+            eventually(lambda before=before: _length(dest, name) > before)  # type: ignore[misc]
+            process.send_signal(signal.SIGKILL)
+        source.write(name, 40_000 + round_number * 2_000, 2_000, 2)
+    bridge(source, dest, name, name=name)
+    for partition in range(2):
+        assert dest.read(name, partition) == source.read(name, partition)
+
+
+def _length(cluster: Cluster, topic: str) -> int:
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "looking"})
+    try:
+        return sum(
+            consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=10)[1]
+            for n in range(2)
+        )
+    except KafkaException:
+        return 0  # not made yet
+    finally:
+        consumer.close()
+
+
+def test_a_log_topic_with_gaps_is_copied_as_it_is_read(
+    broker: Broker, source: Cluster, dest: Cluster, name: str
+) -> None:
+    import headwater
+
+    with headwater.Client(f"http://127.0.0.1:{broker.port}") as client:
+        client.append(name, [{"data": n, "tag": f"t{n % 2}"} for n in range(100)])
+        client.delete(name, match="t1")
+        assert bridge(source, dest, name, name=name).copied == 50
+        client.append(name, {"data": 100, "tag": "t0"})
+        client.append(name, {"data": 101, "tag": "t1"})
+        client.delete(name, match="t1")
+        assert bridge(source, dest, name, name=name).copied == 1
+    values = [value for _, value, _, _ in dest.read(name)]
+    assert values == [b"%d" % n for n in range(0, 101, 2)]
+
+
+def test_a_destination_that_somebody_else_writes_to_stops_the_bridge(
+    source: Cluster, dest: Cluster, name: str
+) -> None:
+    source.make(name)
+    source.write(name, 0, 10)
+    bridge(source, dest, name, name=name)
+    dest.write(name, 500, 1)
+    source.write(name, 10, 10)
+    with pytest.raises(BridgeStoppedError, match="at 10 is no copy"):
+        bridge(source, dest, name, name=name)
+    assert len(dest.read(name)) == 11
+
+
+def test_records_that_were_there_before_the_bridge_stay_where_they_are(
+    source: Cluster, dest: Cluster, name: str
+) -> None:
+    dest.make(name)
+    dest.write(name, 900, 5)
+    source.make(name)
+    source.write(name, 0, 10)
+    assert bridge(source, dest, name, name=name).copied == 10
+    assert dest.read(name)[5:] == source.read(name)
+
+
+def test_records_the_source_lost_are_told_and_skipped_only_on_demand(
+    source: Cluster, dest: Cluster, name: str
+) -> None:
+    from confluent_kafka import TopicPartition
+
+    source.make(name)
+    source.write(name, 0, 10)
+    bridge(source, dest, name, name=name)
+    source.write(name, 10, 10)
+    spot = TopicPartition(name, 0, 15)
+    source.admin.delete_records([spot])[spot].result(20)
+    with pytest.raises(BridgeStoppedError, match="its records from 10 on were deleted"):
+        bridge(source, dest, name, name=name)
+    assert bridge(source, dest, name, name=name, skip_lost=True).copied == 5
+    assert [value for _, value, _, _ in dest.read(name)] == [
+        b"value %d" % n for n in (*range(10), *range(15, 20))
+    ]
+
+
+def test_an_interrupt_ends_it_cleanly_and_metrics_tell_the_lag(
+    source: Cluster, dest: Cluster, name: str, tmp_path: Path
+) -> None:
+    import socket
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    source.make(name)
+    source.write(name, 0, 100)
+    with running_bridge(source, dest, name, "--name", name, "--metrics-port", str(port)) as process:
+
+        def metrics() -> str:
+            try:
+                url = f"http://127.0.0.1:{port}/metrics"
+                with urllib.request.urlopen(url, timeout=5) as answer:
+                    return str(answer.read().decode())
+            except OSError:
+                return ""
+
+        eventually(lambda: "headwater_bridge_records_copied_total 100.0" in metrics())
+        wanted = f'headwater_bridge_lag{{partition="0",topic="{name}"}} 0.0'
+        assert wanted in metrics()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    assert bridge(source, dest, name, name=name).copied == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "said"),
+    [
+        (["--topics", "no-such-topic"], 2, "has no topic 'no-such-topic'"),
+        (["--topics", "a,a"], 2, "each once"),
+        (["--from", "http://localhost"], 2, "no address of a cluster"),
+        (["--from", "kafka://user:secret@"], 2, "host:port"),
+        (["--from-config", "/nowhere/at/all"], 2, "cannot be read"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(
+    source: Cluster, dest: Cluster, more: list[str], code: int, said: str
+) -> None:
+    words = command(source, dest, "whatever", *more)[3:]
+    ran = CliRunner().invoke(app, words)
+    assert ran.exit_code == code, ran.stderr
+    assert said in ran.stderr
+    assert "secret" not in ran.stderr
+    assert len(ran.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("KAFKA_HOME" not in os.environ, reason="KAFKA_HOME names no Apache Kafka")
+def test_topics_go_to_apache_kafka_and_come_back(
+    source: Cluster, dest: Cluster, name: str, tmp_path: Path
+) -> None:
+    from bench.kafka.apache import ApacheKafka
+
+    source.make(name, 2)
+    source.write(name, 0, 20_000, 2)
+    with ApacheKafka(tmp_path) as apache:
+        middle = Cluster(apache.bootstrap)
+        with running_bridge(source, middle, name) as process:
+            eventually(lambda: _length(middle, name) > 0)
+            process.send_signal(signal.SIGKILL)
+        bridge(source, middle, name, name="default")
+        bridge(middle, dest, name, name=name)
+        for partition in range(2):
+            assert middle.read(name, partition) == source.read(name, partition)
+            assert dest.read(name, partition) == source.read(name, partition)
