@@ -1,0 +1,160 @@
+"""Webhooks: signed, in order, tried again, and going on where they were after a restart."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import queue
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwater.core.errors import RequestError
+from headwater.model.machines.errors import MachineError
+from headwater.server.webhooks import parse_webhook, signature
+from tests.machines.conftest import ORDER
+from tests.machines.test_machine_http import apply, create, put
+from tests.server.running import RunningServer, eventually, running, settings
+
+SECRET = "shared-secret"
+
+
+class Receiver(ThreadingHTTPServer):
+    """Remembers what it was told; answers what it is told to, then 200."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.statuses: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self.told: queue.SimpleQueue[tuple[dict[str, str], bytes]] = queue.SimpleQueue()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/hook?token=hidden"
+
+    def next(self) -> tuple[dict[str, str], Any]:
+        headers, body = self.told.get(timeout=30)
+        return headers, json.loads(body)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Receiver
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        try:
+            status = self.server.statuses.get_nowait()
+        except queue.Empty:
+            status = 200
+        self.server.told.put(({k.lower(): v for k, v in self.headers.items()}, body))
+        self.send_response(status)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Nobody reads it."""
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    made = Receiver()
+    thread = threading.Thread(target=made.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    yield made
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+def served(directory: Path, receiver: Receiver, machine: str = "") -> Any:
+    hook = f"{machine}={receiver.url}" if machine else receiver.url
+    return running(
+        directory,
+        settings(webhooks=(hook,), webhook_secret=SECRET, webhook_retry_ms=1),
+    )
+
+
+def wait_for_webhooks(server: RunningServer) -> None:
+    eventually(lambda: [d.position for d in server.app.webhooks.deliveries if d.position])
+
+
+def test_transitions_are_told_signed_and_in_order(tmp_path: Path, receiver: Receiver) -> None:
+    with served(tmp_path / "data", receiver, "order") as server, server.talk() as http:
+        wait_for_webhooks(server)
+        put(http, "order")
+        put(http, "other")
+        for machine in ("other", "order"):
+            create(http, machine, f"{machine}-1", initial_ctx={"amount": 1})
+            apply(http, f"{machine}-1", "PAY", payload={"by": "ann"})
+        moved = apply(http, "order-1", "SHIP").json
+        headers, first = receiver.next()
+        assert (first["type"], first["instance_id"], first["event"]) == (
+            "transition",
+            "order-1",
+            "PAY",
+        )
+        assert (first["payload"], first["ctx"]) == ({"by": "ann"}, {"amount": 1, "by": "ann"})
+        assert headers["headwater-delivery"] == first["wal_offset_text"]
+        headers, second = receiver.next()
+        assert second["wal_offset"] == moved["wal_offset"]
+        body = json.dumps(second, separators=(",", ":"), ensure_ascii=False).encode()
+        wanted = signature(SECRET, int(headers["headwater-timestamp"]), body)
+        assert hmac.compare_digest(headers["headwater-signature"], wanted)
+
+
+def test_what_is_not_taken_is_tried_again_until_it_is(tmp_path: Path, receiver: Receiver) -> None:
+    for status in (500, 404, 302):
+        receiver.statuses.put(status)
+    with served(tmp_path / "data", receiver) as server, server.talk() as http:
+        wait_for_webhooks(server)
+        put(http, "order")
+        create(http, "order", "o-1", initial_ctx={"amount": 1})
+        apply(http, "o-1", "PAY")
+        apply(http, "o-1", "SHIP")
+        events = [receiver.next()[1]["event"] for _ in range(5)]
+    assert events == ["PAY", "PAY", "PAY", "PAY", "SHIP"]
+
+
+def test_a_restart_goes_on_where_it_was(tmp_path: Path, receiver: Receiver) -> None:
+    with served(tmp_path / "data", receiver) as server, server.talk() as http:
+        wait_for_webhooks(server)
+        put(http, "order")
+        create(http, "order", "o-1", initial_ctx={"amount": 1})
+        apply(http, "o-1", "PAY")
+        assert receiver.next()[1]["event"] == "PAY"
+        eventually(lambda: server.app.webhooks.deliveries[0].delivered == 1)
+    # Nobody is told while the webhook is away; nothing is forgotten either.
+    with running(tmp_path / "data", settings()) as server, server.talk() as http:
+        apply(http, "o-1", "CANCEL")
+    with served(tmp_path / "data", receiver) as server, server.talk() as http:
+        apply(http, "o-1", "PAY")
+        assert [receiver.next()[1]["event"] for _ in range(2)] == ["CANCEL", "PAY"]
+
+
+def test_a_receiver_that_is_gone_is_told_no_more(tmp_path: Path, receiver: Receiver) -> None:
+    receiver.statuses.put(410)
+    with served(tmp_path / "data", receiver) as server, server.talk() as http:
+        wait_for_webhooks(server)
+        put(http, "order")
+        create(http, "order", "o-1", initial_ctx={"amount": 1})
+        apply(http, "o-1", "PAY")
+        receiver.next()
+        assert apply(http, "o-1", "SHIP").status == 200
+    assert receiver.told.empty()
+
+
+def test_an_address_that_cannot_be_is_refused_at_the_start() -> None:
+    for text in ("ftp://x/", "order=nowhere", "https://", ""):
+        with pytest.raises(RequestError):
+            parse_webhook(text)
+    with pytest.raises(MachineError):
+        parse_webhook("no name=http://x/")
+    assert parse_webhook("http://x/?a=b").machine is None
+    assert parse_webhook("order=http://x/?a=b").machine == "order"
+    assert "hidden" not in parse_webhook("order=http://x/?token=hidden").label
+    assert ORDER["initial"] == "created"
