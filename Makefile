@@ -51,7 +51,7 @@ format: $(STAMP) ## Rewrite the code in the house format
 	$(BIN)/ruff format .
 
 docs: $(STAMP) ## Build the documentation as a site, in build/site
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 docs-format: $(STAMP) ## Write docs/format.md from the layout tables
 	@mkdir -p build

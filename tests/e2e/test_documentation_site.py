@@ -17,7 +17,7 @@ REPOSITORY = Path(__file__).parents[2]
 @pytest.mark.e2e
 def test_the_site_builds_without_a_warning_and_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(tmp_path)],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(tmp_path)],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
