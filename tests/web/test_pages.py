@@ -147,6 +147,26 @@ def test_the_tail_shows_records_as_they_are_written(
     expect(live).to_have_attribute("aria-pressed", "false")
 
 
+def test_rows_stay_under_the_pointer_while_the_tail_runs(
+    dashboard: Dashboard, http: Browserless
+) -> None:
+    http.put("steady")
+    http.write("steady", "old")
+    dashboard.open("topic/steady")
+    live = dashboard.page.get_by_role("button", name="Live")
+    live.click()
+    expect(live).to_have_text("Live: following")
+    rows = dashboard.page.locator(".records tbody tr[data-seq]")
+    rows.first.hover()
+    http.write("steady", 1, 2, 3)
+    expect(live).to_have_text("Live: 3 new")
+    expect(rows).to_have_count(1)
+    live.hover()
+    expect(rows).to_have_count(4)
+    expect(rows.first).to_have_attribute("data-seq", "4")
+    live.click()
+
+
 def test_a_record_is_written_by_hand_and_mistakes_are_told(
     dashboard: Dashboard, http: Browserless
 ) -> None:

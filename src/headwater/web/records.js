@@ -23,6 +23,7 @@ export class RecordBrowser {
     #reached = 0;
     #tail = null;
     #busy = null;
+    #held = [];
 
     /** With `origin`, only dead letters of that queue; `requeued` is told when some went back. */
     constructor(topic, { signal, problem, origin = null, requeued = () => {} }) {
@@ -73,7 +74,8 @@ export class RecordBrowser {
         this.recent = button("Newer", "p", () => this.#newerPage());
         this.first = button("Latest", null, () => this.latest());
         this.note = make("span", { class: "quiet", role: "status" });
-        this.body = make("tbody");
+        const release = () => this.body.matches(":hover, :focus-within") || this.#release();
+        this.body = make("tbody", { pointerleave: release, focusout: () => setTimeout(release) });
         const titles = ["Seq", "Time", "Tag", "Node", "Data"].map((title, at) =>
             make("th", { scope: "col", class: at ? null : "number" }, title),
         );
@@ -291,6 +293,7 @@ export class RecordBrowser {
 
     async #startTail() {
         this.#tail?.abort();
+        this.#held = [];
         const tail = (this.#tail = new AbortController());
         const filter = this.#filter;
         const signal = AbortSignal.any([this.#signal, tail.signal]);
@@ -310,6 +313,7 @@ export class RecordBrowser {
     }
 
     #stopTail() {
+        this.#held = [];
         this.#tail?.abort();
         this.#tail = null;
         this.live.setAttribute("aria-pressed", "false");
@@ -335,10 +339,21 @@ export class RecordBrowser {
         if (event.name === "error") this.#problem(new ApiError(500, event.data));
     }
 
+    /** Show what came, unless somebody is about to press one of the rows: those must not run away. */
     #prepend(rows) {
-        if (!rows.length) return;
+        this.#held.unshift(...rows);
+        this.#held.length = Math.min(this.#held.length, SHOWN_MAX);
+        if (this.body.matches(":hover, :focus-within")) {
+            if (this.#held.length) say(this.live, `Live: ${count(this.#held.length)} new`);
+        } else this.#release();
+    }
+
+    #release() {
+        if (!this.#held.length) return;
         this.body.querySelector("td.empty")?.parentElement.remove();
-        this.body.prepend(...rows);
+        this.body.prepend(...this.#held);
+        this.#held = [];
         while (this.body.children.length > SHOWN_MAX) this.body.lastElementChild.remove();
+        if (this.#tail) say(this.live, "Live: following");
     }
 }
