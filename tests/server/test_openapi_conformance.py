@@ -11,7 +11,7 @@ import pytest
 from tests.server.running import running, settings
 
 KEY = "conformance-secret"
-STREAMS = ("/v0/ws", "/v0/watch/{wid}", "/v0/topics/{topic}/work")
+STREAMS = ("/v0/ws", "/v0/watch/{wid}", "/v0/topics/{topic}/work", "/v0/instances/watch")
 """They have no end, so nobody can wait for it."""
 
 

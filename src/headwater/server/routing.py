@@ -82,12 +82,11 @@ class RouteTable:
         except UnicodeDecodeError as error:
             raise HttpError("not_found", "the path is not text") from error
         allowed = []
-        for parts, route in self._by_length.get(len(segments), ()):
-            if all(p is None or p == s for p, s in zip(parts, segments, strict=True)):
-                if route.method == method or (method == "HEAD" and route.method == "GET"):
-                    params = tuple(s for p, s in zip(parts, segments, strict=True) if p is None)
-                    return route, params
-                allowed.append(route.method)
+        for parts, route in self._fitting(segments):
+            if route.method == method or (method == "HEAD" and route.method == "GET"):
+                params = tuple(s for p, s in zip(parts, segments, strict=True) if p is None)
+                return route, params
+            allowed.append(route.method)
         if allowed:
             raise HttpError(
                 "method_not_allowed",
@@ -95,3 +94,12 @@ class RouteTable:
                 headers={"allow": ", ".join(sorted(set(allowed)))},
             )
         raise HttpError("not_found", "there is nothing at this path")
+
+    def _fitting(self, segments: list[str]) -> list[tuple[tuple[str | None, ...], Route]]:
+        """The routes of this path. One that is written out in full wins over a parameter."""
+        fitting = [
+            (parts, route)
+            for parts, route in self._by_length.get(len(segments), ())
+            if all(p is None or p == s for p, s in zip(parts, segments, strict=True))
+        ]
+        return [found for found in fitting if None not in found[0]] or fitting
