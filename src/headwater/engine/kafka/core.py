@@ -24,6 +24,7 @@ from headwater.engine.pending import Change
 from headwater.format.kafka.checkpoint import SegmentMeta
 from headwater.format.kafka.entry import PREFIX_BYTES
 from headwater.format.kafka.events import INTERNAL_KEY, AnyEvent, encode_event
+from headwater.observe.tracing import Spans
 from headwater.store.kafka.files import SegmentFiles
 from headwater.store.kafka.locating import SegmentTable
 from headwater.wal.shard import Shard
@@ -86,6 +87,7 @@ class KafkaCore:
     cached: deque[tuple[Tail, int]] = field(default_factory=deque)
     cached_bytes: int = 0
     counters: KafkaCounters = field(default_factory=KafkaCounters)
+    spans: Spans = field(default_factory=Spans)
     limited: dict[bytes, KafkaTopic] = field(default_factory=dict)
     """Topics with a limit on age or bytes, by id."""
     removed_records: bool = False

@@ -19,10 +19,13 @@ from headwater.format.kafka.batch import (
     PLACED_BYTES,
     BatchHeader,
     pack_place,
+    read_header,
     read_sound,
 )
-from headwater.format.kafka.entry import PREFIX_BYTES
+from headwater.format.kafka.entry import PREFIX_BYTES, split_key
 from headwater.format.kafka.names import log_name
+from headwater.format.kafka.topic_hash import key_text
+from headwater.observe.tracing import FETCH_SPAN
 from headwater.store.kafka.files import SegmentFiles
 from headwater.store.kafka.locating import Batches, Ids, SegmentTable, count_before, locate
 from headwater.wire.kafka.error_codes import ErrorCode
@@ -49,6 +52,7 @@ class FetchPlan:
         self.offset = offset
         self.records_max = 0 if ids is None else len(ids)
         self._core = core
+        self._key = partition.entry_key
         self._files: SegmentFiles = core.files
         self._table: SegmentTable = core.table
         self._max_bytes = max_bytes
@@ -65,6 +69,21 @@ class FetchPlan:
 
         The first one may begin before the offset that was asked for, as in Kafka.
         """
+        spans, clock = self._core.spans, self._core.clock
+        if not spans.wanted:
+            return self._find()
+        began_ms = clock.wall_ms()
+        batches = self._find()
+        facts: dict[str, str | int] = {
+            "virtual_topic": key_text(*split_key(self._key)),
+            "fetch_offset": self.offset,
+            "returned_count": sum(read_header(batch).record_count for batch in batches),
+            "high_watermark": self.high_watermark,
+        }
+        spans.tell(FETCH_SPAN, began_ms, clock.wall_ms(), facts)
+        return batches
+
+    def _find(self) -> list[bytes | memoryview]:
         if self._ids is None:
             return self._in_memory or []
         try:

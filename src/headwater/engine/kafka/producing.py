@@ -29,6 +29,7 @@ from headwater.format.kafka.batch import (
     read_header,
 )
 from headwater.format.kafka.entry import PREFIX_BYTES
+from headwater.observe.tracing import PRODUCE_SPAN
 from headwater.wal.ticket import Ticket
 from headwater.wire.kafka.error_codes import ErrorCode
 
@@ -48,6 +49,8 @@ class Produce(Pending[Produced]):
     header: BatchHeader | None = None
     sent: SentBatch | None = None
     waits = False
+    began_ms: int | None = None
+    """When it came, if somebody wants to see spans."""
     _followers: list[Pending[Produced]] | None = None
 
     def __init__(self, partition: Partition, base_offset: int, records: int) -> None:
@@ -108,6 +111,8 @@ class Producing:
         if durability is Durability.FSYNC or partition.waiting:
             durability = Durability.FSYNC  # behind a write that waits for a sync all wait
             write.waits = True
+        if core.spans.wanted:
+            write.began_ms = core.clock.wall_ms()
         core.submit(Ticket(body, records, durability, context=write))
         if write.waits:
             partition.waiting += 1
@@ -192,6 +197,13 @@ class Producing:
             write.sent.pending = None
             partition.topic.saved = None
         self._no_longer_under_way(write)
+        if write.began_ms is not None:
+            facts: dict[str, str | int] = {
+                "virtual_topic": partition.key_text,
+                "record_count": write.records,
+                "base_offset": base,
+            }
+            core.spans.tell(PRODUCE_SPAN, write.began_ms, core.clock.wall_ms(), facts)
         write.succeed(Produced(base, -1, partition.log_start_offset))
 
     def _failed(self, write: Produce, error: HeadwaterError) -> None:

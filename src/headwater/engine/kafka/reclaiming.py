@@ -16,7 +16,6 @@ from headwater.disk import sync_names
 from headwater.engine.kafka.checkpointing import Checkpointing
 from headwater.engine.kafka.core import KafkaCore
 from headwater.format.kafka.checkpoint import SegmentMeta
-from headwater.format.kafka.events import INTERNAL_KEY
 from headwater.format.kafka.names import index_name, log_name
 from headwater.store.kafka.living import Living, find_living, keys_in
 from headwater.store.kafka.rewriting import swap_index, write_living
@@ -37,14 +36,13 @@ class Reclaiming:
     def run(self) -> None:
         core = self._core
         core.owner.call(self._begin)
-        # What the log says about itself is dead once a checkpoint has it.
         checkpoint = self._checkpointing.run()
         doomed: list[SegmentMeta] = []
         rewritten: list[tuple[SegmentMeta, Living]] = []
         for meta in checkpoint.segments[:-1]:
             if meta.base_id + meta.entries > checkpoint.as_of:
                 continue
-            living = self._look(meta, checkpoint.as_of)
+            living = self._look(meta)
             if not living.live.any():
                 doomed.append(meta)
             elif living.dead_ratio > core.settings.rewrite_dead_ratio:
@@ -57,22 +55,23 @@ class Reclaiming:
     def _begin(self) -> None:
         self._core.removed_records = False
 
-    def _look(self, meta: SegmentMeta, as_of: int) -> Living:
+    def _look(self, meta: SegmentMeta) -> Living:
         core = self._core
         entries = core.files.entries(meta.number, meta.entries)
         keys = keys_in(entries)
-        first_live = core.owner.call(lambda: self._first_live(keys, as_of))
+        first_live = core.owner.call(lambda: self._first_live(keys))
         return find_living(entries, meta.base_id, first_live)
 
-    def _first_live(self, keys: Sequence[bytes], as_of: int) -> dict[bytes, int]:
-        """As the owner: the first global id of each key that somebody may still read."""
-        found: dict[bytes, int] = {INTERNAL_KEY: as_of}
+    def _first_live(self, keys: Sequence[bytes]) -> dict[bytes, int]:
+        """As the owner: the first global id of each key that somebody may still read.
+
+        None of what the log said about itself: the checkpoint has it.
+        """
+        found: dict[bytes, int] = dict.fromkeys(keys, _NONE_LIVES)
         for key in keys:
             partition = self._core.registry.by_key(key)
             if partition is not None and partition.log_start_offset < partition.high_watermark:
                 found[key] = partition.id_at(partition.log_start_offset)
-            else:
-                found.setdefault(key, _NONE_LIVES)
         return found
 
     def _delete(self, doomed: Sequence[SegmentMeta]) -> None:

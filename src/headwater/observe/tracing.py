@@ -1,0 +1,56 @@
+"""Spans for whoever has OpenTelemetry set up; for everybody else nothing happens.
+
+The only module that imports the library, which is optional. Spans are told after the fact, with
+their beginning: nothing has to be carried through queues and threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from headwater.core.units import US_PER_MS
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
+
+PRODUCE_SPAN: Final = "headwater.produce.store"
+"""virtual_topic, record_count, base_offset"""
+FETCH_SPAN: Final = "headwater.fetch.read"
+"""virtual_topic, fetch_offset, returned_count, high_watermark"""
+
+
+def _library() -> Any:
+    try:
+        from opentelemetry import trace
+    except ImportError:  # the extra `tracing` is not installed
+        return None
+    return trace
+
+
+_trace: Final = _library()
+_LIBRARY: Final = "headwater"
+_NS_PER_MS: Final = US_PER_MS * 1_000
+
+
+class Spans:
+    """Where spans go. Without a provider of its own: to the one the program has set up, if any."""
+
+    def __init__(self, provider: TracerProvider | None = None) -> None:
+        self._provider = provider
+
+    @property
+    def wanted(self) -> bool:
+        """False when nobody would see a span: then none is made."""
+        if self._provider is not None:
+            return True
+        if _trace is None:
+            return False
+        silent = (_trace.ProxyTracerProvider, _trace.NoOpTracerProvider)
+        return not isinstance(_trace.get_tracer_provider(), silent)
+
+    def tell(self, name: str, began_ms: int, ended_ms: int, facts: Mapping[str, str | int]) -> None:
+        provider = self._provider or _trace.get_tracer_provider()
+        tracer = provider.get_tracer(_LIBRARY)
+        span = tracer.start_span(name, attributes=dict(facts), start_time=began_ms * _NS_PER_MS)
+        span.end(ended_ms * _NS_PER_MS)
