@@ -1,0 +1,115 @@
+"""The chapter about state machines, for the page about the bytes on disk."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headwater.format.layout import Layout
+from headwater.format.machines import bodies
+from headwater.format.machines.current import MachineCurrent, encode_fed, encode_machine_current
+from headwater.format.machines.entry import ENTRY, ENTRY_TYPE_MEANING
+from headwater.format.machines.names import (
+    FED_NAME,
+    INDEX_NAME,
+    MACHINES_DIRECTORY,
+    OFFSET_BITS,
+    SNAPSHOTS_DIRECTORY,
+    global_offset,
+    segment_name,
+    snapshot_file_name,
+)
+from headwater.format.machines.snapshot import (
+    MACHINE_SNAPSHOT_HEADER,
+    SNAPSHOT_BLOCK,
+    SnapshotHeading,
+)
+from headwater.format.names import CURRENT_NAME, QUARANTINE_DIRECTORY, WAL_DIRECTORY
+
+
+def _fields(kind: type) -> str:
+    return ", ".join(f"`{name}`" for name in kind.__struct_fields__)  # type: ignore[attr-defined]
+
+
+def _names() -> str:
+    return f"""
+```
+{MACHINES_DIRECTORY}/
+  {WAL_DIRECTORY}/
+    {segment_name(1)}        entries, then zeros
+    {segment_name(2)}
+    {CURRENT_NAME}                     which segment is written to, what of it is known synced
+    {QUARANTINE_DIRECTORY}/                 copies of torn tails
+  {SNAPSHOTS_DIRECTORY}/
+    {INDEX_NAME}                  which snapshots there are, for people too
+    {snapshot_file_name(1705312200, 0)}
+  {FED_NAME}                           how far transitions are in their topic
+```
+
+Segments are numbered from 1, in hex. An entry is named by one number, its global offset:
+`segment << {OFFSET_BITS} | offset in the segment`. The first entry is at {global_offset(1, 0)}.
+"""
+
+
+def _types() -> str:
+    rows = ["| type | name | meaning | JSON |", "|---|---|---|---|"]
+    kinds = {kind: body for body, kind in bodies.TYPE_OF.items()}
+    for kind, meaning in ENTRY_TYPE_MEANING.items():
+        rows.append(f"| {int(kind)} | {kind.name} | {meaning} | {_fields(kinds[kind])} |")
+    return "\n".join(rows)
+
+
+def _rules() -> str:
+    return """
+Sequence numbers have no gaps, so entries that are missing between two sound ones show. A batch is
+entries of which all but the last have flag bit 1: without the last, none of them counts. Fields
+that have nothing to say are left out of the JSON.
+
+`synced` is a witness: when the entry was made, everything before that offset was known to be on
+stable storage. Bad bytes before a witnessed offset are damage: they are skipped where a sound entry
+follows, counted, and told. Bad bytes that nobody vouched for are a torn tail: copied to quarantine
+and overwritten with zeros. `previous` is the offset of the entry before about the same instance. A
+reader walks a history back with it, and sees when an entry between is missing; then the instance is
+`doubtful` from there on.
+"""
+
+
+def _small_files() -> str:
+    current = encode_machine_current(MachineCurrent(3, 81_920, 2)).decode().strip()
+    fed = encode_fed(global_offset(3, 81_920)).decode().strip()
+    return f"""
+**{CURRENT_NAME}** names the active segment, how much of it was known synced, and the oldest segment
+that must still be there:
+
+```
+{current}
+```
+
+**{FED_NAME}** tells up to which offset transitions are in their topic. It is only asked when the
+topic itself has no record left that tells:
+
+```
+{fed}
+```
+"""
+
+
+def _snapshots() -> str:
+    return f"""
+A snapshot is a header and blocks, each compressed for itself and numbered in its checksum. The
+heading comes first and has {_fields(SnapshotHeading)}; `{INDEX_NAME}` has the same. Then come
+machines (name, version, definition), instances sorted by id, idempotency keys and retired ids. A
+file without the end block was never finished. `snap-....snap.instance` is one instance as JSON,
+made on request and never loaded.
+"""
+
+
+MACHINE_PARTS: Final[tuple[str | Layout, ...]] = (
+    _names(),
+    ENTRY,
+    _types(),
+    _rules(),
+    _small_files(),
+    _snapshots(),
+    MACHINE_SNAPSHOT_HEADER,
+    SNAPSHOT_BLOCK,
+)
