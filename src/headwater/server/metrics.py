@@ -13,6 +13,7 @@ from headwater.engine.queues import Queues
 from headwater.observe.metrics import Sample
 from headwater.server.kafka.metrics import kafka_samples
 from headwater.server.keys import ApiKey
+from headwater.server.machine_metrics import machine_samples
 from headwater.server.pressure import pressure_samples
 from headwater.wal.counters import SYNC_LATENCY_BOUNDS_US
 
@@ -36,6 +37,7 @@ def collect(app: App, key: ApiKey) -> list[Sample]:
     if app.database is not None:
         samples += _engine_samples(app.database.engine, key)
         samples += _shard_samples(app.database.engine)
+        samples += machine_samples(app)
     kafka = app.kafka
     if kafka is not None and kafka.door is not None and kafka.store is not None:
         samples += kafka_samples(kafka.door, kafka.store, key)

@@ -290,6 +290,10 @@ class MachineStore:
             catch_up = CatchUpPlan(self._place(), from_offset, wanted)
         return self._watchers.add(wanted, catch_up)
 
+    @property
+    def watcher_count(self) -> int:
+        return len(self._watchers)
+
     def catch_up(self, wanted: WatchFilter, from_offset: int) -> CatchUpPlan:
         """Transitions from an offset on to what is committed now: what a watcher missed."""
         return CatchUpPlan(self._place(), from_offset, wanted)
