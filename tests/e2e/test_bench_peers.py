@@ -12,11 +12,20 @@ from typing import Any
 import pytest
 
 from bench.__main__ import main
+from bench.log_under_test import WrongResultError
 from bench.page import fill_page, has_place, show_plots
 from bench.peers.nats import has_nats
 from bench.plots import PICTURES, TOLD, draw_all
 from bench.queue import postgres
-from bench.registry import BENCHMARKS, MissingConditionsError, chosen_names, load_all
+from bench.registry import (
+    BENCHMARKS,
+    Benchmark,
+    MissingConditionsError,
+    Row,
+    Run,
+    chosen_names,
+    load_all,
+)
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = REPOSITORY / "docs" / "benchmarks.md"
@@ -49,6 +58,26 @@ def test_every_peer_that_is_here_is_measured_and_ended(tmp_path: Path) -> None:
             assert row["conditions"]["durability"] == "disk"
     there = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
     assert not [line for line in there if str(tmp_path / "scratch").encode() in line]
+
+
+def test_a_contender_that_lost_a_record_gets_no_figure_and_stops_nobody_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def loses(_: Run) -> list[Row]:
+        raise WrongResultError("1 record came back of 2")
+
+    def works(_: Run) -> list[Row]:
+        return [Row("appends", 5.0, "appends/s", {"payload": "200 B", "durability": "fsync"})]
+
+    load_all()
+    for name, measure in (("loses", loses), ("works", works)):
+        monkeypatch.setitem(BENCHMARKS, name, Benchmark(name, f"Does it: {name}?", measure))
+    words = ["loses", "works", "--quick", "--directory", str(tmp_path)]
+    assert main([*words, "--json", str(tmp_path / "kept.json")]) == 1
+    said = capsys.readouterr().out
+    assert "loses: no figure, because the work was not done: 1 record came back of 2" in said
+    kept = json.loads((tmp_path / "kept.json").read_text(encoding="utf-8"))["results"]
+    assert [result["name"] for result in kept] == ["works"]
 
 
 def row(name: str, value: float, unit: str, **conditions: str) -> dict[str, Any]:
