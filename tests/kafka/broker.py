@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from headwater.server.kafka.door import KafkaDoor
 from tests.server.running import RunningServer, settings
 
 
@@ -18,6 +19,13 @@ class Broker(RunningServer):
         port = self._server.kafka.port
         assert port is not None
         return port
+
+    @property
+    def door(self) -> KafkaDoor:
+        listener = self.app.kafka
+        assert listener is not None
+        assert listener.door is not None
+        return listener.door
 
     @property
     def bootstrap(self) -> str:

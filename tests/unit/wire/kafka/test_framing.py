@@ -66,12 +66,12 @@ def test_a_request_stays_what_it_was_when_more_bytes_come() -> None:
 
 
 @pytest.mark.parametrize("size", [-(2**31), -1, 0, 7, LIMIT + 1, 2**31 - 1])
-@pytest.mark.parametrize("piece_bytes", [1, 4, 8])
+@pytest.mark.parametrize("piece_bytes", [1, 3, 4])
 def test_a_size_nobody_sends_is_refused_before_anything_is_kept(
     size: int, piece_bytes: int
 ) -> None:
     reader = FrameReader(LIMIT)
-    stream = size.to_bytes(4, "big", signed=True) + bytes(4)
+    stream = size.to_bytes(4, "big", signed=True)  # nothing else has come yet
     tracemalloc.start()
     try:
         with pytest.raises(ProtocolError, match=str(size)):
