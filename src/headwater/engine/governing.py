@@ -118,6 +118,11 @@ class Governing:
         self._ready_sets.append(ready)
         return ready
 
+    @property
+    def refuses(self) -> bool:
+        """No writes are taken now."""
+        return self._core.refusing
+
     def refuse(self) -> OverloadedError:
         """Why a write is not taken now. Counts it."""
         self.writes_refused += 1

@@ -116,8 +116,18 @@ class App:
 
     # -- connections
 
+    @property
+    def has_room(self) -> bool:
+        """For one more connection of any protocol: they share the descriptors."""
+        there = len(self.connections)
+        if self.kafka is not None and self.kafka.door is not None:
+            there += len(self.kafka.door.connections)
+        if self.rcpx is not None:
+            there += len(self.rcpx.connections)
+        return there < self.connections_max
+
     def add_connection(self, connection: HttpConnection) -> bool:
-        if self.draining or len(self.connections) >= self.connections_max:
+        if self.draining or not self.has_room:
             return False
         self.connections.add(connection)
         return True

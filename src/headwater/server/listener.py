@@ -121,7 +121,7 @@ class Server:
             raise
         self._make_reports_directory(app)
         try:
-            await self.kafka.open(database, app.connections_max)
+            await self.kafka.open(database, lambda: app.has_room)
         except BaseException:
             await self._stop_listening()
             await database.close()

@@ -71,6 +71,10 @@ class KafkaConnection(asyncio.Protocol):
         name = self.transport.get_extra_info("sockname")
         return str(name[0]), int(name[1])
 
+    @property
+    def is_gone(self) -> bool:
+        return self._gone
+
     def signed_in(self, principal: Principal) -> None:
         self.principal = principal
         self._frames.limit_bytes = self.door.request_bytes_max

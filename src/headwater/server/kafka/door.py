@@ -15,9 +15,9 @@ from headwater.config.server import ServerSettings
 from headwater.core.clock import Clock
 from headwater.core.errors import HeadwaterError
 from headwater.core.units import US_PER_S
+from headwater.engine.governing import Governing
 from headwater.engine.kafka.coordinator import Coordinator
 from headwater.engine.kafka.joined import JoinedStore
-from headwater.model.pressure import RETRY_AFTER_MS
 from headwater.server.kafka.apis import HANDLED
 from headwater.server.kafka.call import Call
 from headwater.server.kafka.connection import KafkaConnection
@@ -58,7 +58,8 @@ class KafkaDoor:
         store: JoinedStore,
         coordinator: Coordinator,
         readers: Executor,
-        refusing: Callable[[], bool],
+        has_room: Callable[[], bool],
+        governing: Governing,
     ) -> None:
         self.settings = settings
         self.clock = clock
@@ -66,7 +67,8 @@ class KafkaDoor:
         self.store = store
         self.coordinator = coordinator
         self._readers = readers
-        self._refusing = refusing
+        self._has_room = has_room
+        self._governing = governing
         self.users = Users(settings.kafka_users)
         locked = bool(len(self.users) or settings.api_keys)
         self.anyone: Principal | None = None if locked else ANYONE
@@ -74,7 +76,6 @@ class KafkaDoor:
         self.log = structlog.get_logger("headwater.kafka")
         self.counters = DoorCounters()
         self.connections: set[KafkaConnection] = set()
-        self.connections_max = settings.limits.connections
         self.pipeline_max = settings.limits.pipeline
         self.request_bytes_max = settings.limits.kafka_request_bytes
         self.now_us = clock.monotonic_us
@@ -93,7 +94,7 @@ class KafkaDoor:
         return KafkaConnection(self)
 
     def add_connection(self, connection: KafkaConnection) -> bool:
-        if self.draining or len(self.connections) >= self.connections_max:
+        if self.draining or not self._has_room():
             return False
         self.connections.add(connection)
         return True
@@ -186,10 +187,10 @@ class KafkaDoor:
         future: asyncio.Future[T] = self.loop.run_in_executor(self._readers, work)
         future.add_done_callback(done)
 
-    @property
-    def throttle_ms(self) -> int:
-        """What clients are asked to wait: something only while the server is pressed."""
-        return RETRY_AFTER_MS if self._refusing() else 0
+    def refuse_under_pressure(self) -> None:
+        """Raises while the server takes no writes."""
+        if self._governing.refuses:
+            raise self._governing.refuse()
 
     # -- the end
 

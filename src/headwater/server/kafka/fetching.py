@@ -167,7 +167,8 @@ class _Fetch:
             if row.wake is not None and row.partition is not None:
                 row.partition.waiters.discard(row.wake)
                 row.wake = None
-        self._read()
+        if not self._call.connection.is_gone:
+            self._read()
 
     # -- answering
 

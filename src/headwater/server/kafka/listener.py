@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import PurePath
 from typing import Final
@@ -82,7 +83,7 @@ class KafkaListener:
         assert self.door is not None, "connected before it was open"
         return self.door.connect()
 
-    async def open(self, database: AsyncDatabase, connections_max: int) -> None:
+    async def open(self, database: AsyncDatabase, has_room: Callable[[], bool]) -> None:
         """Recover the store and answer. Nothing is made where nobody wants it."""
         if self._server is None and not self._disk.is_directory(self._directory):
             return
@@ -106,9 +107,9 @@ class KafkaListener:
             JoinedStore(self.store, engine, self._readers),
             Coordinator(self.store, self._clock),
             self._readers,
-            lambda: engine.core.refusing,
+            has_room,
+            engine.governing,
         )
-        self.door.connections_max = min(self.door.connections_max, connections_max)
         if self._server is not None:
             await self._server.start_serving()
 

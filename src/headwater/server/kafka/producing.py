@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from headwater.core.durability import Durability
-from headwater.core.errors import HeadwaterError
+from headwater.core.errors import HeadwaterError, UnavailableError
 from headwater.format.kafka.batch import check_batch, split_batches
 from headwater.server.kafka.call import Gathering
 from headwater.server.kafka.failures import code_of
@@ -44,6 +44,8 @@ class _Produce:
         self._call = call
         self._durability = durability
         self._answers: list[dict[str, Any]] = []
+        self._throttle_ms = 0
+        """What the client is asked to wait, where something was refused for now."""
         self._gathering: Gathering[Produced] = Gathering(self._finish)
 
     def run(self) -> None:
@@ -58,9 +60,10 @@ class _Produce:
                     _fail(row, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
                     continue
                 try:
+                    self._door.refuse_under_pressure()
                     self._append(topic.partitions[each["index"]], each["records"], row)
                 except HeadwaterError as error:
-                    _fail(row, code_of(error), str(error))
+                    self._fail(row, error)
             self._answers.append({"name": asked["name"], "partition_responses": rows})
         if self._call.values["acks"] == 0:
             self._call.answer_nothing()
@@ -79,26 +82,26 @@ class _Produce:
             pending = self._door.store.append(partition, batch, self._durability)
             counters.batches_in += 1
             counters.records_in += header.record_count
-            self._gathering.expect(pending, lambda done: _take(done, row))
+            self._gathering.expect(pending, lambda done: self._take(done, row))
+
+    def _take(self, done: Pending[Produced], row: dict[str, Any]) -> None:
+        if done.error is not None:
+            self._fail(row, done.error)
+        elif "base_offset" not in row:  # of several batches, the first tells where they begin
+            produced = done.answer()
+            row["base_offset"] = produced.base_offset
+            row["log_append_time_ms"] = produced.append_time_ms
+            row["log_start_offset"] = produced.log_start_offset
+
+    def _fail(self, row: dict[str, Any], error: HeadwaterError) -> None:
+        if isinstance(error, UnavailableError):
+            self._throttle_ms = max(self._throttle_ms, error.retry_after_ms)
+        _fail(row, code_of(error), str(error))
 
     def _finish(self) -> None:
         if self._call.is_answered:
             return
-        answer: dict[str, Any] = {"responses": self._answers}
-        throttle_ms = self._door.throttle_ms
-        if throttle_ms:
-            answer["throttle_time_ms"] = throttle_ms
-        self._call.answer(answer)
-
-
-def _take(done: Pending[Produced], row: dict[str, Any]) -> None:
-    if done.error is not None:
-        _fail(row, code_of(done.error), str(done.error))
-    elif "base_offset" not in row:  # of several batches, the first tells where they begin
-        produced = done.answer()
-        row["base_offset"] = produced.base_offset
-        row["log_append_time_ms"] = produced.append_time_ms
-        row["log_start_offset"] = produced.log_start_offset
+        self._call.answer({"responses": self._answers, "throttle_time_ms": self._throttle_ms})
 
 
 def _fail(row: dict[str, Any], code: ErrorCode, message: str) -> None:

@@ -70,7 +70,7 @@ class RcpxListener:
 
     def add(self, connection: RcpxConnection) -> bool:
         app = self.app
-        if app.draining or len(app.connections) + len(self.connections) >= app.connections_max:
+        if app.draining or not app.has_room:
             return False
         self.connections.add(connection)
         return True

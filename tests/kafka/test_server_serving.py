@@ -1,0 +1,75 @@
+"""The Kafka door as an operator meets it: `headwater serve`, pressure, descriptors."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from headwater.engine.governing import Governing
+from headwater.wire.kafka.apis import SUPPORTED, ApiKey
+from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.headers import request_frame
+from tests.kafka.broker import Broker, running_broker
+from tests.kafka.speaking import Speaker
+from tests.kafka.test_server_fetch import asked
+from tests.rig.kafka import batch_of
+from tests.rig.server_process import ServerProcess
+
+
+@pytest.mark.e2e
+def test_serve_tells_its_kafka_port_and_stops_while_clients_wait(tmp_path: Path) -> None:
+    ports = tmp_path / "ports.json"
+    flags = ("--kafka-port", "0", "--port-file", str(ports))
+    server = ServerProcess(tmp_path / "data", *flags, HEADWATER_KAFKA_PORT="")
+    with server:
+        port = json.loads(ports.read_text())["kafka"]
+        with Speaker(port) as speaker:
+            speaker.make_topic("orders")
+            assert speaker.produce("orders", batch_of("a"))["base_offset"] == 0
+            version = SUPPORTED[ApiKey.FETCH].newest
+            values = asked("orders", 1, wait_ms=60_000)
+            speaker.send(request_frame(ApiKey.FETCH, version, 9, "speaker", values))
+            assert server.stop() == 0
+            assert speaker.answer(ApiKey.FETCH, version, 9)["error_code"] == 0
+        said = "\n".join(server.lines)
+        assert f"Kafka clients on 127.0.0.1:{port} (no users: anybody may do everything)" in said
+        server.restart()
+        with Speaker(json.loads(ports.read_text())["kafka"]) as speaker:
+            assert speaker.end_of("orders") == 1
+
+
+def test_under_pressure_producers_are_told_to_come_back(
+    broker: Broker, speaker: Speaker, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speaker.make_topic(name)
+    rows = [{"index": 0, "records": batch_of("a")}]
+    values = {"acks": -1, "topic_data": [{"name": name, "partition_data": rows}]}
+    refused = broker.app.engine.governing.writes_refused
+    with monkeypatch.context() as pressed:
+        pressed.setattr(Governing, "refuses", True)
+        told = speaker.ask(ApiKey.PRODUCE, values)
+        assert speaker.fetch(name)["error_code"] == 0
+    row = told["responses"][0]["partition_responses"][0]
+    assert row["error_code"] == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert told["throttle_time_ms"] > 0
+    assert broker.app.engine.governing.writes_refused == refused + 1
+    assert speaker.end_of(name) == 0
+    told = speaker.ask(ApiKey.PRODUCE, values)
+    assert told["responses"][0]["partition_responses"][0]["error_code"] == 0
+    assert told["throttle_time_ms"] == 0
+
+
+def test_all_protocols_share_the_connections_there_may_be(tmp_path: Path) -> None:
+    server = running_broker(tmp_path / "data", limits={"connections": 2})
+    with server as broker, Speaker(broker.kafka_port) as one, Speaker(broker.kafka_port) as two:
+        for speaker in (one, two):
+            speaker.ask(ApiKey.METADATA, {"topics": []})
+        with (
+            socket.create_connection(("127.0.0.1", broker.port), 20) as late,
+            contextlib.suppress(ConnectionResetError),
+        ):
+            assert late.recv(1) == b""
