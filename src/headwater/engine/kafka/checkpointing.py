@@ -43,8 +43,15 @@ class Checkpointing:
 
     def run(self, *, clean: bool = False) -> KafkaCheckpoint:
         """Not as the owner."""
+        state = self._core.owner.call(self._state)
+        try:
+            return self._save(state, clean=clean)
+        except Exception:
+            self._core.owner.call(self._not_saved)
+            raise
+
+    def _save(self, state: SavedState, *, clean: bool) -> KafkaCheckpoint:
         core = self._core
-        state = core.owner.call(self._state)
         active = self._harden()
         sealed = core.owner.call(lambda: tuple(core.sealed))
         before = tuple(meta for meta in sealed if meta.base_id < active.base_id)
@@ -64,6 +71,11 @@ class Checkpointing:
         data = encode_checkpoint(checkpoint)
         replace_file(core.disk, core.directory / CHECKPOINT_NAME, data)
         core.counters.checkpoints += 1
+
+    def _not_saved(self) -> None:
+        """As the owner: there is as much to save as before, and soon."""
+        self._core.unsaved_bytes += 1
+        self._core.save_soon = True
 
     def _state(self) -> SavedState:
         core = self._core

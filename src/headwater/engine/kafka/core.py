@@ -90,6 +90,8 @@ class KafkaCore:
     spans: Spans = field(default_factory=Spans)
     limited: dict[bytes, KafkaTopic] = field(default_factory=dict)
     """Topics with a limit on age or bytes, by id."""
+    moved: dict[Partition, None] = field(default_factory=dict)
+    """Partitions whose log start moved: their bytes are to be counted again."""
     removed_records: bool = False
     """Records were removed since space was last looked for."""
     closing: bool = False
@@ -131,7 +133,9 @@ class KafkaCore:
         """For consumers that follow closely; the oldest batches of all partitions make room."""
         size = len(batch)
         if size > self.settings.cache_bytes:
-            return self.drop_tail(partition)
+            # What is kept before it would leave a gap.
+            self.drop_tail(partition)
+            return
         tail = partition.tail
         if tail is None:
             tail = partition.tail = Tail()
@@ -142,15 +146,12 @@ class KafkaCore:
             oldest, old_size = self.cached.popleft()
             self.cached_bytes -= old_size
             oldest.drop_first()
-        return None
 
     def drop_tail(self, partition: Partition) -> None:
-        """A batch was too large to keep: what is kept before it would leave a gap."""
+        """Let go of what is kept of a partition."""
         if partition.tail is not None:
-            old, partition.tail = partition.tail, None
-            left = [(tail, size) for tail, size in self.cached if tail is not old]
-            self.cached_bytes = sum(size for _, size in left)
-            self.cached = deque(left)
+            partition.tail.close()
+            partition.tail = None
 
     def note_limits(self, topic: KafkaTopic) -> None:
         """Remember, or forget, that this topic has limits."""

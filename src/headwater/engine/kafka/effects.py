@@ -69,6 +69,7 @@ def _log_start_moved(core: KafkaCore, event: events.LogStartMoved) -> int:
     partition = topic.partitions[event.partition]
     if event.offset > partition.log_start_offset:
         partition.log_start_offset = event.offset
+        core.moved[partition] = None
         core.changed(topic)
         core.removed_records = True
     return partition.log_start_offset

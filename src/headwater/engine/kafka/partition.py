@@ -27,19 +27,27 @@ _TRIM_TAIL: Final = 64
 class Tail:
     """Newest batches of a partition in memory, with the offsets they have. Front to back."""
 
-    __slots__ = ("bases", "batches", "first")
+    __slots__ = ("bases", "batches", "closed", "first")
 
     def __init__(self) -> None:
         self.bases: list[int] = []
         self.batches: list[bytes | memoryview | None] = []
         self.first = 0
         """Those before this position are dropped."""
+        self.closed = False
+        """Nobody reads it any more; it is still among those that make room."""
 
     def add(self, base_offset: int, batch: bytes | memoryview) -> None:
         self.bases.append(base_offset)
         self.batches.append(batch)
 
+    def close(self) -> None:
+        self.closed = True
+        self.bases, self.batches = [], []
+
     def drop_first(self) -> None:
+        if self.closed:
+            return
         self.batches[self.first] = None
         self.first += 1
         if self.first == len(self.bases):

@@ -45,13 +45,27 @@ class Retention:
     def run(self) -> None:
         core = self._core
         now_ms = self._clock.now_ms(core.clock.wall_ms(), core.clock.monotonic_us())
-        for topic in core.owner.call(lambda: list(core.limited.values())):
-            age_ms = config_number(topic.configs, RETENTION_MS)
+        self._size_moved()
+        for partition in core.owner.call(self._candidates):
+            configs = partition.topic.configs
+            age_ms = config_number(configs, RETENTION_MS)
+            bytes_max = config_number(configs, RETENTION_BYTES)
+            oldest_ms = None if age_ms < 0 else now_ms - age_ms
+            self._shorten(partition, oldest_ms, None if bytes_max < 0 else bytes_max)
+
+    def _candidates(self) -> list[Partition]:
+        """As the owner: partitions from which something may have to go."""
+        found: list[Partition] = []
+        for topic in self._core.limited.values():
+            by_age = config_number(topic.configs, RETENTION_MS) >= 0
             bytes_max = config_number(topic.configs, RETENTION_BYTES)
-            for partition in topic.partitions:
-                self._size(partition)
-                oldest_ms = None if age_ms < 0 else now_ms - age_ms
-                self._shorten(partition, oldest_ms, None if bytes_max < 0 else bytes_max)
+            found += [
+                partition
+                for partition in topic.partitions
+                if partition.log_start_offset < partition.high_watermark
+                and (by_age or partition.bytes > bytes_max)
+            ]
+        return found
 
     def _shorten(self, partition: Partition, oldest_ms: int | None, bytes_max: int | None) -> None:
         while True:
@@ -64,7 +78,7 @@ class Retention:
             self._core.owner.call(partial(self._move, partition, start))
             if partition.log_start_offset < start:
                 return  # the log has it and will say so; go on next time
-            self._size(partition)
+            self._size_moved()
 
     def _front(self, partition: Partition) -> _Front | None:
         start, end = partition.log_start_offset, partition.high_watermark
@@ -95,6 +109,17 @@ class Retention:
         """As the owner."""
         if not partition.topic.dropped:
             self._topics.delete_records(partition, start)
+
+    def _size_moved(self) -> None:
+        """Before anything is deleted or rewritten: then nobody knows the sizes any more."""
+
+        def take() -> list[Partition]:
+            moved = list(self._core.moved)
+            self._core.moved.clear()
+            return moved
+
+        for partition in self._core.owner.call(take):
+            self._size(partition)
 
     def _size(self, partition: Partition) -> None:
         """Take what was removed out of the partition's bytes."""

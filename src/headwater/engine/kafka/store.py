@@ -36,6 +36,8 @@ from headwater.store.kafka.files import SegmentFiles
 from headwater.wal.batch_log import BatchLog
 from headwater.wal.committer import LogState
 from headwater.wal.counters import WalCounters
+from headwater.wal.dialect import NO_ROOM
+from headwater.wal.interpreter import switch_interval
 from headwater.wal.policy import ByClass
 from headwater.wal.shard import Shard
 from headwater.wal.ticket import Ticket
@@ -84,6 +86,9 @@ class KafkaStore:
         )
         self._keeper = make_keeper(clock, settings.keeper_interval_ms, self._housekeeping.run)
         self.core.wake_keeper = self._keeper.wake
+        self._settings = settings.wal
+        if self._settings.switch_interval_us is not None:
+            switch_interval.lower(self._settings.switch_interval_us)
         self.shard.start()
         self._keeper.start()
 
@@ -188,9 +193,17 @@ class KafkaStore:
         self.core.owner.call(self._stop_taking)
         self._keeper.stop()
         self.shard.close()
-        if self.shard.state is not LogState.POISONED:
-            self._checkpointing.run(clean=True)
-        self.core.files.clear()
+        if self._settings.switch_interval_us is not None:
+            switch_interval.restore(self._settings.switch_interval_us)
+        try:
+            if self.shard.state is not LogState.POISONED:
+                self._checkpointing.run(clean=True)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            # Everything is synced; the next start reads a little more of the log.
+        finally:
+            self.core.files.clear()
 
     def _stop_taking(self) -> None:
         self.core.closing = True

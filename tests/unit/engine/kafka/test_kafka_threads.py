@@ -1,0 +1,129 @@
+"""The store as it is used: a thread for the log, a keeper, several callers, a real disk."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+from headwater.config.kafka import KafkaSettings
+from headwater.core.clock import SystemClock
+from headwater.core.durability import Durability
+from headwater.core.units import KIB
+from headwater.disk import PosixDisk
+from headwater.engine.kafka.producing import Produced
+from headwater.engine.kafka.store import KafkaStore
+from headwater.engine.owner import BatonOwner, LoopOwner, Owner
+from headwater.engine.pending import Gate, Pending
+from headwater.format.kafka.records import decode_records
+from tests.rig.kafka import batch_of
+
+SETTINGS = KafkaSettings(
+    segment_bytes=64 * KIB,
+    log_ahead_bytes=8 * KIB,
+    index_ahead_bytes=4 * KIB,
+    cache_bytes=16 * KIB,
+    checkpoint_bytes=16 * KIB,
+    keeper_interval_ms=5,
+    retention_interval_ms=5,
+)
+WRITERS, BATCHES = 4, 60
+
+
+def opened(directory: Path, owner: Owner) -> KafkaStore:
+    return KafkaStore(PosixDisk(), directory / "kafka", SETTINGS, SystemClock(), owner)
+
+
+def wait(owner: BatonOwner, work: object) -> object:
+    """Start something as the owner and block until it is answered."""
+    gate = Gate()
+
+    def start() -> Pending[object]:
+        pending: Pending[object] = work()  # type: ignore[operator]
+        if pending.done:
+            gate.open()
+        else:
+            pending.on_done = gate.open
+        return pending
+
+    pending = owner.call(start)
+    gate.wait()
+    return pending.answer()
+
+
+def read_all(store: KafkaStore, owner: BatonOwner, name: str) -> list[bytes]:
+    topic = store.topic(1, name)
+    assert topic is not None
+    offset, found = 0, []
+    while offset < topic.partitions[0].high_watermark:
+        at = offset
+        plan = owner.call(lambda at=at: store.plan_fetch(topic.partitions[0], at, 4_000))  # type: ignore[misc]
+        for batch in plan.read():
+            records = decode_records(batch)
+            found += [record.value or b"" for record in records]
+            offset += len(records)
+    return found
+
+
+def test_many_threads_write_and_read_while_the_keeper_keeps(tmp_path: Path) -> None:
+    owner = BatonOwner()
+    store = opened(tmp_path, owner)
+    for number in range(WRITERS):
+        wait(owner, lambda n=number: store.create_topic(1, f"t{n}", 1))
+    failures: list[BaseException] = []
+
+    def write(number: int) -> None:
+        try:
+            topic = store.topic(1, f"t{number}")
+            assert topic is not None
+            classes = (Durability.FSYNC, Durability.DISK)
+            for at in range(BATCHES):
+                batch = batch_of(f"{number}-{at}-a" + "x" * 100, f"{number}-{at}-b")
+                answer = wait(
+                    owner,
+                    lambda batch=batch, at=at: store.append(
+                        topic.partitions[0], batch, classes[at % 2]
+                    ),
+                )
+                assert answer == Produced(2 * at, -1, 0)
+                if at % 20 == 0:
+                    assert len(read_all(store, owner, f"t{number}")) == 2 * at + 2
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(WRITERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert store.counters.checkpoints > 1
+    before = {f"t{number}": read_all(store, owner, f"t{number}") for number in range(WRITERS)}
+    store.close()
+    store = opened(tmp_path, owner)
+    for name, values in before.items():
+        assert len(values) == 2 * BATCHES
+        assert read_all(store, owner, name) == values
+    store.close()
+
+
+def test_an_event_loop_is_the_owner_and_never_waits(tmp_path: Path) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        store = await asyncio.to_thread(opened, tmp_path, LoopOwner(loop))
+        made: asyncio.Future[None] = loop.create_future()
+        creation = store.create_topic(1, "orders", 1)
+        creation.on_done = lambda _: made.set_result(None)
+        await made
+        partition = creation.answer().partitions[0]
+        done: asyncio.Future[None] = loop.create_future()
+        pendings = [
+            store.append(partition, batch_of(f"{at}"), Durability.FSYNC) for at in range(100)
+        ]
+        pendings[-1].on_done = lambda _: done.set_result(None)
+        await done
+        assert [pending.answer().base_offset for pending in pendings] == list(range(100))
+        assert not store.plan_fetch(partition, 99, 1).needs_files
+        await asyncio.to_thread(store.close)
+
+    asyncio.run(main())
