@@ -97,6 +97,7 @@ def test_a_change_is_seen_and_answered_only_when_the_log_has_it(store: SteppedSt
         (lambda s: s.batch([], "atomic"), "BAD_REQUEST"),
         (lambda s: s.batch([ApplyEvent("a", "PAY")] * 101), "BAD_REQUEST"),
         (lambda s: s.batch([ApplyEvent("a", "PAY")], "sometimes"), "BAD_REQUEST"),
+        (lambda s: s.batch([requests.FlushAll()]), "BAD_REQUEST"),
         (lambda s: s.flush_all(), "BAD_REQUEST"),
     ],
 )

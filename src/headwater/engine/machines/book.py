@@ -13,7 +13,8 @@ from typing import Any
 
 from headwater.core.clock import Clock
 from headwater.core.errors import HeadwaterError, InvariantError, OverloadedError
-from headwater.engine.machines.draft import Ahead, Draft
+from headwater.engine.machines.ahead import Ahead
+from headwater.engine.machines.draft import Draft
 from headwater.engine.machines.requests import FlushAll, Request
 from headwater.engine.machines.tables import Effect, Tables
 from headwater.engine.pending import Pending
@@ -97,7 +98,7 @@ class Book:
         """All of the requests as one batch. Raises what the rules refuse; nothing is kept then."""
         if self._failure is not None:
             raise self._failure
-        flushes = any(type(request) is FlushAll for request in requests)
+        flushes = type(requests[0]) is FlushAll
         if self._flushing or (flushes and self._in_flight):
             raise OverloadedError("other writes are under way; try again", retry_after_ms=10)
         change = self._draft(requests)
@@ -122,11 +123,11 @@ class Book:
         draft = Draft(
             self.tables,
             self._ahead,
-            place=place,
-            synced=self.log.synced_offset,
-            now_ms=self._clock.wall_ms(),
-            expiry_ms=self.now_ms(),
-            versions_max=self._versions_max,
+            place,
+            self.log.synced_offset,
+            self._clock.wall_ms(),
+            self.now_ms,
+            self._versions_max,
         )
         if len(requests) == 1:
             draft.add(requests[0])

@@ -7,12 +7,14 @@ any part of it is refused, nothing of it happened.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
 
 from headwater.engine.machines import requests
+from headwater.engine.machines.ahead import Ahead
 from headwater.engine.machines.answers import (
     Answer,
     Applied,
@@ -68,39 +70,24 @@ from headwater.model.machines.values import (
 )
 
 _UNKNOWN: Final = object()
+_NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
 _TTL_MS_MAX: Final = 100 * 365 * 86_400_000
 
 
-class Ahead:
-    """What is on its way to the disk: later than the tables, earlier than any new draft."""
-
-    def __init__(self) -> None:
-        self.instances: dict[str, Instance | None] = {}
-        """None: deleted."""
-        self.definitions: dict[tuple[str, int], Definition] = {}
-        self.keys: dict[Key, Remembered] = {}
-
-    def clear(self) -> None:
-        self.instances.clear()
-        self.definitions.clear()
-        self.keys.clear()
-
-
 class Draft:
-    __slots__ = (
-        "_ahead", "_expiry_ms", "_instances", "_keys", "_now_ms", "_payloads", "_place", "_synced",
-        "_tables", "_versions_max", "answers", "definitions", "effects", "size",
-    )  # fmt: skip
+    # Defaults stand in the class: most drafts are one event and have neither keys nor definitions.
+    definitions: Mapping[tuple[str, int], Definition] = _NOTHING
+    _keys: Mapping[Key, Remembered] = _NOTHING
+    size = 0
 
     def __init__(
         self,
         tables: Tables,
         ahead: Ahead,
-        *,
         place: int,
         synced: int,
         now_ms: int,
-        expiry_ms: int,
+        expiry_ms: Callable[[], int],
         versions_max: int,
     ) -> None:
         self._tables = tables
@@ -111,12 +98,9 @@ class Draft:
         self._expiry_ms = expiry_ms
         self._versions_max = versions_max
         self._instances: dict[str, Instance | None] = {}
-        self._keys: dict[Key, Remembered] = {}
-        self.definitions: dict[tuple[str, int], Definition] = {}
         self._payloads: list[tuple[EntryType, bytes]] = []
         self.effects: list[Effect] = []
         self.answers: list[Answer] = []
-        self.size = 0
 
     def add(self, request: requests.Request) -> None:
         """One more operation; MachineError when the rules refuse it."""
@@ -125,6 +109,9 @@ class Draft:
     def encode(self, sequence: int) -> bytes:
         """The entries as they go into the log."""
         last = len(self._payloads) - 1
+        if last == 0:
+            kind, payload = self._payloads[0]
+            return encode_entry(kind, sequence, payload)
         return b"".join(
             [
                 encode_entry(kind, sequence + index, payload, more=index < last)
@@ -135,8 +122,10 @@ class Draft:
     def note_in(self, ahead: Ahead) -> None:
         """It is on its way: later drafts see it."""
         ahead.instances.update(self._instances)
-        ahead.definitions.update(self.definitions)
-        ahead.keys.update(self._keys)
+        if self.definitions:
+            ahead.definitions.update(self.definitions)
+        if self._keys:
+            ahead.keys.update(self._keys)
 
     def forget_in(self, ahead: Ahead) -> None:
         """It is committed: the tables have it, unless something newer is on its way."""
@@ -165,20 +154,21 @@ class Draft:
         return None if found is None or self._is_expired(found) else found
 
     def _is_expired(self, instance: Instance) -> bool:
-        return 0 < instance.expires_at <= self._expiry_ms
+        return 0 < instance.expires_at <= self._expiry_ms()
 
     def _present(self, name: object) -> Instance:
-        found = self._find(checked_text(name, "the instance id"))
+        found = self._find(name) if type(name) is str else None
         if found is None:
-            raise _no_instance(name)
+            raise _no_instance(checked_text(name, "the instance id"))
         return found
 
     def _known_definition(self, machine: str, version: int) -> Definition | None:
-        return (
-            self.definitions.get((machine, version))
-            or self._ahead.definitions.get((machine, version))
-            or self._tables.machines.get(machine, {}).get(version)
-        )
+        versions = self._tables.machines.get(machine)
+        found = None if versions is None else versions.get(version)
+        if found is None:
+            pair = (machine, version)
+            found = self.definitions.get(pair) or self._ahead.definitions.get(pair)
+        return found
 
     def _definition(self, machine: object, version: int | None) -> Definition:
         name = check_machine_name(machine)
@@ -200,7 +190,7 @@ class Draft:
 
     def _remember(self, remembered: Remembered | None) -> Remembered | None:
         if remembered is not None:
-            self._keys[remembered.full_key] = remembered
+            self._keys = {**self._keys, remembered.full_key: remembered}
         return remembered
 
     # -- what it does
@@ -230,7 +220,7 @@ class Draft:
                 )
             return MachinePut(name, version, known.checksum, created=False)
         self._check_version_count(name)
-        self.definitions[name, version] = wanted
+        self.definitions = {**self.definitions, (name, version): wanted}
         body = bodies.PutMachine(
             name, version, msgspec.Raw(wanted.canonical), wanted.checksum, self._now_ms,
             self._synced,
@@ -286,15 +276,18 @@ class Draft:
         return self._now_ms + checked_whole(ttl_ms, "ttl_ms", 1, _TTL_MS_MAX)
 
     def apply_event(self, request: requests.ApplyEvent) -> Applied:
-        name = checked_text(request.instance_id, "the instance id")
-        known = self._remembered("apply", name, request.idempotency_key)
-        if known is not None:
-            return applied_again(known, request)
+        name, key = request.instance_id, request.idempotency_key
+        if key is not None:
+            known = self._remembered("apply", checked_text(name, "the instance id"), key)
+            if known is not None:
+                return applied_again(known, request)
         before = self._present(name)
-        event = checked_text(request.event, "the event")
-        check_expected(before, request.expected_state, request.expected_wal_offset)
-        definition = self._definition(before.machine, before.version)
-        transition = choose(definition, before, event)
+        if request.expected_state is not None or request.expected_wal_offset is not None:
+            check_expected(before, request.expected_state, request.expected_wal_offset)
+        definition = self._known_definition(before.machine, before.version)
+        if definition is None:  # its entry was lost to damage
+            definition = self._tables.definition(before.machine, before.version)
+        transition = choose(definition, before, request.event)
         payload = request.payload
         ctx, raw = before.ctx, bodies.NO_PAYLOAD
         if payload is not None:
@@ -304,9 +297,9 @@ class Draft:
         if event_id is not None:
             checked_text(event_id, "the event id")
         body = bodies.ApplyEvent(
-            name, before.machine, before.version, transition.event, before.state,
+            before.id, before.machine, before.version, transition.event, before.state,
             transition.to_state, self._now_ms, before.last_wal_offset, self._synced, raw, event_id,
-            request.idempotency_key, 0, self._tables.is_doubtful(before),
+            key, 0, self._tables.is_doubtful(before),
         )  # fmt: skip
         return self._apply(body, before, transition.to_state, ctx)
 

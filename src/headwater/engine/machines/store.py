@@ -76,6 +76,13 @@ LIST_LIMIT_DEFAULT: Final = 100
 LIST_LIMIT_MAX: Final = 1_000
 WAL_READ_LIMIT_MAX: Final = 10_000
 BATCH_MODES: Final = ("atomic", "best_effort")
+BATCHED: Final = (
+    requests.PutMachine,
+    requests.CreateInstance,
+    requests.ApplyEvent,
+    requests.DeleteInstance,
+    requests.MigrateInstance,
+)
 
 Progress = Callable[[float], None]
 Listener = Callable[[Sequence[Effect]], None]
@@ -258,6 +265,8 @@ class MachineStore:
             raise bad_request(f"mode must be one of {', '.join(BATCH_MODES)}")
         if not 1 <= len(operations) <= BATCH_OPERATIONS_MAX:
             raise bad_request(f"a batch has 1 to {BATCH_OPERATIONS_MAX} operations")
+        if not all(isinstance(operation, BATCHED) for operation in operations):
+            raise bad_request("this operation cannot be part of a batch")
         self._check_open()
         if mode == "best_effort":
             return BestEffort(self.book, operations).start()

@@ -13,13 +13,15 @@ from headwater.model.machines.errors import (
     bad_request,
 )
 from headwater.model.machines.instance import Instance
-from headwater.model.machines.values import object_bytes, object_of
+from headwater.model.machines.values import checked_text, object_bytes, object_of
 
 
 def choose(definition: Definition, instance: Instance, event: str) -> Transition:
     """The first alternative whose guard holds on the context as it is before the event."""
-    alternatives = definition.table.get(instance.state, {}).get(event)
+    events = definition.table.get(instance.state)
+    alternatives = None if events is None or type(event) is not str else events.get(event)
     if alternatives is None:
+        checked_text(event, "the event")
         allowed = definition.events_of(instance.state)
         raise MachineError(
             INVALID_TRANSITION,

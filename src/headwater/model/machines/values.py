@@ -36,7 +36,8 @@ def object_bytes(value: object, what: str) -> bytes:
             f"{what} has {len(encoded)} bytes; {VALUE_BYTES_MAX} are taken at most",
             bytes=len(encoded),
         )
-    _check_depth(encoded, value, what)
+    if len(encoded) > 2 * DEPTH_MAX:  # shorter ones have no room to be that deep
+        _check_depth(encoded, value, what)
     return encoded
 
 
