@@ -14,7 +14,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv check format docs docs-format docs-conformance test test-all crash bench bench-server bench-peers bench-queue bench-spark demo demo-wal lock clean
+.PHONY: help venv check format docs docs-format docs-conformance test test-all crash bench bench-server bench-peers bench-queue bench-kafka bench-machines bench-spark demo demo-wal lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
@@ -83,6 +83,12 @@ bench-peers: $(STAMP) ## Measure writes beside Redis, PostgreSQL and NATS JetStr
 
 bench-queue: $(STAMP) ## Measure queues beside Redis and PostgreSQL (apt-get install redis-server postgresql)
 	$(BIN)/python -m bench queue $(ARGS)
+
+bench-kafka: $(STAMP) ## Measure Kafka clients, beside Apache Kafka if KAFKA_HOME names one (bench/kafka/fetch)
+	$(BIN)/python -m bench kafka $(ARGS)
+
+bench-machines: $(STAMP) ## Measure state machines over RCPX and HTTP, a million instances, watchers
+	$(BIN)/python -m bench machines $(ARGS)
 
 bench-spark: $(STAMP) ## Measure Spark over a topic, beside JSON and Parquet
 	$(BIN)/python -m bench spark $(ARGS)

@@ -80,7 +80,9 @@ LIBRARY: Final = "library"
 SERVER: Final = "server"
 SPARK: Final = "spark"
 QUEUE: Final = "queue"
+KAFKA: Final = "kafka"
 PEERS: Final = "peers"
+MACHINES: Final = "machines"
 EVERYTHING: Final = "all"
 
 

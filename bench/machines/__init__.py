@@ -1,0 +1,1 @@
+"""State machines under load: a server process, clients in another."""
