@@ -13,7 +13,7 @@ from pathlib import PurePath
 import pytest
 
 from headwater.core.durability import Durability
-from headwater.core.errors import DiskFullError, HeadwaterError, PoisonedError
+from headwater.core.errors import DiskFullError, HeadwaterError, PoisonedError, SyncError
 from headwater.engine.kafka.errors import KafkaError
 from headwater.testing import (
     CHANGING_VERBS,
@@ -167,6 +167,37 @@ def test_what_recovery_found_is_synced_before_anybody_relies_on_it() -> None:
     again = KafkaLife(disk)  # the process was killed, the machine was not
     again.store.checkpoint()
     assert KafkaLife(disk.after_power_loss()).values("orders") == [b"unsynced"]
+
+
+def test_a_sync_that_failed_for_a_checkpoint_stops_acks_too() -> None:
+    inner = FakeDisk(["/data"])
+    disk = FaultDisk(inner)
+    life = KafkaLife(disk)
+    life.create("orders")
+    life.append("orders", batch_of("unsynced"), durability=Durability.DISK)
+    disk.add(Fault(Verb.SYNC_DATA, errno.EIO, path="*.log", clean_after_error=True))
+    with pytest.raises(SyncError):
+        life.store.checkpoint()
+    disk.clear()
+    with pytest.raises(PoisonedError):
+        life.append("orders", batch_of("later"))
+    assert life.values("orders") == [b"unsynced"]  # reading goes on
+
+
+def test_pages_that_a_failed_sync_dropped_are_written_again() -> None:
+    inner = FakeDisk(["/data"])
+    disk = FaultDisk(inner)
+    life = KafkaLife(disk)
+    life.create("orders")
+    for path in ("*.log", "*.oidx"):
+        disk.add(Fault(Verb.SYNC_DATA, errno.EIO, path=path, clean_after_error=True))
+    with pytest.raises(PoisonedError):
+        life.append("orders", batch_of("dropped"))
+    again = KafkaLife(inner)  # the machine runs on, and shows what it will never write
+    assert again.values("orders") == [b"dropped"]
+    again.append("orders", batch_of("acked"))
+    left = KafkaLife(inner.after_power_loss())
+    assert left.values("orders") == [b"dropped", b"acked"]
 
 
 def faulty() -> tuple[KafkaStory, FaultDisk]:

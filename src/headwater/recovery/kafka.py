@@ -19,7 +19,8 @@ import msgspec
 import numpy
 
 from headwater.core.errors import DamageError, FormatError, NewerFormatError, StorageError
-from headwater.disk import Disk, OpenMode, read_whole, sync_file, sync_names
+from headwater.core.units import MIB
+from headwater.disk import Disk, OpenMode, read_whole, sync_file, sync_names, write_all
 from headwater.format.checksum import RunningChecksum, checksum64
 from headwater.format.kafka.batch import BatchHeader, read_sound
 from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta, decode_checkpoint
@@ -51,6 +52,7 @@ from headwater.format.kafka.names import (
 from headwater.format.kafka.topic_hash import topic_hash
 
 _CHECKPOINT_BYTES_MAX = 2**31
+_PIECE_BYTES = 4 * MIB
 _RESTORE = "restore a backup"
 _UPDATE = "open it with the version that wrote it"
 
@@ -204,7 +206,7 @@ class _Opening:
         checksum = RunningChecksum()
         checksum.update(view[: end.entries * ENTRY_BYTES])
         if not sealed:
-            self._trim(end)
+            self._settle(meta, end)
         self._recovered.checksum = checksum
         self._recovered.segments.append(msgspec.structs.replace(end, checksum=checksum.value()))
 
@@ -307,15 +309,23 @@ class _Opening:
         entry = read_entries(view, position)[-1]
         return int(entry["physical_offset"]) + PREFIX_BYTES + int(entry["length"])
 
-    def _trim(self, meta: SegmentMeta) -> None:
-        """Cut both files behind the last whole batch, durably: it must not come back."""
-        ends = {index_name: meta.entries * ENTRY_BYTES, log_name: meta.log_bytes}
-        for name, end in ends.items():
-            file = self._disk.open(self._directory / name(meta.number), OpenMode.UPDATE)
+    def _settle(self, known: SegmentMeta, end: SegmentMeta) -> None:
+        """Cut both files behind the last whole batch, and make what is before it durable.
+
+        What nobody vouched for is written again before it is synced: after a failed sync the
+        kernel may show pages that it will never write (docs/decisions/0009).
+        """
+        places = {
+            index_name(end.number): (known.entries * ENTRY_BYTES, end.entries * ENTRY_BYTES),
+            log_name(end.number): (known.log_bytes, end.log_bytes),
+        }
+        for name, (start, stop) in places.items():
+            file = self._disk.open(self._directory / name, OpenMode.UPDATE)
             try:
-                if file.size() != end:
-                    file.truncate(end)
-                # Even when nothing was cut: what was read may never have been synced.
+                if file.size() != stop:
+                    file.truncate(stop)
+                for at in range(start, stop, _PIECE_BYTES):
+                    write_all(file, at, [file.read(at, min(_PIECE_BYTES, stop - at))])
                 sync_file(file)
             finally:
                 file.close()

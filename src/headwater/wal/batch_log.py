@@ -17,7 +17,7 @@ from pathlib import PurePath
 from typing import Final, Protocol
 
 from headwater.config.kafka import KafkaSettings
-from headwater.core.errors import StorageError
+from headwater.core.errors import StorageError, SyncError
 from headwater.disk import Buffer, Disk, File, OpenMode, sync_file, sync_names, write_all
 from headwater.format.checksum import RunningChecksum
 from headwater.format.kafka.checkpoint import SegmentMeta
@@ -134,6 +134,7 @@ class BatchLog:
         self._on_idle = on_idle
         self._segment: _Segment | None = None
         self._closed_meta: SegmentMeta | None = None
+        self._failed_sync: SyncError | None = None
 
     @property
     def name(self) -> str:
@@ -153,6 +154,7 @@ class BatchLog:
         return self._segment.meta()
 
     def write_group(self, tickets: Sequence[Ticket], *, essential: bool) -> int:
+        self._refuse_after_a_failed_sync()
         body = tickets[0].body if len(tickets) == 1 else b"".join([t.body for t in tickets])
         records = sum([ticket.frame_count for ticket in tickets])
         segment = self._make_room(len(body), records * ENTRY_BYTES, essential)
@@ -181,9 +183,19 @@ class BatchLog:
         return len(body) + len(entries)
 
     def sync(self) -> None:
+        self._refuse_after_a_failed_sync()
         segment = self._active()
-        segment.log.sync()
-        segment.index.sync()
+        try:
+            segment.log.sync()
+            segment.index.sync()
+        except SyncError as error:
+            self._failed_sync = error
+            raise
+
+    def _refuse_after_a_failed_sync(self) -> None:
+        """A checkpoint syncs too, outside of any group: the next group must not succeed either."""
+        if self._failed_sync is not None:
+            raise self._failed_sync
 
     def witness(self, *, clean_stop: bool) -> None:
         self.sync()

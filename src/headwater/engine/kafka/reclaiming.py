@@ -65,13 +65,14 @@ class Reclaiming:
     def _first_live(self, keys: Sequence[bytes]) -> dict[bytes, int]:
         """As the owner: the first global id of each key that somebody may still read.
 
-        None of what the log said about itself: the checkpoint has it.
+        None of what the log said about itself: the checkpoint has it. And whatever was removed
+        since the partition's bytes were counted waits for the next round, with its sizes.
         """
         found: dict[bytes, int] = dict.fromkeys(keys, _NONE_LIVES)
         for key in keys:
             partition = self._core.registry.by_key(key)
-            if partition is not None and partition.log_start_offset < partition.high_watermark:
-                found[key] = partition.id_at(partition.log_start_offset)
+            if partition is not None and partition.sized_from < partition.high_watermark:
+                found[key] = partition.id_at(partition.sized_from)
         return found
 
     def _delete(self, doomed: Sequence[SegmentMeta]) -> None:
