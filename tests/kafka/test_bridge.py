@@ -197,11 +197,12 @@ def test_what_cannot_be_done_is_said_in_one_line(
 def test_topics_go_to_apache_kafka_and_come_back(
     source: Cluster, dest: Cluster, name: str, tmp_path: Path
 ) -> None:
-    from bench.kafka.apache import ApacheKafka
+    from bench.kafka.brokers import ApacheKafka
 
     source.make(name, 2)
     source.write(name, 0, 20_000, 2)
-    with ApacheKafka(tmp_path) as apache:
+    apache = ApacheKafka(tmp_path)
+    with apache:
         middle = Cluster(apache.bootstrap)
         with running_bridge(source, middle, name) as process:
             eventually(lambda: _length(middle, name) > 0)

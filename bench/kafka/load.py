@@ -1,0 +1,145 @@
+"""One client in a process of its own: produces, consumes or keeps a rate, and prints JSON.
+
+    python -m bench.kafka.load produce BOOTSTRAP TOPIC SIZE COUNT
+    python -m bench.kafka.load consume BOOTSTRAP TOPIC SIZE COUNT
+    python -m bench.kafka.load latency BOOTSTRAP TOPIC SIZE COUNT RATE
+    python -m bench.kafka.load xadd PORT STREAM SIZE COUNT
+    python -m bench.kafka.load xrange PORT STREAM SIZE COUNT
+
+librdkafka does the work, with its defaults but for acks=all. A message begins with its number, so
+a consumer sees whether each came once and in order.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from functools import partial
+from typing import Any, Final
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+clock = time.perf_counter
+NUMBER_BYTES: Final = 8
+PATIENCE_S: Final = 60.0
+AT_ONCE: Final = 10_000
+_PRODUCING: Final = {"acks": "all", "linger.ms": 5, "queue.buffering.max.messages": 1_000_000}
+
+
+def filler(size: int) -> bytes:
+    """Nothing that compresses: half of a message is random, as identifiers and numbers are."""
+    return (os.urandom(size // 4).hex().encode() + b"x" * size)[: size - NUMBER_BYTES]
+
+
+def produce(bootstrap: str, topic: str, size: int, count: int) -> dict[str, Any]:
+    failed: list[str] = []
+
+    def told(error: Any, _message: Any) -> None:
+        if error is not None:
+            failed.append(error.str())
+
+    settings: Any = {
+        **_PRODUCING,
+        "bootstrap.servers": bootstrap,
+        "delivery.report.only.error": True,
+    }
+    producer = Producer({**settings, "on_delivery": told})
+    rest = filler(size)
+    send, poll = producer.produce, producer.poll
+    began = clock()
+    for number in range(count):
+        value = number.to_bytes(NUMBER_BYTES, "big") + rest
+        try:
+            send(topic, value)
+        except BufferError:
+            poll(0.05)
+            send(topic, value)
+        if not number % AT_ONCE:
+            poll(0)
+    left = producer.flush(PATIENCE_S)
+    return {"elapsed_s": clock() - began, "operations": count, "failed": failed[:1], "left": left}
+
+
+def consume(bootstrap: str, topic: str, _size: int, count: int) -> dict[str, Any]:
+    settings: Any = {
+        "bootstrap.servers": bootstrap,
+        "group.id": "bench",
+        "enable.auto.commit": False,
+        "auto.offset.reset": "error",
+    }
+    consumer = Consumer(settings)
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    consumer.poll(0)
+    seen = wrong = 0
+    first: float | None = None
+    began = clock()
+    while seen < count and clock() - began < PATIENCE_S:
+        for message in consumer.consume(min(AT_ONCE, count - seen), 1.0):
+            value = message.value()
+            if message.error() is not None or value is None:
+                wrong += 1
+                continue
+            if first is None:
+                first = clock()
+            wrong += int.from_bytes(value[:NUMBER_BYTES], "big") != seen
+            seen += 1
+    elapsed = clock() - began
+    consumer.close()
+    return {"elapsed_s": elapsed, "operations": seen, "failed": ["out of order"][: bool(wrong)],
+            "left": count - seen}  # fmt: skip
+
+
+def latency(bootstrap: str, topic: str, size: int, count: int, rate: float) -> dict[str, Any]:
+    """Messages at a fixed rate, each timed from when it was due to its ack."""
+    times: list[float] = []
+    failed: list[str] = []
+
+    def told(due: float, error: Any, _message: Any) -> None:
+        times.append(clock() - due)
+        if error is not None:
+            failed.append(error.str())
+
+    producer = Producer({"acks": "all", "linger.ms": 0, "bootstrap.servers": bootstrap})
+    rest = filler(size)
+    producer.produce(topic, (0).to_bytes(NUMBER_BYTES, "big") + rest)
+    producer.flush(PATIENCE_S)
+    began = clock()
+    for number in range(1, count):
+        due = began + number / rate
+        while (left := due - clock()) > 0:
+            producer.poll(left)
+        producer.produce(
+            topic,
+            number.to_bytes(NUMBER_BYTES, "big") + rest,
+            on_delivery=partial(told, due),
+        )
+    unanswered = producer.flush(PATIENCE_S)
+    times.sort()
+    return {
+        "elapsed_s": clock() - began,
+        "operations": count,
+        "failed": failed[:1],
+        "left": unanswered,
+        "p50_us": times[len(times) // 2] * 1e6,
+        "p99_us": times[int(len(times) * 0.99)] * 1e6,
+    }
+
+
+def main(words: list[str]) -> None:
+    kind, bootstrap, topic, size, count, *more = words
+    from bench.kafka import streams
+
+    works: dict[str, Any] = {
+        "produce": produce,
+        "consume": consume,
+        "latency": latency,
+        "xadd": streams.produce,
+        "xrange": streams.consume,
+    }
+    print(json.dumps(works[kind](bootstrap, topic, int(size), int(count), *map(float, more))))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
