@@ -141,6 +141,37 @@ def test_pictures_are_put_into_their_place_on_the_page(tmp_path: Path) -> None:
     assert fill_page(page, []) == []
 
 
+def test_a_full_run_fills_the_page_draws_the_pictures_and_keeps_the_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure(_: Run) -> list[Row]:
+        return [
+            Row(each["name"], each["value"], each["unit"], each["conditions"])
+            for each in results()["results"][0]["rows"]
+        ]
+
+    load_all()
+    name = "peers-writes"
+    monkeypatch.setitem(BENCHMARKS, name, Benchmark(name, "How do they take it?", measure))
+    (tmp_path / "bench").mkdir()
+    monkeypatch.setattr("bench.__main__.REPOSITORY", tmp_path)
+    page = tmp_path / "page.md"
+    markers = (f"<!-- {slash}bench {each} -->" for each in ("plots", name) for slash in ("", "/"))
+    page.write_text("\n".join(markers), encoding="utf-8")
+    words = [name, "--page", str(page), "--plots", str(tmp_path / "images")]
+    assert main([*words, "--directory", str(tmp_path / "scratch")]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert "![Single durable writes against connections](images/throughput.svg)" in text
+    assert "### How do they take it?" in text
+    assert "cores" in text.partition("Made on: ")[2]
+    assert {path.name for path in (tmp_path / "images").iterdir()} == {
+        "throughput.svg",
+        "latency.svg",
+    }
+    (kept,) = (tmp_path / "bench" / "results").iterdir()
+    assert draw_all(json.loads(kept.read_text(encoding="utf-8")), tmp_path / "again")
+
+
 def test_the_page_has_a_place_for_every_benchmark_and_the_plots() -> None:
     load_all()
     text = PAGE.read_text(encoding="utf-8")
