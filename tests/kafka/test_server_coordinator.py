@@ -73,8 +73,26 @@ def test_an_id_nobody_came_back_with_leaves_no_group_behind(rig: Rig) -> None:
     rig.join("fleeting")
     assert "fleeting" in rig.names()
     rig.life.clock.advance(SESSION_US)
-    rig.coordinator.tick(rig.life.clock.monotonic_us())
+    for _ in range(3):
+        rig.coordinator.tick(rig.life.clock.monotonic_us())
     assert rig.names() == {}
+
+
+def test_a_group_that_everybody_left_is_forgotten_unless_it_has_offsets(rig: Rig) -> None:
+    for group in ("workers", "others"):
+        member = rig.enter(group)
+        if group == "workers":
+            rig.coordinator.sync(1, group, member, 1, {}, rig.told.append)
+            rig.commit(member, 1)
+        rig.coordinator.leave(1, group, member, None)
+    assert rig.names() == {"workers": Phase.EMPTY, "others": Phase.EMPTY}
+    for _ in range(2):
+        rig.coordinator.tick(rig.life.clock.monotonic_us())
+    assert rig.names() == {"workers": Phase.EMPTY}
+    with pytest.raises(KafkaError) as refused:
+        rig.commit("m1", 1)
+    assert refused.value.code == ErrorCode.ILLEGAL_GENERATION
+    rig.enter()
 
 
 def test_who_names_a_member_of_no_group_makes_none(rig: Rig) -> None:

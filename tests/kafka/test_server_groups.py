@@ -142,6 +142,12 @@ def test_a_member_that_leaves_makes_room(broker: Broker, name: str) -> None:
         assert told["error_code"] == ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_a_member_with_endless_metadata_is_refused(speaker: Speaker, name: str) -> None:
+    values = join_values(name)
+    values["protocols"] = [{"name": "range", "metadata": bytes(1024 * 1024 + 1)}]
+    assert speaker.ask(ApiKey.JOIN_GROUP, values)["error_code"] == ErrorCode.INVALID_REQUEST
+
+
 def test_a_static_member_comes_back_without_a_round(broker: Broker, name: str) -> None:
     with Speaker(broker.kafka_port) as speaker:
         first = speaker.ask(ApiKey.JOIN_GROUP, join_values(name, instance="one"))

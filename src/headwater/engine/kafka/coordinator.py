@@ -40,7 +40,9 @@ class Coordinator:
         self._store = store
         self._now_us = clock.monotonic_us
         self._groups: dict[tuple[int, str], Group] = {}
-        """Groups that have, or had, members since the start."""
+        """Groups that have members, or had some until just now."""
+        self._resting: set[tuple[int, str]] = set()
+        """Those that had none at the last tick already."""
 
     # -- members
 
@@ -117,8 +119,14 @@ class Coordinator:
             if not group.is_idle:
                 group.expire(now_us)
                 self._deliver(group)
-            if group.is_idle and not group.generation:
-                del self._groups[key]  # somebody asked for an id and never came
+                self._resting.discard(key)
+            elif key in self._resting:
+                # Nobody has come back to it. Its offsets are in the log, and are all there is to
+                # know of it: member ids are never used again, so no generation can be mistaken.
+                self._resting.discard(key)
+                del self._groups[key]
+            else:
+                self._resting.add(key)
 
     # -- offsets
 

@@ -34,6 +34,10 @@ NULL_PROTOCOL_SINCE: Final = 7
 MISSING_SINCE: Final = 6
 """From this version of DescribeGroups on, a group that is not there is an error."""
 CLASSIC: Final = "classic"
+METADATA_BYTES_MAX: Final = 1024 * 1024
+"""What a member may have us keep about itself."""
+CLIENT_ID_SHOWN: Final = 200
+"""Characters of a client's name that its member id begins with."""
 _GONE: Final = {"error_code": ErrorCode.COORDINATOR_NOT_AVAILABLE}
 
 
@@ -43,7 +47,10 @@ def join(door: KafkaDoor, call: Call) -> None:
     rebalance_ms = values["rebalance_timeout_ms"]
     if rebalance_ms < 0:  # version 0 has one timeout for both
         rebalance_ms = values["session_timeout_ms"]
-    client_id = call.client_id or "member"
+    if sum(len(each["metadata"]) for each in values["protocols"]) > METADATA_BYTES_MAX:
+        call.refuse(ErrorCode.INVALID_REQUEST)
+        return
+    client_id = call.client_id[:CLIENT_ID_SHOWN] or "member"
     request = JoinRequest(
         values["member_id"],
         f"{values['group_instance_id'] or client_id}-{secrets.token_hex(16)}",
