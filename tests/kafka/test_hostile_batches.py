@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import struct
 
 import pytest
@@ -13,6 +14,7 @@ from headwater.format.kafka.records import NewRecord, Producer, encode_batch
 from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.headers import request_frame
+from tests.kafka.broker import Broker
 from tests.kafka.speaking import Speaker
 
 SOUND = encode_batch([NewRecord(1_700_000_000_000 + index, b"k", b"v") for index in range(3)])
@@ -98,15 +100,50 @@ def test_sequences_with_gaps_and_old_epochs_are_refused(speaker: Speaker, name: 
     assert speaker.end_of(topic) == 3
 
 
-@pytest.mark.parametrize("codec", range(1, 5), ids=CODECS[1:])
-def test_a_compressed_bomb_comes_back_as_the_bytes_it_was(
-    speaker: Speaker, name: str, codec: int
+def lying(body: bytes, codec: int = 0, count: int = 3) -> bytes:
+    """A batch with a sound header and CRC around something else than records."""
+    batch = bytearray(SOUND[:HEADER_BYTES] + compress(codec, body))
+    batch[8:12] = struct.pack(">i", len(batch) - 12)
+    batch[21:23] = struct.pack(">h", codec)
+    batch[23:27] = struct.pack(">i", count - 1)
+    batch[57:61] = struct.pack(">i", count)
+    batch[17:21] = struct.pack(">I", crc32c(bytes(batch[CRC_FROM:])))
+    return bytes(batch)
+
+
+INSIDE = {
+    **{f"{name} bomb": lying(bytes(80 * 1024 * 1024), codec + 1) for codec, name in
+       enumerate(CODECS[1:])},
+    "no records at all": lying(b"\xff" * 100),
+    "fewer records than it says": lying(SOUND[HEADER_BYTES:], count=4, codec=1),
+    "more records than it says": lying(SOUND[HEADER_BYTES:], count=2),
+    "not what it was compressed with": lying(b"")[:HEADER_BYTES],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("batch", INSIDE.values(), ids=INSIDE.keys())
+def test_records_that_lie_cost_the_other_doors_an_error_and_no_memory(
+    broker: Broker, speaker: Speaker, name: str, batch: bytes
 ) -> None:
-    """The log never looks inside: a bomb costs it no more than its length."""
+    """The log keeps batches as they came and never looks inside; who does gets a typed error."""
     topic = speaker.make_topic(name)
-    start = bytearray(SOUND[:HEADER_BYTES] + compress(codec, bytes(64 * 1024 * 1024)))
-    start[8:12] = struct.pack(">i", len(start) - 12)
-    start[21:23] = struct.pack(">h", codec)
-    start[17:21] = struct.pack(">I", crc32c(bytes(start[CRC_FROM:])))
-    assert speaker.produce(topic, bytes(start))["error_code"] == 0
-    assert bytes(speaker.fetch(topic)["records"])[CRC_FROM:] == bytes(start[CRC_FROM:])
+    told = speaker.produce(topic, batch)
+    if told["error_code"]:  # the header alone gave it away
+        assert told["error_code"] == ErrorCode.CORRUPT_MESSAGE
+        assert speaker.end_of(topic) == 0
+        return
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert bytes(speaker.fetch(topic)["records"])[CRC_FROM:] == batch[CRC_FROM:]
+    rows = [{"partition_index": 0, "timestamp": 1}]
+    asked = {"topics": [{"name": topic, "partitions": rows}]}
+    (row,) = speaker.ask(ApiKey.LIST_OFFSETS, asked)["topics"][0]["partitions"]
+    assert row["error_code"] in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.KAFKA_STORAGE_ERROR)
+    with broker.talk() as http:
+        answer = http.diff(f"kafka:{topic}:0")
+        assert answer.code == "storage_failed"
+        assert "without readable records" in answer.json["error"]["message"]
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 150 * 1024
+    end = speaker.end_of(topic)
+    assert speaker.produce(topic, SOUND)["base_offset"] == end
+    with broker.talk() as http:
+        assert len(http.diff(f"kafka:{topic}:0", from_seq=end).json["records"]) == 3

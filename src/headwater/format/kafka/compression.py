@@ -15,11 +15,13 @@ from typing import Final
 import cramjam
 import zstandard
 
+from headwater.core.units import MIB
 from headwater.format.kafka.batch import CODECS, BatchError, CodecError
 
-OUTPUT_BYTES_MAX: Final = 128 * 1024 * 1024
+OUTPUT_BYTES_MAX: Final = 64 * MIB
+"""As long as the longest batch that is taken when it is not compressed."""
 RATIO_MAX: Final = 1_000
-RATIO_FREE_BYTES: Final = 16 * 1024 * 1024
+RATIO_FREE_BYTES: Final = 16 * MIB
 """Equal records shrink to next to nothing; up to here that is no reason for doubt."""
 
 _GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
@@ -73,16 +75,18 @@ def _as_it_is(data: bytes, _limit: int = 0) -> bytes:
 
 def _gunzip(data: bytes, limit: int) -> bytes:
     """All members of a gzip file: Java reads on after the first, and so do we."""
-    found = bytearray()
+    found: list[bytes] = []
+    left = limit
     while data:
         member = zlib.decompressobj(_GZIP_WINDOW)
-        found += member.decompress(data, limit + 1 - len(found))
-        if len(found) > limit:
+        found.append(member.decompress(data, left + 1))
+        left -= len(found[-1])
+        if left < 0:
             raise _too_much(limit)
         if not member.eof:
             raise BatchError("gzip bytes are cut off")
         data = member.unused_data
-    return bytes(found)
+    return found[0] if len(found) == 1 else b"".join(found)
 
 
 def _gzip(data: bytes) -> bytes:
