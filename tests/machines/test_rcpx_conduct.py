@@ -112,10 +112,10 @@ def test_a_pushed_frame_says_that_it_is_of_a_stream(rcpx_port: int, name: str) -
         client.ok("CREATE_INSTANCE", made)
         client.ok("WATCH_INSTANCE", {"instance_id": name})
         client.say("APPLY_EVENT", {"instance_id": name, "event": "PAY"})
-        data, flags = b"", set()
+        data, flags = b"", set[int]()
         while len(flags) < 2:
             data += client.socket.recv(65_536)
-            at, flags = 0, set()
+            at, flags = 0, set[int]()
             while len(data) - at >= HEADER.size:
                 header = HEADER.unpack(data, at)
                 flags.add(header["flags"])
