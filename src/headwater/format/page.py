@@ -29,6 +29,7 @@ from headwater.format.names import (
     wal_file_name,
 )
 from headwater.format.page_example import example_hex, example_table
+from headwater.format.page_kafka import KAFKA_PARTS
 from headwater.format.page_machines import MACHINE_PARTS
 from headwater.format.page_segments import SEGMENT_PARTS
 from headwater.format.page_snapshot import BACKUP_PARTS, SNAPSHOT_PARTS
@@ -288,6 +289,7 @@ CHAPTERS: Final[tuple[Chapter, ...]] = (
     Chapter(f"{CURRENT_NAME}, {REPAIRS_NAME}, quarantine", (_small_files(),)),
     Chapter("Topic segments", SEGMENT_PARTS),
     Chapter("Snapshots", SNAPSHOT_PARTS),
+    Chapter("Kafka's shared log", KAFKA_PARTS),
     Chapter("State machines", MACHINE_PARTS),
     Chapter("Backups", BACKUP_PARTS),
     Chapter("A group, byte by byte", (_example(),)),

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from headwater.core.durability import Durability
 from headwater.core.errors import HeadwaterError
+from headwater.engine.kafka.configs import MAX_MESSAGE_BYTES, config_number
 from headwater.engine.kafka.core import EventChange, KafkaCore
 from headwater.engine.kafka.errors import KafkaError
 from headwater.engine.kafka.partition import Partition
@@ -90,10 +91,13 @@ class Producing:
         if topic.dropped:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name!r} is gone")
         view = memoryview(batch)
-        if len(view) > core.settings.batch_bytes_max:
+        bytes_max = core.settings.batch_bytes_max
+        if topic.configs:
+            bytes_max = min(bytes_max, config_number(topic.configs, MAX_MESSAGE_BYTES))
+        if len(view) > bytes_max:
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,
-                f"a batch of {len(view)} bytes; {core.settings.batch_bytes_max} are taken",
+                f"a batch of {len(view)} bytes; {topic.name!r} takes {bytes_max}",
             )
         records = int.from_bytes(view[COUNT_AT:HEADER_BYTES], "big")
         write = Produce(partition, partition.next_offset, records)
