@@ -109,7 +109,7 @@ def test_two_who_make_one_topic_at_once_get_one_refusal() -> None:
 
 def test_a_batch_over_the_limit_of_its_topic_is_refused() -> None:
     life = KafkaLife()
-    life.create("orders", **{"max.message.bytes": "100"})
+    life.create("orders", max_message_bytes="100")
     life.append("orders", batch_of("small"))
     with pytest.raises(KafkaError) as refused:
         life.append("orders", batch_of("x" * 100))
