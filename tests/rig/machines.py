@@ -60,13 +60,17 @@ class SteppedStore(MachineStore):
     """A store whose log writes when the outermost call returns, and whose keeper comes if asked."""
 
     def __init__(
-        self, disk: Disk, settings: MachineSettings = SMALL, clock: ManualClock | None = None
+        self,
+        disk: Disk,
+        settings: MachineSettings = SMALL,
+        clock: ManualClock | None = None,
+        place: PurePosixPath = PLACE,
     ) -> None:
         self.clock = clock or ManualClock()
         self.owner = SteppedOwner()
         super().__init__(
             disk,
-            PLACE,
+            place,
             settings,
             self.clock,
             self.owner,

@@ -64,7 +64,7 @@ class Book:
         position = found.position
         self._clock = clock
         self.retention = RetentionClock(clock.wall_ms(), clock.monotonic_us())
-        self._segment_bytes = segment_bytes
+        self.segment_bytes = segment_bytes
         self._versions_max = versions_max
         self._published = published
         self._ahead = Ahead()
@@ -113,7 +113,7 @@ class Book:
         """The entries, at the place they will have; in the next segment if they do not fit."""
         draft = self._fill(requests, self._place)
         place = self._place
-        if within_segment(place) and within_segment(place) + draft.size > self._segment_bytes:
+        if within_segment(place) and within_segment(place) + draft.size > self.segment_bytes:
             place = global_offset(segment_of(place) + 1, 0)
             draft = self._fill(requests, place)
         return Change(draft, place, self._sequence)

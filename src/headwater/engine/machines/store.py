@@ -51,11 +51,12 @@ from headwater.engine.machines.opening import (
     wal_directory,
 )
 from headwater.engine.machines.snapshots import SnapshotFiles
+from headwater.engine.machines.statistics import statistics_of
 from headwater.engine.machines.tables import Effect
 from headwater.engine.machines.watching import CatchUpPlan, Watcher, Watchers, WatchFilter
 from headwater.engine.owner import Owner
 from headwater.engine.pending import Pending
-from headwater.format.machines.names import segment_of, within_segment
+from headwater.format.machines.names import segment_of
 from headwater.model.machines.definition import check_machine_name, check_version
 from headwater.model.machines.errors import (
     INSTANCE_NOT_FOUND,
@@ -89,7 +90,7 @@ Listener = Callable[[Sequence[Effect]], None]
 
 
 def _no_progress(_: float) -> None:
-    """For callers who do not show any."""
+    """Nobody watches."""
 
 
 class MachineStore:
@@ -322,27 +323,8 @@ class MachineStore:
         return self.book.committed_place
 
     def wal_stats(self) -> WalStats:
-        book, counters = self.book, self.shard.counters
-        end = book.committed_place
-        newest, oldest = segment_of(end), min(book.oldest_segment, segment_of(end))
-        first = book.first_sequence.get(oldest, book.committed_sequence)
-        full = (newest - oldest) * self.settings.wal_segment_bytes
-        return WalStats(
-            end,
-            book.latest_offset,
-            newest - oldest + 1,
-            full + within_segment(end),
-            oldest,
-            newest,
-            book.committed_sequence - first,
-            self.report.damaged_entries,
-            counters.bytes_written,
-            self._read_counters.bytes_read,
-            counters.groups,
-            self._read_counters.reads,
-            counters.syncs,
-            self.shard.state.value,
-        )
+        damaged = self.report.damaged_entries
+        return statistics_of(self.book, self.shard, self._read_counters, damaged)
 
     @property
     def log_state(self) -> LogState:

@@ -1,0 +1,218 @@
+"""Transitions in their topic: all of them, once, in order, whatever crashes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Any
+
+import pytest
+
+from headwater.config.engine import EngineSettings
+from headwater.config.machines import FsyncKind
+from headwater.disk import Disk
+from headwater.engine.blocking import Database
+from headwater.engine.machines.feeding import TransitionFeeder
+from headwater.testing import PREFIXES, FakeDisk, ManualClock
+from tests.crash.matrix import slice_of, tried
+from tests.rig.life import SMALL as SMALL_ENGINE
+from tests.rig.life import open_stepped
+from tests.rig.machines import ORDER, SteppedStore, policy
+from tests.rig.machines import SMALL as SMALL_MACHINES
+from tests.rig.stepped import SteppedKeeper
+
+TOPIC = "machines:transitions"
+APART = PurePosixPath("/apart/machines")
+"""Not where the engine would find them by itself."""
+NEXT = {"new": "PAY", "paid": "SHIP", "shipped": "CLOSE", "closed": "AGAIN"}
+ENGINE: EngineSettings = replace(SMALL_ENGINE, cold_url=None)
+
+
+class Both:
+    """An engine and a store on one disk, and the feeder between them; nobody has a thread."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        kind: FsyncKind = FsyncKind.EVERY_WRITE,
+        topic: str | None = TOPIC,
+        clock: ManualClock | None = None,
+    ) -> None:
+        clock = clock or ManualClock()
+        self.database: Database = open_stepped(disk, ENGINE, clock)
+        settings = replace(SMALL_MACHINES, transitions_topic=topic, fsync_policy=policy(kind))
+        self.store = SteppedStore(disk, settings, clock, APART)
+        self.feeder = TransitionFeeder(
+            self.database, self.store, disk, APART, make_keeper=SteppedKeeper
+        )
+
+    def begin(self) -> None:
+        self.store.do(lambda: self.store.put_machine("order", 1, ORDER))
+        self.store.do(lambda: self.store.create_instance("order", 1, "a", {"total": 5}))
+
+    def turn(self) -> None:
+        """Once around, from whatever state a crash has left."""
+        for _ in range(4):
+            event = NEXT[self.store.get_instance("a").state]
+            self.store.do(partial(self.store.apply_event, "a", event, {"by": event}))
+
+    def told(self) -> list[dict[str, Any]]:
+        if self.database.engine.find(TOPIC) is None:
+            return []
+        return [record.data for record in self.database.diff(TOPIC, 0, limit=1_000).records]
+
+    def happened(self) -> list[int]:
+        entries = self.store.history("a").read().entries
+        return [each.offset for each in entries if hasattr(each.body, "event")]
+
+    def close(self) -> None:
+        self.feeder.stop()
+        self.store.close()
+        self.database.close()
+
+
+def new_disk() -> FakeDisk:
+    return FakeDisk(["/data", "/apart"])
+
+
+def test_each_transition_is_a_record_with_all_there_is_to_tell() -> None:
+    both = Both(new_disk())
+    both.begin()
+    both.turn()
+    both.feeder.round()
+    first = both.told()[0]
+    offset = both.happened()[0]
+    assert first == {
+        "instance_id": "a",
+        "machine": "order",
+        "version": 1,
+        "event": "PAY",
+        "from_state": "new",
+        "to_state": "paid",
+        "at": ManualClock().wall_ms(),
+        "event_id": None,
+        "wal_offset": offset,
+        "wal_offset_text": str(offset),
+        "payload": {"by": "PAY"},
+    }
+    (record, *_) = both.database.diff(TOPIC, 0, limit=1).records
+    assert (record.tag, record.node) == ("order", "machines")
+    both.feeder.round()
+    assert len(both.told()) == 4
+
+
+def test_feeding_goes_on_where_it_was_after_restarts() -> None:
+    disk = new_disk()
+    both = Both(disk)
+    both.begin()
+    for _ in range(3):
+        both.turn()
+        both.feeder.round()
+        both.turn()  # not fed before the stop
+        both.close()
+        both = Both(disk)
+    both.feeder.round()
+    assert [each["wal_offset"] for each in both.told()] == both.happened()
+
+
+def test_records_of_others_in_the_topic_are_looked_past() -> None:
+    disk = new_disk()
+    both = Both(disk)
+    both.begin()
+    both.turn()
+    both.feeder.round()
+    both.database.append(TOPIC, [{"data": {"wal_offset": 1}} for _ in range(300)])
+    both.turn()
+    both.close()
+    disk.unlink(APART / "FED")
+    both = Both(disk)
+    both.feeder.round()
+    ours = [each["wal_offset"] for each in both.told() if "event" in each]
+    assert ours == both.happened()
+
+
+def test_an_emptied_topic_is_not_filled_again() -> None:
+    disk = new_disk()
+    both = Both(disk)
+    both.begin()
+    both.turn()
+    both.feeder.round()
+    both.close()
+    both = Both(disk)
+    both.database.delete(TOPIC, before_seq=5)
+    both.turn()
+    both.feeder.round()
+    assert [each["wal_offset"] for each in both.told()] == both.happened()[4:]
+
+
+def test_compaction_keeps_what_is_not_in_the_topic_yet() -> None:
+    disk = new_disk()
+    both = Both(disk)
+    both.begin()
+    both.turn()
+    both.turn()
+    both.feeder.round()
+    both.turn()
+    both.turn()
+    both.store.compact()
+    before = both.store.wal_stats().oldest_segment
+    both.feeder.round()
+    assert len(both.told()) == 16
+    both.store.compact()
+    assert both.store.wal_stats().oldest_segment > before
+
+
+def test_a_payload_too_large_for_a_record_is_left_out_and_said_so() -> None:
+    both = Both(new_disk())
+    both.begin()
+    big = {"text": "x" * 1_000_000}
+    both.store.do(lambda: both.store.apply_event("a", "PAY", big))
+    both.feeder.round()
+    (told,) = both.told()
+    assert told["payload"] is None
+    assert told["payload_omitted"] is True
+
+
+def test_the_engine_feeds_by_itself_once_machines_are_opened() -> None:
+    disk = new_disk()
+    database = open_stepped(disk, replace(ENGINE, machines=SMALL_MACHINES), ManualClock())
+    room = database.engine.machines
+    assert room.store is None
+    room.open()
+    assert isinstance(room.feeder, TransitionFeeder)
+    database.close()
+    off = replace(ENGINE, machines=replace(SMALL_MACHINES, transitions_topic=None))
+    again = open_stepped(disk, off, ManualClock())
+    assert again.engine.machines.store is not None
+    assert again.engine.machines.feeder is None
+    again.close()
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("kind", [FsyncKind.EVERY_WRITE, FsyncKind.NEVER])
+def test_every_transition_is_in_the_topic_once_after_any_crash(kind: FsyncKind) -> None:
+    disk = new_disk()
+    both = Both(disk, kind)
+    both.begin()
+    both.feeder.round()
+    disk.settle()
+    for _ in range(3):
+        both.turn()
+        both.feeder.round()
+        both.turn()
+    both.store.compact()
+    both.feeder.round()
+    both.close()
+    for crashed in slice_of(disk.crash_states(plan=PREFIXES), 12):
+        again = Both(crashed, kind)
+        known = [each["wal_offset"] for each in again.told()]
+        again.feeder.round()
+        again.turn()
+        again.feeder.round()
+        found = [each["wal_offset"] for each in again.told()]
+        assert found[: len(known)] == known, crashed.label
+        assert found == sorted(set(found)), crashed.label
+        happened = again.happened()
+        assert found[-len(happened) :] == happened, crashed.label
+        tried(f"machines: feeding, {kind.value}")
