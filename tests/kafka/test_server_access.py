@@ -154,6 +154,15 @@ def test_before_signing_in_requests_must_be_short(locked: Broker) -> None:
         assert speaker.produce("long", batch_of("x" * 100_000))["error_code"] == 0
 
 
+def test_a_stranger_that_keeps_asking_is_not_kept(tmp_path: Path) -> None:
+    broker = running_broker(tmp_path / "data", kafka_users=USERS, deadlines={"headers_s": 0.3})
+    with broker as found, Speaker(found.kafka_port) as stranger, signed_in(found, "ann") as ann:
+        with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+            while stranger.ask(ApiKey.API_VERSIONS):
+                continue
+        ann.make_topic("orders")
+
+
 @pytest.mark.claims(31)
 def test_organisations_do_not_see_each_other(locked: Broker, name: str) -> None:
     with signed_in(locked, "ann") as ann, signed_in(locked, "bob") as bob:

@@ -238,16 +238,16 @@ class KafkaConnection(asyncio.Protocol):
 
     def _note_half_request(self) -> None:
         begun = self._frames.pending_bytes > 0
-        if begun and not self._in_request:
+        if begun and not self._in_request and self.principal is not None:
             self.deadline_us = self.door.now_us() + self.door.body_deadline_us
         self._in_request = begun
 
     def _await_request(self) -> None:
         door = self.door
-        patience_us = door.idle_deadline_us
-        if self.principal is None:
-            patience_us = door.sign_in_deadline_us
-        self.deadline_us = door.now_us() + patience_us
+        if self.principal is not None:
+            self.deadline_us = door.now_us() + door.idle_deadline_us
+        elif not self.deadline_us:  # whatever a stranger asks for does not extend it
+            self.deadline_us = door.now_us() + door.sign_in_deadline_us
 
     def check_deadline(self, now_us: int) -> None:
         """Called every so often by the door; who owes us bytes for too long goes."""

@@ -60,6 +60,7 @@ class KafkaDoor:
         readers: Executor,
         has_room: Callable[[], bool],
         governing: Governing,
+        users: Users,
     ) -> None:
         self.settings = settings
         self.clock = clock
@@ -69,7 +70,7 @@ class KafkaDoor:
         self._readers = readers
         self._has_room = has_room
         self._governing = governing
-        self.users = Users(settings.kafka_users)
+        self.users = users
         locked = bool(len(self.users) or settings.api_keys)
         self.anyone: Principal | None = None if locked else ANYONE
         """Who speaks before signing in."""

@@ -44,7 +44,7 @@ class KafkaListener:
         self._directory = directory / KAFKA_DIRECTORY
         self._clock = clock
         self._disk = disk
-        Users(settings.kafka_users)  # a mistake in them is told before anything is started
+        self._users = Users(settings.kafka_users)  # a mistake is told before anything is started
         self._server: asyncio.Server | None = None
         self._readers: ThreadPoolExecutor | None = None
         self.store: KafkaStore | None = None
@@ -109,6 +109,7 @@ class KafkaListener:
             self._readers,
             has_room,
             engine.governing,
+            self._users,
         )
         if self._server is not None:
             await self._server.start_serving()
