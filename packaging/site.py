@@ -49,15 +49,4 @@ def _settled(nav: Any, docs: Path) -> Any:
 def _spread(item: Any, docs: Path) -> list[Any]:
     if isinstance(item, str) and "*" in item:
         return [str(path.relative_to(docs)) for path in sorted(docs.glob(item))]
-    settled = _settled(item, docs)
-    return [settled] if _is_there(settled, docs) else []
-
-
-def _is_there(item: Any, docs: Path) -> bool:
-    """A page that somebody is still writing is left out."""
-    names = (
-        [value for value in item.values() if isinstance(value, str)]
-        if isinstance(item, dict)
-        else []
-    )
-    return all(name in FROM_THE_TOP or (docs / name).exists() for name in names)
+    return [_settled(item, docs)]
