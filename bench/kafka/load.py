@@ -51,11 +51,12 @@ def produce(bootstrap: str, topic: str, size: int, count: int) -> dict[str, Any]
     began = clock()
     for number in range(count):
         value = number.to_bytes(NUMBER_BYTES, "big") + rest
-        try:
-            send(topic, value)
-        except BufferError:
-            poll(0.05)
-            send(topic, value)
+        while True:
+            try:
+                send(topic, value)
+                break
+            except BufferError:
+                poll(0.05)
         if not number % AT_ONCE:
             poll(0)
     left = producer.flush(PATIENCE_S)

@@ -62,7 +62,7 @@ class Side:
 
 @contextmanager
 def sides(run: Run) -> Iterator[list[Side]]:
-    """Headwater last. Beside it Apache Kafka, with its defaults and flushing each batch; or Redis."""
+    """Headwater last. Beside it Apache Kafka, as it is and flushing each batch; or Redis."""
     with ExitStack() as ends:
         found: list[Side] = []
         why_not = missing()

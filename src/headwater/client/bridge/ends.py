@@ -43,6 +43,16 @@ _WRITING: Final[Settings] = {
     "linger.ms": 10,
 }
 _MINE: Final = frozenset((*_READING, *_WRITING)) - {"linger.ms", "message.max.bytes"}
+_SOON: Final = frozenset(
+    (
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+    )
+)
+"""What a cluster says about a partition that it is still making."""
 Delivered = Callable[[Any, Any], None]
 
 
@@ -77,11 +87,17 @@ class Reading:
         return {name: sorted(topic.partitions) for name, topic in topics.items()}
 
     def watermarks(self, topic: str, partition: int) -> Watermarks:
-        try:
-            found = self._consumer.get_watermark_offsets(Spot(topic, partition), timeout=ANSWER_S)
-        except KafkaException as error:
-            raise _away(self._cluster, error) from error
-        return Watermarks(*found)
+        """Waits for a partition that was made just now: not every broker knows it at once."""
+        spot = Spot(topic, partition)
+        for left in reversed(range(int(ANSWER_S / LOOK_S))):
+            try:
+                return Watermarks(*self._consumer.get_watermark_offsets(spot, timeout=ANSWER_S))
+            except KafkaException as error:
+                if not left or error.args[0].code() not in _SOON:
+                    raise _away(self._cluster, error) from error
+            self._consumer.list_topics(topic, timeout=ANSWER_S)
+            self._consumer.poll(LOOK_S)
+        raise AwayError(f"{self._cluster} does not tell where {topic}/{partition} ends")
 
     def known_end(self, topic: str, partition: int) -> int:
         """As the last answer told it; -1 before there was one."""
