@@ -6,6 +6,7 @@ younger than the state is found in the log again.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -35,6 +36,7 @@ class Checkpointing:
         self._core = core
         self._harden = harden
         """Syncs the log and says how far its active segment is."""
+        self._lock = threading.Lock()
 
     def due(self) -> bool:
         core = self._core
@@ -42,13 +44,14 @@ class Checkpointing:
         return idle or core.unsaved_bytes >= core.settings.checkpoint_bytes
 
     def run(self, *, clean: bool = False) -> KafkaCheckpoint:
-        """Not as the owner."""
-        state = self._core.owner.call(self._state)
-        try:
-            return self._save(state, clean=clean)
-        except Exception:
-            self._core.owner.call(self._not_saved)
-            raise
+        """Not as the owner. One at a time: a state must not replace a newer one."""
+        with self._lock:
+            state = self._core.owner.call(self._state)
+            try:
+                return self._save(state, clean=clean)
+            except Exception:
+                self._core.owner.call(self._not_saved)
+                raise
 
     def _save(self, state: SavedState, *, clean: bool) -> KafkaCheckpoint:
         core = self._core

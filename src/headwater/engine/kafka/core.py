@@ -100,9 +100,11 @@ class KafkaCore:
     def set_segments(self, sealed: list[SegmentMeta], number: int, base_id: int) -> None:
         """What a reader needs to find a global id; replaced as a whole."""
         self.sealed, self.active_number, self.active_base_id = sealed, number, base_id
+        ends = [meta.base_id + meta.entries for meta in sealed]
         self.table = SegmentTable(
             (*(meta.number for meta in sealed), number),
-            numpy.array([*(meta.base_id for meta in sealed), base_id, _NO_END], numpy.uint64),
+            numpy.array([*(meta.base_id for meta in sealed), base_id], numpy.uint64),
+            numpy.array([*ends, _NO_END], numpy.uint64),
         )
 
     def submit(self, ticket: Ticket) -> None:

@@ -94,15 +94,12 @@ class FetchPlan:
 
     def _read_again(self, ids: Ids) -> list[bytes | memoryview]:
         self._table = self._core.table
-        gone = KafkaError(
-            ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {self.offset} was removed meanwhile"
-        )
-        if ids[0] < self._table.base_ids[0]:
-            raise gone
         try:
             return self._read(ids)
         except FileNotFoundError as error:
-            raise gone from error
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {self.offset} was removed meanwhile"
+            ) from error
 
     def _read(self, ids: Ids) -> list[bytes | memoryview]:
         found = locate(self._files, self._table, ids)

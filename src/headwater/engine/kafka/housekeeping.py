@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 from headwater.core.units import US_PER_MS
@@ -25,9 +26,14 @@ class KafkaHousekeeping:
         self._retention = Retention(core, topics)
         self._reclaiming = Reclaiming(core, checkpointing, take_number)
         self._next_us = 0
+        self._lock = threading.Lock()
 
     def run(self, *, thorough: bool = False) -> None:
         """One round. `thorough` does now what would be due some time."""
+        with self._lock:
+            self._round(thorough)
+
+    def _round(self, thorough: bool) -> None:
         core = self._core
         now_us = core.clock.monotonic_us()
         if thorough or now_us >= self._next_us:

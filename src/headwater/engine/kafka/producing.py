@@ -156,7 +156,9 @@ class Producing:
         core = self._core
         pending = core.pending
         while pending and pending[0].taken:
-            core.settled_id = max(core.settled_id, pending.popleft().last_frame)
+            first = pending.popleft()
+            if first.error is None:  # a refused one may have been numbered before it failed
+                core.settled_id = max(core.settled_id, first.last_frame)
         for partition in news:
             partition.wake()
         if broken is not None:

@@ -39,6 +39,7 @@ class TimestampPlan:
     needs_files = True
 
     def __init__(self, core: KafkaCore, partition: Partition, timestamp_ms: int) -> None:
+        self._core = core
         self._files: SegmentFiles = core.files
         self._table: SegmentTable = core.table
         self._timestamp_ms = timestamp_ms
@@ -50,6 +51,19 @@ class TimestampPlan:
 
     def read(self) -> FoundTime | None:
         """The first record that is not older, or None when all are."""
+        try:
+            return self._search()
+        except FileNotFoundError:
+            # A segment was rewritten after the plan was made: look again.
+            self._table = self._core.table
+        try:
+            return self._search()
+        except FileNotFoundError as error:
+            raise KafkaError(
+                ErrorCode.OFFSET_NOT_AVAILABLE, "records were removed meanwhile; ask again"
+            ) from error
+
+    def _search(self) -> FoundTime | None:
         for offset, ids in self._windows():
             found = locate(self._files, self._table, ids)
             newest = newest_timestamps(self._files, found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import NamedTuple
 
 import numpy
@@ -18,7 +19,16 @@ class SegmentTable(NamedTuple):
 
     numbers: tuple[int, ...]
     base_ids: NDArray[numpy.uint64]
-    """Global id of the first entry of each, and behind them the id that comes next."""
+    """Global id of the first entry of each."""
+    end_ids: NDArray[numpy.uint64]
+    """The id behind the last one; where a segment was deleted, the next begins later than that."""
+
+    def position(self, global_id: int | numpy.uint64) -> int:
+        """Which of them has this id. FileNotFoundError when it went with its segment."""
+        at = int(numpy.searchsorted(self.base_ids, numpy.uint64(global_id), "right")) - 1
+        if at < 0 or global_id >= self.end_ids[at]:
+            raise FileNotFoundError(errno.ENOENT, f"record {global_id} went with its segment")
+        return at
 
 
 class Batches(NamedTuple):
@@ -30,13 +40,15 @@ class Batches(NamedTuple):
 
 
 def locate(files: SegmentFiles, table: SegmentTable, ids: Ids) -> Batches:
-    """The batches that these ids, of one partition and sorted, belong to."""
+    """The batches that these ids, of one partition and sorted, belong to.
+
+    FileNotFoundError when one of them, or the file it should be in, is gone.
+    """
     found: list[Entries] = []
     low = 0
     while low < len(ids):
-        at = int(numpy.searchsorted(table.base_ids, ids[low], "right")) - 1
-        end_id = table.base_ids[at + 1]
-        high = int(numpy.searchsorted(ids, end_id, "left"))
+        at = table.position(ids[low])
+        high = int(numpy.searchsorted(ids, table.end_ids[at], "left"))
         base = table.base_ids[at]
         # No more than is needed: what is mapped of the active segment may end just there.
         count = int(ids[high - 1] - base) + 1
@@ -52,7 +64,7 @@ def locate(files: SegmentFiles, table: SegmentTable, ids: Ids) -> Batches:
 
 def count_before(files: SegmentFiles, table: SegmentTable, first_id: int, records: int) -> int:
     """How many records of the batch with this id stand before it, given how many it has."""
-    at = int(numpy.searchsorted(table.base_ids, numpy.uint64(first_id), "right")) - 1
+    at = table.position(first_id)
     position = first_id - int(table.base_ids[at])
     if position == 0 or records <= 1:
         return 0

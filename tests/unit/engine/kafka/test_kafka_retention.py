@@ -17,7 +17,7 @@ UNCACHED = replace(SMALL_KAFKA, cache_bytes=0)
 def filled(batches: int = 30, **configs: str) -> KafkaLife:
     """Two topics in turns, some ten batches of each in a segment or so."""
     life = KafkaLife(settings=UNCACHED)
-    life.create("orders", **configs)
+    life.create("orders", 1, 1, **configs)
     life.create("clicks")
     for number in range(batches):
         stamp = NOW_MS + number * 1_000
@@ -194,3 +194,45 @@ def test_bytes_follow_what_was_removed_by_request() -> None:
     delete(life, "orders", 56)
     life.store.housekeep()
     assert life.partition("orders").bytes == one * 2
+
+
+def test_a_search_by_time_survives_a_rewrite_and_is_told_of_a_removal() -> None:
+    life = filled()
+    partition = life.partition("clicks")
+    search = life.store.find_timestamp(partition, NOW_MS)
+    late = life.store.find_timestamp(partition, NOW_MS)
+    delete(life, "orders", 58)
+    life.store.housekeep()
+    assert life.store.counters.segments_rewritten > 0
+    assert search.read() == (0, NOW_MS)
+    delete(life, "orders", 60)
+    delete(life, "clicks", 30)
+    life.store.housekeep()
+    with pytest.raises(KafkaError) as refused:
+        late.read()
+    assert refused.value.code == ErrorCode.OFFSET_NOT_AVAILABLE
+
+
+def test_a_segment_between_others_can_go_alone() -> None:
+    life = KafkaLife(settings=UNCACHED)
+    life.create("orders")
+    life.create("clicks")
+    for number in range(12):  # a segment or more of each, one after the other
+        life.append("orders", batch_of(f"o{number}"))
+    for number in range(60):
+        life.append("clicks", batch_of(f"c{number}"))
+    for number in range(12, 24):
+        life.append("orders", batch_of(f"o{number}"))
+    plan = life.store.plan_fetch(life.partition("clicks"), 30, 1)
+    delete(life, "clicks", 60)
+    life.store.housekeep()
+    assert life.store.counters.segments_deleted > 0
+    assert "0.log" in log_names(life)
+    with pytest.raises(KafkaError) as refused:
+        plan.read()
+    assert refused.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+    for each in restarts(life)[1:]:
+        assert each.values("orders") == [f"o{n}".encode() for n in range(24)]
+        assert each.partition("clicks").log_start_offset == 60
+        assert each.append("clicks", batch_of("next")).base_offset == 60
+        assert each.values("clicks") == [b"next"]
