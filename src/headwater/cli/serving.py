@@ -21,6 +21,7 @@ from headwater.config.loading import Settings
 from headwater.core.errors import AccessError
 from headwater.core.memory import keep_freed_memory
 from headwater.disk import PosixDisk, replace_file
+from headwater.engine.engine import Engine
 from headwater.server.listener import Server
 from headwater.server.metrics_listener import MetricsListener
 
@@ -119,6 +120,7 @@ class Serving:
         for name in notes.snapshots_unreadable:
             line = f"snapshot {name} cannot be read; the one before it was used"
             self._tell("recovery", f"  {printable(line)}", told=line)
+        self._tell_machines(engine)
         facts = {
             "topics": notes.topics,
             "log_groups": report.groups,
@@ -137,6 +139,25 @@ class Serving:
             f"recovered: {notes.topics:,} topics; log with {report.frames:,} frames in "
             f"{report.groups:,} groups, {notes.frames_replayed:,} of them replayed{lost}",
             **facts,
+        )
+
+    def _tell_machines(self, engine: Engine) -> None:
+        """What was found of state machines; nothing is said where there are none."""
+        store = engine.machines.store
+        if store is None:
+            return
+        report = store.report
+        line = f"state machines: {report.instances:,} instances"
+        if report.damaged_entries:
+            line += f"; {report.damaged_entries:,} damaged entries of their log were passed over"
+        if report.doubtful:
+            line += "; instances that may not be in their last state say so"
+        self._tell(
+            "machines",
+            line,
+            instances=report.instances,
+            damaged_entries=report.damaged_entries,
+            doubtful=report.doubtful,
         )
 
     def _tell_address(self) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from headwater.server.quotas import Usage
     from headwater.server.rcpx.listener import RcpxListener
 
+CHECKED: Final = int(FrameFlag.CRC)
 WRITE_BUFFER_BYTES_MAX: Final = 1024 * 1024
 _encode = msgspec.json.Encoder().encode
 
@@ -38,6 +39,8 @@ class RcpxConnection(asyncio.Protocol):
         self.app: App = listener.app
         self.key: ApiKey | None = ANYONE if not len(self.app.keys) else None
         """None until AUTH, where keys are needed."""
+        self.granted: set[str] = set()
+        """Operations this key was allowed before; a key never changes."""
         self.greeted = False
         self.client_name = ""
         self.subscriptions = Subscriptions(self)
@@ -171,7 +174,7 @@ class RcpxConnection(asyncio.Protocol):
         self.app.log.error("an RCPX request failed", error=repr(error), exc_info=error)
         self.fail(request_id, InvariantError("something went wrong here; the log has more"))
 
-    def send(self, payload: bytes, flags: FrameFlag = FrameFlag.CRC) -> None:
+    def send(self, payload: bytes, flags: int = CHECKED) -> None:
         if not self.is_gone:
             self.transport.write(message(payload, self.mode, flags))
 

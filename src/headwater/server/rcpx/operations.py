@@ -51,7 +51,9 @@ def begin_operation(connection: RcpxConnection, request_id: bytes, request: Requ
         key = connection.key
         if key is None:
             raise HttpError("unauthorized", "AUTH first, with the secret of an API key")
-        key.require(operation.scope)
+        if request.op not in connection.granted:
+            key.require(operation.scope)
+            connection.granted.add(request.op)
         if connection.app.draining:
             raise ClosedError("shutting down; nothing was done")
     try:

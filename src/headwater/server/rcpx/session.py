@@ -85,6 +85,7 @@ def auth(connection: RcpxConnection, params: AuthParams) -> Result:
     except HttpError as error:
         raise RcpxProtocolError("AUTH_FAILED", str(error)) from error
     connection.key = key
+    connection.granted.clear()
     return Result(_encode({"authenticated": True, "permissions": _permissions(key)}))
 
 

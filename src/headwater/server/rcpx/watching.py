@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from headwater.server.keys import ApiKey
     from headwater.server.rcpx.connection import RcpxConnection
 
-PUSHED: Final = FrameFlag.CRC | FrameFlag.STREAM
-LAST: Final = FrameFlag.CRC | FrameFlag.STREAM | FrameFlag.END
+PUSHED: Final = int(FrameFlag.CRC | FrameFlag.STREAM)
+LAST: Final = int(FrameFlag.CRC | FrameFlag.STREAM | FrameFlag.END)
 PER_CONNECTION_MAX: Final = 100
 _numbers = itertools.count(1)
 _encode = msgspec.json.Encoder().encode

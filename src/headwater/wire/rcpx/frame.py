@@ -44,6 +44,10 @@ class FrameFlag(IntFlag):
     END = 8
 
 
+_CRC: Final = int(FrameFlag.CRC)
+"""Plain: enum arithmetic costs more than the checksum of a short payload."""
+
+
 class WireMode(Enum):
     """How messages follow each other on a connection."""
 
@@ -59,12 +63,12 @@ class RcpxProtocolError(HeadwaterError):
         self.code = code
 
 
-def frame(payload: bytes, flags: FrameFlag = FrameFlag.CRC) -> bytes:
-    checksum = crc32c(payload) if flags & FrameFlag.CRC else 0
+def frame(payload: bytes, flags: int = _CRC) -> bytes:
+    checksum = crc32c(payload) if flags & _CRC else 0
     return _pack(MAGIC, VERSION, flags, 0, len(payload), checksum) + payload
 
 
-def message(payload: bytes, mode: WireMode | None, flags: FrameFlag = FrameFlag.CRC) -> bytes:
+def message(payload: bytes, mode: WireMode | None, flags: int = _CRC) -> bytes:
     """One message as its connection speaks. JSON from an encoder has no line ends in it."""
     return payload + b"\n" if mode is WireMode.LINES else frame(payload, flags)
 
@@ -139,7 +143,7 @@ class MessageReader:
         if len(buffer) < end:
             return None
         payload = bytes(buffer[begin:end])
-        if flags & FrameFlag.CRC and crc32c(payload) != checksum:
+        if flags & _CRC and crc32c(payload) != checksum:
             raise RcpxProtocolError("BAD_REQUEST", "the CRC of a frame does not fit its payload")
         self._at = end
         return payload
