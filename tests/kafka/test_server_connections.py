@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +91,22 @@ def test_half_a_request_is_waited_for_only_so_long(tmp_path: Path) -> None:
         assert broker.app.kafka is not None
         assert broker.app.kafka.door is not None
         assert broker.app.kafka.door.counters.hang_ups == 1
+
+
+def test_a_byte_now_and_then_does_not_extend_a_deadline(tmp_path: Path) -> None:
+    limits = {"body_s": 0.2, "drain_s": 1.0}
+    pause = threading.Event()
+    with (
+        running_broker(tmp_path / "data", deadlines=limits) as broker,
+        Speaker(broker.kafka_port) as slow,
+    ):
+        sent = 0
+        with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+            for byte in produce_frame(1, "o" * 200):
+                slow.send(bytes([byte]))
+                sent += 1
+                pause.wait(0.02)
+        assert sent < 200
 
 
 def test_more_connections_than_allowed_are_turned_away(tmp_path: Path) -> None:
