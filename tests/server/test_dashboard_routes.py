@@ -28,8 +28,11 @@ def test_every_file_is_served_with_the_policy_and_known_again(http: Browserless)
         assert answer.headers["content-security-policy"] == POLICY
         assert answer.headers["x-content-type-options"] == "nosniff"
         tag = answer.headers["etag"]
-        again = http.ask("GET", f"/{name}", headers={"if-none-match": f'"other", W/{tag}'})
-        assert (again.status, again.body) == (304, b"")
+        known = {"if-none-match": f'"other", W/{tag}'}
+        http.send(http.request("GET", f"/{name}", headers=known))
+        status, headers = http.head()
+        assert (status, headers["etag"]) == (304, tag)
+        assert "content-length" not in headers
         assert http.get(f"/{name}").body == answer.body, "the connection goes on after a 304"
     assert "unsafe" not in POLICY
     assert "http:" not in POLICY
@@ -176,3 +179,20 @@ def test_the_list_is_narrowed_by_part_of_a_name_and_by_type(http: Browserless, t
     assert [each["topic"] for each in after["topics"]] == [f"{topic}-3-end"]
     assert "next_cursor" not in after
     assert http.get("/v0/topics?type=stack").code == "invalid_request"
+
+
+def test_a_search_that_finds_little_goes_on_with_the_next_page(
+    http: Browserless, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        http.put(f"{topic}-{number}")
+    monkeypatch.setattr("headwater.server.topics.LOOKED_AT_MAX", 2)
+    found, asked, cursor = [], 0, ""
+    while True:
+        page = http.get(f"/v0/topics?prefix={topic}&contains=-4&cursor={cursor}").json
+        found += [each["topic"] for each in page["topics"]]
+        asked += 1
+        if "next_cursor" not in page:
+            break
+        cursor = page["next_cursor"]
+    assert (found, asked) == ([f"{topic}-4"], 3)

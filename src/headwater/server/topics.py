@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
     from headwater.server.app import App
 
 
+LOOKED_AT_MAX = 20_000
+"""Names that one page of a list looks at: a search that finds little goes on with the next one."""
 _TYPES = frozenset(each.value for each in TopicType)
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 
@@ -108,20 +109,29 @@ def list_topics(app: App, exchange: Exchange) -> None:
     contains, kind = query.get("contains", ""), query.get("type")
     if kind is not None and kind not in _TYPES:
         raise InvalidRequestError("type is log or queue")
-    found = (
-        topic
-        for topic in app.space(prefix, key).topics.list(prefix, query.get("cursor"))
-        if key.may_name(topic.name)
-        and contains in topic.name
-        and kind in (None, topic.log.settings.type.value)
-    )
-    page = list(itertools.islice(found, size + 1))
+    page: list[Topic] = []
+    next_cursor: str | None = None
+    listed = app.space(prefix, key).topics.list(prefix, query.get("cursor"))
+    for looked_at, topic in enumerate(listed, start=1):
+        name = topic.name
+        if (
+            contains in name
+            and key.may_name(name)
+            and kind in (None, topic.log.settings.type.value)
+        ):
+            if len(page) == size:
+                next_cursor = page[-1].name
+                break
+            page.append(topic)
+        if looked_at >= LOOKED_AT_MAX:
+            next_cursor = name
+            break
     if flag(exchange, "touch", False):
-        for topic in page[:size]:
+        for topic in page:
             topic.log.last_read_ts = app.clock.wall_ms()
-    body: dict[str, Any] = {"topics": [describe(app, topic) for topic in page[:size]]}
-    if len(page) > size:
-        body["next_cursor"] = page[size - 1].name
+    body: dict[str, Any] = {"topics": [describe(app, topic) for topic in page]}
+    if next_cursor is not None:
+        body["next_cursor"] = next_cursor
     answer(exchange, 200, body)
 
 

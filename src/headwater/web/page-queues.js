@@ -1,8 +1,9 @@
 // All queues: what waits, what is being worked on, what was given up.
 
-import { get, named, put } from "./api.js";
+import { named, put } from "./api.js";
 import { badge, field, head, make, refill } from "./element.js";
 import { about, span } from "./format.js";
+import { listTopics } from "./listing.js";
 import { repeat, settled } from "./live.js";
 import { link, remember } from "./navigation.js";
 import { Pager, Table } from "./table.js";
@@ -49,13 +50,14 @@ export function openQueues({ place, query, signal, problem, reporter }) {
         "There are no queues. A topic is made one by its setting type.",
     );
     const look = async () => {
-        const wishes = new URLSearchParams({ type: "queue", page_size: 100 });
-        if (contains.value.trim()) wishes.set("contains", contains.value.trim());
-        if (pager.cursor) wishes.set("cursor", pager.cursor);
-        const page = await get(`/v0/topics?${wishes}`, { signal });
+        const wishes = { contains: contains.value.trim(), type: "queue", cursor: pager.cursor };
+        const turn = (turns += 1);
+        const page = await listTopics(wishes, signal);
+        if (turn !== turns) return; // another search has begun meanwhile
         table.update(page.topics);
-        pager.show(page.next_cursor, page.topics.length);
+        pager.show(page.next, page.topics.length);
     };
+    let turns = 0;
     const now = () =>
         look().then(
             () => problem(null),

@@ -3,11 +3,11 @@
 import { get } from "./api.js";
 import { badge, field, head, make, refill } from "./element.js";
 import { about, ago, count, rate, size, span } from "./format.js";
+import { listTopics } from "./listing.js";
 import { Rates, repeat, settled } from "./live.js";
 import { link, remember } from "./navigation.js";
 import { Pager, Table } from "./table.js";
 
-const PAGE_SIZE = 100;
 const ROUTERS_MAX = 1_000;
 
 export function openTopics({ place, query, signal, problem }) {
@@ -31,22 +31,16 @@ export function openTopics({ place, query, signal, problem }) {
     const table = topicsTable();
     const rates = new Rates();
     const look = async () => {
-        const wishes = new URLSearchParams({ page_size: PAGE_SIZE });
-        if (contains.value.trim()) wishes.set("contains", contains.value.trim());
-        if (type.value) wishes.set("type", type.value);
-        if (pager.cursor) wishes.set("cursor", pager.cursor);
+        const wishes = { contains: contains.value.trim(), type: type.value, cursor: pager.cursor };
         const turn = (turns += 1);
-        const [page, lags] = await Promise.all([
-            get(`/v0/topics?${wishes}`, { signal }),
-            routerLags(signal),
-        ]);
+        const [page, lags] = await Promise.all([listTopics(wishes, signal), routerLags(signal)]);
         if (turn !== turns) return; // another search has begun meanwhile
         for (const topic of page.topics) {
             topic.rate = rates.observe(`${topic.topic} ${topic.epoch}`, topic.head_seq);
             topic.lag = lags.get(topic.topic);
         }
         table.update(page.topics);
-        pager.show(page.next_cursor, page.topics.length);
+        pager.show(page.next, page.topics.length);
     };
     let turns = 0;
     const now = () =>
