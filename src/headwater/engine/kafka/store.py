@@ -230,6 +230,7 @@ class KafkaStore:
             *sealed, active = recovered.segments
             core.set_segments(sealed, active.number, active.base_id)
             restore(core, recovered, lambda part: progress(0.5 + part / 2))
+            core.files.clear()  # all indexes were read: most of them nobody needs soon
             core.settled_id = active.base_id + active.entries
             core.unsaved_bytes = len(recovered.tail)
             core.save_soon = True

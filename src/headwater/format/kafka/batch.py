@@ -28,6 +28,8 @@ RECORD_BYTES_MIN: Final = 7
 """Seven varints of one byte each: a record without key, value and headers."""
 RECORDS_MAX: Final = 1_000_000
 """Records of one batch: each costs an index entry, so a lie about their number must be bounded."""
+RECORDS_PER_BYTE_MAX: Final = 150
+"""Records in a byte of a compressed batch: smallest ones, compressed a thousand times."""
 
 CODEC_MASK: Final = 0x07
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -101,7 +103,9 @@ def check_batch(buffer: Bytes) -> BatchHeader:
         raise BatchError(
             f"{count} records with a last offset of {header.last_offset_delta}", COUNT_AT
         )
-    if not header.codec and count * RECORD_BYTES_MIN > len(buffer) - HEADER_BYTES:
+    size = len(buffer) - HEADER_BYTES
+    fitting = size * RECORDS_PER_BYTE_MAX if header.codec else size // RECORD_BYTES_MIN
+    if count > fitting:
         raise BatchError(f"{count} records do not fit into {len(buffer)} bytes", COUNT_AT)
     if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
         raise BatchError("a producer id without epoch and sequence", COUNT_AT)

@@ -10,6 +10,7 @@ from blake3 import blake3
 
 from headwater.config.kafka import KafkaSettings
 from headwater.core.errors import FormatError, NewerFormatError, RequestError
+from headwater.format.crc32c import crc32c
 from headwater.format.kafka import events
 from headwater.format.kafka.batch import (
     HEADER_BYTES,
@@ -130,8 +131,6 @@ def sealed(attributes: int = 0, delta: int = 1, count: int = 2, *, producer: int
     struct.pack_into(">hi", batch, 21, attributes, delta)
     struct.pack_into(">q", batch, 43, producer)
     struct.pack_into(">i", batch, 57, count)
-    from headwater.format.crc32c import crc32c
-
     struct.pack_into(">I", batch, 17, crc32c(bytes(batch[21:])))
     return bytes(batch)
 
@@ -163,6 +162,7 @@ def test_every_flipped_byte_that_the_crc_covers_is_found() -> None:
         (sealed(delta=5), BatchError),
         (sealed(count=2**31 - 1, delta=2**31 - 2), BatchError),
         (sealed(attributes=1, count=2**31 - 1, delta=2**31 - 2), BatchError),
+        (sealed(attributes=1, count=9_999, delta=9_998), BatchError),
         (sealed(producer=5), BatchError),
     ],
 )
