@@ -28,6 +28,10 @@ class Speaker:
     def close(self) -> None:
         self._socket.close()
 
+    def patience(self, seconds: float) -> None:
+        """Wait no longer than this for anything."""
+        self._socket.settimeout(seconds)
+
     def send(self, data: bytes) -> None:
         self._socket.sendall(data)
 

@@ -98,20 +98,3 @@ def test_a_reader_may_not_write(locked: Broker, name: str) -> None:
         assert [each.value() for each in read(consumer, 1)] == [b"one"]
     finally:
         consumer.close()
-
-
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
-def test_a_wrong_password_is_told_and_lets_nobody_in(locked: Broker, mechanism: str) -> None:
-    said: list[KafkaError] = []
-    chosen = signed(locked, "first", mechanism, error_cb=said.append)
-    chosen["error_cb"] = chosen.pop("error.cb")
-    admin = admins.AdminClient({**chosen, "sasl.password": "something else"})
-    with pytest.raises(KafkaException):
-        admin.list_topics(timeout=2)
-    admin.poll(0.1)
-    assert KafkaError._AUTHENTICATION in {error.code() for error in said}
-
-
-def test_who_does_not_sign_in_is_told_nothing(locked: Broker) -> None:
-    with pytest.raises(KafkaException):
-        admins.AdminClient(options(locked)).list_topics(timeout=2)
