@@ -152,6 +152,11 @@ class Shard:
         expected = self.window.expected
         if expected > 1:
             self._await(expected, self.window.wait_us(0))
+            came = len(self._queue)
+            if 0 < came < expected:
+                # A prediction that failed is dropped, also by those whose acks wait for no sync:
+                # nothing else would ever take it back from them.
+                self.window.observe(came)
         else:
             self._queue.park(self._clock, 1, self._committer.next_tick_us())
         self._committer.tick()

@@ -154,6 +154,23 @@ def test_a_wait_in_which_nobody_came_is_not_told_to_the_next_writer(
     assert shard.counters.throttle_us_last == 0
 
 
+def test_a_write_that_needs_no_sync_waits_for_company_once_and_never_again(
+    shard: Shard, clock: ManualClock
+) -> None:
+    clock.wait_for_waiters(1)
+    shard.window.observe(2)
+    shard.call(lambda: None).result(10)
+    alone = ticket(b"alone", durability=DISK)
+    shard.submit(alone)
+    parks = clock.park_count
+    while not alone.resolved:  # it may come before or during the sleep: two windows at most
+        clock.advance(SETTINGS.commit_window_us_min)
+        alone.wait(0.01)
+    assert clock.park_count <= parks + 3
+    for _ in range(3):
+        assert submit_and_wait(shard, ticket(b"next", durability=DISK)), "the clock stands still"
+
+
 @pytest.mark.claims(183)
 def test_a_group_waits_as_long_as_its_company_keeps_arriving(
     shard: Shard, log: ListLog, clock: ManualClock
