@@ -93,6 +93,13 @@ def test_a_changed_header_byte_is_refused_or_waited_for(at: int) -> None:
     assert code_or_messages(MessageReader(), [bytes(good)]) in (*CODES, [], [payload])
 
 
+def test_a_payload_that_does_not_fit_its_crc_is_refused() -> None:
+    reader = MessageReader()
+    reader.feed(frame(b'{"a":1}').replace(b"1}", b"2}"))
+    with pytest.raises(RcpxProtocolError, match="CRC"):
+        reader.next_message()
+
+
 def test_a_length_over_the_limit_is_refused_before_its_bytes_come() -> None:
     header = bytearray(frame(b"{}")[:18])
     header[10:14] = (PAYLOAD_BYTES_MAX + 1).to_bytes(4, "big")
