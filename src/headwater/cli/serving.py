@@ -171,8 +171,8 @@ class Serving:
             access = f"{keys} API key{'' if keys == 1 else 's'}"
         data = str(Path(self._settings.data_dir).absolute())
         text = f"listening on {address} (data in {printable(data)}; {access})"
-        self._tell("listening", text, address=address, data_dir=data, api_keys=keys)
         self._tell_kafka(host)
+        self._tell("listening", text, address=address, data_dir=data, api_keys=keys)
         rcpx = self._server.ports.get("rcpx")
         if rcpx is not None:
             where = f"{host}:{rcpx}"
