@@ -132,6 +132,17 @@ def test_records_of_others_in_the_topic_are_looked_past() -> None:
     assert ours == both.happened()
 
 
+def test_the_topic_never_has_what_a_power_loss_takes_from_the_log() -> None:
+    disk = new_disk()
+    both = Both(disk, FsyncKind.NEVER)
+    both.begin()
+    both.turn()
+    both.feeder.round()
+    again = Both(disk.after_power_loss(), FsyncKind.NEVER)
+    assert len(again.told()) == 4
+    assert [each["wal_offset"] for each in again.told()] == again.happened()
+
+
 def test_an_emptied_topic_is_not_filled_again() -> None:
     disk = new_disk()
     both = Both(disk)

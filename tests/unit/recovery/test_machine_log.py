@@ -9,14 +9,14 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from headwater.config.machines import MachineSettings
+from headwater.config.machines import FsyncKind, MachineSettings
 from headwater.core.errors import DamageError, NewerFormatError
 from headwater.engine.machines import requests
 from headwater.format.crc32c import crc32c
 from headwater.format.machines.entry import ENTRY, decode_entry
 from headwater.format.machines.names import segment_of, within_segment
-from headwater.testing import TORN, CrashKind, FakeDisk, ManualClock, Rest
-from tests.rig.machines import ORDER, PLACE, SMALL, SteppedStore, new_disk
+from headwater.testing import TORN, CrashKind, FakeDisk, Rest
+from tests.rig.machines import ORDER, PLACE, SMALL, SteppedStore, new_disk, policy
 
 BIG = replace(SMALL, wal_segment_bytes=4_096)
 FIRST = PLACE / "wal" / "0000000000000001.wal"
@@ -271,16 +271,40 @@ def test_a_foreign_file_in_the_log_is_refused() -> None:
 def test_what_recovery_keeps_survives_a_power_loss_right_after() -> None:
     """A killed process leaves bytes in memory only; recovery makes them durable."""
     disk = new_disk()
-    store = SteppedStore(disk, BIG)
+    lazy = replace(BIG, fsync_policy=policy(FsyncKind.NEVER))
+    store = SteppedStore(disk, lazy)
     store.do(lambda: store.put_machine("order", 1, ORDER))
-    point = disk.point
     store.do(lambda: store.create_instance("order", 1, "a"))
-    killed = next(disk.crash_states(point + 1, replace(TORN, kinds=frozenset({CrashKind.KILL}))))
-    again = SteppedStore(killed, BIG, ManualClock())
+    killed = disk.clone()  # with all that was never synced still in memory only
+    again = SteppedStore(killed, lazy)
     assert "a" in again.tables.instances
-    third = SteppedStore(killed.after_power_loss(), BIG)
+    third = SteppedStore(killed.after_power_loss(), lazy)
     assert "a" in third.tables.instances
     assert not third.report.log.damage
+
+
+def test_damage_is_told_from_a_torn_tail_without_a_clean_stop() -> None:
+    """Nobody wrote CURRENT since: the entries behind the damage vouch for what is before them."""
+    disk, store = filled()
+    bad = offsets(disk)[5]
+    disk.damage(FIRST, bad + 40, b"\xff")
+    again = reopened(disk)
+    assert [within_segment(each.offset) for each in again.report.log.damage] == [bad]
+    assert again.report.log.torn is None
+    assert set(again.tables.instances) == set(store.tables.instances)
+
+
+def test_entries_that_are_missing_without_a_trace_are_found_by_their_numbers() -> None:
+    disk, store = filled()
+    store.close()
+    places = offsets(disk)
+    buffer = disk.files()[FIRST]
+    gap = places[6] - places[5]
+    disk.write_file(FIRST, buffer[: places[5]] + buffer[places[6] :] + bytes(gap))
+    again = reopened(disk)
+    first = again.report.log.damage[0]
+    assert (within_segment(first.offset), first.entries) == (places[5], 1)
+    assert again.is_doubtful(again.get_instance("i0"))
 
 
 def test_old_entries_without_a_header_checksum_are_read() -> None:

@@ -206,7 +206,6 @@ class Book:
     def _refuse(self, change: Change, error: HeadwaterError) -> None:
         if self._failure is None:
             self._failure = error
-            self._place, self._sequence = change.place, change.sequence
         if not self._in_flight:
             # The last one behind the hole: nothing can be written after it any more.
             self._failure = None
