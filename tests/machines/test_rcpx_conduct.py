@@ -226,6 +226,23 @@ def test_a_connection_that_says_nothing_is_ended(tmp_path_factory: pytest.TempPa
             assert quiet.ok("PING") == {"pong": True}
 
 
+def test_a_stranger_may_send_little_and_a_known_client_more(tmp_path: Path) -> None:
+    secret = "rcpx-some-secret"
+    chosen = settings(rcpx_port=0, api_keys=(secret,), deadlines={"drain_s": 1.0})
+    long = {"machine": "x" * 100_000}
+    with running(tmp_path / "data", chosen) as server:
+        listener = server.app.rcpx
+        assert listener is not None
+        with wire(listener.port) as stranger, wire(listener.port) as known:
+            assert stranger.hello()["auth_required"]
+            assert "at most 65536" in stranger.ask("GET_MACHINE", long)["error"]["message"]
+            assert stranger.is_ended()
+            known.hello()
+            known.ok("AUTH", {"token": secret})
+            assert known.ask("GET_MACHINE", long)["error"]["code"] == "BAD_REQUEST"
+            assert known.ok("PING") == {"pong": True}
+
+
 def test_watches_end_with_their_connection(
     server: RunningServer, rcpx_port: int, name: str
 ) -> None:

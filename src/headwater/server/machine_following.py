@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from headwater.core.errors import HeadwaterError
+from headwater.core.units import MIB
 from headwater.engine.machine_steps import catch_up_steps
 from headwater.engine.machine_telling import transition
 from headwater.engine.machines.watching import CatchUpPlan, Missed, TransitionEvent, Watcher
@@ -20,8 +21,11 @@ from headwater.engine.machines.watching import CatchUpPlan, Missed, TransitionEv
 if TYPE_CHECKING:
     from headwater.server.app import App
 
-EVENTS_AT_ONCE: Final = 256
-PRINTED_MAX: Final = 8_192
+EVENTS_AT_ONCE: Final = 16
+"""Each may have a payload and a context of a MiB; whether there is room is seen after that."""
+PRINTED_BYTES_MAX: Final = 8 * MIB
+ENTRY_BYTES: Final = 256
+"""What remembering one costs besides."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -30,15 +34,18 @@ class Printed:
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, bool], bytes] = {}
+        self._bytes = 0
 
     def of(self, event: TransitionEvent, *, with_ctx: bool) -> bytes:
         with_ctx = with_ctx and event.ctx is not None
         key = (event.wal_offset, with_ctx)
         found = self._known.get(key)
         if found is None:
-            if len(self._known) >= PRINTED_MAX:
+            if self._bytes >= PRINTED_BYTES_MAX:
                 self._known.clear()
+                self._bytes = 0
             found = self._known[key] = _printed(event, with_ctx)
+            self._bytes += len(found) + ENTRY_BYTES
         return found
 
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from headwater.server.rcpx.listener import RcpxListener
 
 CHECKED: Final = int(FrameFlag.CRC)
+STRANGER_BYTES_MAX: Final = 64 * 1024
+"""Of one message before AUTH, where keys are needed."""
 WRITE_BUFFER_BYTES_MAX: Final = 1024 * 1024
 _encode = msgspec.json.Encoder().encode
 
@@ -46,7 +48,9 @@ class RcpxConnection(asyncio.Protocol):
         self.subscriptions = Subscriptions(self)
         self.paused = False
         self.is_gone = False
-        self._reader = MessageReader(self.app.settings.limits.body_bytes)
+        self._reader = MessageReader(STRANGER_BYTES_MAX)
+        if self.key is not None:
+            self._reader.raise_limit(self.app.settings.limits.body_bytes)
         self._transport: asyncio.Transport | None = None
         self._under_way = 0
         self._reading = True
@@ -71,6 +75,12 @@ class RcpxConnection(asyncio.Protocol):
     @property
     def is_admitted(self) -> bool:
         return self.greeted and self.key is not None
+
+    def admit(self, key: ApiKey) -> None:
+        """AUTH was right."""
+        self.key = key
+        self.granted.clear()
+        self._reader.raise_limit(self.app.settings.limits.body_bytes)
 
     def change_mode(self, mode: WireMode) -> None:
         """From the next message on, both ways."""

@@ -84,8 +84,7 @@ def auth(connection: RcpxConnection, params: AuthParams) -> Result:
         key = connection.app.keys.find_secret(params.token.encode("utf-8", "replace"))
     except HttpError as error:
         raise RcpxProtocolError("AUTH_FAILED", str(error)) from error
-    connection.key = key
-    connection.granted.clear()
+    connection.admit(key)
     return Result(_encode({"authenticated": True, "permissions": _permissions(key)}))
 
 

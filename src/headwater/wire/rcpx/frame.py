@@ -85,6 +85,10 @@ class MessageReader:
         self._looked = 0
         """How far a line was searched for its end."""
 
+    def raise_limit(self, payload_bytes_max: int) -> None:
+        """The sender is known now: longer messages are taken."""
+        self._bytes_max = min(payload_bytes_max, PAYLOAD_BYTES_MAX)
+
     @property
     def is_within(self) -> bool:
         """Part of a message is there and the rest is not."""
