@@ -15,6 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 
 import headwater
 from headwater.core.errors import InvalidRequestError, TopicNotFoundError
+from headwater.format.kafka.batch import BatchHeader, read_sound
 from headwater.model.loss import Tombstone
 from tests.kafka.broker import Broker, running_broker
 from tests.kafka.doors import WAYS_IN, WAYS_OUT, Seen, Target, consumed, over_http, over_kafka
@@ -160,6 +161,29 @@ def test_records_deleted_within_a_log_topic_are_gaps_between_offsets(
         assert [m.offset() for m in consumed(target, 1, start=low)] == [10]
 
 
+def test_a_batch_of_a_log_topic_tells_of_offsets_behind_its_last_record(
+    native_topic: Target,
+) -> None:
+    with native_topic.client() as client:
+        client.append(native_topic.elsewhere, [{"data": n, "tag": f"t{n}"} for n in range(6)])
+        client.delete(native_topic.elsewhere, match="t3")
+        client.delete(native_topic.elsewhere, match="t5")
+    broker = native_topic.broker
+
+    def header(offset: int) -> BatchHeader:
+        assert broker.app.kafka is not None
+        assert broker.app.kafka.door is not None
+        store = broker.app.kafka.door.store
+        topic = store.topic(1, native_topic.kafka)
+        assert topic is not None
+        (batch,) = store.plan_fetch(topic.partitions[0], offset, 1_000_000).read()
+        return read_sound(batch)
+
+    found = [broker.inside(lambda at=at: header(at)) for at in (1, 5)]
+    shown = [(h.base_offset, h.record_count, h.last_offset_delta) for h in found]
+    assert shown == [(1, 3, 4), (5, 0, 0)]
+
+
 def test_a_page_of_a_partition_ends_within_a_batch_and_goes_on_there(kafka_topic: Target) -> None:
     with kafka_topic.client() as client:
         client.append(kafka_topic.elsewhere, [{"data": n} for n in range(100)])
@@ -243,11 +267,13 @@ def test_the_key_decides_whose_partitions_a_name_means(tmp_path: Path, name: str
         ):
             assert [r.data for r in first.diff("kafka:shared:0").records] == [1]
             assert [r.data for r in second.diff("kafka:shared:0").records] == [2]
-            watch = second.watch("kafka:shared:0")
+            watch, other = second.watch("kafka:shared:0"), first.watch("kafka:shared:0")
             assert getattr(next(watch), "data", None) == 2
+            assert getattr(next(other), "data", None) == 1
             first.append("kafka:shared:0", {"data": "for one only"})
             second.append("kafka:shared:0", {"data": "for two"})
             assert getattr(next(watch), "data", None) == "for two"
+            assert getattr(next(other), "data", None) == "for one only"
             first.create("of-headwater")
             # Topics of Headwater's own belong to the first organisation.
             listed = [
