@@ -48,6 +48,7 @@ def next_event(connection: Browserless, name: str) -> tuple[str, Any]:
         while not block.endswith(b"\n\n"):
             block += connection.take(1)
         fields = dict(line.split(": ", 1) for line in block.decode().split("\n") if ": " in line)
+        assert fields.get("event") != "gap", "nothing was missed"
         if fields.get("event") == name:
             return fields.get("id", ""), json.loads(fields["data"])
 
