@@ -47,6 +47,7 @@ queue = verb_group(
         "nack": "headwater.cli.queue:nack",
         "extend": "headwater.cli.queue:extend",
         "work": "headwater.cli.queue_work:work",
+        "requeue": "headwater.cli.queue_requeue:requeue",
         "stats": "headwater.cli.queue:stats",
         "pause": "headwater.cli.queue:pause",
         "resume": "headwater.cli.queue:resume",

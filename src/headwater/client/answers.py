@@ -16,7 +16,7 @@ from headwater.client.errors import UnexpectedAnswerError
 from headwater.core.errors import NotAQueueError
 from headwater.core.records import Record
 from headwater.engine.pending import Appended
-from headwater.engine.queue_answers import Claimed, ClaimedJob, QueueStats, Settled
+from headwater.engine.queue_answers import Claimed, ClaimedJob, QueueStats, Requeued, Settled
 from headwater.engine.reading import Diff
 from headwater.engine.topics import Deleted, TopicState
 from headwater.model.loss import Tombstone
@@ -85,6 +85,11 @@ class JobOut(RecordOut, kw_only=True):
 class _Claimed(msgspec.Struct):
     claimed: list[JobOut]
     ready: int
+
+
+class _Requeued(msgspec.Struct):
+    requeued: int
+    skipped: list[int]
 
 
 class _Settled(msgspec.Struct):
@@ -240,6 +245,11 @@ def settled(asked: Sequence[int], body: bytes) -> Settled:
     times = Counter(asked)
     taken = [seq for seq in times if passed[seq] < times[seq]]
     return Settled(taken, found.skipped, found.ready, found.in_flight, found.deadlines)
+
+
+def requeued(asked: Sequence[int], body: bytes) -> Requeued:
+    skipped = decode(body, _Requeued).skipped
+    return Requeued([seq for seq in dict.fromkeys(asked) if seq not in frozenset(skipped)], skipped)
 
 
 def queue_stats(body: bytes) -> QueueStats:

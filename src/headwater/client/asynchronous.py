@@ -55,7 +55,7 @@ from headwater.core.records import Record
 from headwater.engine.machine_async_face import AsyncMachines
 from headwater.engine.machine_face import Moved
 from headwater.engine.pending import Appended
-from headwater.engine.queue_answers import Claimed, ClaimedJob, QueueStats, Settled
+from headwater.engine.queue_answers import Claimed, ClaimedJob, QueueStats, Requeued, Settled
 from headwater.engine.reading import Diff
 from headwater.engine.routers import RouterState
 from headwater.engine.topics import Deleted, TopicState
@@ -280,6 +280,10 @@ class AsyncClient:
         """Hold these jobs for `lease_ms` from now."""
         call = calls.extend(topic, node, seqs, lease_ids, lease_ms)
         return await self._drive(call_steps(call, self._manner))
+
+    async def requeue(self, topic: str, seqs: Sequence[int]) -> Requeued:
+        """Give dead letters of this topic back to the queues they came from."""
+        return await self._drive(call_steps(calls.requeue(topic, seqs), self._manner))
 
     async def queue_stats(self, topic: str) -> QueueStats:
         """How many jobs are ready, in flight, delayed, and were given up."""

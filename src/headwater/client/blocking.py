@@ -43,7 +43,7 @@ from headwater.core.limits import INTEGER_MAX
 from headwater.core.records import Record
 from headwater.engine.machine_face import Machines, Moved
 from headwater.engine.pending import Appended
-from headwater.engine.queue_answers import Claimed, QueueStats, Settled
+from headwater.engine.queue_answers import Claimed, QueueStats, Requeued, Settled
 from headwater.engine.reading import Diff
 from headwater.engine.routers import RouterState
 from headwater.engine.topics import Deleted, TopicState
@@ -267,6 +267,10 @@ class Client:
         """Hold these jobs for `lease_ms` from now."""
         call = calls.extend(topic, node, seqs, lease_ids, lease_ms)
         return self._drive(call_steps(call, self._manner))
+
+    def requeue(self, topic: str, seqs: Sequence[int]) -> Requeued:
+        """Give dead letters of this topic back to the queues they came from."""
+        return self._drive(call_steps(calls.requeue(topic, seqs), self._manner))
 
     def queue_stats(self, topic: str) -> QueueStats:
         """How many jobs are ready, in flight, delayed, and were given up."""

@@ -16,7 +16,7 @@ from headwater.config.topic import check_topic_name
 from headwater.core import limits
 from headwater.core.errors import InvalidRequestError
 from headwater.engine.pending import Appended
-from headwater.engine.queue_answers import Claimed, QueueStats, Settled
+from headwater.engine.queue_answers import Claimed, QueueStats, Requeued, Settled
 from headwater.engine.reading import Diff
 from headwater.engine.topics import Deleted, TopicState
 
@@ -204,6 +204,13 @@ def _settle(
     return Call(
         "POST", _path(topic, f"/{verb}"), partial(answers.settled, asked), body=_json(body, verb)
     )
+
+
+def requeue(topic: str, seqs: Sequence[int]) -> Call[Requeued]:
+    """Twice is the same as once; the second time the letters are among the skipped."""
+    asked = list(seqs)
+    body = _json({"seqs": asked}, "requeue")
+    return Call("POST", _path(topic, "/requeue"), partial(answers.requeued, asked), body=body)
 
 
 def queue_stats(topic: str) -> Call[QueueStats]:

@@ -21,7 +21,7 @@ from headwater.engine.machine_asks import answer_steps
 from headwater.engine.machine_async_face import AsyncMachines
 from headwater.engine.machine_following import follow_async
 from headwater.engine.pending import Appended, Pending
-from headwater.engine.queue_answers import Claimed, QueueStats, Settled
+from headwater.engine.queue_answers import Claimed, QueueStats, Requeued, Settled
 from headwater.engine.queue_steps import (
     ack_steps,
     claim_steps,
@@ -30,7 +30,7 @@ from headwater.engine.queue_steps import (
     queue_stats_steps,
 )
 from headwater.engine.reading import Diff
-from headwater.engine.requeueing import Requeued, requeue_steps
+from headwater.engine.requeueing import requeue_steps
 from headwater.engine.router_steps import (
     delete_router_steps,
     put_router_steps,

@@ -19,7 +19,7 @@ from headwater.engine.machine_asks import answer_steps
 from headwater.engine.machine_face import Machines
 from headwater.engine.machine_following import follow_blocking
 from headwater.engine.pending import Appended, Gate, Pending
-from headwater.engine.queue_answers import Claimed, QueueStats, Settled
+from headwater.engine.queue_answers import Claimed, QueueStats, Requeued, Settled
 from headwater.engine.queue_steps import (
     ack_steps,
     claim_steps,
@@ -28,7 +28,7 @@ from headwater.engine.queue_steps import (
     queue_stats_steps,
 )
 from headwater.engine.reading import Diff
-from headwater.engine.requeueing import Requeued, requeue_steps
+from headwater.engine.requeueing import requeue_steps
 from headwater.engine.router_steps import (
     delete_router_steps,
     put_router_steps,

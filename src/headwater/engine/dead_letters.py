@@ -18,6 +18,7 @@ from headwater.core.records import Record
 from headwater.engine.engine import Engine
 from headwater.engine.input import EncodedRecords, encode_records
 from headwater.engine.job_records import records_steps
+from headwater.engine.queue_answers import DEAD_LETTER_ORIGIN
 from headwater.engine.queues import Queues
 from headwater.engine.steps import Answered, AsOwner, Steps
 from headwater.engine.topic import Topic
@@ -57,7 +58,7 @@ def dead_letter_steps(engine: Engine, queues: Queues, topic: Topic) -> Steps[Non
 def dead_letter(topic: Topic, record: Record, job: Dying) -> EncodedRecords:
     """The copy: the record with where it is from. Its own meta goes when there is no room."""
     told = {
-        "$dead_letter_from": topic.name,
+        DEAD_LETTER_ORIGIN: topic.name,
         "$dead_letter_deliveries": job.deliveries,
         "$dead_letter_src_seq": job.seq,
     }

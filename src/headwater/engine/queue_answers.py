@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from headwater.core.records import Record
+
+DEAD_LETTER_ORIGIN: Final = "$dead_letter_from"
+"""In the meta of a dead letter: the queue it came from."""
 
 
 class ClaimedJob(NamedTuple):
@@ -44,3 +47,10 @@ class QueueStats(NamedTuple):
     in_flight: int
     delayed: int
     dead_lettered: int
+
+
+class Requeued(NamedTuple):
+    """Which letters went back, and which stayed where they are: not letters, or not allowed."""
+
+    seqs: list[int]
+    skipped: list[int]

@@ -20,21 +20,14 @@ from headwater.engine.engine import Engine
 from headwater.engine.input import EncodedRecords, encode_records
 from headwater.engine.job_records import records_steps
 from headwater.engine.pending import Change, Write
+from headwater.engine.queue_answers import DEAD_LETTER_ORIGIN, Requeued
 from headwater.engine.steps import Answered, AsOwner, Steps, loaded_steps, topic_steps
 from headwater.engine.topic import Topic
 from headwater.format.frame import FrameType
 from headwater.format.topic_frames import RecordsDeleted, encode_body
 
-ORIGIN: Final = "$dead_letter_from"
 _MARKS: Final = "$dead_letter_"
 """What begins so in a letter's meta was added on its way there."""
-
-
-class Requeued(NamedTuple):
-    """Which letters went back, and which stayed where they are: not letters, or not allowed."""
-
-    seqs: list[int]
-    skipped: list[int]
 
 
 class _Letter(NamedTuple):
@@ -89,7 +82,7 @@ def _itself(write: Write) -> Write:
 def _letter(record: Record | None) -> _Letter | None:
     """The job a letter holds, as it was written; None when the record is not a letter."""
     meta = record.meta if record is not None else None
-    origin = (meta or {}).get(ORIGIN)
+    origin = (meta or {}).get(DEAD_LETTER_ORIGIN)
     if record is None or meta is None or not isinstance(origin, str):
         return None
     job: dict[str, Any] = {"data": msgspec.Raw(record.data_json)}

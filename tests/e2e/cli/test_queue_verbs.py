@@ -70,6 +70,19 @@ def test_what_cannot_be_done_has_a_reason_and_an_exit_code(shell: Shell) -> None
     assert "cq.none" not in shell.good("topic", "list", "--prefix", "cq.")
 
 
+def test_dead_letters_are_given_back_by_seq_and_all_at_once(shell: Shell) -> None:
+    make(shell, "cq.dying", "1", "2", "3", max_deliveries="1", dead_letter="cq.dead")
+    shell.good("queue", "claim", "cq.dying", "-n", "3")
+    shell.good("queue", "nack", "cq.dying", "1", "2", "3")
+    shell.good("queue", "claim", "cq.dying")
+    assert shell.good("queue", "requeue", "cq.dead", "2") == "cq.dead: 1 given back\n"
+    assert shell("queue", "requeue", "cq.dead", "2").code == 2
+    assert shell("queue", "requeue", "cq.dead").code == 2
+    done = shell("queue", "requeue", "cq.dead", "--all", "--json").json()
+    assert done == {"requeued": [1, 3], "skipped": []}
+    assert shell("queue", "stats", "cq.dying", "--json").json()["ready"] == 3
+
+
 def test_a_paused_queue_gives_nothing(shell: Shell) -> None:
     make(shell, "cq.c", "1")
     assert shell.good("queue", "pause", "cq.c") == "cq.c: paused\n"
