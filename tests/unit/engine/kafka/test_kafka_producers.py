@@ -7,9 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from headwater.core.durability import Durability
+from headwater.engine.kafka.effects import apply_event
 from headwater.engine.kafka.errors import KafkaError
 from headwater.engine.kafka.group_offsets import Committed
 from headwater.engine.kafka.producing import Produced
+from headwater.format.kafka.batch import read_header
+from headwater.format.kafka.events import TopicMade
 from headwater.format.kafka.records import Producer
 from headwater.testing import FakeDisk
 from headwater.wire.kafka.error_codes import ErrorCode
@@ -146,3 +149,21 @@ def test_offsets_of_groups_are_durable(restart: Restart) -> None:
     assert life.store.committed(2, "readers") == {("orders", 0): Committed(1)}
     assert life.store.committed(1, "gone") == {}
     assert life.store.groups_with_offsets(1) == ["readers"]
+
+
+def test_replaying_what_a_checkpoint_knows_already_changes_nothing() -> None:
+    """A weaker ack may take effect before a stronger one that stands in front of it."""
+    life = new_life()
+    for sequence in range(0, 14, 2):
+        life.append("orders", sent(sequence))
+    partition = life.partition("orders")
+    assert partition.producers is not None
+    topic = life.store.topic(1, "orders")
+    assert topic is not None
+    before = topic.meta()
+    for sequence in range(8, 14, 2):
+        partition.producers.replay(read_header(sent(sequence)), sequence)
+    made = TopicMade(1, "orders", topic.topic_id, 1, {})
+    assert apply_event(life.store.core, made, 10**6) is topic
+    life.store.core.changed(topic)
+    assert topic.meta() == before

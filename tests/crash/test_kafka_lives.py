@@ -1,0 +1,183 @@
+"""Long random lives of a Kafka store: writes, removals, rewrites, restarts, crashes, all mixed.
+
+After every step the store is held against a model; after a power loss the model becomes what is
+left, which must be at least what was acked.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from headwater.core.durability import Durability
+from headwater.engine.kafka.group_offsets import Committed
+from headwater.format.kafka.records import Producer
+from headwater.testing import POWER_LOSS, RANDOM, CrashPlan, FakeDisk
+from tests.crash.kafka_story import Place, seen_in
+from tests.crash.matrix import FULL, tried
+from tests.rig.kafka import SMALL_KAFKA, KafkaLife, batch_of
+
+pytestmark = pytest.mark.crash
+
+SEEDS = range(200 if FULL else 6)
+STEPS = 120
+NAMES = ("orders", "clicks", "views")
+
+
+@dataclass
+class Model:
+    values: dict[Place, list[bytes]] = field(default_factory=dict)
+    starts: dict[Place, int] = field(default_factory=dict)
+    sure: dict[Place, int] = field(default_factory=dict)
+    offsets: dict[Place, int] = field(default_factory=dict)
+    sequences: dict[Place, int] = field(default_factory=dict)
+
+    def harden(self) -> None:
+        self.sure = {place: len(values) for place, values in self.values.items()}
+
+
+class RandomLife:
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.disk = FakeDisk(["/data"])
+        self.life = KafkaLife(self.disk, SMALL_KAFKA)
+        self.model = Model()
+        self.made = 0
+
+    def step(self) -> None:
+        verbs = (
+            (self.append, 60),
+            (self.create, 6),
+            (self.drop, 2),
+            (self.delete, 8),
+            (self.commit, 6),
+            (self.checkpoint, 3),
+            (self.housekeep, 6),
+            (self.reopen, 3),
+            (self.kill, 3),
+            (self.lose_power, 3),
+        )
+        verb = self.random.choices([v for v, _ in verbs], [weight for _, weight in verbs])[0]
+        verb()
+
+    def place(self) -> Place | None:
+        return self.random.choice(list(self.model.values)) if self.model.values else None
+
+    def create(self) -> None:
+        name = self.random.choice(NAMES)
+        if (name, 0) in self.model.values:
+            return
+        partitions = self.random.randint(1, 2)
+        self.life.create(name, partitions)
+        for index in range(partitions):
+            self.model.values[name, index] = []
+            self.model.starts[name, index] = self.model.sequences[name, index] = 0
+        self.model.harden()
+
+    def drop(self) -> None:
+        place = self.place()
+        if place is None:
+            return
+        topic = self.life.store.topic(1, place[0])
+        assert topic is not None
+        self.life.do(lambda: self.life.store.delete_topic(topic))
+        model = self.model
+        for table in (model.values, model.starts, model.sure, model.offsets, model.sequences):
+            for index in (0, 1):
+                table.pop((place[0], index), None)
+        model.harden()
+
+    def append(self) -> None:
+        place = self.place()
+        if place is None:
+            return
+        self.made += 1
+        size = self.random.choice((1, 1, 1, 30, 300))
+        words = [f"{self.made}.{n}" * size for n in range(self.random.choice((1, 2, 7)))]
+        producer = None
+        if place[1] == 1:
+            producer = Producer(3, 0, self.model.sequences[place])
+            self.model.sequences[place] += len(words)
+        sure = self.random.random() < 0.7
+        batch = batch_of(*words, producer=producer)
+        durability = Durability.FSYNC if sure else Durability.DISK
+        for _ in range(2 if producer is not None else 1):  # the second time it is a repeat
+            answer = self.life.append(place[0], batch, place[1], durability=durability)
+            assert answer.base_offset == len(self.model.values[place])
+        self.model.values[place] += [word.encode() for word in words]
+        if sure:
+            self.model.harden()
+
+    def delete(self) -> None:
+        place = self.place()
+        if place is None:
+            return
+        start, end = self.model.starts[place], len(self.model.values[place])
+        before = self.random.choice((end, self.random.randint(start, end)))
+        partition = self.life.partition(*place)
+        self.life.do(lambda: self.life.store.delete_records(partition, before))
+        if before > start:
+            self.model.starts[place] = before
+            self.model.harden()
+
+    def commit(self) -> None:
+        place = self.place()
+        if place is None:
+            return
+        offset = self.random.randint(0, 100)
+        self.life.do(
+            lambda: self.life.store.commit_offsets(1, "readers", {place: Committed(offset)})
+        )
+        self.model.offsets[place] = offset
+        self.model.harden()
+
+    def checkpoint(self) -> None:
+        self.life.store.checkpoint()
+        self.model.harden()
+
+    def housekeep(self) -> None:
+        self.life.store.housekeep()
+        self.model.harden()
+
+    def reopen(self) -> None:
+        self.life = self.life.reopen()
+        self.model.harden()
+
+    def kill(self) -> None:
+        self.disk = self.disk.after_kill()
+        self.life = KafkaLife(self.disk, SMALL_KAFKA, self.life.clock)
+        self.model.harden()  # recovery syncs what it found
+
+    def lose_power(self) -> None:
+        plan: CrashPlan = self.random.choice((POWER_LOSS, RANDOM))
+        states = list(self.disk.crash_states(self.disk.point, plan))
+        self.disk = self.random.choice(states or [self.disk.after_power_loss()])
+        self.life = KafkaLife(self.disk, SMALL_KAFKA, self.life.clock)
+        for place, values in self.model.values.items():
+            left = self.life.partition(*place).high_watermark
+            assert self.model.sure[place] <= left <= len(values), f"{place} lost acked records"
+            del values[left:]
+            self.model.sequences[place] = len(values)
+        self.model.harden()
+
+    def check(self) -> None:
+        expected = {
+            place: (self.model.starts[place], values[self.model.starts[place] :])
+            for place, values in self.model.values.items()
+        }
+        assert seen_in(self.life) == expected
+        committed = self.life.store.committed(1, "readers")
+        assert {place: row.offset for place, row in committed.items()} == self.model.offsets
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_random_life_is_what_the_model_says(seed: int) -> None:
+    life = RandomLife(seed)
+    for step in range(STEPS):
+        life.step()
+        if step % 3 == 0:
+            life.check()
+    life.check()
+    tried("kafka: steps of random lives", STEPS)
