@@ -80,7 +80,7 @@ function factsOf(instance) {
         ["Changed", ago(instance.updated_at)],
         ["Made", clock(instance.created_at)],
         ...(instance.expires_at ? [["Ends", clock(instance.expires_at)]] : []),
-        ...(instance.damaged
+        ...(instance.doubtful
             ? [["Damaged", badge("part of its history cannot be read", "bad")]]
             : []),
     ]);
