@@ -1,7 +1,7 @@
 """Everything that can be asked of machines, as data, and how an engine answers it.
 
 The faces say what they want by one of these, so there is one list of calls for threads and for
-event loops, embedded and over HTTP.
+event loops, embedded and over HTTP. See docs/decisions/0020-machines-have-one-list-of-calls.md.
 """
 
 from __future__ import annotations
