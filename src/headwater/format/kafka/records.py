@@ -141,8 +141,11 @@ def _varint(body: bytes, at: int) -> tuple[int, int]:
     byte = body[at]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), at + 1
-    number, shift = byte & 0x7F, 7
-    for place in range(at + 1, at + _VARINT_BYTES_MAX):
+    following = body[at + 1]
+    number, shift = byte & 0x7F | (following & 0x7F) << 7, 14
+    if following < 0x80:  # one or two bytes are what nearly every number takes
+        return (number >> 1) ^ -(number & 1), at + 2
+    for place in range(at + 2, at + _VARINT_BYTES_MAX):
         byte = body[place]
         number |= (byte & 0x7F) << shift
         if byte < 0x80:
