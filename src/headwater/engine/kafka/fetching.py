@@ -115,7 +115,7 @@ class FetchPlan:
         batches: list[bytes | memoryview] = []
         for at, number in enumerate(numbers):
             begin = places[at] + PREFIX_BYTES
-            batch = bytes(logs[number][begin : begin + sizes[at]])
+            batch = logs[number][begin : begin + sizes[at]]
             try:
                 header = self._sound(batch, number, begin)
             except KafkaError:
@@ -126,7 +126,7 @@ class FetchPlan:
             if at == 0:
                 base -= count_before(self._files, self._table, int(ids[0]), header.record_count)
             if header.base_offset != base or header.leader_epoch != LEADER_EPOCH:
-                batch = pack_place(base, len(batch)) + batch[PLACED_BYTES:]
+                batch = memoryview(pack_place(base, len(batch)) + batch[PLACED_BYTES:].tobytes())
             batches.append(batch)
         return batches
 
@@ -139,7 +139,7 @@ class FetchPlan:
             for number in numpy.unique(entries["segment_id"]).tolist()
         }
 
-    def _sound(self, batch: bytes, number: int, begin: int) -> BatchHeader:
+    def _sound(self, batch: memoryview, number: int, begin: int) -> BatchHeader:
         try:
             return read_sound(batch)
         except FormatError as error:
