@@ -50,8 +50,7 @@ def compared(rows: Sequence[Row], targets: dict[str, str]) -> list[Row]:
     for peer in peers:
         row = mine.against(peer)
         target = targets.get(peer.name.rpartition(",")[0])
-        conditions = {**row.conditions, **({"target": target} if target else {})}
-        found.append(Row(row.name, row.value, row.unit, conditions, row.baseline, row.ratio))
+        found.append(_with_target(row, target) if target else row)
     return [*peers, *(found or [mine])]
 
 
@@ -109,25 +108,47 @@ def _latency(run: Run, side: Side) -> Row:
 
 @benchmark("kafka-file", "How fast are 1 KB messages consumed, against reading the file?", KAFKA)
 def beside_the_file(run: Run) -> list[Row]:
+    """Both from memory, and both from the disk: the server is started anew for that."""
     count, size = run.size(1_000_000, 2_000), SIZES[1]
-    with HeadwaterBroker(run.directory / "headwater") as server:
-        assert isinstance(server, HeadwaterBroker)
-        side = Side("Headwater", server, "fsync")
-        topic = new_topic()
+    server = HeadwaterBroker(run.directory / "headwater")
+    side, topic = Side("Headwater", server, "fsync"), new_topic()
+    speeds: dict[str, list[float]] = {}
+    server.start()
+    try:
         side.run("produce", topic, size, count)
-        reads, loads = [], []
         for _ in range(run.size(ROUNDS, 1)):
-            reads.append(_read_files(server.log_files))
-            loads.append(side.run("consume", topic, size, count))
+            for where in ("cached", "from the disk"):
+                if where == "from the disk":
+                    server.end()
+                    _forget(server.log_files)
+                file = _read_files(server.log_files)
+                if where == "from the disk":
+                    _forget(server.log_files)
+                    server.start()
+                load = side.run("consume", topic, size, count)
+                consumer = count * size / 1e6 / load.elapsed_s
+                speeds.setdefault(f"reading the .log file, {where}", []).append(file)
+                speeds.setdefault(f"one consumer, {where}", []).append(consumer)
         stored = sum(path.stat().st_size for path in server.log_files)
-    conditions = {**told("fsync"), "payload": f"{size} B", "file": f"{stored / 1e6:,.0f} MB"}
-    file = Row("reading the .log file, cached", statistics.median(reads), "MB/s", conditions)
-    speeds = [count * size / 1e6 / load.elapsed_s for load in loads]
-    mine = Row(
-        "one consumer, from its start", statistics.median(speeds), "MB/s",
-        {**conditions, "target": "0.5", "messages": f"{count:,}"},
-    )  # fmt: skip
-    return [file, mine.against(file)]
+    finally:
+        server.end()
+    conditions = {**told("fsync", messages=f"{count:,}"), "payload": f"{size} B"}
+    conditions["file"] = f"{stored / 1e6:,.0f} MB"
+    rows = [Row(n, statistics.median(each), "MB/s", conditions) for n, each in speeds.items()]
+    return [each for file, mine in zip(rows[::2], rows[1::2], strict=True)
+            for each in (file, _with_target(mine.against(file), "0.5"))]  # fmt: skip
+
+
+def _with_target(row: Row, target: str) -> Row:
+    conditions = {**row.conditions, "target": target}
+    return Row(row.name, row.value, row.unit, conditions, row.baseline, row.ratio)
+
+
+def _forget(paths: Sequence[Path]) -> None:
+    """Have the kernel drop what it holds of these files; nobody may have them mapped."""
+    for path in paths:
+        with path.open("rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _read_files(paths: Sequence[Path]) -> float:
