@@ -78,6 +78,8 @@ class JoinedStore:
     def _native(self, topic: Topic) -> NativeTopic:
         known = self._natives.get(topic.topic_id)
         if known is None:
+            if len(self._natives) > 2 * len(self._engine.core.registry):
+                self._natives = {n: each for n, each in self._natives.items() if not each.dropped}
             known = self._natives[topic.topic_id] = NativeTopic(topic)
         return known
 

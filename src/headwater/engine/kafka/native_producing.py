@@ -9,37 +9,55 @@ from typing import Final
 from headwater.core import limits
 from headwater.core.durability import Durability
 from headwater.core.errors import BatchTooLargeError, InvalidRequestError, RecordTooLargeError
+from headwater.core.units import KIB
 from headwater.engine.engine import Engine
 from headwater.engine.input import EncodedRecords
 from headwater.engine.kafka.native_topics import NativePartition
 from headwater.engine.kafka.producers import SentBatch
 from headwater.engine.kafka.producing import Produced
 from headwater.engine.pending import Appended, Pending, Write
-from headwater.engine.steps import Answered, AsOwner, Steps, loaded_steps
+from headwater.engine.steps import Answered, AsOwner, InFiles, Steps, loaded_steps
 from headwater.format.kafka.batch import BatchHeader, read_header
 from headwater.format.kafka.mapping import to_native
 from headwater.format.kafka.records import Record, decode_records
 
 _KEY: Final = "kafka-producer"
+IN_PASSING_BYTES_MAX: Final = 16 * KIB
+"""A batch that is not compressed and not longer is decoded at once, by the owner."""
 
 
 def produce_steps(
     engine: Engine, partition: NativePartition, batch: bytes, durability: Durability
 ) -> Steps[Produced]:
-    """The batch was checked by `check_batch`."""
-    topic = partition.native
-    yield from loaded_steps(engine, topic)
-    header = read_header(batch)
-    sent: SentBatch | None = yield AsOwner(lambda: _sent_before(partition, header))
-    if sent is not None:
-        if sent.pending is not None:
-            yield Answered(lambda: _follow(sent.pending))
-        return Produced(sent.base_offset, topic.last_ts, partition.log_start_offset)
-    records = encoded(decode_records(batch))
-    appended: Appended = yield Answered(
-        lambda: _start(engine, partition, header, records, synced=durability is Durability.FSYNC)
-    )
+    """The batch was checked by `check_batch`.
+
+    Long and compressed batches are decoded by a reader; those behind them wait for their turn, so
+    that a producer's batches stay in order. A turn ends when the log was given the records.
+    """
+    topic, header = partition.native, read_header(batch)
+    synced = durability is Durability.FSYNC
+    turn: Pending[bool] = yield AsOwner(partition.turns.take)
+    yield Answered(lambda: turn)
+    try:
+        yield from loaded_steps(engine, topic)
+        sent: SentBatch | None = yield AsOwner(lambda: _sent_before(partition, header))
+        if sent is None:
+            decode = partial(_decoded, batch)
+            in_passing = not header.codec and len(batch) <= IN_PASSING_BYTES_MAX
+            records: EncodedRecords = decode() if in_passing else (yield InFiles(decode))
+            write = _start(engine, partition, header, records, synced=synced)
+        elif sent.pending is not None:
+            write = _follow(sent.pending)
+        else:
+            return Produced(sent.base_offset, topic.last_ts, partition.log_start_offset)
+    finally:
+        partition.turns.end(engine.core.owner)
+    appended: Appended = yield Answered(lambda: write)
     return Produced(appended.first_seq - 1, topic.last_ts, partition.log_start_offset)
+
+
+def _decoded(batch: bytes) -> EncodedRecords:
+    return encoded(decode_records(batch))
 
 
 def _sent_before(partition: NativePartition, header: BatchHeader) -> SentBatch | None:

@@ -6,12 +6,15 @@ becomes a record batch. Gaps that deletes left are gaps between offsets, as afte
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Final
 
 from headwater.config.topic import TopicType
 from headwater.engine.kafka.partition import KafkaTopic, Partition, Wakeup
 from headwater.engine.kafka.producers import Producers
 from headwater.engine.kafka.topics import TOPIC_NAME
+from headwater.engine.owner import Owner
+from headwater.engine.pending import Pending
 from headwater.engine.topic import Topic
 
 ORGANISATION: Final = 1
@@ -29,13 +32,41 @@ def is_shown(topic: Topic) -> bool:
     )
 
 
+class Turns:
+    """Batches are handed to the log in the order they came, whoever decodes them."""
+
+    __slots__ = ("_is_taken", "_waiting")
+
+    def __init__(self) -> None:
+        self._is_taken = False
+        self._waiting: deque[Pending[bool]] = deque()
+
+    def take(self) -> Pending[bool]:
+        """Answered when it is this one's turn."""
+        turn: Pending[bool] = Pending()
+        if self._is_taken:
+            self._waiting.append(turn)
+        else:
+            self._is_taken = True
+            turn.succeed(True)
+        return turn
+
+    def end(self, owner: Owner) -> None:
+        if self._waiting:
+            turn = self._waiting.popleft()
+            owner.post(lambda: turn.succeed(True))
+        else:
+            self._is_taken = False
+
+
 class NativePartition(Partition):
     """The numbers of a topic. What is set is forgotten: the topic knows them."""
 
-    __slots__ = ("native",)
+    __slots__ = ("native", "turns")
 
     def __init__(self, topic: KafkaTopic, native: Topic) -> None:
         self.native = native
+        self.turns = Turns()
         super().__init__(topic, 0)
         self.producers = Producers(PRODUCERS_MAX)
         """Of this run; keys in the log of the topic know what an earlier run took."""

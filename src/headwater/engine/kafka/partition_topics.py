@@ -17,6 +17,7 @@ import numpy
 from headwater.config.topic import DEFAULT_TOPIC_SETTINGS
 from headwater.core.errors import InvariantError, StorageError
 from headwater.core.limits import PARTITION_PREFIX
+from headwater.core.units import KIB
 from headwater.engine.kafka.errors import KafkaError
 from headwater.engine.kafka.fetching import FetchPlan
 from headwater.engine.kafka.partition import KafkaTopic, Partition
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 LOG_START: Final = "log_start"
 """Why records are gone: retention or DeleteRecords moved the start of the log."""
+IN_PASSING_BYTES_MAX: Final = 32 * KIB
+"""Batches that are in memory and not longer are decoded at once."""
 _NO_SEQS: Final = numpy.empty(0, numpy.int64)
 
 
@@ -145,12 +148,19 @@ class PartitionPlan(ReadPlan):
     """Which batches to read. What they hold is known when they are read: then the selection is."""
 
     fetch: FetchPlan | None = None
+    batches: list[bytes | memoryview] | None = None
+    """Those that are in memory; None where files have to be read."""
     first_offset: int = 0
     limit: int = 0
 
     @property
     def needs_files(self) -> bool:
-        return self.fetch is not None and self.fetch.needs_files
+        """Or time: decoding much, or what is compressed, is not for the owner."""
+        if self.fetch is None:
+            return False
+        if self.batches is None or sum(map(len, self.batches)) > IN_PASSING_BYTES_MAX:
+            return True
+        return any(read_header(batch).codec for batch in self.batches)
 
     @property
     def waits_for_files(self) -> bool:
@@ -183,7 +193,14 @@ def plan_partition(
     selection = Selection(_NO_SEQS, start - 1, False, tombstone, 0)
     fetch = plan_fetch(topic.partition, start - 1, bytes_max)
     return PartitionPlan(
-        topic, selection, head, earliest, fetch=fetch, first_offset=start - 1, limit=limit
+        topic,
+        selection,
+        head,
+        earliest,
+        fetch=fetch,
+        batches=None if fetch.needs_files else fetch.read(),
+        first_offset=start - 1,
+        limit=limit,
     )
 
 
@@ -205,7 +222,7 @@ class PartitionReader(Reader):
         if plan.fetch is None:
             return [], []
         columns = _Columns(plan.first_offset, plan.limit)
-        for batch in _batches(plan.fetch):
+        for batch in _batches(plan.fetch) if plan.batches is None else plan.batches:
             try:
                 columns.add(batch)
             except BatchError as error:

@@ -78,7 +78,7 @@ class PartitionSpace:
         self.organisation = organisation
         self.topics = PartitionList(self)
         self.reader = PartitionReader(engine.core, engine.topics)
-        self._known: dict[tuple[bytes, int], PartitionTopic] = {}
+        self._known: dict[str, PartitionTopic] = {}
         """Those that somebody asked for: they remember keys of writes."""
 
     @property
@@ -98,11 +98,11 @@ class PartitionSpace:
         spot = parse_partition_name(name)
         topic = None if spot is None else self._store.topic(self.organisation, spot[0])
         if topic is None or spot is None or spot[1] >= len(topic.partitions):
+            self._known.pop(name, None)
             return None
-        known = self._known.get((topic.topic_id, spot[1]))
-        if known is None:
-            known = PartitionTopic(self, topic, topic.partitions[spot[1]])
-            self._known[topic.topic_id, spot[1]] = known
+        known = self._known.get(name)
+        if known is None or known.kafka_topic is not topic:
+            known = self._known[name] = PartitionTopic(self, topic, topic.partitions[spot[1]])
         return known
 
     def topic(self, name: str) -> PartitionTopic:
