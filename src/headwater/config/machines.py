@@ -30,6 +30,11 @@ class FsyncPolicy:
     amount: int = 0
     """Writes or milliseconds, for the two kinds that count."""
 
+    @property
+    def writes_at_risk(self) -> int | None:
+        """So many answered writes may be unsynced; None when writes are not what is counted."""
+        return self.amount if self.kind is FsyncKind.EVERY_N else None
+
     def __str__(self) -> str:
         return f"{self.kind.value}:{self.amount}" if self.kind.takes_an_amount else self.kind.value
 

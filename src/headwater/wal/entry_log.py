@@ -74,6 +74,7 @@ class EntryLog:
         reserve_bytes: int,
         zero_chunk_bytes: int,
         hardens_when_idle: bool = True,
+        writes_at_risk: int | None = None,
         request_preparation: RequestPreparation | None = None,
     ) -> None:
         self._disk = disk
@@ -83,6 +84,8 @@ class EntryLog:
         self._reserve = min(reserve_bytes, segment_bytes // 16)
         self._prepared = PreparedFile(disk, directory, segment_bytes, zero_chunk_bytes)
         self._hardens_when_idle = hardens_when_idle
+        self._writes_at_risk = writes_at_risk
+        self._unsynced_writes = 0
         self._request_preparation = request_preparation
         self._asked_for_next = False
         self._oldest = position.oldest
@@ -132,11 +135,16 @@ class EntryLog:
         for ticket in tickets:
             self._entries += ticket.frame_count
             ticket.last_frame = self._entries
+        self._unsynced_writes += len(tickets)
+        if self._writes_at_risk is not None and self._unsynced_writes >= self._writes_at_risk:
+            # Before anybody of this group is answered: a large one would be too many at once.
+            self.sync()
         if not self._asked_for_next and self._offset > self._file_bytes // 2:
             self._ask_for_next()
         return written
 
     def sync(self) -> None:
+        self._unsynced_writes = 0
         if self._durable == self._offset:
             return
         end = self._offset

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from headwater.config.machines import CompactionSettings, FsyncKind, MachineSettings
-from headwater.core.errors import DamageError
+from headwater.core.errors import DamageError, NewerFormatError
 from headwater.core.units import MIB
 from headwater.engine.machines.watching import WatchFilter, watch_filter
 from headwater.format.machines.entry import EntryType
@@ -206,6 +206,29 @@ def test_a_damaged_snapshot_does_no_harm_while_the_whole_log_is_there() -> None:
     store.close()
     disk.damage(SNAPSHOTS / name, 40, b"\xff")
     assert SteppedStore(disk, replace(SMALL, wal_segment_bytes=65_536)).state() == state
+
+
+def test_a_snapshot_of_a_newer_version_is_refused_not_replaced() -> None:
+    disk, store = begun(replace(SMALL, wal_segment_bytes=65_536))
+    name = store.compact().snapshot
+    store.close()
+    disk.damage(SNAPSHOTS / name, 7, b"\x09")
+    with pytest.raises(NewerFormatError, match="version 9"):
+        SteppedStore(disk, replace(SMALL, wal_segment_bytes=65_536))
+
+
+def test_a_snapshot_there_is_no_room_for_leaves_nothing_behind() -> None:
+    disk, store = begun()
+    turn(store, 3)
+    before = disk.files()
+    disk.capacity_bytes = sum(map(len, before.values())) + 100
+    with pytest.raises(OSError, match="space"):
+        store.compact()
+    assert set(disk.files()) == set(before)
+    disk.capacity_bytes = None
+    disk.write_file(SNAPSHOTS / "snap-1.snap.tmp", b"cut off by a crash")
+    store.compact()
+    assert not [path for path in disk.files() if path.suffix == ".tmp"]
 
 
 def test_a_damaged_index_is_replaced_by_the_newest_whole_snapshot() -> None:

@@ -78,6 +78,17 @@ def test_every_n_has_fewer_than_n_writes_at_risk() -> None:
     assert set(killed.tables.instances) == set(written)
 
 
+@pytest.mark.claims(76)
+def test_every_n_syncs_a_larger_group_before_it_is_answered() -> None:
+    disk, store = begun(FsyncKind.EVERY_N, 4)
+    lost: list[int] = []
+    with store.owner.holding():
+        for number in range(10):
+            pending = store.owner.call(partial(store.create_instance, "order", 1, f"i{number}"))
+            pending.on_done = lambda _: lost.append(10 - len(survivors(disk)))
+    assert lost == [0] * 10
+
+
 @pytest.mark.claims(77)
 def test_every_ms_has_that_many_milliseconds_at_risk() -> None:
     disk, store = begun(FsyncKind.EVERY_MS, 100)

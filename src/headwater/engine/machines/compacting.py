@@ -6,11 +6,13 @@ owner's, and short.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 
 from headwater.config.machines import CompactionSettings
 from headwater.core.clock import Clock
+from headwater.core.errors import UnavailableError
 from headwater.core.units import US_PER_MS
 from headwater.disk import Disk
 from headwater.engine.machines.answers import Compacted
@@ -110,7 +112,9 @@ class Compactor:
         )
 
     def _note(self, name: str, wal_offset: int) -> None:
-        self._book.submit([NoteSnapshot(name, wal_offset)], essential=True)
+        # It tells readers of the log; the snapshot counts without it, also on a full disk.
+        with contextlib.suppress(UnavailableError):
+            self._book.submit([NoteSnapshot(name, wal_offset)], essential=True)
 
     def _release(self, offset: int) -> int:
         log = self._book.log

@@ -28,11 +28,12 @@ class Keeping:
         """On the keeper's thread."""
         while self._owner.call(self._expire) == EXPIRED_PER_ROUND:
             continue
-        if self._owner.call(self._compactor.is_due) and self._is_writable():
+        if self._owner.call(self._compactor.is_due) and not self._is_poisoned():
             self._compactor.compact()
 
-    def _is_writable(self) -> bool:
-        return self._book.shard is not None and self._book.shard.state is LogState.WRITABLE
+    def _is_poisoned(self) -> bool:
+        """A full disk is no reason to wait: compaction makes room."""
+        return self._book.shard is None or self._book.shard.state is LogState.POISONED
 
     def _expire(self) -> int:
         book = self._book

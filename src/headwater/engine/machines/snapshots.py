@@ -15,12 +15,14 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from headwater.core.errors import DamageError, FormatError
+from headwater.core.errors import DamageError, FormatError, NewerFormatError
 from headwater.disk import Disk, OpenMode, read_whole, replace_file, sync_file, write_all
 from headwater.disk.whole import TEMPORARY_SUFFIX, sync_names
 from headwater.engine.machines.tables import Remembered, Tables
+from headwater.format.frame import UnknownFrameError
 from headwater.format.machines.names import (
     INDEX_NAME,
+    INSTANCE_SUFFIX,
     parse_snapshot_file_name,
     snapshot_file_name,
 )
@@ -104,6 +106,10 @@ class SnapshotFiles:
             raise DamageError("the snapshot the index names is missing", path=path, advice=_ADVICE)
         try:
             _fill(tables, self._contents(path))
+        except UnknownFrameError as error:
+            raise NewerFormatError(
+                error.reason, path=path, advice="use the version of Headwater that wrote it"
+            ) from error
         except FormatError as error:
             raise DamageError(
                 error.reason, path=path, offset=error.offset, advice=_ADVICE
@@ -112,6 +118,7 @@ class SnapshotFiles:
     def write(self, captured: Captured) -> Written:
         """A new snapshot, read back and named in the index; the ones before it are deleted."""
         self._make_directory()
+        self._remove_leftovers()
         name = self._free_name(captured.wall_ms // 1_000)
         heading = SnapshotHeading(
             _iso(captured.wall_ms),
@@ -138,7 +145,7 @@ class SnapshotFiles:
     def write_instance(self, instance: Instance, definition: Definition, at_ms: int) -> str:
         """One instance in a file of its own, beside the snapshots. Never loaded at start."""
         self._make_directory()
-        name = self._free_name(at_ms // 1_000, suffix=_INSTANCE_SUFFIX)
+        name = self._free_name(at_ms // 1_000, suffix=INSTANCE_SUFFIX)
         body = {
             "timestamp": _iso(at_ms),
             "instance": {
@@ -162,6 +169,12 @@ class SnapshotFiles:
             self._disk.make_directory(self._directory)
             sync_names(self._disk, self._directory.parent)
 
+    def _remove_leftovers(self) -> None:
+        """Snapshots that a crash cut off."""
+        for name in self._disk.list_directory(self._directory):
+            if name.endswith(TEMPORARY_SUFFIX):
+                self._disk.unlink(self._directory / name)
+
     def _names(self) -> list[str]:
         names = self._disk.list_directory(self._directory)
         return [name for name in names if parse_snapshot_file_name(name) is not None]
@@ -175,14 +188,15 @@ class SnapshotFiles:
 
     def _write_file(self, name: str, heading: SnapshotHeading, captured: Captured) -> int:
         temporary = self._directory / (name + TEMPORARY_SUFFIX)
-        if self._disk.exists(temporary):
-            self._disk.unlink(temporary)
         file = self._disk.open(temporary, OpenMode.CREATE)
         try:
             size = 0
             for piece in _pieces(heading, captured):
                 size += write_all(file, size, [piece])
             sync_file(file)
+        except OSError:
+            self._disk.unlink(temporary)  # what there was no room for must not take the room
+            raise
         finally:
             file.close()
         self._disk.rename(temporary, self._directory / name)
@@ -198,7 +212,6 @@ class SnapshotFiles:
 
 
 _ADVICE: Final = "restore a backup, or move the machines directory away to begin anew"
-_INSTANCE_SUFFIX: Final = ".instance"
 
 
 def _iso(ms: int) -> str:

@@ -147,6 +147,7 @@ class MachineStore:
             reserve_bytes=settings.reserve_bytes,
             zero_chunk_bytes=settings.zero_chunk_bytes,
             hardens_when_idle=settings.fsync_policy.kind is not FsyncKind.NEVER,
+            writes_at_risk=settings.fsync_policy.writes_at_risk,
         )
         self.shard = self.book.shard = make_shard(
             "headwater-machines",
@@ -250,8 +251,7 @@ class MachineStore:
     def delete_instance(
         self, instance_id: str, idempotency_key: str | None = None
     ) -> Pending[Deleted]:
-        request = requests.DeleteInstance(instance_id, idempotency_key)
-        return self._submit(request, essential=True)
+        return self._submit(requests.DeleteInstance(instance_id, idempotency_key), essential=True)
 
     def migrate_instance(
         self, instance_id: str, version: int, state_map: dict[str, str] | None = None
@@ -323,8 +323,8 @@ class MachineStore:
         return self.book.committed_place
 
     def wal_stats(self) -> WalStats:
-        damaged = self.report.damaged_entries
-        return statistics_of(self.book, self.shard, self._read_counters, damaged)
+        reading, damaged = self._read_counters, self.report.damaged_entries
+        return statistics_of(self.book, self.shard, reading, damaged)
 
     @property
     def log_state(self) -> LogState:
@@ -347,8 +347,8 @@ class MachineStore:
             found = self.get_instance(instance_id)
             return found, self.tables.definition(found.machine, found.version)
 
-        instance, definition = self._owner.call(look)
-        name = self._files.write_instance(instance, definition, self._clock.wall_ms())
+        instance, made_by = self._owner.call(look)
+        name = self._files.write_instance(instance, made_by, self._clock.wall_ms())
         note = requests.NoteSnapshot(name, instance.last_wal_offset, instance_id)
         self._owner.call(lambda: self._submit(note))
         return name, instance.last_wal_offset

@@ -18,6 +18,9 @@ MACHINES_DIRECTORY: Final = "machines"
 SNAPSHOTS_DIRECTORY: Final = "snapshots"
 INDEX_NAME: Final = "index.json"
 FED_NAME: Final = "FED"
+WEBHOOKS_DIRECTORY: Final = "webhooks"
+INSTANCE_SUFFIX: Final = ".instance"
+"""Behind a snapshot's name: one instance, for people; never loaded."""
 
 OFFSET_BITS: Final = 40
 OFFSET_MASK: Final = (1 << OFFSET_BITS) - 1

@@ -21,6 +21,7 @@ import zstandard
 from headwater.core.errors import FormatError
 from headwater.core.units import MIB
 from headwater.format.crc32c import crc32c
+from headwater.format.frame import UnknownFrameError
 from headwater.format.layout import Field, Layout
 
 SNAPSHOT_MAGIC: Final = 0x4857534D  # "HWSM"
@@ -123,7 +124,7 @@ def decode_blocks(contents: bytes) -> Iterator[tuple[BlockKind, bytes]]:
     if header["magic"] != SNAPSHOT_MAGIC:
         raise FormatError("not a snapshot of machines")
     if header["version"] != MACHINE_SNAPSHOT_VERSION:
-        raise FormatError(f"snapshot version {header['version']} is not known to this software")
+        raise UnknownFrameError(f"snapshot version {header['version']} is not known")
     at, number = MACHINE_SNAPSHOT_HEADER.size, 0
     decompressor = zstandard.ZstdDecompressor()
     while True:
