@@ -235,7 +235,7 @@ def _do(model: NaiveMachines, operation: tuple[Any, ...], now_ms: int) -> str | 
 
 TestMachineLife = MachineLife.TestCase
 TestMachineLife.settings = settings(
-    max_examples=1_500 if FULL else 100,
+    max_examples=1_500 if FULL else 50,
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
