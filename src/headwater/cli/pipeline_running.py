@@ -50,7 +50,7 @@ def run_job(
         with session_for(name, running) as spark:
             progress.say(name)
             report = job(spark, options, progress)
-    _keep(name, report, options)
+    keep_run(name, report, options)
     finish_job(name, report, running, show)
 
 
@@ -109,7 +109,7 @@ class _Bar:
         self._bar.update(self._task, description=printable(text).replace("[", "\\["))
 
 
-def _keep(name: str, report: Report, options: object) -> None:
+def keep_run(name: str, report: Report, options: object) -> None:
     """For the dashboard, when the job worked on a data directory that a server has served."""
     path = getattr(getattr(options, "place", options), "path", None)
     if path is not None:
