@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headwater.model.machines.drawing import Picture, mermaid, picture
@@ -25,6 +25,7 @@ ORDER = picture(
     ],
     "paid",
 )
+PATIENT = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 NAMES = st.text(min_size=1, max_size=12)
 
 
@@ -56,6 +57,7 @@ def test_a_drawing_shows_every_state_and_marks_the_current_one() -> None:
     assert labels.count("REOPEN") == 2
 
 
+@PATIENT
 @given(pictures())
 def test_any_machine_gives_a_drawing_that_can_be_read(drawn: Picture) -> None:
     root = shown(drawn)
@@ -68,6 +70,7 @@ def test_any_machine_gives_a_drawing_that_can_be_read(drawn: Picture) -> None:
     assert all(ord(each) >= 32 for line in lines for each in line)
 
 
+@PATIENT
 @given(pictures())
 def test_states_and_labels_never_lie_on_each_other(drawn: Picture) -> None:
     layout = lay_out(drawn)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,13 +30,9 @@ class Shell:
         return result.exit_code, result.output
 
 
-@pytest.fixture(params=["server", "directory"])
-def shell(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shell]:
-    if request.param == "directory":
-        yield Shell(["--dir", str(tmp_path / "data")])
-        return
-    server: RunningServer = request.getfixturevalue("server")
-    yield Shell(["--url", f"http://127.0.0.1:{server.port}"])
+@pytest.fixture
+def shell(server: RunningServer) -> Shell:
+    return Shell(["--url", f"http://127.0.0.1:{server.port}"])
 
 
 @pytest.mark.claims(81, 82, 83, 90, 98, 99)
@@ -79,8 +74,17 @@ def test_an_instance_is_migrated_by_a_verb(shell: Shell, name: str, tmp_path: Pa
     assert "version 2, in state new" in told
 
 
-def test_a_watch_by_a_verb_tells_what_happened(server: RunningServer, name: str) -> None:
-    shell = Shell(["--url", f"http://127.0.0.1:{server.port}"])
+def test_the_verbs_work_on_a_directory_that_nobody_has_open(tmp_path: Path) -> None:
+    shell = Shell(["--dir", str(tmp_path / "data")])
+    shell("machine", "put", "order", "1", "-", text=json.dumps(ORDER))
+    shell("instance", "create", "order", "o-1", "--ctx", '{"amount":2}')
+    assert "created -> paid" in shell("event", "apply", "o-1", "PAY")
+    assert "paid" in shell("instance", "get", "o-1")
+    code, told = shell.run("wal", "stats", "--url", "http://127.0.0.1:1")
+    assert (code, "not both" in told) == (2, True)
+
+
+def test_a_watch_by_a_verb_tells_what_happened(shell: Shell, name: str) -> None:
     shell("machine", "put", name, "1", "-", text=json.dumps(ORDER))
     shell("instance", "create", name, f"{name}-1", "--ctx", '{"amount":2}')
     shell("event", "apply", f"{name}-1", "PAY")

@@ -9,7 +9,7 @@ import json
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rstmdb import Frame
 from rstmdb.errors import ProtocolError
@@ -26,6 +26,7 @@ from headwater.wire.rcpx.frame import (
     message,
 )
 
+PATIENT = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 CODES = ("BAD_REQUEST", "UNSUPPORTED_PROTOCOL")
 OBJECTS = st.dictionaries(st.text(max_size=8), st.integers() | st.text(max_size=20), max_size=4)
 
@@ -51,6 +52,7 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
     return [data[begin:end] for begin, end in itertools.pairwise(at)]
 
 
+@PATIENT
 @given(
     st.lists(OBJECTS, min_size=1, max_size=5),
     st.sampled_from(list(WireMode)),
@@ -127,6 +129,7 @@ def test_another_protocol_is_told_so_at_its_first_byte() -> None:
         assert refused.value.code == "UNSUPPORTED_PROTOCOL"
 
 
+@PATIENT
 @given(st.binary(max_size=300), st.integers(0, 2**32))
 def test_random_bytes_never_do_more_than_raise_the_one_error(data: bytes, seed: int) -> None:
     start = random.Random(seed).choice((b"", b"RCPX", b"RCPX\0\1\0\1", b"{"))
