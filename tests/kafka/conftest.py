@@ -6,8 +6,12 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
+import headwater
 from tests.kafka.broker import Broker, running_broker
+from tests.kafka.doors import Target
 from tests.kafka.speaking import Speaker
 
 
@@ -28,3 +32,22 @@ def name(request: pytest.FixtureRequest) -> str:
     """For a topic or a group."""
     module = request.node.path.stem.removeprefix("test_")
     return re.sub(r"[^A-Za-z0-9._-]", "-", f"{module}.{request.node.name}")[:200]
+
+
+@pytest.fixture
+def admin(broker: Broker) -> AdminClient:
+    return AdminClient({"bootstrap.servers": broker.bootstrap})
+
+
+@pytest.fixture
+def kafka_topic(broker: Broker, admin: AdminClient, name: str) -> Target:
+    """A Kafka topic with two partitions; its first is looked at."""
+    admin.create_topics([NewTopic(name, 2)])[name].result(20)
+    return Target(broker, name, f"kafka:{name}:0")
+
+
+@pytest.fixture
+def native_topic(broker: Broker, name: str) -> Target:
+    with headwater.Client(f"http://127.0.0.1:{broker.port}") as client:
+        client.create(name)
+    return Target(broker, name, name)
