@@ -97,6 +97,9 @@ def test_a_lost_server_is_told_and_found_again_by_itself(browser: Browser, tmp_p
         live = dashboard.page.get_by_role("button", name="Live")
         live.click()
         expect(live).to_have_text("Live: following")
+        with first.talk() as http:
+            http.write("river", "seen live")
+        expect(dashboard.page.locator(".records tbody tr").first).to_contain_text("seen live")
     banner = dashboard.page.get_by_role("alert").filter(has_text="Trying again in")
     expect(banner).to_contain_text("The server does not answer.")
     expect(live).to_have_text("Live: waiting")
@@ -108,7 +111,7 @@ def test_a_lost_server_is_told_and_found_again_by_itself(browser: Browser, tmp_p
         with second.talk() as http:
             http.write("river", "after")
         expect(dashboard.page.locator(".records tbody tr").first).to_contain_text("after")
-        expect(dashboard.page.locator(".records tbody tr[data-seq]")).to_have_count(2)
+        expect(dashboard.page.locator(".records tbody tr[data-seq]")).to_have_count(3)
         expect(dashboard.page.locator("#pulse")).to_have_text("well")
         dashboard.close()
     assert not [error for error in dashboard.errors if "ERR_" not in error]

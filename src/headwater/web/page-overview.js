@@ -39,7 +39,13 @@ export function openOverview({ place, signal, problem, reporter }) {
     );
     refill(
         place,
-        make("div", { class: "head" }, make("h1", {}, "Overview"), note),
+        make(
+            "div",
+            { class: "head" },
+            make("h1", {}, "Overview"),
+            note,
+            make("a", { href: "/docs" }, "API"),
+        ),
         tiles,
         make(
             "div",
