@@ -122,6 +122,11 @@ def test_bad_requests_have_their_code_and_change_nothing(
     assert http.get("/v0/machines/wal/stats").json["current_offset"] == before
 
 
+def test_a_path_written_out_in_full_is_never_the_id_of_an_instance(http: Browserless) -> None:
+    refused = http.ask("DELETE", "/v0/instances/batch")
+    assert (refused.status, refused.headers["allow"]) == (405, "POST")
+
+
 def test_a_drawing_is_safe_to_open_in_a_browser(http: Browserless, name: str) -> None:
     put(http, name)
     create(http, name, name)
