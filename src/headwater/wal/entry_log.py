@@ -18,7 +18,7 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from headwater.core.durability import Durability
-from headwater.core.errors import InvariantError
+from headwater.core.errors import InvariantError, StorageError
 from headwater.disk import Disk, File, OpenMode, replace_file, sync_file, sync_names, write_all
 from headwater.format.machines.current import MachineCurrent, encode_machine_current
 from headwater.format.machines.names import (
@@ -125,13 +125,12 @@ class EntryLog:
     def write_group(self, tickets: Sequence[Ticket], *, essential: bool) -> int:
         runs = self._runs(tickets)
         self._make_room(runs, essential)
-        written = 0
-        for place, bodies in runs:
-            if segment_of(place) != self._segment or self._file is None:
-                self._enter(segment_of(place))
-            size = write_all(self._active(), self._offset, [b"".join(bodies)])
-            self._offset += size
-            written += size
+        try:
+            written = sum([self._write_run(place, bodies) for place, bodies in runs])
+        except OSError as error:
+            # The segments were made ahead, so this is no full disk that was found out in time:
+            # part of the group may be there, and must not be taken for refused.
+            raise StorageError("writing failed half way", path=self._directory) from error
         for ticket in tickets:
             self._entries += ticket.frame_count
             ticket.last_frame = self._entries
@@ -142,6 +141,13 @@ class EntryLog:
         if not self._asked_for_next and self._offset > self._file_bytes // 2:
             self._ask_for_next()
         return written
+
+    def _write_run(self, place: int, bodies: Sequence[bytes]) -> int:
+        if segment_of(place) != self._segment or self._file is None:
+            self._enter(segment_of(place))
+        size = write_all(self._active(), self._offset, [b"".join(bodies)])
+        self._offset += size
+        return size
 
     def sync(self) -> None:
         self._unsynced_writes = 0
