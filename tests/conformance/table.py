@@ -16,6 +16,7 @@ PARTS_DONE = range(115, 401)
 """Claims whose part of the system is there: each must be shown, or be explained below."""
 
 EXPLAINED: dict[int, str] = {
+    113: "there is none, as the document says: nothing to show",
     143: "a statement about 64-bit hashes; that the checksum has 64 bits is shown by 128",
     152: "a matter of measuring: `make bench`",
     165: "frames are immutable bytes here; a reused buffer would be shared with the tail cache",
