@@ -19,7 +19,7 @@ start at the latest CURRENT is its witness (I5).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import PurePath
 from typing import Final
 
@@ -35,6 +35,7 @@ from headwater.format.machines.current import (
 from headwater.format.machines.entry import (
     HEADER_BYTES,
     MAGIC_BYTES,
+    Entry,
     decode_entry,
     sequence_in,
 )
@@ -69,6 +70,7 @@ class MachineLogReader:
         self.segments = sorted(n for n in map(parse_segment_name, names) if n is not None)
         self.current = self._read_current(names)
         self._buffers: dict[int, bytes] = {}
+        self._witness: int | None = None
         self._refuse_foreign(names)
 
     @property
@@ -106,13 +108,15 @@ class MachineLogReader:
     def bytes_of(self, segment: int) -> bytes:
         found = self._buffers.get(segment)
         if found is None:
-            file = self._disk.open(self._directory / segment_name(segment), OpenMode.READ)
-            try:
-                found = file.read(0, file.size())
-            finally:
-                file.close()
-            self._buffers[segment] = found
+            found = self._buffers[segment] = self._read(segment)
         return found
+
+    def _read(self, segment: int) -> bytes:
+        file = self._disk.open(self.path_of(segment), OpenMode.READ)
+        try:
+            return file.read(0, file.size())
+        finally:
+            file.close()
 
     def has(self, segment: int) -> bool:
         return bool(self.segments) and self.segments[0] <= segment <= self.segments[-1]
@@ -121,12 +125,33 @@ class MachineLogReader:
         return self._directory / segment_name(segment)
 
     def look_beyond(self, at: int, sequence: int) -> Found:
-        """From a bad place on: the next sound entry, and the furthest witness of all."""
+        """From a bad place on: the next sound entry, and the furthest witness of all.
+
+        The first look goes to the end of the log. What it finds vouched for stays true, so later
+        looks only go to the next sound entry: a log with many bad places is not read many times.
+        """
         resume, found_sequence = None, 0
-        witness = self._current_witness()
+        looked, witness = self._witness is not None, self._witness or self._current_witness()
+        for here, entry in self._sound_entries(at):
+            if entry.sequence < sequence:
+                continue
+            if resume is None:
+                resume, found_sequence = here, entry.sequence
+            if looked:
+                break
+            if segment_of(here) != segment_of(at):
+                witness = max(witness, global_offset(segment_of(here), 0))
+            # An entry cannot vouch for itself, nor for what comes after it.
+            witness = max(witness, min(witness_of(entry), here))
+        self._witness = witness
+        return Found(resume, found_sequence, witness)
+
+    def _sound_entries(self, at: int) -> Iterator[tuple[int, Entry]]:
+        """Every entry from here on that can be found, whatever is between them."""
         segment, offset = segment_of(at), within_segment(at)
         while self.has(segment):
-            buffer = self.bytes_of(segment)
+            kept = segment == segment_of(at)  # the others are looked at one at a time
+            buffer = self.bytes_of(segment) if kept else self._read(segment)
             place = buffer.find(MAGIC_BYTES, offset)
             while place >= 0:
                 try:
@@ -134,17 +159,9 @@ class MachineLogReader:
                 except FormatError:
                     place = buffer.find(MAGIC_BYTES, place + 1)
                     continue
-                if entry.sequence >= sequence:
-                    here = global_offset(segment, place)
-                    if resume is None:
-                        resume, found_sequence = here, entry.sequence
-                    if segment != segment_of(at):
-                        witness = max(witness, global_offset(segment, 0))
-                    # An entry cannot vouch for itself, nor for what comes after it.
-                    witness = max(witness, min(witness_of(entry), here))
+                yield global_offset(segment, place), entry
                 place = buffer.find(MAGIC_BYTES, place + entry.size)
             segment, offset = segment + 1, 0
-        return Found(resume, found_sequence, witness)
 
     def repair(self, report: MachineLogReport) -> None:
         """Cut the torn tail, and write again what no witness vouches for.
@@ -243,9 +260,11 @@ class MachineLogReader:
         self.segments = [number for number in self.segments if self._unbroken(number, there)]
 
     def _may_be_unmade(self, segment: int) -> bool:
-        """CURRENT may name a first segment that the disk had no room for."""
+        """CURRENT may name a first segment that the disk had no room for. Any later one was made
+        before CURRENT named it."""
         current = self.current
-        return current is not None and current.active == segment and current.durable == 0
+        named = current is not None and current.active == segment and current.durable == 0
+        return named and segment == _NEW_LOG
 
     def _unbroken(self, segment: int, there: set[int]) -> bool:
         return all(number in there for number in range(segment, max(there) + 1))

@@ -13,7 +13,7 @@ from headwater.config.machines import FsyncKind, MachineSettings
 from headwater.core.errors import DamageError, NewerFormatError
 from headwater.engine.machines import requests
 from headwater.format.crc32c import crc32c
-from headwater.format.machines.entry import ENTRY, decode_entry
+from headwater.format.machines.entry import ENTRY, Entry, decode_entry
 from headwater.format.machines.names import segment_of, within_segment
 from headwater.testing import TORN, CrashKind, FakeDisk, Rest
 from tests.rig.machines import ORDER, PLACE, SMALL, SteppedStore, new_disk, policy
@@ -305,6 +305,26 @@ def test_entries_that_are_missing_without_a_trace_are_found_by_their_numbers() -
     first = again.report.log.damage[0]
     assert (within_segment(first.offset), first.entries) == (places[5], 1)
     assert again.is_doubtful(again.get_instance("i0"))
+
+
+def test_a_log_with_many_bad_places_is_read_to_its_end_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk, store = filled(replace(SMALL, wal_segment_bytes=65_536), instances=60)
+    store.close()
+    for place in offsets(disk)[70:170:4]:
+        disk.damage(FIRST, place + 40, b"\xff")
+    decoded: list[int] = []
+    real = decode_entry
+
+    def counting(buffer: bytes, at: int, end: int) -> Entry:
+        decoded.append(at)
+        return real(buffer, at, end)
+
+    monkeypatch.setattr("headwater.recovery.machines.decode_entry", counting)
+    again = reopened(disk, replace(SMALL, wal_segment_bytes=65_536))
+    assert len(again.report.log.damage) == 25
+    assert len(decoded) < 4 * 181
 
 
 def test_old_entries_without_a_header_checksum_are_read() -> None:
