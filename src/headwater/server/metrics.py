@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from headwater.config.topic import TopicType
@@ -35,7 +34,7 @@ def collect(app: App, key: ApiKey) -> list[Sample]:
         Sample("uptime_ms", (app.now_us() - app.started_us) // 1_000),
     ]
     if app.database is not None:
-        samples += _engine_samples(app.database.engine, key)
+        samples += _engine_samples(app, app.database.engine, key)
         samples += _shard_samples(app.database.engine)
         samples += machine_samples(app)
     kafka = app.kafka
@@ -44,28 +43,22 @@ def collect(app: App, key: ApiKey) -> list[Sample]:
     return samples
 
 
-def _engine_samples(engine: Engine, key: ApiKey) -> list[Sample]:
+def _engine_samples(app: App, engine: Engine, key: ApiKey) -> list[Sample]:
     core = engine.core
-    states = [(topic, engine.state(topic)) for topic in core.registry]
-    by_class = Counter(topic.log.settings.durability for topic, _ in states)
-    queues = {
-        topic.name: Queues(engine).glance(topic)
-        for topic, _ in states
-        if topic.log.settings.type is TopicType.QUEUE
-    }
+    totals = app.summing.look(engine)
     counters = core.counters
     samples = [
-        Sample("topics", len(states)),
-        Sample("routers", len(core.routers)),
-        Sample("queue_topics", len(queues)),
-        Sample("queue_leases_in_flight", sum(stats.in_flight for stats in queues.values())),
-        Sample("records_live", sum(state.count for _, state in states)),
-        Sample("bytes_live", sum(state.bytes for _, state in states)),
+        Sample("topics", totals.topics),
+        Sample("routers", totals.routers),
+        Sample("queue_topics", totals.queues),
+        Sample("queue_leases_in_flight", totals.jobs_in_flight),
+        Sample("records_live", totals.records),
+        Sample("bytes_live", totals.bytes),
         Sample("tail_bytes", core.tail_bytes),
     ]
     samples += pressure_samples(engine.governing)
     samples += [
-        Sample("topics_by_class", by_class[durability], (durability.value,))
+        Sample("topics_by_class", app.summing.topics_of(durability), (durability.value,))
         for durability in Durability
     ]
     samples += [
@@ -84,17 +77,18 @@ def _engine_samples(engine: Engine, key: ApiKey) -> list[Sample]:
             "snapshots",
         )
     ]
-    named = (state for _, state in states if key.may_name(state.topic))
-    for state in itertools.islice(named, TOPICS_MAX):
-        label = (state.topic,)
+    named = (topic for topic in core.registry if key.may_name(topic.name))
+    for topic in itertools.islice(named, TOPICS_MAX):
+        state = engine.state(topic)
+        label = (topic.name,)
         samples += [
             Sample("topic_head_seq", state.head_seq, label),
             Sample("topic_earliest_seq", state.earliest_seq, label),
             Sample("topic_records_live", state.count, label),
             Sample("topic_bytes_live", state.bytes, label),
         ]
-        stats = queues.get(state.topic)
-        if stats is not None:
+        if topic.log.settings.type is TopicType.QUEUE:
+            stats = Queues(engine).glance(topic)
             samples += [
                 Sample("topic_queue_ready", stats.ready, label),
                 Sample("topic_queue_in_flight", stats.in_flight, label),

@@ -16,6 +16,7 @@ import msgspec
 
 import headwater
 from headwater.config.topic import TopicType
+from headwater.core.durability import Durability
 from headwater.core.units import US_PER_MS
 from headwater.engine.engine import Engine
 from headwater.engine.governing import Governing
@@ -104,6 +105,7 @@ class Summing:
 
     def _add(self, engine: Engine, topic: Topic) -> None:
         known = topic.log if topic.loaded or topic.meta is None else topic.meta
+        self._sums[_of_class(topic.log.settings.durability)] += 1
         self._sums["records"] += known.count
         self._sums["bytes"] += known.bytes
         if topic.log.settings.type is TopicType.QUEUE:
@@ -114,10 +116,19 @@ class Summing:
             self._sums["jobs_delayed"] += stats.delayed
             self._sums["jobs_dead_lettered"] += stats.dead_lettered
 
+    def topics_of(self, durability: Durability) -> int:
+        """How many topics of a class there were at the last look."""
+        sums = self._sums if self._whole is None else self._whole
+        return sums[_of_class(durability)]
+
     def _told(self, engine: Engine, sums: Counter[str]) -> Totals:
         fixed = {"topics": len(engine.core.registry), "routers": len(engine.core.routers)}
         names = (field.name for field in msgspec.structs.fields(Totals) if field.name not in fixed)
         return Totals(**fixed, **{name: sums[name] for name in names})
+
+
+def _of_class(durability: Durability) -> str:
+    return f"topics of class {durability.value}"
 
 
 def _pressure(governing: Governing) -> PressureSeen:
