@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path, PurePath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
 import pytest
@@ -14,12 +14,15 @@ from headwater.core.clock import SystemClock
 from headwater.core.errors import DamageError
 from headwater.disk import PosixDisk
 from headwater.engine.backup import RestorePoint, make_backup, restore_backup, verify_backup
+from headwater.engine.backup.archive import ArchiveWriter
+from headwater.engine.backup.kafka_files import copy_kafka
 from headwater.format.kafka.batch import read_header, split_batches
+from headwater.store.segment import SegmentChangedError
 from headwater.wire.kafka.apis import ApiKey
 from tests.kafka.broker import Broker, running_broker
 from tests.kafka.speaking import Speaker
 from tests.kafka.test_server_groups import commit, committed
-from tests.rig.kafka import batch_of
+from tests.rig.kafka import KAFKA, KafkaLife, batch_of
 from tests.server.running import settings
 
 SMALL = KafkaSettings(segment_bytes=40_000, log_ahead_bytes=8_192, index_ahead_bytes=4_000)
@@ -131,3 +134,37 @@ def test_a_batch_that_was_damaged_before_the_backup_is_found_by_verifying(tmp_pa
     back_up(tmp_path / "data", tmp_path / "b.tar")
     with pytest.raises(DamageError, match="CRC"):
         verify_backup(PosixDisk(), PurePath(tmp_path / "b.tar"), SystemClock(), silent)
+
+
+def test_a_rewrite_in_the_middle_of_a_copy_begins_it_again() -> None:
+    """Nothing of the copy is kept that a restore could not put together."""
+    life = KafkaLife()
+    for topic in ("kept", "thinned"):
+        life.create(topic)
+    for _ in range(12):
+        life.append("kept", batch_of("k" * 100))
+        life.append("thinned", batch_of("t" * 300))
+    life.store.checkpoint()
+    for moment in range(1, 25):
+        pieces = 0
+
+        def advance(_: int, moment: int = moment) -> None:
+            nonlocal pieces
+            pieces += 1
+            if pieces == moment:
+                end = life.partition("thinned").high_watermark
+                life.do(lambda: life.store.delete_records(life.partition("thinned"), end))
+                life.store.housekeep()
+
+        archive = ArchiveWriter(life.disk, PurePosixPath(f"/data/{moment}.tar"), 0, advance)
+        rewritten = life.store.counters.segments_rewritten
+        try:
+            copy_kafka(life.disk, archive, KAFKA.parent)
+        except SegmentChangedError:
+            assert pieces >= moment
+        else:
+            assert life.store.counters.segments_rewritten == rewritten
+        for _ in range(4):
+            life.append("thinned", batch_of("t" * 300))
+            life.append("kept", batch_of("k" * 100))
+        life.store.checkpoint()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import hmac
 
 import pytest
 
@@ -136,3 +138,24 @@ def test_a_name_that_is_not_known_cannot_be_told_by_its_salt() -> None:
     assert users.scram_keys("eve").salt == users.scram_keys("eve").salt
     assert users.scram_keys("eve").salt != users.scram_keys("eva").salt
     assert len(users.scram_keys("eve").salt) == len(users.scram_keys("ann").salt)
+
+
+def proof_for(without_proof: bytes) -> bytes:
+    """What somebody who knows the password would send."""
+    salted = hashlib.pbkdf2_hmac("sha256", b"pencil", SALT, 4096)
+    client_key = hmac.digest(salted, b"Client Key", "sha256")
+    signed = b",".join((FIRST.removeprefix(b"n,,"), SERVER_FIRST, without_proof))
+    signature = hmac.digest(hashlib.sha256(client_key).digest(), signed, "sha256")
+    proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+    return without_proof + b",p=" + base64.b64encode(proof)
+
+
+def test_a_right_proof_for_another_exchange_is_refused() -> None:
+    without_proof = FINAL.rpartition(b",p=")[0]
+    assert begun().finish(proof_for(without_proof)) == SERVER_FINAL
+    for changed in (
+        without_proof.replace(b"%hvY", b"%hvX"),
+        without_proof.replace(b"c=biws", b"c=eSws"),
+    ):
+        with pytest.raises(ScramError, match="another exchange"):
+            begun().finish(proof_for(changed))
