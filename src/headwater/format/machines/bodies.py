@@ -117,7 +117,7 @@ encode_body: Final = msgspec.json.Encoder().encode
 def decode_body(entry: Entry) -> Body:
     try:
         body: Body = _DECODERS[entry.kind].decode(entry.payload)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise FormatError(f"an entry's JSON is not that of a {entry.kind.name}: {error}") from error
     return body
 
@@ -126,5 +126,5 @@ def witness_of(entry: Entry) -> int:
     """The offset everything before which was synced when this entry was written; 0 if unsaid."""
     try:
         return _witness(entry.payload).synced
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         return 0
