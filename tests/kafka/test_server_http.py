@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from headwater.observe.metrics import METRICS
 from headwater.wire.kafka.apis import ApiKey
 from tests.kafka.broker import Broker, running_broker
 from tests.kafka.speaking import Speaker
@@ -98,6 +99,8 @@ def test_the_metrics_count_what_kafka_clients_do(filled: Broker) -> None:
     assert float(lines['headwater_kafka_group_lag{group="group-of-ann",topic="orders"}']) == 2
     assert float(lines["headwater_kafka_bytes_in_total"]) > 0
     assert float(lines["headwater_kafka_topics"]) == 3
+    declared = {name for name in METRICS if name.startswith("kafka_")}
+    assert {name for name in declared if f"headwater_{name}" not in text} == set()
 
 
 def test_a_server_without_the_port_has_no_kafka_topics(tmp_path: Path) -> None:
