@@ -1,4 +1,4 @@
-"""The whole data directory, looked at and held against itself: log, snapshots, segments, names.
+"""The whole data directory, looked at and held against itself: log, segments, Kafka, machines.
 
 Works beside an owner. What is really there is there the second time as well, so a fault counts when
 two looks in a row agree on it. Nothing is locked and nothing is written.
@@ -14,29 +14,30 @@ from typing import Final
 from headwater.config.engine import EngineSettings
 from headwater.core.clock import Clock
 from headwater.core.errors import FormatError, StorageError, UnavailableError
-from headwater.disk import Disk, OpenMode
-from headwater.disk.posix import LOCK_NAME
+from headwater.disk import Disk
 from headwater.engine.read_only import DirectoryView
 from headwater.engine.topic import Topic
-from headwater.format.names import REPORTS_DIRECTORY, TOPICS_DIRECTORY, WAL_DIRECTORY
+from headwater.format.kafka.names import KAFKA_DIRECTORY
+from headwater.format.machines.names import MACHINES_DIRECTORY
+from headwater.format.names import TOPICS_DIRECTORY, WAL_DIRECTORY
 from headwater.format.segment import (
     parse_deleted_directory_name,
     parse_topic_directory_name,
     topic_directory_name,
 )
-from headwater.format.snapshot import META_DIRECTORY
 from headwater.recovery.looking import look_until_settled
 from headwater.recovery.report import WalReport
 from headwater.recovery.snapshots import snapshot_faults
 from headwater.recovery.survey import access_error
-from headwater.store.pair import with_file
+from headwater.recovery.verifying_kafka import join_kafka, plan_kafka
+from headwater.recovery.verifying_kafka_segment import look_at_kafka_segment
+from headwater.recovery.verifying_machine_segment import look_at_machine_segment
+from headwater.recovery.verifying_machines import join_machines, plan_machines
+from headwater.recovery.verifying_parts import DIRECTORY_NAMES, gone
+from headwater.store.pair import file_bytes
 from headwater.store.verifying import Advance, Expected, Fault, FaultKind, verify_segments
 
 LOOKS_MAX: Final = 6
-_OURS: Final = frozenset(
-    {LOCK_NAME, WAL_DIRECTORY, META_DIRECTORY, TOPICS_DIRECTORY, REPORTS_DIRECTORY}
-)
-
 Begin = Callable[[int], Advance]
 
 
@@ -47,6 +48,10 @@ class DirectoryReport:
     topics: int = 0
     segments: int = 0
     snapshots: int = 0
+    kafka_segments: int = 0
+    kafka_batches: int = 0
+    machine_segments: int = 0
+    machine_entries: int = 0
 
     @property
     def bad(self) -> list[Fault]:
@@ -81,13 +86,47 @@ def _look(
     wal = look_until_settled(disk, directory / WAL_DIRECTORY, deep=deep)
     report = DirectoryReport(wal)
     for name in disk.list_directory(directory):
-        if name not in _OURS:
+        if name not in DIRECTORY_NAMES:
             report.faults.append(_unknown(directory / name))
     faults, report.snapshots = snapshot_faults(disk, directory)
     report.faults += faults
     topics = None if wal.refusals else _topics(disk, directory, clock, report)
     report.faults += _topic_faults(disk, directory / TOPICS_DIRECTORY, topics, report, advance)
+    report.faults += _kafka_faults(disk, directory / KAFKA_DIRECTORY, report, advance)
+    report.faults += _machine_faults(disk, directory / MACHINES_DIRECTORY, report, advance)
     return report
+
+
+def _kafka_faults(
+    disk: Disk, path: PurePath, report: DirectoryReport, advance: Advance
+) -> list[Fault]:
+    try:
+        plan = plan_kafka(disk, path)
+    except FileNotFoundError as error:
+        return [gone(path, error)]
+    looks = []
+    for segment in plan.segments:
+        looks.append(look_at_kafka_segment(disk, segment))
+        report.kafka_segments += 1
+        report.kafka_batches += looks[-1].batches
+        advance(looks[-1].data_bytes)
+    return join_kafka(plan, looks)
+
+
+def _machine_faults(
+    disk: Disk, path: PurePath, report: DirectoryReport, advance: Advance
+) -> list[Fault]:
+    try:
+        plan = plan_machines(disk, path)
+    except FileNotFoundError as error:
+        return [gone(path, error)]
+    looks = []
+    for segment in plan.segments:
+        looks.append(look_at_machine_segment(disk, segment))
+        report.machine_segments += 1
+        report.machine_entries += looks[-1].entries
+        advance(looks[-1].data_bytes)
+    return join_machines(plan, looks)
 
 
 def _unknown(path: PurePath) -> Fault:
@@ -154,8 +193,7 @@ def _segments_of(
     try:
         yield from verify_segments(disk, path, expected, advance)
     except FileNotFoundError as error:
-        gone = PurePath(error.filename or path)
-        yield Fault(gone, None, "went away while it was read", True, FaultKind.CHANGED)
+        yield gone(path, error)
 
 
 def _expected(topic: Topic) -> Expected:
@@ -170,11 +208,13 @@ def _data_bytes(disk: Disk, directory: PurePath) -> int:
     """Only for the bar: files may come and go meanwhile."""
     total = 0
     root = directory / TOPICS_DIRECTORY
-    for topic in _names(disk, root):
-        for name in _names(disk, root / topic):
-            if name.endswith(".data"):
+    places = [root / topic for topic in _names(disk, root)]
+    places += [directory / KAFKA_DIRECTORY, directory / MACHINES_DIRECTORY / WAL_DIRECTORY]
+    for place in places:
+        for name in _names(disk, place):
+            if name.endswith((".data", ".log", ".wal")):
                 try:
-                    total += with_file(disk, root / topic / name, OpenMode.READ, lambda f: f.size())
+                    total += file_bytes(disk, place / name)
                 except OSError:
                     continue
     return total

@@ -28,7 +28,7 @@ from headwater.disk import Disk, read_whole, replace_file
 from headwater.engine.machine_steps import store_steps
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.machines.watching import TransitionEvent, Watcher, watch_filter
-from headwater.format.machines.names import MACHINES_DIRECTORY
+from headwater.format.machines.names import MACHINES_DIRECTORY, WEBHOOKS_DIRECTORY
 from headwater.model.machines.definition import check_machine_name
 from headwater.server.machine_following import Follower
 
@@ -39,7 +39,6 @@ DELAY_S_MAX: Final = 300.0
 TIMEOUT_S: Final = 10.0
 GONE: Final = 410
 """A receiver's way of saying that it wants no more."""
-WEBHOOKS_DIRECTORY: Final = "webhooks"
 
 
 @dataclass(frozen=True, slots=True)

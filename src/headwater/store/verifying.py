@@ -56,6 +56,10 @@ class FaultKind(Enum):
     TOPIC = "topic"
     CHANGED = "changed meanwhile"
     COLD = "cold tier"
+    BATCH = "batch"
+    CHECKPOINT = "checkpoint"
+    ENTRY = "entry"
+    CURRENT = "CURRENT"
 
 
 @dataclass(frozen=True, slots=True)

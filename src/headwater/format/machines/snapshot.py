@@ -91,7 +91,7 @@ def encode_index(index: SnapshotIndex) -> bytes:
 def decode_index(contents: bytes) -> SnapshotIndex:
     try:
         return msgspec.json.decode(contents, type=SnapshotIndex)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise FormatError(f"index.json cannot be read: {error}") from error
 
 

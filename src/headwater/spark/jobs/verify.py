@@ -1,10 +1,9 @@
 """`verify`: is everything in a data directory what was written, and if not, where is it not?
 
 Every checksum of the log and of segments in both tiers, every index entry against its frame, the
-chain of the log's marks, each seq in its place, snapshots and what they count, CURRENT, names. It
-changes nothing, takes no lock, and may run beside an owner: a finding counts when two looks agree.
-
-The dense Kafka index and the log of machines are looked at here once those parts are there.
+chain of the log's marks, each seq in its place, snapshots and what they count, CURRENT, names; the
+same for Kafka's shared log and for the log of machines. It changes nothing, takes no lock, and may
+run beside an owner: a finding counts when two looks agree.
 """
 
 from __future__ import annotations
@@ -71,7 +70,11 @@ class VerifyReport(Report, frozen=True, kw_only=True):
     records: int
     """Seqs in segments."""
     data_bytes: int
-    """Bytes of segments whose checksums were looked at."""
+    """Bytes of segments and of the other logs whose checksums were looked at."""
+    kafka_segments: int = 0
+    kafka_batches: int = 0
+    machine_segments: int = 0
+    machine_entries: int = 0
     problems: int
     findings: tuple[Finding, ...]
     seconds: float
@@ -168,6 +171,10 @@ def _report(
         segments=look.segments,
         records=look.records,
         data_bytes=look.data_bytes,
+        kafka_segments=look.kafka_segments,
+        kafka_batches=look.kafka_batches,
+        machine_segments=look.machine_segments,
+        machine_entries=look.machine_entries,
         problems=problems,
         findings=tuple(findings),
         seconds=round(seconds, 3),

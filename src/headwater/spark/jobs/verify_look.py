@@ -1,4 +1,4 @@
-"""One look at a whole data directory, its pieces looked at anywhere: log files, topics, segments.
+"""One look at a whole data directory, its pieces looked at anywhere: logs, topics, segments.
 
 What is expected of a topic's segments is told by the snapshot and the log; where the log cannot be
 believed, segments are only held against themselves.
@@ -15,8 +15,9 @@ from typing import Final
 
 from headwater.core.errors import StorageError
 from headwater.disk import Disk
-from headwater.disk.posix import LOCK_NAME
-from headwater.format.names import REPORTS_DIRECTORY, TOPICS_DIRECTORY, WAL_DIRECTORY
+from headwater.format.kafka.names import KAFKA_DIRECTORY
+from headwater.format.machines.names import MACHINES_DIRECTORY
+from headwater.format.names import TOPICS_DIRECTORY
 from headwater.format.segment import (
     SegmentFile,
     parse_deleted_directory_name,
@@ -29,6 +30,11 @@ from headwater.recovery.catalog import Catalog, KnownTopic
 from headwater.recovery.report import WalReport
 from headwater.recovery.snapshots import covered_frames, load_snapshot, snapshot_faults
 from headwater.recovery.survey import ShardSurvey
+from headwater.recovery.verifying_kafka import join_kafka, plan_kafka
+from headwater.recovery.verifying_kafka_segment import look_at_kafka_segment
+from headwater.recovery.verifying_machine_segment import look_at_machine_segment
+from headwater.recovery.verifying_machines import join_machines, plan_machines
+from headwater.recovery.verifying_parts import DIRECTORY_NAMES, gone
 from headwater.spark.jobs.log_reading import LogRead
 from headwater.spark.jobs.mapping import MapAll
 from headwater.spark.jobs.topic_names import catalog_of, noted_log
@@ -47,9 +53,6 @@ from headwater.store.verifying import (
 )
 from headwater.store.verifying_cold import verify_cold_segment
 
-_OURS: Final = frozenset(
-    {LOCK_NAME, WAL_DIRECTORY, META_DIRECTORY, TOPICS_DIRECTORY, REPORTS_DIRECTORY}
-)
 UNKNOWN: Final = "not a name this software gives"
 
 
@@ -63,6 +66,10 @@ class DirectoryLook:
     records: int = 0
     """Seqs in segments."""
     data_bytes: int = 0
+    kafka_segments: int = 0
+    kafka_batches: int = 0
+    machine_segments: int = 0
+    machine_entries: int = 0
     by_topic: dict[int, list[Fault]] = field(default_factory=dict)
     """Faults of topics' files, by topic."""
 
@@ -107,7 +114,35 @@ def look_at_directory(
         catalog = catalog_of(log, snapshot)
         look.topics = len(catalog)
     _look_at_topics(disk, directory, catalog, cold, map_all, only, look)
+    _look_at_kafka(disk, directory / KAFKA_DIRECTORY, map_all, look)
+    _look_at_machines(disk, directory / MACHINES_DIRECTORY, map_all, look)
     return look
+
+
+def _look_at_kafka(disk: Disk, path: PurePath, map_all: MapAll, look: DirectoryLook) -> None:
+    try:
+        plan = plan_kafka(disk, path)
+    except FileNotFoundError as error:
+        look.faults.append(gone(path, error))
+        return
+    looks = map_all(partial(look_at_kafka_segment, disk), plan.segments)
+    look.kafka_segments = len(looks)
+    look.kafka_batches = sum(each.batches for each in looks)
+    look.data_bytes += sum(each.data_bytes for each in looks)
+    look.faults += join_kafka(plan, looks)
+
+
+def _look_at_machines(disk: Disk, path: PurePath, map_all: MapAll, look: DirectoryLook) -> None:
+    try:
+        plan = plan_machines(disk, path)
+    except FileNotFoundError as error:
+        look.faults.append(gone(path, error))
+        return
+    looks = map_all(partial(look_at_machine_segment, disk), plan.segments)
+    look.machine_segments = len(looks)
+    look.machine_entries = sum(each.entries for each in looks)
+    look.data_bytes += sum(each.data_bytes for each in looks)
+    look.faults += join_machines(plan, looks)
 
 
 def _snapshot(disk: Disk, directory: PurePath) -> tuple[Snapshot | None, Fault | None]:
@@ -120,7 +155,7 @@ def _snapshot(disk: Disk, directory: PurePath) -> tuple[Snapshot | None, Fault |
 
 def _strange_names(disk: Disk, directory: PurePath) -> Iterator[Fault]:
     for name in disk.list_directory(directory):
-        if name not in _OURS:
+        if name not in DIRECTORY_NAMES:
             yield Fault(directory / name, None, UNKNOWN, False, FaultKind.NAME)
 
 
@@ -260,7 +295,7 @@ def look_at_topic(disk: Disk, task: TopicTask) -> NamesLook:
                 what = "nothing leads to this copy; left by work that was interrupted"
                 faults.append(Fault(place, None, what, False, FaultKind.UNFINISHED))
     except FileNotFoundError as error:
-        return NamesLook([_gone(path, error)], [])
+        return NamesLook([gone(path, error)], [])
     return NamesLook(faults, first_seqs)
 
 
@@ -281,7 +316,7 @@ def look_at_segment(disk: Disk, task: SegmentTask) -> SegmentLook:
         store = open_cold_tier(disk, topic.cold).topic(topic.topic_id)
         found = verify_cold_segment(disk, path, task.first_seq, store, _cold_place(topic))
     except FileNotFoundError as error:
-        return SegmentLook([_gone(path, error)])
+        return SegmentLook([gone(path, error)])
     look.faults += found.faults
     look.data_bytes += found.data_bytes
     return look
@@ -290,8 +325,3 @@ def look_at_segment(disk: Disk, task: SegmentTask) -> SegmentLook:
 def _cold_place(topic: TopicTask) -> PurePath:
     assert topic.cold is not None
     return PurePath(shown_place(topic.cold), TOPICS_DIRECTORY, topic_directory_name(topic.topic_id))
-
-
-def _gone(path: PurePath, error: FileNotFoundError) -> Fault:
-    gone = PurePath(error.filename or path)
-    return Fault(gone, None, "went away while it was read", True, FaultKind.CHANGED)

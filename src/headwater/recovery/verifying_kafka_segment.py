@@ -1,0 +1,315 @@
+"""One segment of Kafka's shared log: every index entry, every batch, and where both end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Final, NamedTuple
+
+import msgspec
+
+from headwater.core.errors import FormatError
+from headwater.core.units import MIB
+from headwater.disk import Disk, File, OpenMode
+from headwater.format.checksum import checksum64
+from headwater.format.kafka.batch import LEADER_EPOCH, BatchHeader, read_sound
+from headwater.format.kafka.checkpoint import SegmentMeta
+from headwater.format.kafka.entry import (
+    ENTRY_BYTES,
+    PREFIX_BYTES,
+    Entries,
+    count_entries,
+    entry_key,
+    find_runs,
+    group_by_key,
+    keys_of,
+    read_entries,
+)
+from headwater.format.kafka.events import INTERNAL_KEY, PartitionsAdded, TopicMade, decode_event
+from headwater.format.kafka.names import index_name, log_name
+from headwater.format.kafka.topic_hash import topic_hash
+from headwater.store.pair import with_file
+from headwater.store.verifying import Fault, FaultKind, listed
+
+_WINDOW_BYTES: Final = 8 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSegment:
+    """One segment that is to be looked at."""
+
+    directory: str
+    meta: SegmentMeta
+    """As the checkpoint knows it; without entries when it is younger."""
+    sealed: bool
+    listed: bool
+    """The checkpoint knows that it was full."""
+    as_of: int
+    """Events before this global id are in the checkpoint's state."""
+
+
+class Chain(NamedTuple):
+    """Batches of one partition whose base offsets follow each other."""
+
+    key: bytes
+    first_id: int
+    base: int | None
+    """Offset of its first record; None when all its batches were left out of a rewrite."""
+    records: int
+    place: int
+    """Where its first batch stands in the log."""
+
+
+@dataclass(slots=True)
+class KafkaLook:
+    faults: list[Fault] = field(default_factory=list)
+    batches: int = 0
+    records: int = 0
+    data_bytes: int = 0
+    """Of batches whose checksums were looked at."""
+    made: list[TopicMade | PartitionsAdded] = field(default_factory=list)
+    """Events that the checkpoint's state does not have yet."""
+    chains: list[Chain] = field(default_factory=list)
+    young_keys: dict[bytes, int] = field(default_factory=dict)
+    """Whose batches are younger than that state, and where the first of each stands."""
+
+
+def look_at_kafka_segment(disk: Disk, segment: KafkaSegment) -> KafkaLook:
+    """Every entry and every batch of one segment."""
+    look = KafkaLook()
+    try:
+        _SegmentCheck(disk, segment, look).run()
+    except FileNotFoundError as error:
+        path = PurePath(error.filename or segment.directory)
+        look.faults.append(Fault(path, None, "a file is missing", True, FaultKind.MISSING))
+    return look
+
+
+class _SegmentCheck:
+    def __init__(self, disk: Disk, segment: KafkaSegment, look: KafkaLook) -> None:
+        self._disk = disk
+        self._segment = segment
+        self._look = look
+        self._index = PurePath(segment.directory) / index_name(segment.meta.number)
+        self._meta = segment.meta
+        self._at_index: list[tuple[int, str]] = []
+        self._at_log: list[tuple[int, str]] = []
+        self._misplaced: list[tuple[int, str]] = []
+        self._chains: dict[bytes, Chain] = {}
+        self._dead: dict[bytes, tuple[int, int]] = {}
+        """First id and number of the records of each partition left out before its first batch."""
+
+    @property
+    def _log(self) -> PurePath:
+        return PurePath(self._segment.directory) / log_name(self._meta.log_number)
+
+    def _fault(
+        self, path: PurePath, offset: int, what: str, bad: bool, kind: FaultKind = FaultKind.INDEX
+    ) -> None:
+        self._look.faults.append(Fault(path, offset, what, bad, kind))
+
+    def run(self) -> None:
+        entries = self._entries()
+        if entries is None:
+            return
+        look, live = self._look, entries["length"] > 0
+        if live.any() or not self._segment.sealed:
+            with_file(self._disk, self._log, OpenMode.READ, lambda f: self._batches(f, entries))
+        else:  # all its records are dead, and the log may have gone already
+            self._skip_all(entries)
+        look.faults += listed(self._index, self._at_index, FaultKind.INDEX)
+        look.faults += listed(self._log, self._at_log, FaultKind.BATCH)
+        look.faults += listed(self._log, self._misplaced, FaultKind.BATCH, bad=False)
+        look.chains += self._chains.values()
+        for key, (first_id, count) in self._dead.items():
+            if key not in self._chains:
+                look.chains.append(Chain(key, first_id, None, count, -1))
+
+    def _entries(self) -> Entries | None:
+        """The entries that count, held against the checkpoint. None when there is no telling."""
+        segment, meta = self._segment, self._meta
+        # A file that is written to may be cut, and a map of it would end the process.
+        view = memoryview(
+            with_file(
+                self._disk,
+                self._index,
+                OpenMode.READ,
+                lambda file: file.view() if segment.listed else file.read(0, file.size()),
+            )
+        )
+        size = meta.entries * ENTRY_BYTES
+        if len(view) < size:
+            self._fault(self._index, len(view), f"the index ends before byte {size}", True)
+            return read_entries(view, len(view) // ENTRY_BYTES)
+        found, rewrite = checksum64(view[:size]), meta.rewrite
+        if rewrite is not None and found == rewrite.checksum:
+            self._meta = msgspec.structs.replace(
+                meta, log_number=rewrite.log_number, log_bytes=rewrite.log_bytes
+            )
+        elif found != meta.checksum:
+            what = "the entries are not those that were synced"
+            self._fault(self._index, 0, what, True)
+        count = meta.entries if segment.listed else max(count_entries(view), meta.entries)
+        if segment.sealed and len(view) != count * ENTRY_BYTES:
+            what = "bytes behind the last entry of a full segment"
+            self._fault(self._index, count * ENTRY_BYTES, what, True, FaultKind.BEYOND)
+        return read_entries(view, count)
+
+    def _batches(self, file: File, entries: Entries) -> None:
+        segment, meta, look = self._segment, self._meta, self._look
+        window = _Window(file)
+        runs = find_runs(entries)
+        keys = keys_of(runs.entries)
+        young = max(segment.as_of - meta.base_id, 0) if segment.meta.entries else 0
+        expected = 0
+        for run, (at, count) in enumerate(
+            zip(runs.starts.tolist(), runs.counts.tolist(), strict=True)
+        ):
+            entry, key = runs.entries[run], keys[run].tobytes()
+            length, place = int(entry["length"]), int(entry["physical_offset"])
+            if not length:
+                self._skip(key, at, count)
+                continue
+            problem = ""
+            if int(entry["segment_id"]) != meta.log_number or place != expected:
+                problem = f"the entries do not follow those before them, which end at {expected}"
+            if problem and self._is_end(at, len(entries), expected, problem):
+                return
+            if problem:
+                self._at_index.append((at * ENTRY_BYTES, problem))
+                if int(entry["segment_id"]) != meta.log_number:
+                    continue
+            batch = window.slice(place, place + PREFIX_BYTES + length)
+            header, problem = _sound(batch, length, count)
+            if problem and self._is_end(at, len(entries), place, problem):
+                return
+            expected = place + PREFIX_BYTES + length
+            look.batches += 1
+            look.records += count
+            look.data_bytes += PREFIX_BYTES + length
+            if header is None or problem:
+                self._at_log.append((place, problem))
+                continue
+            self._place_of(key, header, at, place)
+            if at >= young:
+                self._note_young(key, batch[PREFIX_BYTES:], place)
+        self._end(file, expected, window)
+
+    def _is_end(self, at: int, count: int, offset: int, problem: str) -> bool:
+        """True when the log merely ends here: nobody vouched for what follows."""
+        if self._segment.sealed or at < self._meta.entries:
+            return False
+        what = f"{problem}; a start cuts {count - at} entries here"
+        self._fault(self._log, offset, what, False, FaultKind.BEYOND)
+        return True
+
+    def _skip_all(self, entries: Entries) -> None:
+        runs = find_runs(entries)
+        for key, members in group_by_key(runs):
+            self._skip(key, int(runs.starts[members[0]]), int(runs.counts[members].sum()))
+
+    def _skip(self, key: bytes, at: int, count: int) -> None:
+        chain = self._chains.get(key)
+        if chain is None:
+            first_id, before = self._dead.get(key, (self._meta.base_id + at, 0))
+            self._dead[key] = first_id, before + count
+        else:
+            self._chains[key] = chain._replace(records=chain.records + count)
+
+    def _place_of(self, key: bytes, header: BatchHeader, at: int, place: int) -> None:
+        """Base offset and epoch stand before what the CRC covers; readers are told the right ones.
+
+        An offset of 0 begins a topic of the same name anew; whether one did, all looks tell.
+        """
+        base, chain = header.base_offset, self._chains.get(key)
+        known = 0 if key == INTERNAL_KEY else base
+        if chain is not None and chain.base is not None:
+            known = chain.base + chain.records
+        restarts = base == 0 != known
+        if (base != known and not restarts) or header.leader_epoch != LEADER_EPOCH:
+            self._misplaced.append((place, misplaced(base, known)))
+        if key == INTERNAL_KEY:
+            return
+        if chain is not None and not restarts:
+            self._chains[key] = chain._replace(records=chain.records + header.record_count)
+            return
+        if chain is not None:
+            self._look.chains.append(chain)
+        first_id, dead = self._meta.base_id + at, 0
+        if chain is None and base:
+            first_id, dead = self._dead.get(key, (first_id, 0))
+        self._chains[key] = Chain(key, first_id, base - dead, dead + header.record_count, place)
+
+    def _note_young(self, key: bytes, batch: memoryview, place: int) -> None:
+        self._look.young_keys.setdefault(key, place)
+        if key != INTERNAL_KEY:
+            return
+        try:
+            event = decode_event(batch)
+        except FormatError as error:
+            self._at_log.append((place, error.reason))
+            return
+        if isinstance(event, TopicMade | PartitionsAdded):
+            self._look.made.append(event)
+        if isinstance(event, TopicMade):
+            hashed = topic_hash(event.org, event.name)
+            for number in range(event.partitions):
+                key = entry_key(event.org, hashed, number)
+                if key in self._chains:
+                    self._look.chains.append(self._chains[key])
+                self._chains[key] = Chain(key, 0, 0, 0, place)
+
+    def _end(self, file: File, end: int, window: _Window) -> None:
+        """Where the log ends, and that only zeros written ahead are behind it."""
+        size, meta, sealed = file.size(), self._meta, self._segment.sealed
+        if self._at_index or self._at_log:
+            return  # told already, and the end hangs on it
+        if self._segment.listed and end != meta.log_bytes:
+            what = f"the batches end at {end}, and the checkpoint says {meta.log_bytes}"
+            self._fault(self._log, end, what, True, FaultKind.BATCH)
+        elif sealed and size != end:
+            what = f"the log has {size} bytes and should have {end}"
+            self._fault(self._log, min(size, end), what, True, FaultKind.BATCH)
+        elif not sealed:
+            for at in range(end, size, _WINDOW_BYTES):
+                piece = window.slice(at, min(at + _WINDOW_BYTES, size))
+                if checked := bytes(piece).rstrip(b"\0"):
+                    what = "bytes behind the last batch; a start cuts them"
+                    kind = FaultKind.BEYOND
+                    self._fault(self._log, at + len(checked) - 1, what, False, kind)
+                    return
+
+
+def misplaced(base: int, known: int) -> str:
+    """Where such a batch really is, the index tells: its base offset is nobody's only source."""
+    return f"the batch says offset {base} and is at {known}, as readers are told"
+
+
+def _sound(batch: memoryview, length: int, count: int) -> tuple[BatchHeader | None, str]:
+    """The header of the batch behind its length, and what is wrong with it."""
+    said = int.from_bytes(batch[:PREFIX_BYTES], "little")
+    if len(batch) < PREFIX_BYTES + length or said != length:
+        return None, "the length before the batch is not that of its entries"
+    try:
+        header = read_sound(batch[PREFIX_BYTES:])
+    except FormatError as error:
+        return None, error.reason
+    if header.record_count != count:
+        return header, f"{count} entries for {header.record_count} records"
+    return header, ""
+
+
+class _Window:
+    """Pieces of a file, read in large steps."""
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self._begin = 0
+        self._bytes = memoryview(b"")
+
+    def slice(self, begin: int, end: int) -> memoryview:
+        """Fewer bytes when the file ends before."""
+        if begin < self._begin or end > self._begin + len(self._bytes):
+            self._begin = begin
+            self._bytes = memoryview(self._file.read(begin, max(end - begin, _WINDOW_BYTES)))
+        return self._bytes[begin - self._begin : end - self._begin]

@@ -1,0 +1,116 @@
+"""Verify finds every fault planted in Kafka's files, and none where there is none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from headwater.core.errors import StorageError
+from headwater.recovery.kafka import recover_kafka
+from headwater.recovery.verifying_kafka import join_kafka, plan_kafka
+from headwater.recovery.verifying_kafka_segment import look_at_kafka_segment
+from headwater.store.verifying import Fault
+from headwater.testing import FakeDisk
+from headwater.testing.trace import Image
+from tests.crash.matrix import tried
+from tests.rig.kafka import KAFKA, SMALL_KAFKA, KafkaLife, batch_of
+from tests.rig.verifying import faulty, unfound
+
+EVERY = {"log": 13, "oidx": 11, "checkpoint": 5}
+
+
+def faults_of(disk: FakeDisk) -> list[Fault]:
+    plan = plan_kafka(disk, KAFKA)
+    return join_kafka(plan, [look_at_kafka_segment(disk, each) for each in plan.segments])
+
+
+def lived() -> KafkaLife:
+    """Several segments, one rewritten, one gone, topics dropped and made again."""
+    life = KafkaLife(settings=replace(SMALL_KAFKA, cache_bytes=0))
+    life.create("orders", 2)
+    life.create("clicks")
+    for number in range(24):
+        life.append("orders", batch_of(f"o{number}", f"p{number}"), number % 2)
+        life.append("clicks", batch_of(f"c{number}"))
+    life.do(lambda: life.store.delete_records(life.partition("orders"), 10))
+    life.do(lambda: life.store.delete_records(life.partition("orders", 1), 10))
+    life.store.housekeep()
+    clicks = life.store.topic(1, "clicks")
+    assert clicks is not None
+    life.do(lambda: life.store.delete_topic(clicks))
+    life.create("clicks")
+    life.append("clicks", batch_of("again", "and again"))
+    return life
+
+
+@cache
+def image(cleanly: bool) -> Image:
+    life = lived()
+    assert isinstance(life.disk, FakeDisk)
+    if cleanly:
+        life.close()
+    return life.disk.snapshot()
+
+
+def test_a_sound_log_has_no_findings_stopped_killed_or_empty() -> None:
+    for cleanly in (True, False):
+        disk = FakeDisk(image=image(cleanly))
+        assert faults_of(disk) == []
+        plan = plan_kafka(disk, KAFKA)
+        looks = [look_at_kafka_segment(disk, each) for each in plan.segments]
+        assert len(looks) > 2
+        assert sum(look.batches for look in looks) > 15
+        assert any(s.meta.log_number != s.meta.number for s in plan.segments), "none rewritten"
+    assert faults_of(FakeDisk(["/data"])) == []
+
+
+@pytest.mark.parametrize("cleanly", [True, False])
+def test_every_planted_fault_of_kafkas_files_is_found(cleanly: bool) -> None:
+    files = [path for path in FakeDisk(image=image(cleanly)).files() if path.parent == KAFKA]
+    assert {path.suffix for path in files} == {".log", ".oidx", ""}
+    disk = FakeDisk(image=image(cleanly))
+    empty = {path.name for path in files if not disk.files()[path]}
+    for name, what, found in unfound(image(cleanly), faults_of, files, EVERY):
+        tried("a fault in kafka/")
+        if not found and name in empty:
+            continue  # the index that a rewrite gave its log says nothing
+        if not found and not cleanly and what.startswith(("cut to", "bytes")):
+            continue  # room made ahead, which nobody promised
+        assert found, f"{name}, {what}: not found"
+
+
+@pytest.mark.parametrize("cleanly", [True, False])
+def test_what_a_start_refuses_is_told_as_bad(cleanly: bool) -> None:
+    source = FakeDisk(image=image(cleanly)).files()
+    refused = 0
+    for path in [path for path in source if path.parent == KAFKA]:
+        content = source[path]
+        third = len(content) // 3
+        flipped = content[:third] + b"\xa5" + content[third + 1 :]
+        for planted in (flipped, content[:third], None):
+            if is_refused(faulty(image(cleanly), path, planted)):
+                refused += 1
+                found = faults_of(faulty(image(cleanly), path, planted))
+                assert any(fault.bad for fault in found), f"{path}, {planted is None}"
+    assert refused > 5
+
+
+def is_refused(disk: FakeDisk) -> bool:
+    try:
+        recover_kafka(disk, KAFKA)
+    except StorageError:
+        return True
+    return False
+
+
+def test_a_fault_is_told_with_its_file_and_offset() -> None:
+    source = FakeDisk(image=image(True)).files()
+    plan = plan_kafka(FakeDisk(image=image(True)), KAFKA)
+    log = KAFKA / f"{plan.segments[-1].meta.log_number}.log"
+    content = bytearray(source[log])
+    content[80] ^= 1
+    [fault] = faults_of(faulty(image(True), log, bytes(content)))
+    assert (fault.path, fault.offset, fault.bad) == (log, 0, True)
+    assert "CRC32C" in fault.what
