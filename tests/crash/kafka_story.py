@@ -12,7 +12,7 @@ from headwater.core.errors import HeadwaterError
 from headwater.engine.kafka.group_offsets import Committed
 from headwater.format.kafka.records import Producer
 from headwater.testing import CrashKind, CrashPlan, FakeDisk, FaultDisk
-from tests.rig.kafka import SMALL_KAFKA, KafkaLife, batch_of
+from tests.rig.kafka import TELLING_KAFKA, KafkaLife, batch_of
 
 Place = tuple[str, int]
 
@@ -33,7 +33,7 @@ class Known:
 
 class KafkaStory:
     def __init__(
-        self, settings: KafkaSettings = SMALL_KAFKA, disk: FaultDisk | None = None
+        self, settings: KafkaSettings = TELLING_KAFKA, disk: FaultDisk | None = None
     ) -> None:
         inner = FakeDisk(["/data"]) if disk is None else disk.inner
         assert isinstance(inner, FakeDisk)
@@ -188,7 +188,7 @@ def seen_in(life: KafkaLife) -> dict[Place, tuple[int, list[bytes]]]:
     }
 
 
-def told(settings: KafkaSettings = SMALL_KAFKA) -> KafkaStory:
+def told(settings: KafkaSettings = TELLING_KAFKA) -> KafkaStory:
     story = KafkaStory(settings)
     tell(story)
     story.reopen()
@@ -228,7 +228,7 @@ def tell(story: KafkaStory) -> None:
     story.append("clicks", 0, "last")
 
 
-def opens_or_refuses(disk: FakeDisk, settings: KafkaSettings = SMALL_KAFKA) -> KafkaLife | str:
+def opens_or_refuses(disk: FakeDisk, settings: KafkaSettings = TELLING_KAFKA) -> KafkaLife | str:
     """The store on a damaged disk, or the message that refuses it."""
     try:
         return KafkaLife(disk, settings)

@@ -17,7 +17,7 @@ from headwater.format.kafka.records import Producer
 from headwater.testing import POWER_LOSS, RANDOM, CrashPlan, FakeDisk
 from tests.crash.kafka_story import Place, seen_in
 from tests.crash.matrix import FULL, tried
-from tests.rig.kafka import SMALL_KAFKA, KafkaLife, batch_of
+from tests.rig.kafka import TELLING_KAFKA, KafkaLife, batch_of
 
 pytestmark = pytest.mark.crash
 
@@ -42,7 +42,7 @@ class RandomLife:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.disk = FakeDisk(["/data"])
-        self.life = KafkaLife(self.disk, SMALL_KAFKA)
+        self.life = KafkaLife(self.disk, TELLING_KAFKA)
         self.model = Model()
         self.made = 0
 
@@ -147,14 +147,14 @@ class RandomLife:
 
     def kill(self) -> None:
         self.disk = self.disk.after_kill()
-        self.life = KafkaLife(self.disk, SMALL_KAFKA, self.life.clock)
+        self.life = KafkaLife(self.disk, TELLING_KAFKA, self.life.clock)
         self.model.harden()  # recovery syncs what it found
 
     def lose_power(self) -> None:
         plan: CrashPlan = self.random.choice((POWER_LOSS, RANDOM))
         states = list(self.disk.crash_states(self.disk.point, plan))
         self.disk = self.random.choice(states or [self.disk.after_power_loss()])
-        self.life = KafkaLife(self.disk, SMALL_KAFKA, self.life.clock)
+        self.life = KafkaLife(self.disk, TELLING_KAFKA, self.life.clock)
         for place, values in self.model.values.items():
             left = self.life.partition(*place).high_watermark
             assert self.model.sure[place] <= left <= len(values), f"{place} lost acked records"

@@ -43,6 +43,9 @@ SMALL_KAFKA = KafkaSettings(
 )
 """Everything happens all the time: rotation, reading from files, checkpoints."""
 
+TELLING_KAFKA = replace(SMALL_KAFKA, synced_event_bytes=1)
+"""And every group says how far the log is synced, if it is further than before."""
+
 LARGE_KAFKA = replace(SMALL_KAFKA, segment_bytes=2**20, cache_bytes=2**20)
 
 

@@ -26,6 +26,11 @@ class KafkaSettings:
     """Newest batches kept in memory, for consumers that follow closely."""
     checkpoint_bytes: int = 64 * MIB
     """A checkpoint is written when so much was written since the last one."""
+    synced_event_bytes: int = 1 * MIB
+    """When so much was synced since the last one, the next group says how far the log is synced:
+    damage before that is told from an unfinished write."""
+    synced_event_interval_ms: int = 1_000
+    """And when so much time went by, if anything was synced since."""
     keeper_interval_ms: int = 1_000
     retention_interval_ms: int = 10_000
     """How often topics with limits are looked at."""

@@ -68,6 +68,9 @@ Entries of organisation {INTERNAL_ORG}, topic `{INTERNAL_TOPIC}`, are **events**
 record, whose value is msgpack, the name of the event and its fields.
 
 {_events()}
+
+`synced` is written at the front of a group: the first `entries` entries of its index, and their
+batches, were synced before it was written.
 """
 
 
@@ -93,7 +96,9 @@ def _checkpoint() -> str:
     return f"""
 The checkpoint is replaced as a whole. Entries up to `entries` of a segment have the XXH3-64
 `checksum`; all events before `as_of` are in its state. Behind the last segment's `entries` and
-`log_bytes` whole batches are taken in, and the first that is not whole is cut with all behind it.
+`log_bytes` whole batches are taken in, and the first that is not whole is cut with all behind it;
+but when a whole `synced` event behind it counts its entries among the synced ones, it is damage,
+and the start is refused.
 
 {table}
 """

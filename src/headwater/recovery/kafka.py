@@ -2,7 +2,8 @@
 
 What the checkpoint knows as synced is held against its checksums and refused when it differs; of a
 log only its length is looked at. What came later is walked batch by batch, and in the last segment
-the first batch that is not whole is cut together with everything behind it. Files that nothing
+the first batch that is not whole is cut together with everything behind it, unless an event behind
+it says that it was synced: then it is damage and refused like any other. Files that nothing
 leads to are what a crash left of a rewrite or of a new segment: they are removed.
 
 Keeps I4, I5.
@@ -50,6 +51,7 @@ from headwater.format.kafka.names import (
     parse_name,
 )
 from headwater.format.kafka.topic_hash import topic_hash
+from headwater.recovery.kafka_synced import entries_known_synced, synced_and_bad
 
 _CHECKPOINT_BYTES_MAX = 2**31
 _PIECE_BYTES = 4 * MIB
@@ -244,18 +246,19 @@ class _Opening:
         start = min(max(self._recovered.checkpoint.as_of - meta.base_id, 0), meta.entries)
         log = self._view(log_name(meta.number)) if count > start else memoryview(b"")
         offset = meta.log_bytes if start == meta.entries else self._end_before(view, start)
-        entries = read_entries(view, count)[start:]
+        entries = read_entries(view, count)
         at = start
-        for batch in _walk_batches(meta.number, entries, log, offset):
-            trusted = sealed or at < meta.entries
+        for batch in _walk_batches(meta.number, entries[start:], log, offset):
             reason = batch.problem
             if not reason and batch.header is not None:
                 reason = self._note(meta.base_id + at, batch)
             if reason:
-                if trusted:
-                    raise self._damage(log_name(meta.number), batch.offset, reason)
-                path = self._directory / log_name(meta.number)
-                self._recovered.cut = Cut(path, batch.offset, count - at, reason)
+                name = log_name(meta.number)
+                if sealed or at < meta.entries:
+                    raise self._damage(name, batch.offset, reason)
+                if at < entries_known_synced(meta.number, entries, at, lambda a, b: log[a:b]):
+                    raise self._damage(name, batch.offset, synced_and_bad(reason, meta.number, at))
+                self._recovered.cut = Cut(self._directory / name, batch.offset, count - at, reason)
                 return msgspec.structs.replace(meta, entries=at, log_bytes=batch.offset)
             at += batch.records
             offset = batch.end

@@ -134,7 +134,8 @@ def join_kafka(plan: KafkaPlan, looks: Sequence[KafkaLook]) -> list[Fault]:
         path = plan.directory / log_name(segment.meta.log_number)
         strange = [(at, key) for key, at in look.young_keys.items() if key not in registered]
         places = [(at, "a batch of a topic that does not exist") for at, _ in sorted(strange)]
-        faults += listed(path, places, FaultKind.BATCH, bad=segment.sealed)
+        bad = segment.sealed or any(at < look.synced_end for at, _ in places)
+        faults += listed(path, places, FaultKind.BATCH, bad=bad)
     if all(not look.faults for look in looks):
         faults += _misplaced_chains(plan, looks)
     return faults

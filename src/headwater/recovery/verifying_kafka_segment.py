@@ -25,9 +25,16 @@ from headwater.format.kafka.entry import (
     keys_of,
     read_entries,
 )
-from headwater.format.kafka.events import INTERNAL_KEY, PartitionsAdded, TopicMade, decode_event
+from headwater.format.kafka.events import (
+    INTERNAL_KEY,
+    PartitionsAdded,
+    Synced,
+    TopicMade,
+    decode_event,
+)
 from headwater.format.kafka.names import index_name, log_name
 from headwater.format.kafka.topic_hash import topic_hash
+from headwater.recovery.kafka_synced import entries_known_synced
 from headwater.store.pair import with_file
 from headwater.store.verifying import Fault, FaultKind, listed
 
@@ -72,6 +79,8 @@ class KafkaLook:
     chains: list[Chain] = field(default_factory=list)
     young_keys: dict[bytes, int] = field(default_factory=dict)
     """Whose batches are younger than that state, and where the first of each stands."""
+    synced_end: int = 0
+    """An event says that the log was synced up to here."""
 
 
 def look_at_kafka_segment(disk: Disk, segment: KafkaSegment) -> KafkaLook:
@@ -95,6 +104,8 @@ class _SegmentCheck:
         self._at_index: list[tuple[int, str]] = []
         self._at_log: list[tuple[int, str]] = []
         self._misplaced: list[tuple[int, str]] = []
+        self._synced: int | None = None
+        """Entries that an event behind the first bad batch says were synced."""
         self._chains: dict[bytes, Chain] = {}
         self._dead: dict[bytes, tuple[int, int]] = {}
         """First id and number of the records of each partition left out before its first batch."""
@@ -167,13 +178,13 @@ class _SegmentCheck:
         ):
             entry, key = runs.entries[run], keys[run].tobytes()
             length, place = int(entry["length"]), int(entry["physical_offset"])
-            if not length:
+            if not length and meta.log_number != meta.number:  # left out of a rewrite
                 self._skip(key, at, count)
                 continue
             problem = ""
             if int(entry["segment_id"]) != meta.log_number or place != expected:
                 problem = f"the entries do not follow those before them, which end at {expected}"
-            if problem and self._is_end(at, len(entries), expected, problem):
+            if problem and self._is_end(at, entries, window, expected, problem):
                 return
             if problem:
                 self._at_index.append((at * ENTRY_BYTES, problem))
@@ -181,7 +192,7 @@ class _SegmentCheck:
                     continue
             batch = window.slice(place, place + PREFIX_BYTES + length)
             header, problem = _sound(batch, length, count)
-            if problem and self._is_end(at, len(entries), place, problem):
+            if problem and self._is_end(at, entries, window, place, problem):
                 return
             expected = place + PREFIX_BYTES + length
             look.batches += 1
@@ -192,14 +203,21 @@ class _SegmentCheck:
                 continue
             self._place_of(key, header, at, place)
             if at >= young:
-                self._note_young(key, batch[PREFIX_BYTES:], place)
+                self._note_young(key, batch[PREFIX_BYTES:], place, entries)
         self._end(file, expected, window)
 
-    def _is_end(self, at: int, count: int, offset: int, problem: str) -> bool:
+    def _is_end(
+        self, at: int, entries: Entries, window: _Window, offset: int, problem: str
+    ) -> bool:
         """True when the log merely ends here: nobody vouched for what follows."""
         if self._segment.sealed or at < self._meta.entries:
             return False
-        what = f"{problem}; a start cuts {count - at} entries here"
+        if self._synced is None:
+            number = self._meta.number
+            self._synced = entries_known_synced(number, entries, at, window.slice)
+        if at < self._synced:
+            return False
+        what = f"{problem}; a start cuts {len(entries) - at} entries here"
         self._fault(self._log, offset, what, False, FaultKind.BEYOND)
         return True
 
@@ -240,7 +258,7 @@ class _SegmentCheck:
             first_id, dead = self._dead.get(key, (first_id, 0))
         self._chains[key] = Chain(key, first_id, base - dead, dead + header.record_count, place)
 
-    def _note_young(self, key: bytes, batch: memoryview, place: int) -> None:
+    def _note_young(self, key: bytes, batch: memoryview, place: int, entries: Entries) -> None:
         self._look.young_keys.setdefault(key, place)
         if key != INTERNAL_KEY:
             return
@@ -251,6 +269,8 @@ class _SegmentCheck:
             return
         if isinstance(event, TopicMade | PartitionsAdded):
             self._look.made.append(event)
+        elif isinstance(event, Synced) and event.entries < len(entries):
+            self._look.synced_end = int(entries["physical_offset"][event.entries])
         if isinstance(event, TopicMade):
             hashed = topic_hash(event.org, event.name)
             for number in range(event.partitions):

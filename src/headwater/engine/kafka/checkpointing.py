@@ -32,10 +32,17 @@ class SavedState(NamedTuple):
 
 
 class Checkpointing:
-    def __init__(self, core: KafkaCore, harden: Callable[[], SegmentMeta]) -> None:
+    def __init__(
+        self,
+        core: KafkaCore,
+        harden: Callable[[], SegmentMeta],
+        saved: Callable[[SegmentMeta], None],
+    ) -> None:
         self._core = core
         self._harden = harden
         """Syncs the log and says how far its active segment is."""
+        self._saved = saved
+        """Told when a checkpoint vouches for that much."""
         self._lock = threading.Lock()
 
     def due(self) -> bool:
@@ -67,6 +74,7 @@ class Checkpointing:
             clean,
         )
         self.write(checkpoint)
+        self._saved(active)
         return checkpoint
 
     def write(self, checkpoint: KafkaCheckpoint) -> None:

@@ -91,6 +91,10 @@ def _producer_ids_taken(core: KafkaCore, event: events.ProducerIdsTaken) -> None
     core.producer_ids_end = max(core.producer_ids_end, event.next_id)
 
 
+def _synced(core: KafkaCore, event: events.Synced) -> None:
+    """It is about the files: recovery has drawn its conclusions."""
+
+
 _EFFECTS: Final[dict[type, Callable[[KafkaCore, Any], Any]]] = {
     events.TopicDropped: _topic_dropped,
     events.PartitionsAdded: _partitions_added,
@@ -100,4 +104,5 @@ _EFFECTS: Final[dict[type, Callable[[KafkaCore, Any], Any]]] = {
     events.OffsetsForgotten: _offsets_forgotten,
     events.GroupForgotten: _group_forgotten,
     events.ProducerIdsTaken: _producer_ids_taken,
+    events.Synced: _synced,
 }

@@ -72,13 +72,13 @@ class KafkaStore:
         self._topics = KafkaTopics(self.core)
         counters = WalCounters()
         self._log = BatchLog(
-            disk, directory, settings, counters, self._take_number, self._sealed, self._idle
+            disk, directory, settings, clock, counters, self._take_number, self._sealed, self._idle
         )
         policy = ByClass(settings.wal.disk_sync_interval_us)
         self.shard = make_shard(
             "headwater-kafka-log", self._log, policy, settings.wal, clock, self._listen, counters
         )
-        self._checkpointing = Checkpointing(self.core, self._harden)
+        self._checkpointing = Checkpointing(self.core, self._harden, self._log.note_saved)
         self._open(progress or (lambda _: None))
         self.core.shard = self.shard
         self._housekeeping = KafkaHousekeeping(

@@ -86,6 +86,13 @@ class ProducerIdsTaken(Event, frozen=True, tag="producer_ids_taken"):
     next_id: int
 
 
+class Synced(Event, frozen=True, tag="synced"):
+    """So many entries at the front of this index, and their batches, were synced before this was
+    written. A start that finds one of them damaged knows that no crash did it."""
+
+    entries: int
+
+
 AnyEvent = (
     TopicMade
     | TopicDropped
@@ -96,6 +103,7 @@ AnyEvent = (
     | OffsetsForgotten
     | GroupForgotten
     | ProducerIdsTaken
+    | Synced
 )
 
 _encoder = msgspec.msgpack.Encoder()

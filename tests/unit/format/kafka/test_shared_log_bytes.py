@@ -191,6 +191,7 @@ EVENTS: list[events.AnyEvent] = [
     events.OffsetsForgotten(1, "g", (("t", 0),)),
     events.GroupForgotten(1, "g"),
     events.ProducerIdsTaken(1000),
+    events.Synced(2**40),
 ]
 
 
