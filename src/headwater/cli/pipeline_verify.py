@@ -30,8 +30,9 @@ def verify(
 ) -> None:
     """Say whether everything in a data directory is what was written, and where it is not.
 
-    Log, segments in both tiers, snapshots, CURRENT: every checksum, every index entry against its
-    record, every seq in its place. Changes nothing, and may be run while Headwater is writing.
+    Log, segments in both tiers, snapshots, Kafka's log, machines: every checksum, every index entry
+    against its record, every seq in its place. Changes nothing, and may be run while Headwater is
+    writing.
     Exit code 5 when something is BAD; a `note` is settled by Headwater itself, or does no harm.
     """
     from headwater.spark.jobs import verify as job
@@ -60,3 +61,8 @@ def _show(report: VerifyReport) -> None:
         f"{report.data_bytes / MIB:,.1f} MiB, {report.snapshots:,} snapshots, "
         f"{report.groups:,} groups in {report.log_files:,} log files, {report.seconds:,.1f} s"
     )
+    if report.kafka_segments or report.machine_segments:
+        say(
+            f"Kafka: {report.kafka_batches:,} batches in {report.kafka_segments:,} segments; "
+            f"machines: {report.machine_entries:,} entries in {report.machine_segments:,} segments"
+        )

@@ -31,10 +31,11 @@ def verify(
     """Read a whole data directory and say whether it is sound.
 
     The log, the snapshots, the checksum of every record in segments, every index entry against its
-    record, whether each seq is where it should be, and names that nobody knows. Changes nothing,
-    takes no lock, and may be run while Headwater is writing: a finding counts when two looks agree.
-    Exit code 5 when something is BAD; a `note` is settled by Headwater itself. What was found is
-    kept for the dashboard in reports/, if a server has made that directory.
+    record, whether each seq is where it should be, and names that nobody knows; the same of Kafka's
+    shared log and of the machines. Changes nothing, takes no lock, and may be run while Headwater
+    is writing: a finding counts when two looks agree. Exit code 5 when something is BAD; a `note`
+    is settled by Headwater itself. What was found is kept for the dashboard in reports/, if a
+    server has made that directory.
     """
     disk = PosixDisk()
     _refuse_other_places(disk, directory)
@@ -90,6 +91,8 @@ def _as_json(report: DirectoryReport, problems: int) -> dict[str, Any]:
         "topics": report.topics,
         "segments": report.segments,
         "snapshots": report.snapshots,
+        "kafka": {"segments": report.kafka_segments, "batches": report.kafka_batches},
+        "machines": {"segments": report.machine_segments, "entries": report.machine_entries},
         "findings": _findings(report),
         "wal": report_as_json(report.wal),
     }
@@ -110,3 +113,8 @@ def _say_report(report: DirectoryReport, directory: PurePath, problems: int) -> 
         f"{report.segments:,} segments, {report.snapshots:,} snapshots, "
         f"{report.wal.groups:,} groups in the log"
     )
+    if report.kafka_segments or report.machine_segments:
+        say(
+            f"Kafka: {report.kafka_batches:,} batches in {report.kafka_segments:,} segments; "
+            f"machines: {report.machine_entries:,} entries in {report.machine_segments:,} segments"
+        )
