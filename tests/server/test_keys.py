@@ -50,6 +50,20 @@ SCOPES: dict[tuple[str, str], set[str]] = {
     **{(method, "/v0/jobs"): set() for method in ("GET", "HEAD")},
     **{(method, "/v0/topics/{topic}/work"): set() for method in ("GET", "HEAD")},
     **{(method, "/v0/routers/{router}"): set() for method in ("PUT", "DELETE")},
+    ("PUT", "/v0/machines/{machine}/versions/{version}"): {WRITER},
+    **{
+        ("POST", "/v0/instances" + rest): {WRITER}
+        for rest in (
+            "",
+            "/batch",
+            "/{instance_id}/events",
+            "/{instance_id}/migrate",
+            "/{instance_id}/snapshot",
+        )
+    },
+    ("DELETE", "/v0/instances/{instance_id}"): {DELETER},
+    ("POST", "/v0/machines/wal/read"): set(),
+    ("POST", "/v0/machines/compact"): set(),
 }
 """Which of the keys with a single scope may use a route; reading is for the reader."""
 
@@ -82,8 +96,10 @@ def ask(server: RunningServer, method: str, path: str, key: str | None, topic: s
             body = {"topics": {topic: {}}}
     filled = re.sub(r"{topic}|{q}|{router}", topic, path).replace("{wid}", "w")
     filled = filled.replace("{file}", "main.js")
+    # A stream has no end; who does not take one is told so.
+    headers = {"accept": "application/json"} if path == "/v0/instances/watch" else {}
     with server.talk(key=key) as http:
-        return http.ask(method, filled, body)
+        return http.ask(method, filled, body, headers=headers)
 
 
 def test_the_walk_sees_every_route_there_is() -> None:
