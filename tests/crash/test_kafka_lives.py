@@ -7,7 +7,7 @@ left, which must be at least what was acked.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -17,12 +17,13 @@ from headwater.format.kafka.records import Producer
 from headwater.testing import POWER_LOSS, RANDOM, CrashPlan, FakeDisk
 from tests.crash.kafka_story import Place, seen_in
 from tests.crash.matrix import FULL, tried
-from tests.rig.kafka import TELLING_KAFKA, KafkaLife, batch_of
+from tests.rig.kafka import SMALL_KAFKA, KafkaLife, batch_of
 
 pytestmark = pytest.mark.crash
 
 SEEDS = range(200 if FULL else 6)
 STEPS = 120
+SETTINGS = replace(SMALL_KAFKA, synced_event_bytes=400)
 NAMES = ("orders", "clicks", "views")
 
 
@@ -42,7 +43,7 @@ class RandomLife:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.disk = FakeDisk(["/data"])
-        self.life = KafkaLife(self.disk, TELLING_KAFKA)
+        self.life = KafkaLife(self.disk, SETTINGS)
         self.model = Model()
         self.made = 0
 
@@ -55,6 +56,7 @@ class RandomLife:
             (self.commit, 6),
             (self.checkpoint, 3),
             (self.housekeep, 6),
+            (self.wait, 10),
             (self.reopen, 3),
             (self.kill, 3),
             (self.lose_power, 3),
@@ -141,20 +143,24 @@ class RandomLife:
         self.life.store.housekeep()
         self.model.harden()
 
+    def wait(self) -> None:
+        """So that events about syncs come late, behind writes that were not synced."""
+        self.life.clock.advance(self.life.settings.synced_event_interval_ms * 1_000)
+
     def reopen(self) -> None:
         self.life = self.life.reopen()
         self.model.harden()
 
     def kill(self) -> None:
         self.disk = self.disk.after_kill()
-        self.life = KafkaLife(self.disk, TELLING_KAFKA, self.life.clock)
+        self.life = KafkaLife(self.disk, SETTINGS, self.life.clock)
         self.model.harden()  # recovery syncs what it found
 
     def lose_power(self) -> None:
         plan: CrashPlan = self.random.choice((POWER_LOSS, RANDOM))
         states = list(self.disk.crash_states(self.disk.point, plan))
         self.disk = self.random.choice(states or [self.disk.after_power_loss()])
-        self.life = KafkaLife(self.disk, TELLING_KAFKA, self.life.clock)
+        self.life = KafkaLife(self.disk, SETTINGS, self.life.clock)
         for place, values in self.model.values.items():
             left = self.life.partition(*place).high_watermark
             assert self.model.sure[place] <= left <= len(values), f"{place} lost acked records"
