@@ -14,6 +14,7 @@ from headwater.server.kafka.metrics import kafka_samples
 from headwater.server.keys import ApiKey
 from headwater.server.machine_metrics import machine_samples
 from headwater.server.pressure import pressure_samples
+from headwater.server.status import COUNTERS
 from headwater.wal.counters import SYNC_LATENCY_BOUNDS_US
 
 if TYPE_CHECKING:
@@ -46,7 +47,6 @@ def collect(app: App, key: ApiKey) -> list[Sample]:
 def _engine_samples(app: App, engine: Engine, key: ApiKey) -> list[Sample]:
     core = engine.core
     totals = app.summing.look(engine)
-    counters = core.counters
     samples = [
         Sample("topics", totals.topics),
         Sample("routers", totals.routers),
@@ -61,22 +61,7 @@ def _engine_samples(app: App, engine: Engine, key: ApiKey) -> list[Sample]:
         Sample("topics_by_class", app.summing.topics_of(durability), (durability.value,))
         for durability in Durability
     ]
-    samples += [
-        Sample(name, getattr(counters, name))
-        for name in (
-            "appends",
-            "records_appended",
-            "reads",
-            "records_read",
-            "records_evicted",
-            "records_deleted",
-            "records_forwarded",
-            "tombstones",
-            "bad_frames",
-            "checkpoints",
-            "snapshots",
-        )
-    ]
+    samples += [Sample(name, getattr(core.counters, name)) for name in COUNTERS]
     named = (topic for topic in core.registry if key.may_name(topic.name))
     for topic in itertools.islice(named, TOPICS_MAX):
         state = engine.state(topic)
