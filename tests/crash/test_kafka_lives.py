@@ -144,7 +144,7 @@ class RandomLife:
         self.model.harden()
 
     def wait(self) -> None:
-        """So that events about syncs come late, behind writes that were not synced."""
+        """So that events about syncs come by time too, behind writes that were not synced."""
         self.life.clock.advance(self.life.settings.synced_event_interval_ms * 1_000)
 
     def reopen(self) -> None:
