@@ -17,6 +17,7 @@ pipeline = verb_group(
         "checkpoint": "headwater.cli.pipeline_checkpoint:checkpoint",
         "verify": "headwater.cli.pipeline_verify:verify",
         "compact": "headwater.cli.pipeline_compact:compact",
+        "replay": "headwater.cli.pipeline_replay:replay",
         "stats": "headwater.cli.pipeline_stats:stats",
         "package": "headwater.cli.pipeline_package:package",
     },

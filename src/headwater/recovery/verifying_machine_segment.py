@@ -62,6 +62,8 @@ class MachineLook:
     """Where a batch begins that does not end in this segment."""
     witness: int = 0
     """What its entries knew to be synced, as global offset."""
+    flushes: list[tuple[int, int]] = field(default_factory=list)
+    """Where, as global offset, and when everything was removed on request."""
     asked_sequence: int | None = None
     """Number of the entry that was asked for; None when no entry begins there."""
 
@@ -160,6 +162,7 @@ class _SegmentCheck:
         self._look.witness = max(self._look.witness, min(body.synced, here))
         if isinstance(body, Checkpoint) and body.flushed:
             self._last.clear()
+            self._look.flushes.append((here, body.at))
         elif isinstance(body, CreateInstance):
             self._last[body.instance_id] = here
         elif isinstance(body, ApplyEvent | DeleteInstance):

@@ -32,14 +32,14 @@ def everything() -> FakeDisk:
 
 def both(disk: FakeDisk) -> list[set[tuple[PurePath, int | None, str, bool]]]:
     report = verify_directory(disk, DATA, ManualClock(), lambda _: lambda _: None)
-    by_engine = {(f.path, f.offset, f.what, f.bad) for f in report.faults}
+    by_engine = {(PurePath(f.path), f.offset, f.what, f.bad) for f in report.faults}
     job = verify(
         disk,
         ManualClock(),
         lambda function, items: [function(item) for item in items],
         VerifyOptions(path=str(DATA)),
     )
-    by_job = {(PurePosixPath(f.file), f.offset, f.meaning, f.bad) for f in job.findings}
+    by_job = {(PurePath(f.file), f.offset, f.meaning, f.bad) for f in job.findings}
     assert (report.kafka_batches, report.machine_entries) == (
         job.kafka_batches,
         job.machine_entries,

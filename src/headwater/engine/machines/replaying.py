@@ -1,8 +1,4 @@
-"""From an entry to what it makes of the tables: the same for a live change and for the log's.
-
-Damage may have taken entries away. What is read then is kept as far as it can be, and marked: an
-instance never looks sound when an entry about it may be missing.
-"""
+"""From an entry to what it makes of the tables: the same for a live change and for the log's."""
 
 from __future__ import annotations
 
@@ -15,27 +11,12 @@ from headwater.format.machines import bodies
 from headwater.model.machines.definition import Definition, parse_definition
 from headwater.model.machines.errors import MachineError
 from headwater.model.machines.instance import Instance
-from headwater.model.machines.transition import merged
-from headwater.model.machines.values import EMPTY, object_of
-
-
-def created_instance(
-    body: bodies.CreateInstance, offset: int, machine: str, state: str
-) -> Instance:
-    return Instance(
-        body.instance_id, machine, body.version, state, bytes(body.initial_ctx), body.at, body.at,
-        offset, None, body.expires_at,
-    )  # fmt: skip
-
-
-def applied_instance(
-    body: bodies.ApplyEvent, offset: int, before: Instance, state: str, ctx: bytes
-) -> Instance:
-    return Instance(
-        before.id, before.machine, body.version, state, ctx, before.created_at, body.at, offset,
-        before.last_event_id if body.event_id is None else body.event_id, before.expires_at,
-        body.doubtful,
-    )  # fmt: skip
+from headwater.model.machines.replaying import (
+    applied_instance,
+    created_instance,
+    replayed_event,
+)
+from headwater.model.machines.values import object_of
 
 
 def remembered_of(
@@ -87,23 +68,8 @@ def _create(tables: Tables, offset: int, body: bodies.CreateInstance) -> Effect:
 def _apply(tables: Tables, offset: int, body: bodies.ApplyEvent) -> Effect:
     machine, state = _shared(tables, body.machine, body.version, body.to_state)
     before = tables.instances.get(body.instance_id)
-    known = before
-    if before is None:  # its creation was lost to damage
-        before = Instance(
-            body.instance_id, machine, body.version, body.from_state, EMPTY, body.at, body.at, 0
-        )
-    ctx = before.ctx
-    whole = before.last_wal_offset == body.previous and not before.doubtful
-    payload = body.payload_json
-    if payload is not None:
-        try:
-            ctx = merged(ctx, object_of(payload))
-        except MachineError:
-            whole = False
-    after = applied_instance(body, offset, before, state, ctx)
-    if not whole and not after.doubtful:
-        after = _doubtful(after)
-    return Effect(body, offset, known, after, None, remembered_of(body, offset, after))
+    after = replayed_event(body, offset, before, machine, state)
+    return Effect(body, offset, before, after, None, remembered_of(body, offset, after))
 
 
 def _delete(tables: Tables, offset: int, body: bodies.DeleteInstance) -> Effect:
@@ -113,14 +79,6 @@ def _delete(tables: Tables, offset: int, body: bodies.DeleteInstance) -> Effect:
     return Effect(body, offset, before, None, None, remembered_of(body, offset, before))
 
 
-def _doubtful(instance: Instance) -> Instance:
-    return Instance(
-        instance.id, instance.machine, instance.version, instance.state, instance.ctx,
-        instance.created_at, instance.updated_at, instance.last_wal_offset,
-        instance.last_event_id, instance.expires_at, True,
-    )  # fmt: skip
-
-
 def _shared(tables: Tables, machine: str, version: int, state: str) -> tuple[str, str]:
     """The texts that all instances of a machine share, instead of a copy for each."""
     definition: Definition | None = tables.machines.get(machine, {}).get(version)
@@ -128,6 +86,8 @@ def _shared(tables: Tables, machine: str, version: int, state: str) -> tuple[str
         return sys.intern(machine), sys.intern(state)
     return definition.machine, definition.states.get(state, state)
 
+
+__all__ = ["applied_instance", "created_instance", "effect_of", "remembered_of"]
 
 _READERS: Final = {
     bodies.PutMachine: _put_machine,

@@ -1,0 +1,207 @@
+"""The machines' log as rows for Spark: which files count, up to where, and what is in them.
+
+Everything is verified first. Damage ends the job with file and offset: of a damaged log nobody
+can say what an instance was. A torn tail, which nobody was promised, is left out.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import PurePath
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from headwater.core.errors import DamageError, FormatError, RequestError
+from headwater.core.units import MS_PER_S
+from headwater.disk import Disk, PosixDisk
+from headwater.format.machines.entry import MAGIC_BYTES, EntryType, decode_entry
+from headwater.format.machines.names import (
+    MACHINES_DIRECTORY,
+    SNAPSHOTS_DIRECTORY,
+    global_offset,
+    segment_of,
+    within_segment,
+)
+from headwater.recovery.verifying_machine_segment import MachineLook, look_at_machine_segment
+from headwater.recovery.verifying_machine_snapshots import load_machine_snapshot
+from headwater.recovery.verifying_machines import MachinePlan, join_machines, plan_machines
+from headwater.spark.jobs.mapping import MapAll
+from headwater.store.pair import read_all
+from headwater.store.verifying import Fault
+
+ROWS: Final = pa.schema(
+    [
+        pa.field("instance_id", pa.string(), nullable=False),
+        pa.field("wal_offset", pa.int64(), nullable=False),
+        pa.field("kind", pa.int32(), nullable=False),
+        pa.field("body", pa.binary(), nullable=False),
+    ]
+)
+ROWS_DDL: Final = (
+    "instance_id string not null, wal_offset bigint not null, kind int not null, "
+    "body binary not null"
+)
+FROM_SNAPSHOT: Final = 0
+"""In place of an entry's type: the body is an instance as a snapshot has it."""
+_ABOUT_INSTANCES: Final = frozenset(
+    {EntryType.CREATE_INSTANCE, EntryType.APPLY_EVENT, EntryType.DELETE_INSTANCE}
+)
+_BATCH_ROWS: Final = 4_096
+_EVER: Final = 2**63 - 1
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """One file, or part of one."""
+
+    path: str
+    segment: int
+    """0 for a snapshot."""
+    begin: int
+    end: int
+    """Global offsets: entries at or after the one and before the other count."""
+    at_max: int
+    """And none that is younger, in milliseconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineLogView:
+    pieces: list[Piece]
+    end: int
+    """Behind the last entry that counts."""
+    snapshot: str | None
+    entries: int
+
+
+class _About(msgspec.Struct):
+    instance_id: str
+    at: int
+
+
+_about: Final = msgspec.json.Decoder(_About).decode
+
+
+def view_machine_log(
+    disk: Disk,
+    directory: PurePath,
+    map_all: MapAll,
+    until: int | None = None,
+    at_ms: int | None = None,
+) -> MachineLogView:
+    """What tells the instances as they were after the entry at `until`, and not after `at_ms`."""
+    place = directory / MACHINES_DIRECTORY
+    if not disk.is_directory(place):
+        raise RequestError(f"{directory} has no machines: there is no {MACHINES_DIRECTORY}/ in it")
+    plan = plan_machines(disk, place)
+    looks = map_all(partial(look_at_machine_segment, disk), plan.segments)
+    faults = join_machines(plan, looks)
+    for fault in faults:
+        if fault.bad:
+            raise DamageError(
+                fault.what,
+                path=fault.path,
+                offset=fault.offset,
+                advice="`headwater verify` shows everything; restore a backup",
+            )
+    end = _end(plan, looks, faults)
+    if until is not None:
+        end = min(end, until + 1)
+    at_max = _EVER if at_ms is None else at_ms
+    heading = plan.heading
+    if heading is not None and (heading.wal_offset > end or _ms_after(heading.timestamp) > at_max):
+        heading = None
+        if not looks or looks[0].number != 1:
+            raise RequestError(
+                "the log does not reach back so far: what was before the snapshot of "
+                f"{plan.heading.timestamp if plan.heading else ''} was compacted away"
+            )
+    begin = 0 if heading is None else heading.wal_offset
+    flushes = [at for look in looks for at, when in look.flushes if at < end and when <= at_max]
+    begin = max([begin, *flushes])
+    pieces = [
+        Piece(segment.path, segment.number, begin, end, at_max)
+        for segment in plan.segments
+        if segment_of(begin) <= segment.number <= segment_of(end)
+    ]
+    if heading is not None and begin == heading.wal_offset:
+        path = place / SNAPSHOTS_DIRECTORY / heading.file
+        pieces.append(Piece(str(path), 0, 0, _EVER, _EVER))
+    entries = sum(look.entries for look in looks if look.number >= segment_of(begin))
+    return MachineLogView(pieces, end, None if heading is None else heading.file, entries)
+
+
+def _end(plan: MachinePlan, looks: Sequence[MachineLook], faults: Sequence[Fault]) -> int:
+    """Behind the last whole batch."""
+    ends = [global_offset(look.number, look.end) for look in looks if look.entries]
+    end = max(ends, default=0 if plan.heading is None else plan.heading.wal_offset)
+    numbers = {PurePath(look.path): look.number for look in looks}
+    torn = [
+        global_offset(numbers[fault.path], fault.offset)
+        for fault in faults
+        if fault.path in numbers and fault.offset is not None
+    ]
+    opened = [
+        global_offset(look.number, look.open_batch)
+        for look in looks[-1:]
+        if look.open_batch is not None
+    ]
+    return min([end, *torn, *opened])
+
+
+def _ms_after(timestamp: str) -> int:
+    """A snapshot tells its second: it has nothing that is younger than the end of it."""
+    moment = datetime.datetime.fromisoformat(timestamp)
+    return int(moment.timestamp()) * MS_PER_S + MS_PER_S - 1
+
+
+def read_pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """For mapInArrow: pieces as JSON become rows."""
+    for batch in batches:
+        for text in batch.column(0).to_pylist():
+            yield from in_batches(piece_rows(PosixDisk(), msgspec.json.decode(text, type=Piece)))
+
+
+def in_batches(rows: Iterable[tuple[Any, ...]], schema: pa.Schema = ROWS) -> Iterator[Any]:
+    held: list[tuple[Any, ...]] = []
+    for row in rows:
+        held.append(row)
+        if len(held) == _BATCH_ROWS:
+            yield _batch(held, schema)
+            held = []
+    if held:
+        yield _batch(held, schema)
+
+
+def _batch(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
+    columns = [
+        pa.array(column, field.type)
+        for column, field in zip(zip(*rows, strict=True), schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def piece_rows(disk: Disk, piece: Piece) -> Iterator[tuple[str, int, int, bytes]]:
+    contents = read_all(disk, PurePath(piece.path))
+    if not piece.segment:
+        for instance in load_machine_snapshot(contents).instances:
+            body = msgspec.msgpack.encode(instance)
+            yield instance.id, instance.last_wal_offset, FROM_SNAPSHOT, body
+        return
+    at, size = 0, len(contents)
+    if segment_of(piece.begin) == piece.segment:
+        at = within_segment(piece.begin)
+    while contents.startswith(MAGIC_BYTES, at) and global_offset(piece.segment, at) < piece.end:
+        try:
+            entry = decode_entry(contents, at, size)
+        except FormatError as error:  # changed since it was looked at
+            raise DamageError(error.reason, path=piece.path, offset=at) from error
+        if entry.kind in _ABOUT_INSTANCES:
+            about = _about(entry.payload)
+            if about.at <= piece.at_max:
+                here = global_offset(piece.segment, at)
+                yield about.instance_id, here, int(entry.kind), entry.payload
+        at += entry.size
