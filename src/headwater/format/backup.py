@@ -18,6 +18,7 @@ from headwater.format.checksum import checksum64
 from headwater.format.frame import UnknownFrameError
 from headwater.format.kafka.names import CHECKPOINT_NAME, KAFKA_DIRECTORY
 from headwater.format.kafka.names import parse_name as parse_kafka_name
+from headwater.format.machines.names import MACHINES_DIRECTORY, is_machine_file
 from headwater.format.names import (
     CURRENT_NAME,
     REPAIRS_NAME,
@@ -120,6 +121,8 @@ def is_member_name(name: str) -> bool:
             return parse_snapshot_name(file) is not None
         case [where, file] if where == KAFKA_DIRECTORY:
             return file == CHECKPOINT_NAME or parse_kafka_name(file) is not None
+        case [where, *below] if where == MACHINES_DIRECTORY:
+            return is_machine_file(below)
         case [where, topic, file] if where == TOPICS_DIRECTORY:
             known = parse_topic_directory_name(topic) is not None
             return known and parse_segment_name(file) is not None

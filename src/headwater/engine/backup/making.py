@@ -37,6 +37,7 @@ from headwater.engine.backup.archive import Advance, ArchiveWriter
 from headwater.engine.backup.facts import topic_facts
 from headwater.engine.backup.kafka_files import copy_kafka, kafka_bytes
 from headwater.engine.backup.log_files import copy_log, copy_snapshot
+from headwater.engine.backup.machine_files import MachineCopier, machine_bytes
 from headwater.engine.backup.segments import SegmentCopier
 from headwater.engine.backup.still_clock import StillClock
 from headwater.engine.read_only import DirectoryView
@@ -84,6 +85,7 @@ def make_backup(
     source = _Source(disk, directory, settings, StillClock(clock, created_ms))
     first = source.view()
     expected = _expected_bytes(first) + kafka_bytes(disk, directory)
+    expected += machine_bytes(disk, directory)
     with file_work(path):
         free = disk.free_bytes(path.parent)
     if free < expected:
@@ -151,6 +153,7 @@ class _Backup:
         self._path = path
         self._created_ms = created_ms
         self._segments = SegmentCopier(source.disk, archive)
+        self._machines = MachineCopier(source.disk, archive, source.directory)
 
     def run(self, view: DirectoryView) -> BackupReport:
         for topic in list(view.core.registry):
@@ -161,6 +164,7 @@ class _Backup:
                     raise
         failures: list[Exception] = []
         for number in range(1, PASSES_MAX + 1):
+            self._machines.copy_before(self._source.pause)
             view = self._source.view()
             try:
                 members, topics = self._copy_all(view)
@@ -184,6 +188,7 @@ class _Backup:
         members = copy_snapshot(self._source.disk, self._archive, view)
         members += copy_log(self._source.disk, self._archive, view)
         members += copy_kafka(self._source.disk, self._archive, self._source.directory)
+        members += self._machines.copy_after()
         topics = []
         for topic in list(view.core.registry):
             copied, facts = self._copy_topic(view, topic)

@@ -14,6 +14,7 @@ from pathlib import PurePath
 import numpy
 
 from headwater.config.engine import EngineSettings
+from headwater.config.machines import CompactionSettings, MachineSettings
 from headwater.config.wal import WalSettings
 from headwater.core.clock import Clock
 from headwater.core.errors import RequestError
@@ -49,7 +50,10 @@ def cut_back(
     disk: Disk, directory: PurePath, shards: int, clock: Clock, point: RestorePoint
 ) -> int:
     """Delete what came after the point; gives how many records that were."""
-    settings = EngineSettings(wal=WalSettings(shards=shards))
+    # The machines stay as they are: nothing is told of them or compacted before the first start.
+    still = CompactionSettings(enabled=False)
+    machines = MachineSettings(transitions_topic=None, compaction=still)
+    settings = EngineSettings(wal=WalSettings(shards=shards), machines=machines)
     engine = Engine(disk, directory, settings, clock, BatonOwner())
     deleted = 0
     try:

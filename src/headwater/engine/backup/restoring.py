@@ -22,6 +22,7 @@ from headwater.disk import Disk, File, OpenMode, sync_file, sync_names, write_al
 from headwater.engine.backup.archive import Advance, ArchiveReader
 from headwater.engine.backup.facts import topic_facts
 from headwater.engine.backup.kafka_files import check_kafka
+from headwater.engine.backup.machine_files import check_machines
 from headwater.engine.backup.making import Begin
 from headwater.engine.backup.point import RestorePoint, cut_back
 from headwater.engine.backup.still_clock import StillClock
@@ -61,6 +62,7 @@ def restore_backup(
         with unpacked(disk, archive, directory, begin(manifest.file_bytes)) as place:
             check_facts(DirectoryView(disk, place, EngineSettings(), still), manifest, path)
             check_kafka(disk, place)
+            check_machines(disk, place)
             deleted = 0
             if not point.is_the_end:
                 deleted = cut_back(disk, place, _shards(manifest), still, point)

@@ -18,6 +18,7 @@ from headwater.core.units import MIB
 from headwater.disk import Disk
 from headwater.engine.backup.archive import ArchiveReader
 from headwater.engine.backup.kafka_files import read_every_batch
+from headwater.engine.backup.machine_files import check_machines, read_every_entry
 from headwater.engine.backup.making import Begin
 from headwater.engine.backup.restoring import check_facts, unpacked
 from headwater.engine.backup.still_clock import StillClock
@@ -53,6 +54,8 @@ def verify_backup(disk: Disk, path: PurePath, clock: Clock, begin: Begin) -> Ver
             view = DirectoryView(disk, place, EngineSettings(), still)
             check_facts(view, manifest, path)
             read_every_batch(disk, place)
+            check_machines(disk, place)
+            read_every_entry(disk, place)
             checksum = RunningChecksum()
             records = sum(
                 _read_all(view, view.topic(topic.name), checksum, path) for topic in manifest.topics

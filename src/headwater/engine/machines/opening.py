@@ -85,6 +85,21 @@ def recover(
     disk: Disk, directory: PurePath, settings: MachineSettings, progress: Progress
 ) -> Opened:
     """Read everything, cut a torn tail, say what was lost. A second run finds the same."""
+    opened, reader = _read(disk, directory, settings, progress)
+    reader.repair(opened.report.log)
+    for line in opened.report.lines():
+        _log.warning("%s", line)
+    return opened
+
+
+def look_into(disk: Disk, directory: PurePath, settings: MachineSettings) -> Opened:
+    """What a start would find. Changes nothing, not even a torn tail."""
+    return _read(disk, directory, settings, lambda _: None)[0]
+
+
+def _read(
+    disk: Disk, directory: PurePath, settings: MachineSettings, progress: Progress
+) -> tuple[Opened, MachineLogReader]:
     reader = MachineLogReader(disk, wal_directory(directory))
     tables, heading = _load_snapshot(disk, directory, settings, reader)
     start = heading.wal_offset if heading else 0
@@ -102,7 +117,6 @@ def recover(
         tables.take(effect_of(tables, offset, body))
 
     log = reader.read(start, heading.sequence if heading else 1, deliver, progress)
-    reader.repair(log)
     _mark_doubt(tables, log.damage)
     earlier = heading.damaged_entries if heading else 0
     report = MachineReport(
@@ -112,8 +126,7 @@ def recover(
         earlier + log.damaged_entries,
         tables.doubt_before > 0,
     )
-    _tell(report)
-    return Opened(tables, report)
+    return Opened(tables, report), reader
 
 
 def _load_snapshot(
@@ -147,11 +160,6 @@ def _mark_doubt(tables: Tables, damage: list[Damage]) -> None:
     """An instance that was not seen after a damaged place may have had an entry there."""
     for each in damage:
         tables.doubt_before = max(tables.doubt_before, each.offset + 1)
-
-
-def _tell(report: MachineReport) -> None:
-    for line in report.lines():
-        _log.warning("%s", line)
 
 
 def sync_policy(policy: FsyncPolicy) -> SyncPolicy:

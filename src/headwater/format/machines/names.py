@@ -14,6 +14,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from headwater.format.names import CURRENT_NAME, WAL_DIRECTORY
+
 MACHINES_DIRECTORY: Final = "machines"
 SNAPSHOTS_DIRECTORY: Final = "snapshots"
 INDEX_NAME: Final = "index.json"
@@ -27,6 +29,7 @@ OFFSET_MASK: Final = (1 << OFFSET_BITS) - 1
 SEGMENTS_MAX: Final = (1 << (64 - OFFSET_BITS)) - 1
 
 _SEGMENT: Final = re.compile(r"([0-9a-f]{16})\.wal")
+_WEBHOOK: Final = re.compile(r"[0-9a-f]{24}\.json")
 _SNAPSHOT: Final = re.compile(r"snap-([0-9]{1,12})(?:-([0-9]{1,6}))?\.snap")
 
 
@@ -49,6 +52,21 @@ def snapshot_file_name(unix_seconds: int, number: int) -> str:
 def parse_snapshot_file_name(name: str) -> tuple[int, int] | None:
     match = _SNAPSHOT.fullmatch(name)
     return (int(match[1]), int(match[2] or 0)) if match else None
+
+
+def is_machine_file(parts: list[str]) -> bool:
+    """True for the path of a file below the machines' directory that a backup takes along."""
+    match parts:
+        case [file]:
+            return file == FED_NAME
+        case [where, file] if where == WAL_DIRECTORY:
+            return file == CURRENT_NAME or parse_segment_name(file) is not None
+        case [where, file] if where == SNAPSHOTS_DIRECTORY:
+            plain = file.removesuffix(INSTANCE_SUFFIX)
+            return file == INDEX_NAME or parse_snapshot_file_name(plain) is not None
+        case [where, file] if where == WEBHOOKS_DIRECTORY:
+            return _WEBHOOK.fullmatch(file) is not None
+    return False
 
 
 def global_offset(segment: int, offset: int) -> int:
