@@ -12,6 +12,9 @@ WORKERS ?= 2
 # Extra arguments for pytest, for example: make test ARGS="-k torn_tail"
 ARGS ?=
 
+# Tests start hundreds of processes; none of them should compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help venv check format docs docs-format docs-conformance test test-all crash bench bench-server bench-peers bench-queue bench-kafka bench-machines bench-spark demo demo-wal lock clean
