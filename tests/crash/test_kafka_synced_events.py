@@ -8,16 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import PurePath
 from typing import NamedTuple
 
 import pytest
 
 from headwater.core.durability import Durability
+from headwater.core.errors import DiskFullError
+from headwater.engine.kafka.group_offsets import Committed
 from headwater.format.kafka.batch import read_header
-from headwater.format.kafka.entry import ENTRY_BYTES, count_entries, keys_of, read_entries
-from headwater.format.kafka.events import INTERNAL_KEY, Synced, decode_event
+from headwater.format.kafka.entry import (
+    ENTRY_BYTES,
+    count_entries,
+    keys_of,
+    pack_entries,
+    read_entries,
+)
+from headwater.format.kafka.events import INTERNAL_KEY, Synced, decode_event, encode_event
+from headwater.recovery.kafka_synced import entries_known_synced
 from headwater.recovery.verifying_kafka import join_kafka, plan_kafka
 from headwater.recovery.verifying_kafka_segment import look_at_kafka_segment
 from headwater.testing import DROPS, RANDOM, FakeDisk, FaultDisk, Verb
@@ -283,3 +292,33 @@ def test_events_stay_inside_the_segment_they_are_about() -> None:
         batches = batches_of(life.disk, int(path.stem))
         assert batches[-1].end <= TELLING_KAFKA.segment_bytes
         assert all(batch.synced == batch.entry for batch in batches if batch.synced is not None)
+
+
+def test_the_reserve_of_a_full_disk_is_not_spent_on_events() -> None:
+    life = KafkaLife(settings=TELLING)
+    disk = life.disk
+    assert isinstance(disk, FakeDisk)
+    life.create("orders")
+    life.append("orders", batch_of("one"))
+    events = len(events_of(disk))
+    disk.capacity_bytes = 0
+    with pytest.raises(DiskFullError):
+        life.append("orders", batch_of("x" * 1_000))
+    for offset in range(2):
+        rows = {("orders", 0): Committed(offset)}
+        life.do(partial(life.store.commit_offsets, 1, "readers", rows))
+    assert len(events_of(disk)) == events
+    disk.capacity_bytes = None
+    life.clock.advance(2_000_000)
+    life.append("orders", batch_of("two"))
+    assert len(events_of(disk)) == events + 1
+
+
+@pytest.mark.parametrize(("said", "believed"), [(2, 2), (3, 3), (4, 0), (2**40, 0)])
+def test_nobody_vouches_for_what_follows_him(said: int, believed: int) -> None:
+    batch = encode_event(Synced(said), 1)
+    log = memoryview(len(batch).to_bytes(4, "little") + batch)
+    index = pack_entries(7, 999, 50, b"k" * 28, 3) + pack_entries(7, 0, len(batch), INTERNAL_KEY, 1)
+    entries = read_entries(index, 4)
+    assert entries_known_synced(7, entries, 1, lambda a, b: log[a:b]) == believed
+    assert entries_known_synced(8, entries, 1, lambda a, b: log[a:b]) == 0  # of another log
