@@ -1,4 +1,4 @@
-"""`headwater pipeline backfill`: rows from files or tables become records of a topic."""
+"""`headwater pipeline backfill`: rows of files, tables, Kafka topics become records of a topic."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ FORMATS = {
 
 
 LocationArgument = Annotated[
-    str, typer.Argument(metavar="ORIGIN", help="A file, a directory, a pattern, a table.")
+    str,
+    typer.Argument(
+        metavar="ORIGIN", help="A file, a directory, a pattern, a table, kafka://HOST:PORT/TOPIC."
+    ),
 ]
 TopicFlag = Annotated[
     str, typer.Option("--topic", metavar="NAME", help="The topic that gets the records.")
@@ -51,7 +54,7 @@ FormatFlag = Annotated[
     str | None,
     typer.Option(
         "--format",
-        metavar="json|csv|parquet|delta",
+        metavar="json|csv|parquet|delta|kafka",
         help="What ORIGIN is; json means one record a line. Known by the name's ending else.",
     ),
 ]
@@ -122,7 +125,7 @@ def backfill(
     report: ReportFlag = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write rows of files or of a table to a topic, each exactly once.
+    """Write rows of files, of a table or of a Kafka topic to a topic, each exactly once.
 
     Every row is looked at first: with one that can be no record, nothing is written and the exit
     code is 2. The same command again finishes what was interrupted and writes nothing twice.
@@ -152,6 +155,8 @@ def backfill(
 
 
 def _format_of(location: str) -> str:
+    if location.startswith(("kafka://", "kafkas://")):
+        return "kafka"
     for endings, name in FORMATS.items():
         if location.lower().rstrip("/").endswith(endings):
             return name

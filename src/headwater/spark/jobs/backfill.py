@@ -18,6 +18,7 @@ from headwater.core.errors import RequestError
 from headwater.core.units import US_PER_S
 from headwater.format.checksum import checksum64
 from headwater.spark.jobs.job import NoProgress, Place, Progress, Report
+from headwater.spark.jobs.kafka_origin import kafka_place
 from headwater.spark.jobs.looking import Look, UnfitRow, look
 from headwater.spark.jobs.origins import BLOCK, CARRIED, DATA, FILE, Origin, read_origin
 from headwater.spark.jobs.watching import tasks_shown
@@ -160,5 +161,9 @@ def _ordered(rows: DataFrame, options: BackfillOptions) -> DataFrame:
 
 def _name_of(options: BackfillOptions, found: Look) -> str:
     """The same rows for the same topic have the same name; one row more is another write."""
-    asked = (options.topic(), options.origin, options.order_by, options.in_order)
+    origin = options.origin
+    if origin.format == "kafka":  # neither a password nor how the end was said is part of it
+        place = kafka_place(origin.location)
+        origin = msgspec.structs.replace(origin, location=str(place))
+    asked = (options.topic(), origin, options.order_by, options.in_order)
     return f"backfill-{checksum64(msgspec.json.encode([*asked, found])):016x}"

@@ -63,6 +63,7 @@ INSTANCES_DDL: Final = (
 )
 FORMATS: Final = ("delta", "parquet", "iceberg")
 _US_PER_MS: Final = 1_000
+_ISO: Final = "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"
 
 
 class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -267,11 +268,8 @@ def _write(instances: DataFrame, options: ReplayOptions, view: MachineLogView) -
 
 
 def _shown(instances: DataFrame, show: int) -> tuple[dict[str, Any], ...]:
-    found = instances.drop("as_of").orderBy("instance_id").limit(show).collect()
-    return tuple(
-        {
-            name: value.isoformat() if hasattr(value, "isoformat") else value
-            for name, value in row.asDict().items()
-        }
-        for row in found
-    )
+    from pyspark.sql import functions as f
+
+    texts = {name: f.date_format(name, _ISO) for name in ("created_at", "updated_at")}
+    rows = instances.drop("as_of").withColumns(texts).orderBy("instance_id").limit(show)
+    return tuple(row.asDict() for row in rows.collect())

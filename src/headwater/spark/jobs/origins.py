@@ -162,12 +162,23 @@ def _carried(unfit: Column) -> list[Column]:
     ]
 
 
+def _kafka(spark: SparkSession, origin: Origin) -> DataFrame:
+    from headwater.spark.jobs.kafka_origin import kafka_rows
+
+    if origin.data is not None or origin.tag is not None or origin.node is not None:
+        raise RequestError("a record of Kafka has its own key and value: name no columns")
+    return kafka_rows(spark, origin.location)
+
+
 READERS: Final[dict[str, Callable[[SparkSession, Origin], DataFrame]]] = {
     "json": _json,
     "csv": _csv,
     "parquet": _parquet,
     "delta": _delta,
+    "kafka": _kafka,
 }
+_READY: Final = ("json", "kafka")
+"""Their readers give columns the names that the sink knows."""
 
 
 def _picked(origin: Origin, pick: Callable[[str], Column]) -> list[Column]:
@@ -179,7 +190,7 @@ def _named(rows: DataFrame, origin: Origin) -> DataFrame:
     """Give columns the names the sink knows them by, or say which column is not there."""
     from pyspark.sql import functions as f
 
-    if origin.format == "json":
+    if origin.format in _READY:
         return rows
     there = [name for name in rows.columns if name not in CARRIED]
     for name in (origin.data, origin.tag, origin.node):

@@ -1,0 +1,82 @@
+"""A Kafka topic becomes records of a topic, each once; read through Headwater's own Kafka port."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from headwater.client import Client
+from headwater.core.errors import RequestError
+from headwater.spark.jobs import kafka_origin
+from headwater.spark.jobs.backfill import BackfillOptions, BackfillReport, run
+from headwater.spark.jobs.job import Place
+from headwater.spark.jobs.kafka_origin import kafka_place, plan_kafka_origin, read_piece
+from headwater.spark.jobs.origins import Origin
+from tests.kafka.broker import Broker, running_broker
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with running_broker(tmp_path_factory.mktemp("origin") / "data") as found:
+        producer = Producer({"bootstrap.servers": found.bootstrap})
+        for number in range(60):
+            producer.produce(
+                "clicks",
+                b'{"n":%d}' % number if number % 10 else b"\xff not text",
+                key=b"k%d" % number,
+                headers=[("trace", b"t%d" % number)],
+                partition=0,
+            )
+        producer.flush()
+        yield found
+
+
+def test_a_location_tells_cluster_topic_and_ends() -> None:
+    place = kafka_place("kafka://me:secret@one:9092,two:9093/clicks?ends=5,7")
+    assert (place.topic, place.ends) == ("clicks", (5, 7))
+    assert str(place) == "kafka://one:9092,two:9093/clicks"
+    for wrong in ("kafka://", "kafka://one:9092", "http://one/clicks", "kafka://one/t?from=3"):
+        with pytest.raises(RequestError):
+            kafka_place(wrong)
+
+
+def test_tasks_read_ranges_that_do_not_overlap(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_origin, "PIECE_RECORDS", 25)
+    place = kafka_place(f"kafka://{broker.bootstrap}/clicks?ends=55")
+    pieces = plan_kafka_origin(place)
+    assert [(piece.first, piece.end) for piece in pieces] == [(0, 25), (25, 50), (50, 55)]
+    rows = [row for piece in pieces for batch in read_piece(piece) for row in batch.to_pylist()]
+    assert [row["$block"] for row in rows] == list(range(55))
+    assert (rows[1]["data"], rows[1]["tag"]) == ('{"n":1}', "k1")
+    for wrong in ("clicks?ends=99", "clicks?ends=1,2", "nothing"):
+        with pytest.raises(RequestError):
+            plan_kafka_origin(kafka_place(f"kafka://{broker.bootstrap}/{wrong}"))
+
+
+@pytest.mark.spark
+def test_a_kafka_topic_is_written_once_and_in_order(spark: SparkSession, broker: Broker) -> None:
+    url = f"http://127.0.0.1:{broker.port}"
+
+    def fill(location: str) -> BackfillReport:
+        place = Place(url=url, topics=("copy",))
+        origin = Origin(format="kafka", location=location)
+        return run(spark, BackfillOptions(place=place, origin=origin, in_order=True))
+
+    first = fill(f"kafka://{broker.bootstrap}/clicks")
+    again = fill(f"kafka://{broker.bootstrap}/clicks?ends=60")
+    assert (first.ok, first.records, first.write_id) == (True, 60, again.write_id)
+    with Client(url) as client:
+        copied = client.diff("copy", limit=1_000).records
+        original = client.diff("kafka:clicks:0", limit=1_000).records
+    assert [(each.data, each.tag) for each in copied] == [
+        (each.data, each.tag) for each in original
+    ]
+    assert len(copied) == 60
+    assert copied[0].meta is not None
+    assert original[0].meta is not None
+    assert {**original[0].meta, **copied[0].meta} == copied[0].meta
