@@ -80,3 +80,13 @@ def test_a_kafka_topic_is_written_once_and_in_order(spark: SparkSession, broker:
     assert copied[0].meta is not None
     assert original[0].meta is not None
     assert {**original[0].meta, **copied[0].meta} == copied[0].meta
+
+
+@pytest.mark.spark
+def test_the_source_reads_a_partition_through_the_server(
+    spark: SparkSession, broker: Broker
+) -> None:
+    source = spark.read.format("headwater").option("topic", "kafka:clicks:0")
+    rows = source.option("url", f"http://127.0.0.1:{broker.port}").load().orderBy("seq").collect()
+    assert [row.seq for row in rows] == list(range(1, 61))
+    assert (rows[1].tag, rows[1].data) == ("k1", '{"n":1}')
