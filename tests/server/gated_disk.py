@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import PurePath
 
 from headwater.disk.posix import PosixDisk, PosixFile
@@ -40,7 +40,11 @@ class GatedDisk(PosixDisk):
         self.syncs = Gate()
         self.reads = Gate()
         self.is_full = False
+        self.is_full_for_files = False
+        """No room for another file; those that were made ahead can be written to."""
         self.is_broken = False
+        self.concerns: Callable[[PurePath], bool] = lambda path: "wal" in path.parts
+        """Which files are full, broken, or held up at a sync."""
 
     def open(self, path: PurePath, mode: OpenMode) -> GatedFile:
         plain = super().open(path, mode)
@@ -61,7 +65,7 @@ class GatedFile(PosixFile):
 
     @property
     def _is_log(self) -> bool:
-        return "wal" in self.path.parts
+        return self._disk.concerns(self.path)
 
     def read(self, offset: int, length: int) -> bytes:
         self._disk.reads.pass_through()
@@ -71,6 +75,11 @@ class GatedFile(PosixFile):
         if self._disk.is_full and self._is_log:
             raise OSError(errno.ENOSPC, "no space left on device")
         return super().write(offset, buffers)
+
+    def allocate(self, length: int) -> None:
+        if self._disk.is_full_for_files and self._is_log:
+            raise OSError(errno.ENOSPC, "no space left on device")
+        super().allocate(length)
 
     def sync_data(self) -> None:
         if self._is_log:

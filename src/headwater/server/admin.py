@@ -8,10 +8,10 @@ import msgspec
 
 from headwater.observe.metrics import metrics_as_json, metrics_as_text
 from headwater.server.exchange import Exchange
+from headwater.server.logs import poison_of, state_of
 from headwater.server.metrics import collect
 from headwater.server.openapi import openapi_document
 from headwater.server.topics import answer
-from headwater.wal.committer import LogState
 from headwater.wire.http_errors import HttpError
 from headwater.wire.openapi_page import DOCS_PAGE
 
@@ -28,14 +28,12 @@ def health(_app: App, exchange: Exchange) -> None:
 
 def ready(app: App, exchange: Exchange) -> None:
     """Requests will be served; 503 with the reason otherwise."""
-    engine = app.engine  # 503 with the progress while recovering
-    poison = engine.poison
+    poison = poison_of(app)  # 503 with the progress while recovering
     if poison is not None:
         raise poison
     if app.draining:
         raise HttpError("shutting_down", "shutting down")
-    state = "full" if engine.log_state is LogState.FULL else "ok"
-    answer(exchange, 200, {"status": state, "recovery_progress": 1.0})
+    answer(exchange, 200, {"status": state_of(app), "recovery_progress": 1.0})
 
 
 def metrics(app: App, exchange: Exchange) -> None:

@@ -24,6 +24,7 @@ from headwater.engine.queues import Queues
 from headwater.engine.topic import Topic
 from headwater.model.pressure import Rung
 from headwater.server.exchange import Exchange
+from headwater.server.logs import shards_of, state_of
 from headwater.server.pressure import rung_meaning
 from headwater.server.topics import answer
 from headwater.wal.counters import SYNC_LATENCY_BOUNDS_US, WalCounters
@@ -60,11 +61,10 @@ COUNTERS: Final = (
 def status(app: App, exchange: Exchange) -> None:
     engine = app.engine
     core = engine.core
-    assert core.wal is not None
     body: dict[str, Any] = {
         "version": headwater.__version__,
         "python": platform.python_version(),
-        "state": "ok" if engine.log_state.value == "writable" else engine.log_state.value,
+        "state": state_of(app),
         "now_ms": app.clock.wall_ms(),
         "uptime_ms": (app.now_us() - app.started_us) // US_PER_MS,
         "connections": len(app.connections),
@@ -74,7 +74,7 @@ def status(app: App, exchange: Exchange) -> None:
         "totals": app.summing.look(engine),
         "counters": {name: getattr(core.counters, name) for name in COUNTERS},
         "pressure": _pressure(engine.governing),
-        "shards": [_shard(number, shard) for number, shard in enumerate(core.wal.shards)],
+        "shards": [_shard(*each) for each in shards_of(app)],
     }
     answer(exchange, 200, body)
 
@@ -151,11 +151,12 @@ def _pressure(governing: Governing) -> PressureSeen:
     )
 
 
-def _shard(number: int, shard: Shard) -> ShardSeen:
+def _shard(log: str, number: int, shard: Shard) -> ShardSeen:
     counters = shard.counters
     buckets = list(counters.sync_us_buckets)
     ends = [bound / US_PER_MS for bound in SYNC_LATENCY_BOUNDS_US]
     return ShardSeen(
+        log=log,
         shard=number,
         state=shard.state.value,
         frames=counters.frames,

@@ -68,6 +68,11 @@ function tilesOf(status) {
     ];
 }
 
+function shardName({ log, shard }) {
+    const others = { machines: "Machines", kafka: "Kafka" };
+    return others[log] ?? `Shard ${shard}`;
+}
+
 function shardCard(shard) {
     const { fsync } = shard;
     const state =
@@ -75,7 +80,7 @@ function shardCard(shard) {
     return make(
         "div",
         { class: "card" },
-        make("header", {}, make("strong", {}, `Shard ${shard.shard}`), state),
+        make("header", {}, make("strong", {}, shardName(shard)), state),
         make(
             "div",
             { class: "quiet" },

@@ -26,6 +26,11 @@ class SyncBucket(Answer):
 
 
 class ShardSeen(Answer):
+    """One writer of a log. The topics' log has several; the others have one, and are told of
+    once they are open."""
+
+    log: str
+    """topics, machines or kafka."""
     shard: int
     state: str
     """writable, full or poisoned."""
@@ -77,7 +82,7 @@ class StatusAnswer(Answer):
     version: str
     python: str
     state: str
-    """ok; full when the disk is; poisoned when a sync failed."""
+    """Of the worst of all logs: ok; full when the disk is; poisoned when a sync failed."""
     now_ms: int
     uptime_ms: int
     connections: int

@@ -1,0 +1,45 @@
+"""All logs of a server: that of the topics, that of the machines, Kafka's. A server is as well as
+the worst of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from headwater.core.errors import PoisonedError
+from headwater.wal.committer import LogState
+from headwater.wal.shard import Shard
+
+if TYPE_CHECKING:
+    from headwater.server.app import App
+
+STATE_NAMES: Final = {
+    LogState.WRITABLE: "ok",
+    LogState.FULL: "full",
+    LogState.POISONED: "poisoned",
+}
+_WORST_FIRST: Final = (LogState.POISONED, LogState.FULL)
+
+
+def shards_of(app: App) -> Iterator[tuple[str, int, Shard]]:
+    """Whose log it is, the number of the shard, the shard. Only logs that are open."""
+    engine = app.engine
+    assert engine.core.wal is not None
+    for number, shard in enumerate(engine.core.wal.shards):
+        yield "topics", number, shard
+    if engine.machines.store is not None:
+        yield "machines", 0, engine.machines.store.shard
+    if app.kafka is not None and app.kafka.store is not None:
+        yield "kafka", 0, app.kafka.store.shard
+
+
+def poison_of(app: App) -> PoisonedError | None:
+    """Why a log takes no more writes, with its path; None while all of them are sound."""
+    found = (shard.poison for _, _, shard in shards_of(app))
+    return next((poison for poison in found if poison is not None), None)
+
+
+def state_of(app: App) -> str:
+    states = {shard.state for _, _, shard in shards_of(app)}
+    worst = next((state for state in _WORST_FIRST if state in states), LogState.WRITABLE)
+    return STATE_NAMES[worst]
