@@ -12,8 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tests.crash import matrix
+
+# How long an example takes says something about the machine, nothing about the code.
+settings.register_profile("headwater", deadline=None)
+settings.load_profile("headwater")
 
 _gathered: Counter[str] = Counter()
 _KEY = "crash_matrix"
