@@ -7,6 +7,10 @@ from pathlib import PurePath
 
 from headwater.core.errors import ForeignFileError
 from headwater.disk.posix import LOCK_NAME
+from headwater.format.kafka.checkpoint import CHECKPOINT_MAGIC
+from headwater.format.kafka.names import CHECKPOINT_NAME, KafkaFile, parse_name
+from headwater.format.machines.entry import MAGIC_BYTES
+from headwater.format.machines.names import parse_segment_name, parse_snapshot_file_name
 from headwater.format.mark import mark_prefix
 from headwater.format.names import CURRENT_NAME, PREPARED_NAME, REPAIRS_NAME, parse_wal_file_name
 from headwater.format.segment import SegmentFile, parse_segment_file
@@ -23,6 +27,12 @@ class FileKind(Enum):
     DATA = "segment data"
     INDEX = "segment index"
     SNAPSHOT = "snapshot"
+    KAFKA_LOG = "Kafka log"
+    KAFKA_INDEX = "Kafka index"
+    KAFKA_CHECKPOINT = "Kafka checkpoint"
+    MACHINE_LOG = "machine log"
+    MACHINE_SNAPSHOT = "machine snapshot"
+    MACHINE_CURRENT = "CURRENT of machines"
 
 
 _BY_NAME = {
@@ -42,10 +52,15 @@ _BY_SEGMENT_FILE = {
     SegmentFile.TEMPORARY_COLD: FileKind.INDEX,
 }
 _MAGIC = SNAPSHOT_MAGIC.to_bytes(8, "little")
+_KAFKA_MAGIC = CHECKPOINT_MAGIC.to_bytes(8, "little")
+_CURRENT_OF_MACHINES = b" crc32c="
 _CHECKSUM_LINE_BYTES = len("xxh3=0123456789abcdef\n")
 
 
 def kind_of(path: PurePath, contents: memoryview) -> FileKind:
+    part = _kind_in_parts(path.name, contents)
+    if part is not None:
+        return part
     known = _BY_NAME.get(path.name)
     if known is not None:
         return known
@@ -69,3 +84,20 @@ def kind_of(path: PurePath, contents: memoryview) -> FileKind:
         path=path,
         advice="name a file of a data directory",
     )
+
+
+def _kind_in_parts(name: str, contents: memoryview) -> FileKind | None:
+    """Of Kafka's log or of state machines? Their names are none that topics have."""
+    begin = bytes(contents[:8])
+    kafka = parse_name(name)
+    if kafka is not None:
+        return FileKind.KAFKA_LOG if kafka[1] is KafkaFile.LOG else FileKind.KAFKA_INDEX
+    if name == CHECKPOINT_NAME or begin == _KAFKA_MAGIC:
+        return FileKind.KAFKA_CHECKPOINT
+    if parse_segment_name(name) is not None or begin.startswith(MAGIC_BYTES):
+        return FileKind.MACHINE_LOG
+    if parse_snapshot_file_name(name) is not None:
+        return FileKind.MACHINE_SNAPSHOT
+    if name == CURRENT_NAME and _CURRENT_OF_MACHINES in bytes(contents):
+        return FileKind.MACHINE_CURRENT
+    return None

@@ -10,6 +10,7 @@ import typer
 from headwater.cli.file_kinds import FileKind, kind_of
 from headwater.cli.output import complain, say, say_json, shown_path
 from headwater.cli.place import JsonOption
+from headwater.cli.show_parts import SHOWN, show_parts
 from headwater.cli.show_segments import show_data, show_index
 from headwater.cli.show_small import show_current, show_repairs
 from headwater.cli.show_snapshot import show_snapshot
@@ -31,10 +32,10 @@ def show(
 ) -> None:
     """Show what a file holds: every field with its offset and value.
 
-    Knows WAL files (also the copies in quarantine), CURRENT and REPAIRS, both files of a segment
-    and snapshots, by name and by content. Damaged stretches are shown in their place, with the
-    reason, and make the exit code 5. With --json there is one object per line: first the file,
-    then each frame or entry. Changes nothing.
+    Knows WAL files (also the copies in quarantine), CURRENT and REPAIRS, both files of a segment,
+    snapshots, and the files of Kafka's log and of state machines, by name and by content. Damaged
+    stretches are shown in their place, with the reason, and make the exit code 5. With --json there
+    is one object per line: first the file, then each frame or entry. Changes nothing.
     """
     disk = PosixDisk()
     buffer = _read(disk, file)
@@ -50,6 +51,8 @@ def show(
         problem = show_snapshot(bytes(buffer), summary, as_json=as_json)
     elif kind is FileKind.CURRENT:
         problem = show_current(bytes(buffer), summary, as_json=as_json)
+    elif kind in SHOWN:
+        problem = show_parts(kind, buffer, summary, as_json=as_json, at=at, limit=limit)
     elif kind is FileKind.REPAIRS:
         problem = show_repairs(bytes(buffer), summary, as_json=as_json)
     else:
