@@ -76,13 +76,13 @@ class Database:
         """State machines: definitions, instances, events."""
         engine = self._engine
         return Machines(
-            lambda ask: self._drive(answer_steps(engine, ask)),
-            partial(follow_blocking, engine, self._drive),
+            lambda ask: self.drive(answer_steps(engine, ask)),
+            partial(follow_blocking, engine, self.drive),
         )
 
     def create(self, topic: str, **settings: Any) -> TopicState:
         """Make a topic, or change the settings of one that is there."""
-        return self._drive(create_steps(self._engine, topic, settings))
+        return self.drive(create_steps(self._engine, topic, settings))
 
     def append(
         self,
@@ -99,7 +99,7 @@ class Database:
         """Write one record or a list of them: all or nothing. A record is a mapping with `data`
         and, as wanted, `tag`, `node` and `meta`. `disable_backpressure` writes on under pressure,
         as long as there is room at all."""
-        return self._drive(
+        return self.drive(
             append_steps(
                 self._engine,
                 topic,
@@ -115,7 +115,7 @@ class Database:
 
     def diff(self, topic: str, from_seq: int = 0, **options: Any) -> Diff:
         """What came after `from_seq`. Options: limit, max_batch_bytes, wait_ms, node, match."""
-        return self._drive(diff_steps(self._engine, topic, diff_request(from_seq, **options)))
+        return self.drive(diff_steps(self._engine, topic, diff_request(from_seq, **options)))
 
     def watch(
         self,
@@ -135,7 +135,7 @@ class Database:
         cursor = self.state(topic).head_seq if tail else from_seq
         while True:
             request = watching.request(cursor)
-            diff = self._drive(diff_steps(self._engine, topic, request))
+            diff = self.drive(diff_steps(self._engine, topic, request))
             cursor = diff.next_from_seq
             if diff.tombstone is not None:
                 yield diff.tombstone
@@ -147,18 +147,18 @@ class Database:
         self, topic: str, *, before_seq: int | None = None, match: object | None = None
     ) -> Deleted:
         """Delete records for good: below a seq, by tag (`"x"`, `"x*"`), or those that are both."""
-        return self._drive(delete_steps(self._engine, topic, before_seq, match))
+        return self.drive(delete_steps(self._engine, topic, before_seq, match))
 
     def state(self, topic: str) -> TopicState:
-        return self._drive(state_steps(self._engine, topic))
+        return self.drive(state_steps(self._engine, topic))
 
     def topics(self, prefix: str = "") -> list[TopicState]:
         """All topics, by name."""
-        return self._drive(topics_steps(self._engine, prefix))
+        return self.drive(topics_steps(self._engine, prefix))
 
     def drop(self, topic: str, *, if_empty: bool = False) -> bool:
         """Drop a topic and everything in it. False when there was none."""
-        return self._drive(drop_steps(self._engine, topic, if_empty=if_empty)) is not None
+        return self.drive(drop_steps(self._engine, topic, if_empty=if_empty)) is not None
 
     # -- queues
 
@@ -173,7 +173,7 @@ class Database:
     ) -> Claimed:
         """Take up to `limit` jobs of a queue; they are this node's until their deadline.
         `wait_ms` waits for a first one."""
-        return self._drive(claim_steps(self._engine, topic, node, limit, lease_ms, wait_ms))
+        return self.drive(claim_steps(self._engine, topic, node, limit, lease_ms, wait_ms))
 
     def ack(
         self,
@@ -184,7 +184,7 @@ class Database:
         lease_ids: Sequence[int] | None = None,
     ) -> Settled:
         """These jobs are done: they are deleted for good."""
-        return self._drive(ack_steps(self._engine, topic, node, seqs, lease_ids))
+        return self.drive(ack_steps(self._engine, topic, node, seqs, lease_ids))
 
     def nack(
         self,
@@ -196,7 +196,7 @@ class Database:
         delay_ms: int = 0,
     ) -> Settled:
         """Give these jobs back, to be delivered again at once or after a delay."""
-        return self._drive(nack_steps(self._engine, topic, node, seqs, lease_ids, delay_ms))
+        return self.drive(nack_steps(self._engine, topic, node, seqs, lease_ids, delay_ms))
 
     def extend(
         self,
@@ -208,37 +208,37 @@ class Database:
         lease_ms: int | None = None,
     ) -> Settled:
         """Hold these jobs for `lease_ms` from now."""
-        return self._drive(extend_steps(self._engine, topic, node, seqs, lease_ids, lease_ms))
+        return self.drive(extend_steps(self._engine, topic, node, seqs, lease_ids, lease_ms))
 
     def requeue(self, topic: str, seqs: Sequence[int]) -> Requeued:
         """Give dead letters of this topic back to the queues they came from."""
-        return self._drive(requeue_steps(self._engine, topic, seqs))
+        return self.drive(requeue_steps(self._engine, topic, seqs))
 
     def queue_stats(self, topic: str) -> QueueStats:
         """How many jobs are ready, in flight, delayed, and were given up."""
-        return self._drive(queue_stats_steps(self._engine, topic))
+        return self.drive(queue_stats_steps(self._engine, topic))
 
     # -- routers
 
     def put_router(self, router: str, **settings: Any) -> RouterState:
         """Copy what comes into `source` to `dest`. Other settings: preserve_node, preserve_tag,
         create_dest, filter, allow_cycle, guarantee."""
-        state, _created = self._drive(put_router_steps(self._engine, router, settings))
+        state, _created = self.drive(put_router_steps(self._engine, router, settings))
         return state
 
     def router(self, router: str) -> RouterState:
         """How far a router has come."""
-        return self._drive(router_steps(self._engine, router))
+        return self.drive(router_steps(self._engine, router))
 
     def routers(
         self, prefix: str = "", *, source: str | None = None, dest: str | None = None
     ) -> list[RouterState]:
         """All routers, by name."""
-        return self._drive(routers_steps(self._engine, prefix, source, dest))
+        return self.drive(routers_steps(self._engine, prefix, source, dest))
 
     def delete_router(self, router: str) -> bool:
         """Remove a router; what it has copied stays. False when there was none."""
-        return self._drive(delete_router_steps(self._engine, router))
+        return self.drive(delete_router_steps(self._engine, router))
 
     def checkpoint(self) -> None:
         """Move everything into segments and take a snapshot now. Happens by itself, too."""
@@ -259,7 +259,7 @@ class Database:
     ) -> None:
         self.close()
 
-    def _drive(self, steps: Steps[T]) -> T:
+    def drive(self, steps: Steps[T]) -> T:
         """Run an operation on the caller's thread. It hears of an error before the caller does."""
         try:
             step = steps.send(None)

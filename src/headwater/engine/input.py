@@ -14,6 +14,10 @@ from headwater.format.frame import FrameFlag, join_data
 
 _FIELDS: Final = frozenset({"data", "tag", "node", "meta", "deliver_at"})
 _encode = msgspec.json.Encoder().encode
+# Plain numbers: the operators of an IntFlag are written in Python, and stay with every record.
+_HAS_TAG: Final = int(FrameFlag.HAS_TAG)
+_HAS_NODE: Final = int(FrameFlag.HAS_NODE)
+_HAS_META: Final = int(FrameFlag.HAS_META)
 
 
 @dataclass(slots=True)
@@ -59,18 +63,18 @@ def _encode_one(
     tag = node = b""
     if record.get("tag") is not None:
         tag = _text(record["tag"], "tag", limits.TAG_BYTES_MAX, where)
-        flags |= FrameFlag.HAS_TAG
+        flags |= _HAS_TAG
     if record.get("node") is not None:
         node = _text(record["node"], "node", limits.NODE_BYTES_MAX, where)
-        flags |= FrameFlag.HAS_NODE
+        flags |= _HAS_NODE
     elif batch_node:
         node = batch_node
-        flags |= FrameFlag.HAS_NODE
+        flags |= _HAS_NODE
     data = _json(record["data"], "data", where)
     if record.get("meta") is not None:
         meta = _meta(record["meta"], where)
         data = join_data(data, meta)
-        flags |= FrameFlag.HAS_META
+        flags |= _HAS_META
     if len(data) > limits.RECORD_BYTES_MAX:
         raise RecordTooLargeError(
             f"{where} has {len(data)} bytes; at most {limits.RECORD_BYTES_MAX} are taken"

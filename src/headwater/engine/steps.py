@@ -16,7 +16,7 @@ from headwater.core import limits
 from headwater.core.errors import InvalidRequestError
 from headwater.core.records import Record
 from headwater.engine.engine import Engine
-from headwater.engine.input import encode_records
+from headwater.engine.input import EncodedRecords, encode_records
 from headwater.engine.loading import (
     TagPiece,
     install,
@@ -143,6 +143,32 @@ def append_steps(
     disable_backpressure: bool = False,
 ) -> Steps[Appended]:
     encoded = encode_records([records] if isinstance(records, Mapping) else records, node)
+    return (
+        yield from append_encoded_steps(
+            engine,
+            name,
+            encoded,
+            idempotency_key=idempotency_key,
+            expect_head_seq=expect_head_seq,
+            create=create,
+            settings=settings,
+            disable_backpressure=disable_backpressure,
+        )
+    )
+
+
+def append_encoded_steps(
+    engine: Engine,
+    name: str,
+    encoded: EncodedRecords,
+    *,
+    idempotency_key: str | None = None,
+    expect_head_seq: int | None = None,
+    create: bool | None = None,
+    settings: Mapping[str, Any] | None = None,
+    disable_backpressure: bool = False,
+) -> Steps[Appended]:
+    """For records of our own, which need no looking at."""
     topic: Topic | None = yield AsOwner(lambda: engine.find(name))
     if topic is not None and not topic.loaded:
         yield from loaded_steps(engine, topic)

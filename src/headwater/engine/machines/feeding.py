@@ -10,23 +10,28 @@ When retention has emptied the topic, FED tells how far it was.
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from headwater.core.errors import FormatError, TopicNotFoundError
-from headwater.core.limits import RECORD_BYTES_MAX
+from headwater.core.limits import BATCH_RECORDS_MAX, RECORD_BYTES_MAX
 from headwater.core.units import MIB
 from headwater.disk import Disk, read_whole, replace_file
 from headwater.engine.blocking import Database
+from headwater.engine.input import EncodedRecords
 from headwater.engine.keeper import Keeper
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.machines.watching import CatchUpPlan, TransitionEvent, WatchFilter
+from headwater.engine.steps import append_encoded_steps
+from headwater.format.frame import FrameFlag
 from headwater.format.machines.current import decode_fed, encode_fed
 from headwater.format.machines.names import FED_NAME
 
 NODE: Final = "machines"
 """Who wrote a record: ours are told from others by it."""
+_NODE_BYTES: Final = NODE.encode()
+_FLAGS: Final = int(FrameFlag.HAS_NODE | FrameFlag.HAS_TAG)
 LOOK_BACK_RECORDS: Final = 256
 BATCH_BYTES: Final = 4 * MIB
 SAVE_EVERY_EVENTS: Final = 100_000
@@ -38,6 +43,24 @@ class _Position(msgspec.Struct):
     wal_offset: int = 0
 
 
+class _Transition(msgspec.Struct, gc=False):
+    """A record of the topic."""
+
+    instance_id: str
+    machine: str
+    version: int
+    event: str
+    from_state: str
+    to_state: str
+    at: int
+    event_id: str | None
+    wal_offset: int
+    wal_offset_text: str
+    payload: msgspec.Raw | None
+    payload_omitted: bool | msgspec.UnsetType = msgspec.UNSET
+
+
+_encode: Final = msgspec.json.Encoder().encode
 _position: Final = msgspec.json.Decoder(_Position).decode
 
 
@@ -103,23 +126,33 @@ class TransitionFeeder:
         self._advance(end)
 
     def _append(self, events: list[TransitionEvent]) -> None:
-        records: list[dict[str, Any]] = []
+        datas: list[bytes] = []
+        tags: list[bytes] = []
         size = 0
         for event in events:
             data = _data_of(event)
-            if records and size + len(data) > BATCH_BYTES:
-                self._write(records)
-                records, size = [], 0
-            records.append({"data": msgspec.Raw(data), "tag": event.machine, "node": NODE})
+            if len(datas) == BATCH_RECORDS_MAX or (datas and size + len(data) > BATCH_BYTES):
+                self._write(datas, tags)
+                datas, tags, size = [], [], 0
+            datas.append(data)
+            tags.append(event.machine.encode())
             size += len(data)
-        if records:
-            self._write(records)
+        if datas:
+            self._write(datas, tags)
         if events:
             self._unsaved += len(events)
             self._advance(events[-1].wal_offset + 1)
 
-    def _write(self, records: list[dict[str, Any]]) -> None:
-        self._database.append(self._topic, records, create=True, disable_backpressure=True)
+    def _write(self, datas: list[bytes], tags: list[bytes]) -> None:
+        count = len(datas)
+        size = sum(map(len, datas)) + sum(map(len, tags)) + count * len(_NODE_BYTES)
+        records = EncodedRecords([_NODE_BYTES] * count, tags, datas, [_FLAGS] * count, size)
+        engine = self._database.engine
+        self._database.drive(
+            append_encoded_steps(
+                engine, self._topic, records, create=True, disable_backpressure=True
+            )
+        )
 
     def _advance(self, offset: int) -> None:
         self._next = self._kept_from = max(offset, self._kept_from)
@@ -165,20 +198,13 @@ class TransitionFeeder:
 
 
 def _data_of(event: TransitionEvent) -> bytes:
-    told: dict[str, Any] = {
-        "instance_id": event.instance_id,
-        "machine": event.machine,
-        "version": event.version,
-        "event": event.event,
-        "from_state": event.from_state,
-        "to_state": event.to_state,
-        "at": event.at,
-        "event_id": event.event_id,
-        "wal_offset": event.wal_offset,
-        "wal_offset_text": str(event.wal_offset),
-        "payload": None if event.payload is None else msgspec.Raw(event.payload),
-    }
-    data = msgspec.json.encode(told)
+    payload = None if event.payload is None else msgspec.Raw(event.payload)
+    told = _Transition(
+        event.instance_id, event.machine, event.version, event.event, event.from_state,
+        event.to_state, event.at, event.event_id, event.wal_offset, str(event.wal_offset), payload,
+    )  # fmt: skip
+    data = _encode(told)
     if len(data) > RECORD_BYTES_MAX - 64 * 1024:  # a record may not be larger; the log has it all
-        data = msgspec.json.encode({**told, "payload": None, "payload_omitted": True})
+        told.payload, told.payload_omitted = None, True
+        data = _encode(told)
     return data

@@ -27,6 +27,8 @@ class RcpxListener:
         self._tasks: set[asyncio.Task[None]] = set()
         self._time_ms = -1
         self._time = b""
+        self._second = -1
+        self._second_text = b""
 
     @property
     def port(self) -> int:
@@ -62,8 +64,12 @@ class RcpxListener:
         now = self.app.clock.wall_ms()
         if now != self._time_ms:
             self._time_ms = now
-            moment = datetime.fromtimestamp(now / 1_000, UTC)
-            self._time = moment.isoformat(timespec="milliseconds").encode()[:-6] + b"Z"
+            second, ms = divmod(now, 1_000)
+            if second != self._second:
+                self._second = second
+                moment = datetime.fromtimestamp(second, UTC)
+                self._second_text = moment.isoformat(timespec="seconds").encode()[:-6]
+            self._time = b"%b.%03dZ" % (self._second_text, ms)
         return self._time
 
     # -- connections
