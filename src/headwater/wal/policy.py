@@ -116,11 +116,15 @@ class CommitWindow:
     last group, and those who came while it was synced, predict the next one: as long as fewer are
     here, waiting a little gathers the rest into one sync. A lone writer is never made to wait, and
     a prediction that fails is dropped at once.
+
+    `us_per_writer` adds to the wait for each who is expected: they come one after the other, and
+    every look whether they are here takes the interpreter from those on their way.
     """
 
-    def __init__(self, us_min: int, us_max: int) -> None:
+    def __init__(self, us_min: int, us_max: int, us_per_writer: int = 0) -> None:
         self._us_min = us_min
         self._us_max = us_max
+        self._us_per_writer = us_per_writer
         self._pressure = 0.0
         self.expected = 1
 
@@ -132,7 +136,13 @@ class CommitWindow:
         """How long a group that has `gathered` submissions should wait for more."""
         if gathered >= self.expected:
             return 0
-        return round(self._us_min + (self._us_max - self._us_min) * self._pressure)
+        relaxed = self.relaxed_us
+        return round(relaxed + (self._us_max - relaxed) * self._pressure)
+
+    @property
+    def relaxed_us(self) -> int:
+        """How long a group would wait without pressure."""
+        return min(self._us_min + self._us_per_writer * (self.expected - 1), self._us_max)
 
     def observe(self, writers: int) -> None:
         """This many were there at the end of a sync: answered by it, or waiting for the next."""

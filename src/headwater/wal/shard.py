@@ -34,7 +34,11 @@ class Shard:
         counters: WalCounters,
     ) -> None:
         self.counters = counters
-        self.window = CommitWindow(settings.commit_window_us_min, settings.commit_window_us_max)
+        self.window = CommitWindow(
+            settings.commit_window_us_min,
+            settings.commit_window_us_max,
+            settings.commit_window_us_per_writer,
+        )
         self._settings = settings
         self._clock = clock
         self._listener = listener
@@ -175,9 +179,10 @@ class Shard:
         while seen < len(queue) < wanted:
             seen = len(queue)
             queue.park(clock, wanted, min(clock.monotonic_us() + wait_us, last_us))
-        if wait_us > self._settings.commit_window_us_min:
+        relaxed_us = self.window.relaxed_us
+        if wait_us > relaxed_us:
             waited_us = clock.monotonic_us() - began_us
-            self._throttled_us = max(waited_us - self._settings.commit_window_us_min, 0)
+            self._throttled_us = max(waited_us - relaxed_us, 0)
 
     def _run_errands(self) -> None:
         while self._errands:

@@ -98,3 +98,16 @@ def test_a_group_that_is_all_here_goes_at_once_and_a_failed_prediction_is_droppe
     assert window.wait_us(8) == 0
     window.observe(1)
     assert window.wait_us(1) == 0
+
+
+def test_a_window_can_grow_with_the_company_it_waits_for() -> None:
+    window = CommitWindow(500, 10_000, us_per_writer=50)
+    waits = []
+    for writers in (1, 2, 64, 1_000):
+        window.observe(writers)
+        waits.append(window.wait_us(0))
+    assert waits == [500, 550, 3_650, 10_000]
+    window.observe(64)
+    window.set_pressure(1.0)
+    assert window.wait_us(3) == 10_000
+    assert window.relaxed_us == 3_650
