@@ -122,6 +122,20 @@ def test_bad_requests_have_their_code_and_change_nothing(
     assert http.get("/v0/machines/wal/stats").json["current_offset"] == before
 
 
+def test_the_history_of_events_without_a_payload_is_sound_json(
+    http: Browserless, name: str
+) -> None:
+    put(http, name)
+    create(http, name, name, initial_ctx={"amount": 1})
+    apply(http, name, "PAY")
+    apply(http, name, "CANCEL", payload={})
+    apply(http, name, "PAY", payload={"by": "ann"})
+    answer = http.get(f"/v0/instances/{name}/history")
+    entries = json.loads(answer.body)["entries"]
+    found = [(entry["event"], entry.get("payload")) for entry in entries if entry.get("event")]
+    assert found == [("PAY", None), ("CANCEL", {}), ("PAY", {"by": "ann"})]
+
+
 def test_a_path_written_out_in_full_is_never_the_id_of_an_instance(http: Browserless) -> None:
     refused = http.ask("DELETE", "/v0/instances/batch")
     assert (refused.status, refused.headers["allow"]) == (405, "POST")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import json
 import queue
+import shutil
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -158,6 +159,25 @@ def test_a_killed_server_tells_again_only_what_it_may_not_have_told(
         with headwater.Client(server.url) as client:
             client.machines.apply_event("o-1", "SHIP")
             assert receiver.next()[1]["event"] == "SHIP"
+
+
+def test_a_server_killed_before_the_first_delivery_still_owes_it(
+    tmp_path: Path, receiver: Receiver
+) -> None:
+    """Where a webhook begins is on disk before anything is delivered: later, the end of the log
+    would be another."""
+    receiver.statuses.put(500)
+    asleep = settings(webhooks=(receiver.url,), webhook_retry_ms=600_000)
+    with running(tmp_path / "data", asleep) as server, server.talk() as http:
+        wait_for_webhooks(server)
+        put(http, "order")
+        create(http, "order", "o-1", initial_ctx={"amount": 1})
+        apply(http, "o-1", "PAY")
+        assert receiver.next()[1]["event"] == "PAY"
+        shutil.copytree(tmp_path / "data", tmp_path / "killed")  # as a kill leaves it
+    with served(tmp_path / "killed", receiver) as server, server.talk() as http:
+        apply(http, "o-1", "SHIP")
+        assert [receiver.next()[1]["event"] for _ in range(2)] == ["PAY", "SHIP"]
 
 
 def test_a_receiver_that_is_gone_is_told_no_more(tmp_path: Path, receiver: Receiver) -> None:
