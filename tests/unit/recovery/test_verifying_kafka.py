@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
+import msgspec
 import pytest
 
 from headwater.core.errors import StorageError
+from headwater.format.checksum import checksum64
+from headwater.format.kafka.checkpoint import encode_checkpoint
+from headwater.format.kafka.entry import Entries, find_runs, read_entries
+from headwater.format.kafka.names import index_name
 from headwater.recovery.kafka import recover_kafka
 from headwater.recovery.verifying_kafka import join_kafka, plan_kafka
 from headwater.recovery.verifying_kafka_segment import look_at_kafka_segment
-from headwater.store.verifying import Fault
+from headwater.store.verifying import Fault, FaultKind
 from headwater.testing import FakeDisk
 from headwater.testing.trace import Image
 from tests.crash.matrix import tried
@@ -114,3 +120,46 @@ def test_a_fault_is_told_with_its_file_and_offset() -> None:
     [fault] = faults_of(faulty(image(True), log, bytes(content)))
     assert (fault.path, fault.offset, fault.bad) == (log, 0, True)
     assert "CRC32C" in fault.what
+
+
+def forged(change: Callable[[Entries], None]) -> list[Fault]:
+    """An index that is not what was meant, with a checkpoint that vouches for it."""
+    disk = FakeDisk(image=image(True))
+    plan = plan_kafka(disk, KAFKA)
+    assert plan.checkpoint is not None
+    metas = list(plan.checkpoint.segments)
+    meta = metas[1]
+    path = KAFKA / index_name(meta.number)
+    entries = read_entries(disk.files()[path], meta.entries).copy()
+    change(entries)
+    content = entries.tobytes()
+    disk.write_file(path, content)
+    metas[1] = msgspec.structs.replace(meta, checksum=checksum64(content))
+    checkpoint = msgspec.structs.replace(plan.checkpoint, segments=tuple(metas))
+    disk.write_file(KAFKA / "checkpoint", encode_checkpoint(checkpoint))
+    return faults_of(disk)
+
+
+def test_an_entry_of_the_neighbouring_batch_is_found_by_the_number_of_records() -> None:
+    def change(entries: Entries) -> None:
+        border = int(find_runs(entries).starts[1])
+        entries[border] = entries[border - 1]
+
+    found = forged(change)
+    assert any("entries for" in fault.what and fault.bad for fault in found)
+
+
+def test_entries_of_two_batches_exchanged_are_found_by_their_places() -> None:
+    def change(entries: Entries) -> None:
+        runs = find_runs(entries)
+        sizes = list(zip(runs.counts.tolist(), runs.entries["length"].tolist(), strict=True))
+        first, second = [at for at, size in enumerate(sizes) if size == sizes[0]][:2]
+        a, b = int(runs.starts[first]), int(runs.starts[second])
+        count = int(runs.counts[first])
+        kept = entries[a : a + count].copy()
+        entries[a : a + count] = entries[b : b + count]
+        entries[b : b + count] = kept
+
+    found = forged(change)
+    assert [fault.kind for fault in found if fault.bad] == [FaultKind.INDEX] * len(found)
+    assert any("do not follow" in fault.what for fault in found)

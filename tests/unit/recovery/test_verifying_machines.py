@@ -5,9 +5,12 @@ from __future__ import annotations
 from functools import cache, partial
 from pathlib import PurePath
 
+import msgspec
 import pytest
 
 from headwater.core.errors import HeadwaterError
+from headwater.format.machines.entry import MAGIC_BYTES, decode_entry, encode_entry
+from headwater.format.machines.snapshot import SnapshotIndex, decode_index, encode_index
 from headwater.recovery.verifying_machine_segment import look_at_machine_segment
 from headwater.recovery.verifying_machines import join_machines, plan_machines
 from headwater.store.verifying import Fault
@@ -121,3 +124,30 @@ def test_an_entry_that_was_exchanged_is_found_by_its_place() -> None:
     found = [fault for fault in faults_of(disk) if fault.bad]
     assert {fault.path for fault in found} >= {second}
     assert any("before it ends with" in fault.what for fault in found)
+
+
+def test_a_sequence_number_that_skips_some_is_found_between_sound_entries() -> None:
+    source = image(True, True)
+    path = max(path for path in files_of(source) if path.suffix == ".wal")
+    content = files_of(source)[path]
+    pieces, at = [], 0
+    while content.startswith(MAGIC_BYTES, at):
+        entry = decode_entry(content, at, len(content))
+        sequence = entry.sequence + 5 * bool(at)
+        pieces.append(encode_entry(entry.kind, sequence, entry.payload, more=entry.more))
+        at += entry.size
+    assert len(pieces) > 1
+    written = b"".join(pieces)
+    disk = faulty(source, path, written + bytes(len(content) - len(written)))
+    [fault] = faults_of(disk)
+    assert (fault.path, fault.offset, fault.bad) == (path, len(pieces[0]), True)
+    assert fault.what == "5 entries are missing before this one"
+
+
+def test_an_index_that_tells_another_offset_than_its_snapshot_is_bad() -> None:
+    source = image(True, True)
+    path = next(path for path in files_of(source) if path.name == "index.json")
+    index = decode_index(files_of(source)[path])
+    wrong = msgspec.structs.replace(index.snapshots[0], wal_offset=1 << 40)
+    disk = faulty(source, path, encode_index(SnapshotIndex((wrong,))))
+    assert [(fault.path, fault.bad) for fault in faults_of(disk)] == [(path, True)]

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from headwater.core.errors import DamageError, FormatError, RequestError
+from headwater.core.errors import DamageError, FormatError, RequestError, UnavailableError
 from headwater.core.units import MS_PER_S
 from headwater.disk import Disk, PosixDisk
 from headwater.format.machines.entry import MAGIC_BYTES, EntryType, decode_entry
@@ -32,7 +32,7 @@ from headwater.recovery.verifying_machine_snapshots import load_machine_snapshot
 from headwater.recovery.verifying_machines import MachinePlan, join_machines, plan_machines
 from headwater.spark.jobs.mapping import MapAll
 from headwater.store.pair import read_all
-from headwater.store.verifying import Fault
+from headwater.store.verifying import Fault, FaultKind
 
 ROWS: Final = pa.schema(
     [
@@ -53,6 +53,7 @@ _ABOUT_INSTANCES: Final = frozenset(
 )
 _BATCH_ROWS: Final = 4_096
 _EVER: Final = 2**63 - 1
+_LOOKS_MAX: Final = 3
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -96,9 +97,7 @@ def view_machine_log(
     place = directory / MACHINES_DIRECTORY
     if not disk.is_directory(place):
         raise RequestError(f"{directory} has no machines: there is no {MACHINES_DIRECTORY}/ in it")
-    plan = plan_machines(disk, place)
-    looks = map_all(partial(look_at_machine_segment, disk), plan.segments)
-    faults = join_machines(plan, looks)
+    plan, looks, faults = _looked_at(disk, place, map_all)
     for fault in faults:
         if fault.bad:
             raise DamageError(
@@ -132,6 +131,22 @@ def view_machine_log(
         pieces.append(Piece(str(path), 0, 0, _EVER, _EVER))
     entries = sum(look.entries for look in looks if look.number >= segment_of(begin))
     return MachineLogView(pieces, end, None if heading is None else heading.file, entries)
+
+
+def _looked_at(
+    disk: Disk, place: PurePath, map_all: MapAll
+) -> tuple[MachinePlan, list[MachineLook], list[Fault]]:
+    """Once more when an owner compacts the log just now."""
+    for _ in range(_LOOKS_MAX):
+        try:
+            plan = plan_machines(disk, place)
+        except FileNotFoundError:
+            continue
+        looks = map_all(partial(look_at_machine_segment, disk), plan.segments)
+        faults = join_machines(plan, looks)
+        if not any(fault.kind is FaultKind.CHANGED for fault in faults):
+            return plan, looks, faults
+    raise UnavailableError(f"{place} changes faster than it can be looked at; try again")
 
 
 def _end(plan: MachinePlan, looks: Sequence[MachineLook], faults: Sequence[Fault]) -> int:
