@@ -224,7 +224,8 @@ def test_an_answer_tells_what_pressure_added_to_its_wait(tmp_path: Path) -> None
         clock.wait_for_waiters(1, after_parks=parks)
         clock.advance(10_000)
         performance = http.answer().json["performance"]
-        assert performance["throttle_wait_ms"] == 9.5
+        # 0.5 ms for company and 0.04 ms for each who is expected besides are no throttling.
+        assert performance["throttle_wait_ms"] == 9.46
         assert performance["server_total_ms"] == 10
 
 

@@ -29,8 +29,9 @@ class WalSettings:
     group_frames_max: int = 65_536
     commit_window_us_min: int = 500
     commit_window_us_max: int = 10_000
-    commit_window_us_per_writer: int = 0
-    """So much longer for each writer that is expected."""
+    commit_window_us_per_writer: int = 40
+    """So much longer for each writer that is expected: about what it takes to read a write, check
+    it and hand it over."""
     disk_sync_interval_us: int = 100_000
     """How long the disk class may stay un-synced."""
     idle_mark_after_us: int = 1_000_000

@@ -17,7 +17,7 @@ from headwater.wal.shard import Shard
 from headwater.wal.ticket import Listener, Ticket, resolve_quietly
 from tests.unit.wal.group_logs import DISK, FSYNC, ListLog, ticket
 
-SETTINGS = WalSettings(queue_submissions_max=64)
+SETTINGS = WalSettings(queue_submissions_max=64, commit_window_us_per_writer=0)
 
 
 class Held:
