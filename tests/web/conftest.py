@@ -1,4 +1,8 @@
-"""One browser for all tests of the dashboard, one server for those that only look."""
+"""One browser and one server for the tests of a file.
+
+No longer than that: Playwright keeps an event loop in the thread of the tests, in which nobody
+else could run one, and a server in this process sets the interpreter's switch interval.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from tests.server.speaking import Browserless
 from tests.web.looking import CHROMIUM, Dashboard, browsing
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("Chromium is not installed")
@@ -24,7 +28,7 @@ def browser() -> Iterator[Browser]:
         yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A server with something of everything in it."""
     with running_broker(tmp_path_factory.mktemp("web") / "data") as found:
