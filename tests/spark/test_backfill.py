@@ -187,7 +187,10 @@ def test_rows_in_order_have_one_writer(
 @pytest.mark.parametrize(
     ("origin", "message"),
     [
-        (Origin(format="orc", location="x"), "a backfill reads json, csv, parquet, delta, not"),
+        (
+            Origin(format="orc", location="x"),
+            "a backfill reads json, csv, parquet, delta, kafka, not",
+        ),
         (Origin(format="json", location="x", data="y"), "a line of JSON is the payload"),
         (Origin(format="json", location="/no/such"), "does not exist"),
         (Origin(format="delta", location="/no/such"), "there is no Delta table in /no/such"),

@@ -52,6 +52,14 @@ def read_cached(path: PurePath) -> bytes | None:
         return None
 
 
+def modified_ns(path: PurePath) -> int:
+    """When a file was last written; 0 for one that is not there."""
+    try:
+        return os.stat(path).st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
 def is_program(path: PurePath) -> bool:
     """Is this a file somebody like us may run?"""
     return os.path.isfile(path) and os.access(path, os.X_OK)

@@ -25,7 +25,7 @@ from typing import Final
 
 from headwater.core.errors import UnavailableError
 from headwater.disk import PosixDisk
-from headwater.disk.cache import cache_directory, make_directories
+from headwater.disk.cache import cache_directory, make_directories, modified_ns
 from headwater.spark.java import Java
 
 MAKE_WITHIN_S: Final = 300
@@ -34,10 +34,12 @@ SWITCH: Final = "HEADWATER_SPARK_ARCHIVE"
 
 
 def archive_path(java: Java, spark_version: str) -> PurePath:
-    """Its name tells Java, Spark and where Spark lies: Java maps classes of the same path only."""
+    """Its name tells Java, Spark, where Spark lies and since when: Java maps classes only of the
+    same path, and only while the files there are those it has seen."""
     found = importlib.util.find_spec("pyspark")
     where = "" if found is None or found.origin is None else found.origin
-    place = hashlib.sha256(where.encode()).hexdigest()[:8]
+    told = f"{where} {modified_ns(PurePath(where))}"
+    place = hashlib.sha256(told.encode()).hexdigest()[:8]
     name = f"spark-{spark_version}-{place}-java-{java.version}-{java.key}.jsa"
     return cache_directory("spark", name)
 
@@ -54,7 +56,9 @@ def options_to_use(java: Java, archive: PurePath) -> str:
     """What a JVM's command line needs for the archive to be mapped."""
     base = _base(java)
     files = [archive] if base is None else [base, archive]
-    return f"-XX:SharedArchiveFile={os.pathsep.join(map(str, files))} -Xshare:auto"
+    mapped = f"-XX:SharedArchiveFile={os.pathsep.join(map(str, files))} -Xshare:auto"
+    # What Java has to say goes to standard error: programs read what a job prints.
+    return f"{mapped} -Xlog:disable -Xlog:all=warning:stderr"
 
 
 def options_to_write(java: Java, archive: PurePath) -> str:

@@ -29,7 +29,10 @@ export function startKeyboard(pages, { help, theme }) {
             document.querySelector("dialog[open]")
         )
             return;
-        if (event.key === "Escape") return event.target.blur?.();
+        if (event.key === "Escape") {
+            event.preventDefault(); // browsers empty a search field; here it is only left
+            return event.target.blur?.();
+        }
         if (event.target.closest?.("input, textarea, select")) return;
         const page =
             performance.now() < goUntil && pages.find(({ letter }) => letter === event.key);

@@ -135,14 +135,15 @@ def test_what_waits_for_the_log_is_bounded_in_bytes_too(place: Place) -> None:
 
 @pytest.mark.claims(343)
 def test_above_two_fifths_commits_wait_longer_and_later_no_more(place: Place) -> None:
+    relaxed = 540  # half a millisecond, and a little for the one who is expected besides
     with place.owner.holding():
-        assert place.window_us == 500
+        assert place.window_us == relaxed
         for n in range(ROOM // 2):
             place.write(n)
         place.sample()
-        assert place.window_us == 500 + 9_500 // 2
+        assert place.window_us == (relaxed + 10_000) // 2
     place.sample()
-    assert place.window_us == 500
+    assert place.window_us == relaxed
 
 
 @pytest.mark.claims(341)
