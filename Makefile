@@ -27,7 +27,8 @@ help: ## Show this list
 venv: $(STAMP) ## Create .venv with pinned dependencies (another Python: make clean venv PYTHON=...)
 
 # hatchling and editables are installed first and build isolation is switched off, so that
-# the tools which build the package are pinned like everything else.
+# the tools which build the package are pinned like everything else. setuptools builds PySpark,
+# which comes as source only.
 $(STAMP): pyproject.toml $(CONSTRAINTS)
 	@command -v $(PYTHON) >/dev/null || { \
 	  echo "Headwater needs Python 3.11 or newer; there is no '$(PYTHON)' here. Try: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; \
@@ -37,7 +38,7 @@ $(STAMP): pyproject.toml $(CONSTRAINTS)
 	  exit 1; }
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) \
-	  hatchling editables
+	  hatchling editables setuptools
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) \
 	  --no-build-isolation -e '.[dev]'
 	@$(BIN)/python -m pip check
@@ -105,10 +106,10 @@ demo-wal: $(STAMP) ## Write a log, kill the writer, recover, show what happened
 
 lock: ## Renew the pinned versions from what pyproject.toml allows today
 	@rm -rf build/lock && $(PYTHON) -m venv build/lock
-	@build/lock/bin/python -m pip install --quiet --disable-pip-version-check hatchling editables
+	@build/lock/bin/python -m pip install --quiet --disable-pip-version-check hatchling editables setuptools
 	@build/lock/bin/python -m pip install --quiet --disable-pip-version-check \
 	  --no-build-isolation -e '.[dev]'
-	@{ grep '^#' $(CONSTRAINTS); build/lock/bin/python -m pip freeze --exclude headwater; } \
+	@{ grep '^#' $(CONSTRAINTS); build/lock/bin/python -m pip freeze --all --exclude headwater --exclude pip; } \
 	  > build/lock/constraints.txt
 	@mv build/lock/constraints.txt $(CONSTRAINTS) && rm -rf build/lock
 	@echo "Renewed $(CONSTRAINTS). Read the difference, then: make check test"
