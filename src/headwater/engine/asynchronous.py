@@ -1,12 +1,13 @@
 """The awaitable face: the same database for programs with an event loop.
 
-Everything that touches domain state runs on the loop; files are read in a small pool, so a slow
-disk delays the reader who asked and nobody else (I14).
+Everything that touches domain state runs on the loop; what may wait for files is done in a small
+pool, so a slow disk delays the reader who asked and nobody else (I14).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -15,6 +16,7 @@ from typing import Any, TypeVar
 
 from headwater.core.errors import ClosedError
 from headwater.core.records import Record
+from headwater.core.units import US_PER_MS, US_PER_S
 from headwater.engine.blocking import Records
 from headwater.engine.engine import Engine
 from headwater.engine.machine_asks import answer_steps
@@ -342,13 +344,19 @@ class AsyncDatabase:
             return
         woken = asyncio.Event()
         step.topic.waiters.add(woken.set)
-        timeout = None
-        if step.until_us is not None:
-            timeout = (step.until_us - self._engine.core.clock.monotonic_us()) / 1_000_000
         try:
-            await asyncio.wait_for(woken.wait(), timeout)
-        except TimeoutError:
-            return
+            # The loop's timers count whole milliseconds from when its turn began, so one may end
+            # early: it is given one more, and what is left then is waited for again.
+            for _ in range(2):
+                timeout = None
+                if step.until_us is not None:
+                    left_us = step.until_us - self._engine.core.clock.monotonic_us()
+                    if left_us <= 0:
+                        return
+                    timeout = (left_us + US_PER_MS) / US_PER_S
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(woken.wait(), timeout)
+                    return
         finally:
             step.topic.waiters.discard(woken.set)
 
