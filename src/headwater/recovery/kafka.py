@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 import numpy
 
 from headwater.core.errors import DamageError, FormatError, NewerFormatError, StorageError
 from headwater.core.units import MIB
-from headwater.disk import Disk, OpenMode, read_whole, sync_file, sync_names, write_all
+from headwater.disk import Disk, File, OpenMode, read_whole, sync_file, sync_names, write_all
 from headwater.format.checksum import RunningChecksum, checksum64
 from headwater.format.kafka.batch import BatchHeader, read_sound
 from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta, decode_checkpoint
@@ -52,9 +52,11 @@ from headwater.format.kafka.names import (
 )
 from headwater.format.kafka.topic_hash import topic_hash
 from headwater.recovery.kafka_synced import entries_known_synced, synced_and_bad
+from headwater.store.pair import with_file
 
 _CHECKPOINT_BYTES_MAX = 2**31
 _PIECE_BYTES = 4 * MIB
+Answer = TypeVar("Answer")
 _RESTORE = "restore a backup"
 _UPDATE = "open it with the version that wrote it"
 
@@ -164,26 +166,17 @@ class _Opening:
         return [n for n in later if count_entries(self._view(index_name(n)))]
 
     def _view(self, name: str) -> memoryview:
-        path = self._directory / name
-        try:
-            file = self._disk.open(path, OpenMode.READ)
-        except FileNotFoundError as error:
-            raise DamageError("a file is missing", path=path, advice=_RESTORE) from error
-        try:
-            return file.view()
-        finally:
-            file.close()
+        return self._look(name, lambda file: file.view())
 
     def _size(self, name: str) -> int:
+        return self._look(name, lambda file: file.size())
+
+    def _look(self, name: str, work: Callable[[File], Answer]) -> Answer:
         path = self._directory / name
         try:
-            file = self._disk.open(path, OpenMode.READ)
+            return with_file(self._disk, path, OpenMode.READ, work)
         except FileNotFoundError as error:
             raise DamageError("a file is missing", path=path, advice=_RESTORE) from error
-        try:
-            return file.size()
-        finally:
-            file.close()
 
     def _take(self, meta: SegmentMeta, *, sealed: bool, listed: bool) -> None:
         """One segment. `sealed`: another follows. `listed`: the checkpoint knows it was sealed."""
