@@ -55,6 +55,7 @@ class HttpConnection(asyncio.Protocol):
         """The last of `_pending`, when they have to wait for those before them to begin."""
         self._beginning = False
         self._reading = True
+        self._held_back = False
         self._closing = False
         self._refused = False
         self._in_request = False
@@ -333,8 +334,14 @@ class HttpConnection(asyncio.Protocol):
         wait_us = self.app.header_deadline_us if first else self.app.idle_deadline_us
         self.deadline_us = self.app.now_us() + wait_us
 
+    def hold_back(self, held_back: bool) -> None:
+        """Read no more, or read again: what was sent is not dealt with yet."""
+        self._held_back = held_back
+        self._set_reading()
+
     def _set_reading(self) -> None:
-        want = not self.paused and len(self._pending) < self._pipeline_max
+        busy = self.paused or self._held_back or len(self._pending) >= self._pipeline_max
+        want = not busy
         if want != self._reading and not self.peer_is_gone:
             self._reading = want
             if want:

@@ -7,6 +7,7 @@ messages wait for the socket: a record is rendered only when there is room for i
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -77,6 +78,8 @@ class WebSocket(asyncio.Protocol):
         self._following = Following(app, exchange, self)
         self._parts: list[bytes] = []
         self._parts_bytes = 0
+        self._held: deque[bytes] | None = None
+        """Messages behind a publication whose topic is being read from its files, while it is."""
         self._heard_us = app.now_us()
         self._pinged_us = self._heard_us
 
@@ -162,6 +165,9 @@ class WebSocket(asyncio.Protocol):
     # -- operations
 
     def _message(self, message: bytes) -> None:
+        if self._held is not None:
+            self._held.append(message)
+            return
         request_id: Any = None
         try:
             if not message.isascii():
@@ -235,6 +241,10 @@ class WebSocket(asyncio.Protocol):
         space = self._app.space(wish.topic, self._key)
         topic = space.find(wish.topic)
         if topic is not None and not topic.loaded:
+            # Whatever is behind it waits, or records would overtake each other. Nothing more is
+            # read for so long, so what waits is what had come already.
+            self._held = deque()
+            self._connection.hold_back(True)
             self._app.spawn(self._exchange, self._publish_after_loading(topic, wish))
             return
         records = encode_request(
@@ -279,6 +289,18 @@ class WebSocket(asyncio.Protocol):
             self._publish(wish)
         except HeadwaterError as error:
             self._say_error(error, wish.request_id)
+        finally:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """The messages that waited, in their order; one of them may have to wait itself."""
+        held, self._held = self._held or deque(), None
+        while held and self._held is None and not self._following.ended:
+            self._message(held.popleft())
+        if self._held is not None:
+            self._held.extend(held)
+        else:
+            self._connection.hold_back(False)
 
     # -- what `Following` asks
 
