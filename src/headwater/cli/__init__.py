@@ -1,5 +1,5 @@
 """The command line: one file per verb. The only room that prints."""
 
-from headwater.cli.app import main
+from headwater.cli.entry import main
 
 __all__ = ["main"]

@@ -146,5 +146,5 @@ app = typer.Typer(
 app.callback(invoke_without_command=True)(_headwater)
 
 
-def main() -> None:
+def run_app() -> None:
     app(prog_name="headwater")

@@ -1,25 +1,15 @@
-"""The way out: every error becomes one line and an exit code.
-
-`HeadwaterError` brings its own code. A wrong option is the caller's (2), Ctrl-C is 130, a reader
-who went away (`| head`) is 141 and silent, as for a program that died of SIGPIPE. Anything else
-is a bug and keeps its traceback.
-"""
+"""Groups of verbs whose failures leave as `headwater.cli.leaving` says."""
 
 from __future__ import annotations
 
-import contextlib
-import sys
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
-from headwater.cli.output import OutputClosedError, accept_any_character, complain, finish
-from headwater.core.errors import HeadwaterError, RequestError
-
-EXIT_INTERRUPTED: Final = 130
-EXIT_READER_LEFT: Final = 141
+from headwater.cli.leaving import leave_after
+from headwater.core.errors import RequestError
 
 
 class FriendlyGroup(TyperGroup):
@@ -34,31 +24,24 @@ class FriendlyGroup(TyperGroup):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
-        if not standalone_mode:
-            return super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
-        accept_any_character()
-        try:
-            code = super().main(
-                args, prog_name or "headwater", complete_var, False, windows_expand_args, **extra
-            )
-            finish()
-        except OutputClosedError:
-            code = EXIT_READER_LEFT
-        except HeadwaterError as error:
-            code = _explain(str(error), error.exit_code)
-        except typer.TyperException as error:
-            code = _explain(_usage(error), RequestError.exit_code)
-        except (KeyboardInterrupt, typer.Abort):
-            code = EXIT_INTERRUPTED
-        sys.exit(code if isinstance(code, int) else 0)
+        name = prog_name or "headwater" if standalone_mode else prog_name
+        act = super().main
+
+        def work() -> Any:
+            return act(args, name, complete_var, False, windows_expand_args, **extra)
+
+        if standalone_mode:
+            leave_after(lambda: _in_our_words(work))
+        return work()
 
 
-def _explain(message: str, exit_code: int) -> int:
-    """What was printed so far comes first, then the line that says why there is no more."""
-    with contextlib.suppress(HeadwaterError, OutputClosedError):
-        finish()
-    complain(message)
-    return exit_code
+def _in_our_words(work: Any) -> Any:
+    try:
+        return work()
+    except typer.TyperException as error:
+        raise RequestError(_usage(error)) from error
+    except typer.Abort:
+        raise KeyboardInterrupt from None
 
 
 def _usage(error: typer.TyperException) -> str:

@@ -14,10 +14,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import PurePath
 from typing import Any, Final
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from headwater.core.errors import StorageError
 
 PREVIEW_CHARACTERS: Final = 60
@@ -127,10 +123,17 @@ def say_table(headings: Sequence[str], rows: Sequence[Sequence[str]], numbers: s
 
 
 def terminal_width() -> int:
+    from rich.console import Console  # late, see `_drawn`
+
     return Console(file=sys.stdout).width
 
 
 def _drawn(headings: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[str]) -> str:
+    # Late: a server, and whoever writes into a pipe, draw no tables.
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(header_style="bold")
     for heading in headings:
         justify = "right" if heading in right else "left"

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import gc
-import logging
-import os
-import sys
 from typing import Annotated, Any
 
 import typer
 
-from headwater.cli.files import read_text_file
-from headwater.cli.output import complain
-from headwater.config.loading import SettingsError, load_settings
-from headwater.core.errors import RequestError
+from headwater.cli.begin_serving import begin_serving
 
 
 def serve(
@@ -73,25 +66,4 @@ def serve(
         "log_json": log_json,
         "log_level": log_level,
     }
-    _run(flags, config)
-
-
-def _run(flags: dict[str, Any], config: str | None) -> None:
-    try:
-        settings = load_settings(flags, os.environ, config, read_text_file)
-    except SettingsError as error:
-        for mistake in error.mistakes:
-            complain(mistake)
-        raise typer.Exit(RequestError.exit_code) from error
-    # Late: the other verbs should not wait for a server to be imported. What is imported stays, so
-    # looking for garbage meanwhile finds none and takes a tenth of the time; `run_server` goes on.
-    gc.disable()
-    from headwater.cli.serving import run_server
-    from headwater.observe.logs import configure_logs
-
-    configure_logs(
-        sys.stderr,
-        as_json=settings.log_json,
-        level=logging.getLevelNamesMapping()[settings.log_level.upper()],
-    )
-    run_server(settings)
+    raise typer.Exit(begin_serving(flags, config))

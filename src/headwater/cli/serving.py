@@ -12,8 +12,6 @@ from pathlib import Path, PurePath
 from typing import Any
 
 import uvloop
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
 from headwater import __version__
 from headwater.cli.output import finish, printable, say, say_json
@@ -103,6 +101,10 @@ class Serving:
 
     async def _show_progress(self) -> None:
         await asyncio.sleep(SILENT_S)
+        # Late: most servers are ready before anybody could see a bar.
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
         columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
         with Progress(*columns, console=Console(file=sys.stderr), transient=True) as bar:
             task = bar.add_task("Recovering", total=1.0)

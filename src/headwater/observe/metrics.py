@@ -1,19 +1,15 @@
-"""Every metric, declared once: its name, kind and meaning. Only module that imports the library."""
+"""Every metric, declared once: its name, kind and meaning. Only module that imports the library,
+and only when somebody asks for metrics: it brings an HTTP server of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 PREFIX: Final = "headwater_"
 
@@ -159,16 +155,20 @@ class _Samples:
 
 
 def _family(name: str, declared: Declared) -> Any:
+    from prometheus_client import core
+
     kinds = {
-        Kind.GAUGE: GaugeMetricFamily,
-        Kind.COUNTER: CounterMetricFamily,
-        Kind.HISTOGRAM: HistogramMetricFamily,
+        Kind.GAUGE: core.GaugeMetricFamily,
+        Kind.COUNTER: core.CounterMetricFamily,
+        Kind.HISTOGRAM: core.HistogramMetricFamily,
     }
     return kinds[declared.kind](PREFIX + name, declared.meaning, labels=declared.labels)
 
 
 def metrics_as_text(samples: Sequence[Sample]) -> bytes:
     """Prometheus text."""
+    from prometheus_client import CollectorRegistry, generate_latest
+
     registry = CollectorRegistry()
     registry.register(_Samples(samples))
     return generate_latest(registry)

@@ -10,14 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
-import structlog
-
 from headwater.config.server import ServerSettings
 from headwater.core.clock import Clock
 from headwater.core.errors import ClosedError, HeadwaterError, InvariantError
 from headwater.engine.asynchronous import AsyncDatabase
 from headwater.engine.engine import Engine
 from headwater.engine.sides import TopicSpace
+from headwater.observe.logs import Logger
 from headwater.server.connection import HttpConnection
 from headwater.server.delivery import Delivery
 from headwater.server.exchange import Exchange
@@ -55,7 +54,7 @@ class App:
         self.routes = RouteTable(routes)
         self.keys = KeyRing(settings.api_keys)
         self.quotas = Quotas(settings.limits)
-        self.log = structlog.get_logger("headwater.server")
+        self.log = Logger("headwater.server")
         self.database: AsyncDatabase | None = None
         self._engine: Engine | None = None
         self.recovery_progress = 0.0

@@ -25,6 +25,7 @@ from headwater.core.errors import AccessError, RequestError, StorageError
 from headwater.disk import Disk, PosixDisk, replace_file
 from headwater.engine.opening import open_database_async
 from headwater.engine.reports import make_reports_directory
+from headwater.observe.logs import load_logs
 from headwater.server.app import App
 from headwater.server.connection import HttpConnection
 from headwater.server.kafka.listener import KafkaListener
@@ -181,6 +182,9 @@ class Server:
             self.app.rcpx.close()
 
     async def _tick(self, app: App) -> None:
+        await asyncio.sleep(TICK_S)
+        # In good times: bad ones may have no file descriptor left to load it with.
+        await app.loop.run_in_executor(None, load_logs)
         while True:
             await asyncio.sleep(TICK_S)
             try:

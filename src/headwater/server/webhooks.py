@@ -22,7 +22,6 @@ from urllib.parse import urlsplit
 import msgspec
 
 from headwater import __version__
-from headwater.client.http import Poster
 from headwater.core.errors import HeadwaterError, RequestError
 from headwater.disk import Disk, read_whole, replace_file
 from headwater.engine.machine_steps import store_steps
@@ -33,6 +32,7 @@ from headwater.model.machines.definition import check_machine_name
 from headwater.server.machine_following import Follower
 
 if TYPE_CHECKING:
+    from headwater.client.http import Poster
     from headwater.server.app import App
 
 DELAY_S_MAX: Final = 300.0
@@ -246,6 +246,9 @@ class Webhooks:
     def begin(self) -> None:
         """The database is there; the machines are opened now if anybody is to be told of them."""
         if self._hooks:
+            # Late: most servers have no webhooks and need no client.
+            from headwater.client.http import Poster
+
             self._poster = Poster(TIMEOUT_S)
             self._tasks.append(self._app.loop.create_task(self._open()))
 

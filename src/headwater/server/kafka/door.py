@@ -9,8 +9,6 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
 
-import structlog
-
 from headwater.config.server import ServerSettings
 from headwater.core.clock import Clock
 from headwater.core.errors import HeadwaterError
@@ -18,6 +16,7 @@ from headwater.core.units import US_PER_S
 from headwater.engine.governing import Governing
 from headwater.engine.kafka.coordinator import Coordinator
 from headwater.engine.kafka.joined import JoinedStore
+from headwater.observe.logs import Logger
 from headwater.server.kafka.apis import HANDLED
 from headwater.server.kafka.call import Call
 from headwater.server.kafka.connection import KafkaConnection
@@ -74,7 +73,7 @@ class KafkaDoor:
         locked = bool(len(self.users) or settings.api_keys)
         self.anyone: Principal | None = None if locked else ANYONE
         """Who speaks before signing in."""
-        self.log = structlog.get_logger("headwater.kafka")
+        self.log = Logger("headwater.kafka")
         self.counters = DoorCounters()
         self.connections: set[KafkaConnection] = set()
         self.pipeline_max = settings.limits.pipeline

@@ -1,0 +1,65 @@
+"""The first thing that runs: which of two ways a command takes.
+
+`headwater serve` with flags of the plain kind goes straight to the server. Reading a command line
+with typer, which loads rich and pydantic, would take a third of the time in which a server starts.
+Everything else, also every mistake and every cry for help, is typer's.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+SERVE_FLAGS: Final = (
+    "host",
+    "port",
+    "data_dir",
+    "wal_shards",
+    "cold_dir",
+    "config",
+    "port_file",
+    "metrics_port",
+    "rcpx_port",
+    "kafka_port",
+    "log_level",
+)
+"""Flags of `serve` that are followed by a value, as functions name them."""
+_NAME_OF: Final = {"--" + name.replace("_", "-"): name for name in SERVE_FLAGS}
+SERVE_SWITCHES: Final = {"--log-json": ("log_json", True), "--log-text": ("log_json", False)}
+_COMPLETING: Final = "_HEADWATER_COMPLETE"
+
+
+def main() -> None:
+    flags = plain_serve_flags(sys.argv[1:], os.environ)
+    if flags is None:
+        from headwater.cli.app import run_app
+
+        run_app()
+    else:
+        from headwater.cli.begin_serving import begin_serving
+        from headwater.cli.leaving import leave_after
+
+        config = flags.pop("config", None)
+        leave_after(lambda: begin_serving(flags, config))
+
+
+def plain_serve_flags(
+    words: Sequence[str], environment: Mapping[str, str]
+) -> dict[str, Any] | None:
+    """What `serve` was told, or None when anything is there that typer should look at."""
+    if not words or words[0] != "serve" or _COMPLETING in environment:
+        return None
+    flags: dict[str, Any] = {}
+    rest = iter(words[1:])
+    for word in rest:
+        if word in SERVE_SWITCHES:
+            name, value = SERVE_SWITCHES[word]
+            flags[name] = value
+            continue
+        given = next(rest, "-")
+        if word not in _NAME_OF or given.startswith("-") or not given.isprintable():
+            return None
+        flags[_NAME_OF[word]] = given
+    return flags
