@@ -30,7 +30,7 @@ def _conditions(**more: object) -> dict[str, str]:
 
 def _encoders(batch: int) -> dict[str, Callable[[], list[bytes]]]:
     datas = PAYLOADS[:batch]
-    empty, flags = [b""] * batch, [0] * batch
+    empty, flags, times = [b""] * batch, [4] * batch, [1] * batch
 
     def one_by_one() -> list[bytes]:
         return [
@@ -39,7 +39,7 @@ def _encoders(batch: int) -> dict[str, Callable[[], list[bytes]]]:
         ]
 
     def at_once() -> list[bytes]:
-        made = encode_appends(7, 1, 1, 4, flags, empty, empty, datas)
+        made = encode_appends(7, 1, times, flags, empty, empty, datas)
         ends = [*made.offsets[1:], len(made.buffer)]
         return [made.buffer[at:end] for at, end in zip(made.offsets, ends, strict=True)]
 

@@ -144,21 +144,20 @@ class Appender:
     def _send(self, write: Write, records: EncodedRecords, key: bytes | None) -> None:
         core, topic = self._core, write.topic
         durability = topic.log.settings.durability
+        flags = records.flags
+        if durability is Durability.FSYNC:
+            flags = [_DURABLE | own for own in flags]
         frames = encode_appends(
             topic.topic_id,
             write.first_seq,
-            write.ts,
-            _DURABLE if durability is Durability.FSYNC else 0,
-            records.flags,
+            [write.ts] * len(records),
+            flags,
             records.nodes,
             records.tags,
             records.datas,
         )
         write.tags = records.tags
-        write.flags = records.flags
-        if durability is Durability.FSYNC:
-            # As in the frames: a reader holds what the index says against them.
-            write.flags = [_DURABLE | own for own in records.flags]
+        write.flags = flags  # as in the frames: a reader holds what the index says against them
         body = write.buffer = frames.buffer
         write.offsets = frames.offsets
         write.lengths = [size + _SEGMENT_SHIFT for size in frames.sizes]

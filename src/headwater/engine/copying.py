@@ -16,7 +16,7 @@ import msgspec
 from headwater.core.limits import META_BYTES_MAX, META_KEYS_MAX
 from headwater.engine.reading import FrameRun
 from headwater.engine.router_state import Router
-from headwater.format.appends import Appends, encode_copies, readdress
+from headwater.format.appends import Appends, encode_appends, readdress
 from headwater.format.frame import FRAME, FrameFlag, join_data, split_data
 from headwater.format.segment import SEGMENT_FRAME
 from headwater.model.match import TagMatcher
@@ -224,11 +224,11 @@ class Copies:
             ]
         if len(self) < READDRESS_MIN:
             columns = (times, flags, self.nodes, self.tags, self.datas)
-            return Encoded(encode_copies(topic_id, first_seq, *columns), times, flags)
+            return Encoded(encode_appends(topic_id, first_seq, *columns), times, flags)
         known = self._encoded.get(flags_base)
         if known is None:
             columns = (self.times, flags, self.nodes, self.tags, self.datas)
-            known = self._encoded[flags_base] = encode_copies(0, 1, *columns)
+            known = self._encoded[flags_base] = encode_appends(0, 1, *columns)
         changed = readdress(known, topic_id, first_seq, times if earlier else None)
         return Encoded(changed, times, flags)
 

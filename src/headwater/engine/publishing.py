@@ -9,8 +9,10 @@ Keeps I2, I13, I15.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from headwater.core.errors import HeadwaterError
+from headwater.core.units import KIB
 from headwater.engine.core import EngineCore
 from headwater.engine.pending import Appended, Change, Write
 from headwater.engine.queues import appoint
@@ -19,6 +21,9 @@ from headwater.engine.topic import Topic
 from headwater.engine.topics import Topics
 from headwater.format.segment import SEGMENT_FRAME_BYTES_MIN
 from headwater.wal.ticket import Ticket
+
+CHUNK_BYTES_MIN: Final = 4 * KIB
+"""From here on a write is a chunk of its own: copying it costs more than one chunk more."""
 
 
 class Publisher:
@@ -93,29 +98,25 @@ class Publisher:
         topic = writes[0].topic
         topic.creation = None
         self._core.changed = True
-        buffers: list[bytes] = []
         lengths: list[int] = []
         flags: list[int] = []
         tags: list[bytes] = []
         times: list[int] = []
-        offsets: list[int] = []
-        at = 0
         for write in writes:
             _no_longer_under_way(write)
-            buffers.append(write.buffer)
             lengths += write.lengths
             flags += write.flags
             tags += write.tags
             times += [write.ts] * len(write.offsets)
-            offsets += [at + offset for offset in write.offsets]
-            at += len(write.buffer)
             if write.key is not None:
                 topic.keys.settle(write.key)
                 topic.keys.expire(write.ts)
-        first_seq = writes[0].first_seq
-        topic.log.publish(first_seq, lengths, times, flags, tags)
-        self._topics.keep_in_tail(topic, TailChunk(first_seq, b"".join(buffers), offsets))
-        self._after(topic, len(writes), len(lengths), at)
+        topic.log.publish(writes[0].first_seq, lengths, times, flags, tags)
+        size = 0
+        for chunk in _chunks(writes):
+            self._topics.keep_in_tail(topic, chunk)
+            size += len(chunk.buffer)
+        self._after(topic, len(writes), len(lengths), size)
         for write in writes:
             write.succeed(_answer(write))
         self._tell(topic)
@@ -219,6 +220,19 @@ def _is_gapless(writes: Sequence[Write]) -> bool:
             return False
         seq += len(write.offsets)
     return not topic.dropped
+
+
+def _chunks(writes: Sequence[Write]) -> list[TailChunk]:
+    """What readers and checkpoints are given: small writes joined, large ones as they are."""
+    if len(writes[0].buffer) >= CHUNK_BYTES_MIN:
+        return [TailChunk(write.first_seq, write.buffer, write.offsets) for write in writes]
+    offsets: list[int] = []
+    at = 0
+    for write in writes:
+        offsets += [at + offset for offset in write.offsets]
+        at += len(write.buffer)
+    joined = b"".join([write.buffer for write in writes])
+    return [TailChunk(writes[0].first_seq, joined, offsets)]
 
 
 def _no_longer_under_way(write: Write) -> None:

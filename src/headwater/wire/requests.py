@@ -31,7 +31,7 @@ class RecordIn(Body):
     data: msgspec.Raw
     tag: str | None = None
     node: str | None = None
-    meta: msgspec.Raw = msgspec.field(default_factory=lambda: NO_META)
+    meta: msgspec.Raw = NO_META
     deliver_at: Seq | None = None
     """Of a job: not to be claimed before, milliseconds since 1970."""
 

@@ -47,7 +47,7 @@ def frames_of(
         nodes.append((node or "").encode("utf-8", "replace"))
         tags.append((tag or "").encode("utf-8", "replace"))
         datas.append(data)
-    made = encode_appends(7, 5, 1_700_000_000_000, 0, flags, nodes, tags, datas)
+    made = encode_appends(7, 5, [1_700_000_000_000] * len(datas), flags, nodes, tags, datas)
     offsets = numpy.array(made.offsets, numpy.int64)
     if not in_segment:
         return FrameRun(made.buffer, offsets, in_segment=False)

@@ -24,7 +24,7 @@ from headwater.engine.kafka.partition import KafkaTopic, Partition
 from headwater.engine.kafka.told import told_plainly
 from headwater.engine.reading import FrameRun, Reader, ReadPlan
 from headwater.engine.topic import Topic, Wakeup
-from headwater.format.appends import encode_copies
+from headwater.format.appends import encode_appends
 from headwater.format.kafka.batch import BatchError, read_header
 from headwater.format.kafka.mapping import to_native
 from headwater.format.kafka.records import decode_records
@@ -234,7 +234,7 @@ class PartitionReader(Reader):
         count = len(columns.times)
         if not count:
             raise StorageError(f"there is nothing at seq {plan.first_offset + 1} of a partition")
-        frames = encode_copies(
+        frames = encode_appends(
             0, plan.first_offset + 1, columns.times, columns.flags, columns.nodes, columns.tags,
             columns.datas,
         )  # fmt: skip

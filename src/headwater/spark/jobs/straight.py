@@ -197,12 +197,11 @@ class SegmentWriter:
         if not payloads:
             return
         flags = [
-            (_HAS_NODE if node else 0) | (_HAS_TAG if tag else 0)
+            _DURABLE | (_HAS_NODE if node else 0) | (_HAS_TAG if tag else 0)
             for node, tag in zip(nodes, tags, strict=True)
         ]
-        frames = encode_appends(
-            self._topic_id, self.next_seq, self._ts, _DURABLE, flags, nodes, tags, payloads
-        )
+        times = [self._ts] * len(payloads)
+        frames = encode_appends(self._topic_id, self.next_seq, times, flags, nodes, tags, payloads)
         made = WalSlice(frames.buffer, numpy.array(frames.offsets, numpy.int64))
         data, entries = encode_run([made], self.next_seq, verify=False)
         view = memoryview(data)
