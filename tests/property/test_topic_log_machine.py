@@ -210,7 +210,7 @@ class TopicMachine(RuleBasedStateMachine):
     @rule(chosen=st.lists(places, min_size=1, max_size=12))
     def delete_chosen_seqs(self, chosen: list[Place]) -> None:
         seqs = [self._seq(place) for place in chosen]
-        newly, _ = self.log.delete_seqs(numpy.array(sorted(set(seqs)), numpy.int64))
+        newly = self.log.delete_seqs(numpy.array(sorted(set(seqs)), numpy.int64))
         alive = [record for record in self.naive.live if record.seq in seqs]
         for record in alive:
             record.fate = "deleted"

@@ -19,7 +19,7 @@ from headwater.format.router_frames import (
     encode_router_marks,
     encode_router_places,
 )
-from headwater.model.index import DEAD, LOST
+from headwater.model.slots import DEAD, LOST
 
 
 class Settlement(NamedTuple):

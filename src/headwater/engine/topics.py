@@ -224,7 +224,7 @@ class Topics:
 
     def apply_seqs_deletion(self, topic: Topic, seqs: Sequence[int]) -> int:
         """Delete these records, as far as they are there; gives how many were."""
-        newly, _ = topic.log.delete_seqs(numpy.array(seqs, numpy.int64))
+        newly = topic.log.delete_seqs(numpy.array(seqs, numpy.int64))
         if len(newly):
             topic.unflagged.append(newly)
         self._core.dirty[topic.topic_id] = topic

@@ -15,28 +15,16 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy
 from numpy.typing import NDArray
 
 from headwater.core.errors import InvariantError
-from headwater.format.segment import (
-    ENTRY_BYTES,
-    INDEX_DTYPE,
-    INDEX_ENTRY,
-    SEGMENT_FRAME_BYTES_MIN,
-    Entries,
-    IndexFlag,
-)
+from headwater.format.segment import ENTRY_BYTES, INDEX_DTYPE, INDEX_ENTRY, Entries
+from headwater.model.slots import DEAD, IN_WAL, LOST, OVERHEAD, Live, sum_live
 
 Seqs = NDArray[numpy.int64]
-
-DEAD: Final = int(IndexFlag.DELETED)
-LOST: Final = int(IndexFlag.LOST)
-IN_WAL: Final = int(IndexFlag.IN_WAL)
-OVERHEAD: Final = SEGMENT_FRAME_BYTES_MIN
-"""Bytes of an entry's `len` that are not payload."""
 
 BLOCK_BITS: Final = 12
 BLOCK_SLOTS: Final = 1 << BLOCK_BITS
@@ -53,13 +41,6 @@ _SCALAR_STEPS: Final = 8
 """Slots looked at one by one before numpy is asked; it is slow to start."""
 _SLACK_BYTES_MIN: Final = 4096
 """Free room that is not worth a copy."""
-
-
-class Live(NamedTuple):
-    """How many live records, and their payload bytes."""
-
-    records: int
-    bytes: int
 
 
 class SeqIndex:
@@ -140,7 +121,7 @@ class SeqIndex:
         kept = entries.copy()
         kept["flags_check"] &= _FLAGS_MASK
         self._extend(kept.view(numpy.uint8).data)
-        live = _sum_live(kept)
+        live = sum_live(kept)
         self.live_count += live.records
         self.live_bytes += live.bytes
         if live.records < count:
@@ -166,7 +147,7 @@ class SeqIndex:
         block = (self.base_seq >> BLOCK_BITS) + len(self._block_counts)
         while (block + 1) << BLOCK_BITS <= self.next_seq:
             first = max(block << BLOCK_BITS, self.base_seq)
-            live = _sum_live(self.peek(first, (block + 1) << BLOCK_BITS))
+            live = sum_live(self.peek(first, (block + 1) << BLOCK_BITS))
             self._block_counts.append(live.records)
             self._block_bytes.append(live.bytes)
             block += 1
@@ -262,9 +243,9 @@ class SeqIndex:
         low = -(-first_seq >> BLOCK_BITS) if first_seq > self.base_seq else front
         high = min(end_seq >> BLOCK_BITS, front + len(counts or ()))
         if counts is None or sums is None or high <= low:
-            return _sum_live(self.peek(first_seq, end_seq))
-        before = _sum_live(self.peek(first_seq, max(low << BLOCK_BITS, first_seq)))
-        after = _sum_live(self.peek(high << BLOCK_BITS, end_seq))
+            return sum_live(self.peek(first_seq, end_seq))
+        before = sum_live(self.peek(first_seq, max(low << BLOCK_BITS, first_seq)))
+        after = sum_live(self.peek(high << BLOCK_BITS, end_seq))
         return Live(
             before.records + sum(counts[low - front : high - front]) + after.records,
             before.bytes + sum(sums[low - front : high - front]) + after.bytes,
@@ -303,6 +284,8 @@ class SeqIndex:
 
     def mark_deleted(self, seqs: Seqs, *, lost: bool = False) -> Seqs:
         """Mark these records dead; gives those that were alive until now, which is what counts."""
+        if not lost and self._mark_run(seqs):
+            return seqs
         inside = seqs[(seqs >= self.base_seq) & (seqs < self.next_seq)]
         slots = self.peek(self.base_seq, self.next_seq)
         at = inside - self.base_seq
@@ -318,23 +301,40 @@ class SeqIndex:
         self.live_bytes -= int(payloads.sum())
         if lost:
             self.lost_count += len(newly)
-        self._subtract(newly, payloads)
+        blocks = newly >> BLOCK_BITS
+        lowest = int(blocks.min())
+        gone, freed = numpy.bincount(blocks - lowest), numpy.bincount(blocks - lowest, payloads)
+        for block in numpy.flatnonzero(gone).tolist():
+            self._subtract(lowest + block, int(gone[block]), int(freed[block]))
         return newly
 
-    def _subtract(self, seqs: Seqs, payloads: NDArray[numpy.int64]) -> None:
-        """Take records out of the sums of their blocks."""
+    def _mark_run(self, seqs: Seqs) -> bool:
+        """The same for live neighbours in one block, as most acks are: a slice of slots, and none
+        picked. False, and nothing is done, when they are not."""
+        count = len(seqs)
+        if count < _SCALAR_STEPS or seqs[-1] - seqs[0] != count - 1:
+            return False
+        first = int(seqs[0])
+        if first < self.base_seq or first + count > self.next_seq or (numpy.diff(seqs) != 1).any():
+            return False
+        slots = self.peek(first, first + count)
+        flags = slots["flags_check"]
+        if first >> BLOCK_BITS != first + count - 1 >> BLOCK_BITS or (flags & DEAD).any():
+            return False
+        payload_bytes = int(slots["len"].sum(dtype=numpy.int64)) - OVERHEAD * count
+        flags |= numpy.uint32(DEAD)
+        self.live_count -= count
+        self.live_bytes -= payload_bytes
+        self._subtract(first >> BLOCK_BITS, count, payload_bytes)
+        return True
+
+    def _subtract(self, block: int, records: int, payload_bytes: int) -> None:
+        """Take records out of the sums of their block, if it has any."""
         counts, sums = self._block_counts, self._block_bytes
-        if counts is None or sums is None:
-            return
-        blocks = (seqs >> BLOCK_BITS) - (self.base_seq >> BLOCK_BITS)
-        closed = blocks < len(counts)
-        which, where = numpy.unique(blocks[closed], return_inverse=True)
-        gone = numpy.bincount(where, minlength=len(which)).tolist()
-        freed = numpy.zeros(len(which), numpy.int64)
-        numpy.add.at(freed, where, payloads[closed])
-        for block, count, payload in zip(which.tolist(), gone, freed.tolist(), strict=True):
-            counts[block] -= count
-            sums[block] -= payload
+        block -= self.base_seq >> BLOCK_BITS
+        if counts is not None and sums is not None and block < len(counts):
+            counts[block] -= records
+            sums[block] -= payload_bytes
 
     def last_lost(self, end_seq: int) -> int:
         """The last lost seq below `end_seq`, 0 when there is none."""
@@ -343,13 +343,15 @@ class SeqIndex:
         lost = numpy.flatnonzero(self.peek(self.base_seq, end_seq)["flags_check"] & LOST)
         return self.base_seq + int(lost[-1]) if len(lost) else 0
 
-    def drop_before(self, seq: int) -> Live:
-        """Forget every slot below `seq`; tells what of it was alive."""
+    def drop_before(self, seq: int, *, nothing_lives: bool = False) -> Live:
+        """Forget every slot below `seq`; tells what of it was alive, unless that is known."""
         if not self.base_seq < seq <= self.next_seq:
             if seq > self.next_seq:
                 raise InvariantError(f"slots up to {seq} of {self.next_seq} cannot be dropped")
             return Live(0, 0)
-        if seq == self.base_seq + 1:
+        if nothing_lives:
+            live = Live(0, 0)
+        elif seq == self.base_seq + 1:
             dead = self.flags_at(self.base_seq) & DEAD
             live = Live(0, 0) if dead else Live(1, self.payload_at(self.base_seq))
         else:
@@ -372,7 +374,8 @@ class SeqIndex:
             return
         whole = min((seq >> BLOCK_BITS) - (self.base_seq >> BLOCK_BITS), len(counts))
         if seq & _BLOCK_MASK and whole < len(counts):
-            part = dropped if not whole else _sum_live(self.peek(seq & ~_BLOCK_MASK, seq))
+            alone = not whole or not dropped.records
+            part = dropped if alone else sum_live(self.peek(seq & ~_BLOCK_MASK, seq))
             counts[whole] -= part.records
             sums[whole] -= part.bytes
         if whole:
@@ -387,10 +390,3 @@ class SeqIndex:
         used = len(self._buffer)
         if self._buffer.__alloc__() - used > max(used // 6, _SLACK_BYTES_MIN):
             self._buffer = bytearray(self._buffer)
-
-
-def _sum_live(slots: Any) -> Live:
-    alive = slots["flags_check"] & DEAD == 0
-    count = int(numpy.count_nonzero(alive))
-    lengths = slots["len"] if count == len(slots) else slots["len"][alive]
-    return Live(count, int(lengths.sum(dtype=numpy.int64)) - OVERHEAD * count)

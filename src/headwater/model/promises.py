@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy
 
-from headwater.model.index import DEAD, OVERHEAD
+from headwater.model.slots import DEAD, OVERHEAD
 
 if TYPE_CHECKING:
     from headwater.model.topic import TopicLog

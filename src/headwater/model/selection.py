@@ -13,8 +13,9 @@ import numpy
 from numpy.typing import NDArray
 
 from headwater.core.limits import READ_RECORDS_CLAMP, READ_SLOTS_MAX
-from headwater.model.index import DEAD, LOST, OVERHEAD, SeqIndex, Seqs
+from headwater.model.index import SeqIndex, Seqs
 from headwater.model.loss import RECREATED, Eviction, Tombstone
+from headwater.model.slots import DEAD, LOST, OVERHEAD
 
 if TYPE_CHECKING:
     from headwater.model.topic import TopicLog

@@ -29,7 +29,7 @@ from headwater.core.errors import (
 )
 from headwater.core.limits import READ_BYTES_DEFAULT, READ_RECORDS_DEFAULT, READ_SLOTS_MAX
 from headwater.format.segment import INDEX_DTYPE, Entries
-from headwater.model.index import DEAD, SeqIndex, Seqs
+from headwater.model.index import SeqIndex, Seqs
 from headwater.model.loss import EVERY_LOSS, Eviction, Loss, LossFloors, Tombstone
 from headwater.model.match import TagMatcher
 from headwater.model.promises import broken_promises
@@ -266,7 +266,13 @@ class TopicLog:
         self._losses.raise_to(reason, floor)
         self.evict_floor = max(self.evict_floor, floor)
 
-    def _pop_to(self, seq: int) -> None:
+    def _pop_dead(self) -> None:
+        """Drop the dead slots in front, if there are any."""
+        index = self.index
+        if index.base_seq < index.next_seq and not index.is_live(index.base_seq):
+            self._pop_to(index.base_seq, nothing_lives=True)
+
+    def _pop_to(self, seq: int, *, nothing_lives: bool = False) -> None:
         """Drop the slots below `seq` and the dead ones behind, so that a live one is in front."""
         index = self.index
         target = index.first_live(seq)
@@ -274,7 +280,7 @@ class TopicLog:
             lost = index.last_lost(target)
             if lost:
                 self._lose(lost + 1, int(self.lost_as))
-        index.drop_before(target)
+        index.drop_before(target, nothing_lives=nothing_lives)
         if self.tags is not None:
             self.tags.prune_below(target)
 
@@ -317,20 +323,20 @@ class TopicLog:
             entries,
         )
 
-    def delete_seqs(self, seqs: Seqs) -> tuple[Seqs, Entries]:
+    def delete_seqs(self, seqs: Seqs) -> Seqs:
         """Delete these records, whose tags nobody looked up; gives those that were alive."""
-        return self._mark(seqs)
+        newly = self.index.mark_deleted(seqs) if len(seqs) else _NO_SEQS
+        self._pop_dead()
+        return newly
 
     def _mark(self, seqs: Seqs) -> tuple[Seqs, Entries]:
         if not len(seqs):
             return _NO_SEQS, _NO_ENTRIES
-        index = self.index
-        newly = index.mark_deleted(seqs)
+        newly = self.index.mark_deleted(seqs)
         if not len(newly):
             return _NO_SEQS, _NO_ENTRIES
-        entries = index.take(newly)
-        if index.flags_at(index.base_seq) & DEAD:
-            self._pop_to(index.base_seq)
+        entries = self.index.take(newly)
+        self._pop_dead()
         return newly, entries
 
     # -- reading

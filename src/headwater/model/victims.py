@@ -9,7 +9,8 @@ from typing import Final
 
 import numpy
 
-from headwater.model.index import BLOCK_SLOTS, DEAD, OVERHEAD, SeqIndex
+from headwater.model.index import BLOCK_SLOTS, SeqIndex
+from headwater.model.slots import DEAD, OVERHEAD
 
 _SCALAR_STEPS: Final = 4
 

@@ -127,3 +127,40 @@ def test_slots_that_do_not_exist_cannot_be_dropped() -> None:
     with pytest.raises(InvariantError):
         index.drop_before(3)
     assert index.drop_before(1) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "seqs",
+    [
+        range(1, 101),
+        range(4_090, 4_110),
+        range(8_950, 9_010),
+        [*range(50, 60), *range(61, 70)],
+        [*range(70, 50, -1)],
+        [50, 51, 3_000, *range(53, 71)],
+        [*range(5_000, 5_100)],
+    ],
+    ids=[
+        "in front",
+        "over a border",
+        "over the end",
+        "a hole",
+        "backwards",
+        "a stranger",
+        "dead inside",
+    ],
+)
+def test_deleting_neighbours_together_is_the_same_as_one_by_one(seqs: list[int]) -> None:
+    together, one_by_one = SeqIndex(), SeqIndex()
+    for index in (together, one_by_one):
+        index.append_many(range(50, 9_050), 7, [1] * 9_000)
+        index.mark_deleted(numpy.array([5_050]))
+    named = numpy.array(seqs)
+    newly = together.mark_deleted(named).tolist()
+    each = [seq for seq in named.tolist() if len(one_by_one.mark_deleted(numpy.array([seq])))]
+    assert newly == each
+    assert together.entries(1, 9_000).tolist() == one_by_one.entries(1, 9_000).tolist()
+    for first, end in ((1, 9_001), (4_095, 4_100), (4_096, 8_192), (60, 8_999)):
+        assert together.live_between(first, end) == one_by_one.live_between(first, end)
+    assert together.drop_before(4_200) == one_by_one.drop_before(4_200)
+    assert together.live_between(4_300, 8_192) == one_by_one.live_between(4_300, 8_192)

@@ -19,7 +19,7 @@ from headwater.engine.reading import ReadFilter, ReadPlan
 from headwater.engine.topic import Topic
 from headwater.format.kafka.mapping import to_kafka_as_it_is
 from headwater.format.kafka.records import NewRecord, encode_gapped
-from headwater.model.index import DEAD
+from headwater.model.slots import DEAD
 from headwater.store.checked import Finding
 from headwater.store.segment import SegmentChangedError
 from headwater.wire.kafka.error_codes import ErrorCode

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 import numpy
 from numpy.typing import NDArray
 
-from headwater.model.index import DEAD
+from headwater.model.slots import DEAD
 
 _FEW: Final = 8
 """Up to here one look each is quicker than asking numpy."""

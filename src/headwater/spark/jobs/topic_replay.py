@@ -299,7 +299,7 @@ class TopicReplay:
         self._flag(seqs)
 
     def _flag(self, seqs: NDArray[numpy.int64]) -> None:
-        newly, _ = self.log.delete_seqs(seqs)
+        newly = self.log.delete_seqs(seqs)
         if len(newly):
             self.unflagged.append(newly)
 

@@ -1,0 +1,30 @@
+"""What the slots of an index say: which of them are alive, and what those hold."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy
+
+from headwater.format.segment import SEGMENT_FRAME_BYTES_MIN, IndexFlag
+
+DEAD: Final = int(IndexFlag.DELETED)
+LOST: Final = int(IndexFlag.LOST)
+IN_WAL: Final = int(IndexFlag.IN_WAL)
+OVERHEAD: Final = SEGMENT_FRAME_BYTES_MIN
+"""Bytes of an entry's `len` that are not payload."""
+
+
+class Live(NamedTuple):
+    """How many live records, and their payload bytes."""
+
+    records: int
+    bytes: int
+
+
+def sum_live(slots: Any) -> Live:
+    """Of a run of slots."""
+    alive = slots["flags_check"] & DEAD == 0
+    count = int(numpy.count_nonzero(alive))
+    lengths = slots["len"] if count == len(slots) else slots["len"][alive]
+    return Live(count, int(lengths.sum(dtype=numpy.int64)) - OVERHEAD * count)
