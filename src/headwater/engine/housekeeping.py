@@ -64,7 +64,7 @@ class Housekeeping:
         core = self._core
         cut = self._checkpointer.run(full=True)
         if (core.changed or cut.jobs) and not core.broken:
-            self._reclaimer.remove_dropped_topics()
+            self._reclaimer.hide_dropped_topics()
             self._snapshotter.write(cut.covered)
         self._snapshot_at_us = core.clock.monotonic_us()
         self._bytes_at_snapshot = self._wal_bytes()
@@ -72,7 +72,7 @@ class Housekeeping:
 
     def begin(self) -> None:
         """What an earlier life left half done in the topics' directory."""
-        self._reclaimer.finish_drops()
+        self._reclaimer.find_hidden()
         if self._core.settings.total_bytes_max:
             self._count_bytes()
 

@@ -6,14 +6,17 @@ is told; the files are changed in between, by the keeper.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
+from headwater.core.errors import DamageError, HeadwaterError
 from headwater.engine.core import EngineCore
 from headwater.engine.topic import Topic
 from headwater.engine.topics import Topics
 from headwater.format.names import TOPICS_DIRECTORY
-from headwater.format.segment import Entries
+from headwater.format.segment import Entries, topic_directory_name
 from headwater.store.dropping import list_dropped, remove_dropped, rename_for_drop
 from headwater.store.reclaim import choose_drops, choose_relocations, is_rewrite_due
 from headwater.store.segment import Segment
@@ -29,41 +32,107 @@ class TopicChores:
     relocations: list[Segment]
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing to do to files, and what to do as the owner when it was not done."""
+
+    work: Callable[[], object]
+    put_back: Callable[[], None]
+    is_cold: bool
+    """It needs the cold store."""
+
+
 class Reclaimer:
+    """Trouble with one topic, or with the cold store, keeps nobody else from giving space back. It
+    is told at the end of the round, and what failed is tried again in the next."""
+
     def __init__(self, core: EngineCore, topics: Topics) -> None:
         self._core = core
         self._topics = topics
+        self._hidden: list[int] = []
+        """Topics that were dropped: their directories are out of sight and still have to go."""
 
     def run(self) -> None:
         core = self._core
-        self.remove_dropped_topics()
-        for chores in core.owner.call(self._decide):
-            topic = chores.topic
-            topic.files.drop(*chores.drops)
-            for segment, entries in chores.rewrites:
-                changed, compacted = topic.files.rewrite(segment, entries)
-                core.owner.call(partial(_rewritten, topic, segment, changed, compacted))
-            for segment in chores.relocations:
-                topic.files.copy_to_cold(segment)
-                moved = topic.files.drop_hot(segment)
-                core.owner.call(partial(_replace, topic, segment, moved))
+        self.hide_dropped_topics()
+        trouble: Exception | None = None
+        cold_is_away = False
+        for step in chain(self._removals(), self._chores_of_all()):
+            if step.is_cold and cold_is_away:
+                core.owner.call(step.put_back)
+                continue
+            try:
+                step.work()
+            except (OSError, HeadwaterError) as error:
+                trouble = trouble or error
+                # It may take long until it does not answer, and log files wait for this thread.
+                cold_is_away |= step.is_cold and not isinstance(error, DamageError)
+                core.owner.call(step.put_back)
+        if trouble is not None:
+            raise trouble
 
-    def finish_drops(self) -> None:
-        """At start: directories of dropped topics that an earlier life had renamed."""
+    def find_hidden(self) -> None:
+        """At start: what an earlier life had no time to remove."""
         core = self._core
-        topics = core.directory / TOPICS_DIRECTORY
-        for topic_id in list_dropped(core.disk, topics):
-            remove_dropped(core.disk, topics, topic_id, core.cold_store_of(topic_id))
+        self._hidden = list_dropped(core.disk, core.directory / TOPICS_DIRECTORY)
 
-    def remove_dropped_topics(self) -> None:
+    def hide_dropped_topics(self) -> None:
         """Also before each snapshot: the log will no longer tell that they have to go."""
         core = self._core
         topics = core.directory / TOPICS_DIRECTORY
         while core.dropped:
             topic_id = core.dropped[0]
             rename_for_drop(core.disk, topics, topic_id)
-            remove_dropped(core.disk, topics, topic_id, core.cold_store_of(topic_id))
+            core.maps.forget_all_in(topics / topic_directory_name(topic_id))
+            self._hidden.append(topic_id)
             core.dropped.pop(0)
+
+    # -- the steps of a round
+
+    def _removals(self) -> Iterator[Step]:
+        hidden, self._hidden = self._hidden, []
+        has_cold = self._core.cold is not None
+        for topic_id in hidden:
+            put_back = partial(self._hidden.append, topic_id)
+            yield Step(partial(self._remove, topic_id), put_back, is_cold=has_cold)
+
+    def _remove(self, topic_id: int) -> None:
+        core = self._core
+        topics = core.directory / TOPICS_DIRECTORY
+        remove_dropped(core.disk, topics, topic_id, core.cold_store_of(topic_id))
+
+    def _chores_of_all(self) -> Iterator[Step]:
+        for chores in self._core.owner.call(self._decide):
+            yield from self._steps_of(chores)
+
+    def _steps_of(self, chores: TopicChores) -> Iterator[Step]:
+        topic, drops = chores.topic, chores.drops
+        again = partial(self._look_again, topic)
+        if drops:
+            put_back = partial(self._look_again, topic, drops)
+            is_cold = any(segment.is_cold for segment in drops)
+            yield Step(partial(topic.files.drop, *drops), put_back, is_cold)
+        for segment, entries in chores.rewrites:
+            work = partial(self._rewrite, topic, segment, entries)
+            yield Step(work, again, segment.is_cold)
+        for segment in chores.relocations:
+            yield Step(partial(self._relocate, topic, segment), again, is_cold=True)
+
+    def _rewrite(self, topic: Topic, segment: Segment, entries: Entries) -> None:
+        changed, compacted = topic.files.rewrite(segment, entries)
+        self._core.owner.call(partial(_rewritten, topic, segment, changed, compacted))
+        topic.files.forget(segment)
+
+    def _relocate(self, topic: Topic, segment: Segment) -> None:
+        topic.files.copy_to_cold(segment)
+        moved = topic.files.drop_hot(segment)
+        self._core.owner.call(partial(_replace, topic, segment, moved))
+
+    def _look_again(self, topic: Topic, drops: Sequence[Segment] = ()) -> None:
+        """Something could not be done: it is decided anew in the next round."""
+        if not topic.dropped:
+            topic.segments = [*drops, *topic.segments]
+            self._core.reclaim[topic.topic_id] = topic
 
     def _decide(self) -> list[TopicChores]:
         core = self._core

@@ -84,15 +84,20 @@ def list_dropped(disk: Disk, topics: PurePath) -> list[int]:
 def remove_dropped(
     disk: Disk, topics: PurePath, topic_id: int, cold: SegmentStore | None = None
 ) -> None:
-    """Remove what is left of a dropped topic, in both tiers. Repeating it is harmless."""
+    """Remove what is left of a dropped topic, in both tiers. Repeating it is harmless.
+
+    The directory goes last: as long as it is there, something may be left in the cold store.
+    """
+    directory = topics / deleted_directory_name(topic_id)
+    with file_work(directory):
+        if not disk.is_directory(directory):
+            return
+        sync_names(disk, topics)  # the new name first, or files go from a topic in sight
     if cold is not None:
         for first_seq in cold.list():
             cold.delete(first_seq)
-    directory = topics / deleted_directory_name(topic_id)
     with file_work(directory):
-        if disk.is_directory(directory):
-            sync_names(disk, topics)  # the new name first, or files go from a topic in sight
-            for name in disk.list_directory(directory):
-                disk.unlink(directory / name)
-            disk.remove_directory(directory)
-            sync_names(disk, topics)
+        for name in disk.list_directory(directory):
+            disk.unlink(directory / name)
+        disk.remove_directory(directory)
+        sync_names(disk, topics)

@@ -51,6 +51,13 @@ class SegmentMaps:
             self._views.pop(key, None)
             self._checked.pop(key, None)
 
+    def forget_all_in(self, directory: PurePath) -> None:
+        """The files of this directory are going."""
+        with self._lock:
+            for key in [key for key in self._views if key[0].parent == directory]:
+                del self._views[key]
+                self._checked.pop(key, None)
+
     def clear(self) -> None:
         with self._lock:
             self._views.clear()

@@ -88,9 +88,9 @@ class LocalSegmentStore:
             self._remove(first_seq, SegmentPart.DATA)
 
     def list(self) -> Sequence[int]:
-        if not self._disk.is_directory(self._root):
-            return []
         with file_work(self._root):
+            if not self._disk.is_directory(self._root):
+                return []
             names = self._disk.list_directory(self._root)
         return sorted({each[0] for each in map(parse_segment_file, names) if each is not None})
 
