@@ -11,9 +11,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
@@ -21,7 +20,8 @@ from pyspark.sql.datasource import (
 )
 
 from headwater.core.clock import SystemClock
-from headwater.core.errors import HeadwaterError, InvariantError
+from headwater.core.errors import HeadwaterError
+from headwater.spark.task import micro_batch, task_context
 from headwater.spark.writing.options import SinkOptions, sink_options
 
 if TYPE_CHECKING:
@@ -31,10 +31,6 @@ if TYPE_CHECKING:
     from headwater.client import Client
     from headwater.spark.writing.ledger import Place
     from headwater.spark.writing.task import TaskPart
-
-BATCH_PROPERTY: Final = "streaming.sql.batchId"
-QUERY_PROPERTY: Final = "sql.streaming.queryId"
-"""How Spark tells a task which micro-batch of which query it belongs to."""
 
 
 def batch_writer(
@@ -84,8 +80,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._run = uuid.uuid4().hex
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        query = _property(QUERY_PROPERTY)
-        batch = int(_property(BATCH_PROPERTY))
+        query, batch = micro_batch()
         place = _place(self._options.app_id or query, query, self._run, batch)
         return _write(self._options, place, iterator)
 
@@ -132,19 +127,5 @@ def _client(options: SinkOptions) -> Client:
 def _place(writer: str, query: str, run: str, batch: int) -> Place:
     from headwater.spark.writing.ledger import Place
 
-    context = _context()
+    context = task_context()
     return Place(writer, query, run, batch, str(context.partitionId()))
-
-
-def _property(name: str) -> str:
-    found = _context().getLocalProperty(name)
-    if found is None:
-        raise InvariantError(f"Spark did not say {name} of the micro-batch being written")
-    return found
-
-
-def _context() -> TaskContext:
-    context = TaskContext.get()
-    if context is None:
-        raise InvariantError("rows are written by tasks of Spark only")
-    return context

@@ -19,12 +19,13 @@ from headwater.core.errors import RequestError
 from headwater.spark.tables.columns import VARIANT_TYPE, check_partitions, merged, new_names, plain
 from headwater.spark.tables.location import Location
 from headwater.spark.tables.table import (
-    AlreadyLandedError,
+    COMMIT_TRIES,
     CommitConflictError,
     Landed,
     Landing,
     Layout,
     WrittenFile,
+    commit_between_others,
     file_prefix,
     group_directory,
     leftovers,
@@ -32,7 +33,6 @@ from headwater.spark.tables.table import (
 )
 
 DATA: Final = "data"
-TRIES: Final = 10
 
 
 class DeltaLake:
@@ -47,8 +47,8 @@ class DeltaLake:
         return None if table is None else _arrow_schema(table)
 
     def landed(self, landing: Landing) -> Landed | None:
-        table = self._open()
-        return None if table is None else _landed(table, landing)
+        seen = self._look(landing)
+        return None if seen is None else seen[1]
 
     def evolve(self, schema: Any, partition_by: Sequence[str]) -> Any:
         from deltalake import Schema
@@ -56,7 +56,7 @@ class DeltaLake:
         from deltalake.transaction import create_table_with_add_actions
 
         check_partitions(schema, partition_by)
-        for _ in range(TRIES):
+        for _ in range(COMMIT_TRIES):
             table = self._open()
             if table is None:
                 create_table_with_add_actions(
@@ -80,24 +80,10 @@ class DeltaLake:
         raise CommitConflictError(f"{self.location.uri} changes all the time; try again")
 
     def commit(self, landing: Landing, files: Sequence[WrittenFile]) -> None:
-        from deltalake.exceptions import CommitFailedError
+        def append(table: Any) -> bool:
+            return self._append(table, landing, files)
 
-        for _ in range(TRIES):
-            table = self._open()
-            if table is None:
-                raise CommitConflictError(f"{self.location.uri} was deleted while it was written")
-            last = _landed(table, landing)
-            if last is not None and last.batch >= landing.batch:
-                raise AlreadyLandedError(f"batch {landing.batch} of {landing.app} is there already")
-            try:
-                self._append(table, landing, files)
-            except CommitFailedError:
-                continue
-            return
-        raise CommitConflictError(
-            f"batch {landing.batch} could not be committed to {self.location.uri}: others commit "
-            "all the time; try again"
-        )
+        commit_between_others(self.location, landing, lambda: self._look(landing), append)
 
     def layout(self, landing: Landing, partition_by: Sequence[str]) -> Layout:
         return Layout(
@@ -136,8 +122,14 @@ class DeltaLake:
         except TableNotFoundError:
             return None
 
-    def _append(self, table: Any, landing: Landing, files: Sequence[WrittenFile]) -> None:
+    def _look(self, landing: Landing) -> tuple[Any, Landed | None] | None:
+        table = self._open()
+        return None if table is None else (table, _landed(table, landing))
+
+    def _append(self, table: Any, landing: Landing, files: Sequence[WrittenFile]) -> bool:
+        """False when another commit came first."""
         from deltalake import CommitProperties, PostCommitHookProperties, Transaction
+        from deltalake.exceptions import CommitFailedError
         from deltalake.transaction import AddAction
 
         now_ms = self._clock.wall_ms()
@@ -145,19 +137,23 @@ class DeltaLake:
             AddAction(file.path, file.bytes, file.partition, now_ms, True, file.stats)
             for file in files
         ]
-        table.create_write_transaction(
-            actions,
-            "append",
-            table.schema(),
-            partition_by=table.metadata().partition_columns,
-            commit_properties=CommitProperties(
-                app_transactions=[Transaction(name, landing.batch) for name in _names(landing)],
-                custom_metadata={"headwater": f"batch {landing.batch} of {landing.app}"},
-                # A commit that is tried again by itself would not look whether it is still wanted.
-                max_commit_retries=0,
-            ),
-            post_commithook_properties=PostCommitHookProperties(create_checkpoint=True),
-        )
+        try:
+            table.create_write_transaction(
+                actions,
+                "append",
+                table.schema(),
+                partition_by=table.metadata().partition_columns,
+                commit_properties=CommitProperties(
+                    app_transactions=[Transaction(name, landing.batch) for name in _names(landing)],
+                    custom_metadata={"headwater": f"batch {landing.batch} of {landing.app}"},
+                    # Tried again by itself it would not look whether it is still wanted.
+                    max_commit_retries=0,
+                ),
+                post_commithook_properties=PostCommitHookProperties(create_checkpoint=True),
+            )
+        except CommitFailedError:
+            return False
+        return True
 
     def _check_partitioning(self, table: Any, partition_by: Sequence[str]) -> None:
         there = list(table.metadata().partition_columns)

@@ -17,13 +17,14 @@ from headwater.core.errors import RequestError
 from headwater.spark.tables.columns import check_partitions, is_wider, merged, plain
 from headwater.spark.tables.location import Location
 from headwater.spark.tables.table import (
-    AlreadyLandedError,
+    COMMIT_TRIES,
     CommitConflictError,
     Landed,
     Landing,
     Layout,
     WrittenFile,
     app_directory,
+    commit_between_others,
     file_prefix,
     group_directory,
     leftovers,
@@ -33,7 +34,6 @@ from headwater.spark.tables.table import (
 DATA: Final = "data"
 CATALOG_FILE: Final = "catalog.db"
 IDENTIFIER: Final = ("headwater", "table")
-TRIES: Final = 10
 _PROPERTIES: Final = {
     # A commit every few seconds would leave a million metadata files a year.
     "write.metadata.delete-after-commit.enabled": "true",
@@ -60,12 +60,12 @@ class IcebergLake:
         return None if table is None else plain(table.schema().as_arrow())
 
     def landed(self, landing: Landing) -> Landed | None:
-        table = self._open()
-        return None if table is None else _landed(table, landing)
+        seen = self._look(landing)
+        return None if seen is None else seen[1]
 
     def evolve(self, schema: Any, partition_by: Sequence[str]) -> Any:
         check_partitions(schema, partition_by)
-        for _ in range(TRIES):
+        for _ in range(COMMIT_TRIES):
             table = self._open()
             if table is None:
                 self._create(schema, partition_by)
@@ -81,25 +81,18 @@ class IcebergLake:
         from pyiceberg.exceptions import CommitFailedException
 
         paths = [self.location.child(file.path).as_uri for file in files]
-        for _ in range(TRIES):
-            table = self._open()
-            if table is None:
-                raise CommitConflictError(f"{self.location.uri} was deleted while it was written")
-            last = _landed(table, landing)
-            if last is not None and last.batch >= landing.batch:
-                raise AlreadyLandedError(f"batch {landing.batch} of {landing.app} is there already")
+
+        def append(table: Any) -> bool:
             try:
                 with table.transaction() as transaction:
                     if paths:
                         transaction.add_files(paths, check_duplicate_files=False)
                     transaction.set_properties(_properties(landing))
             except CommitFailedException:
-                continue
-            return
-        raise CommitConflictError(
-            f"batch {landing.batch} could not be committed to {self.location.uri}: others commit "
-            "all the time; try again"
-        )
+                return False
+            return True
+
+        commit_between_others(self.location, landing, lambda: self._look(landing), append)
 
     def layout(self, landing: Landing, partition_by: Sequence[str]) -> Layout:
         return Layout(
@@ -149,6 +142,10 @@ class IcebergLake:
         return SqlCatalog(
             "headwater", uri=f"sqlite:///{file}", warehouse=self.location.as_uri, echo="false"
         )
+
+    def _look(self, landing: Landing) -> tuple[Any, Landed | None] | None:
+        table = self._open()
+        return None if table is None else (table, _landed(table, landing))
 
     def _open(self) -> Any | None:
         from pyiceberg.exceptions import NoSuchTableError

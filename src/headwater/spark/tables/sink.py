@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
@@ -20,7 +19,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from headwater.core.errors import InvariantError, RequestError
+from headwater.core.errors import RequestError
 from headwater.spark.tables.location import Location
 from headwater.spark.tables.opening import FORMATS, open_table
 from headwater.spark.tables.table import (
@@ -31,6 +30,7 @@ from headwater.spark.tables.table import (
     WrittenFile,
     check_landing,
 )
+from headwater.spark.task import micro_batch, task_context
 from headwater.spark.writing.options import SPARKS_OWN
 
 if TYPE_CHECKING:
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 FORMAT: Final = "headwater-table"
-BATCH_PROPERTY: Final = "streaming.sql.batchId"
-QUERY_PROPERTY: Final = "sql.streaming.queryId"
 OPTIONS: Final = ("path", "table", "appId", "writeId", "partitionBy", "catalog", "name")
 
 
@@ -143,9 +141,8 @@ class TableStreamWriter(DataSourceStreamArrowWriter):
         self._prepared = prepared
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        query = _property(QUERY_PROPERTY)
-        app = self._prepared.options.app_id or query
-        landing = Landing(app, int(_property(BATCH_PROPERTY)), query)
+        query, batch = micro_batch()
+        landing = Landing(self._prepared.options.app_id or query, batch, query)
         return _write(self._prepared, landing, iterator)
 
     def commit(
@@ -172,7 +169,7 @@ def _write(
     from headwater.spark.tables.writing import FilesWriter
 
     schema = pa.ipc.read_schema(pa.py_buffer(prepared.columns))
-    context = _context()
+    context = task_context()
     name = f"{prepared.run}-{context.partitionId():05d}-{context.taskAttemptId()}"
     layout = prepared.options.open().layout(landing, prepared.options.partition_by)
     writer = FilesWriter(layout, schema, name)
@@ -223,17 +220,3 @@ def _delete(prepared: Prepared, messages: Sequence[WriterCommitMessage | None]) 
         if isinstance(message, FilesWritten):
             for file in message.files:
                 location.delete(file.path)
-
-
-def _property(name: str) -> str:
-    found = _context().getLocalProperty(name)
-    if found is None:
-        raise InvariantError(f"Spark did not say {name} of the micro-batch being written")
-    return found
-
-
-def _context() -> TaskContext:
-    context = TaskContext.get()
-    if context is None:
-        raise InvariantError("rows are written by tasks of Spark only")
-    return context
