@@ -5,10 +5,10 @@ from __future__ import annotations
 import httptools
 import pytest
 
-from headwater.server.head import RepeatedHead, parsed_head, repeatable
+from headwater.server.head import KnownHeads, RepeatedHead, parsed_head
 
 
-def remembered(data: bytes) -> RepeatedHead | None:
+def remembered(data: bytes, known: KnownHeads | None = None) -> RepeatedHead | None:
     """What a connection would remember of these bytes, read by the real parser."""
 
     class Reader:
@@ -30,7 +30,9 @@ def remembered(data: bytes) -> RepeatedHead | None:
     parser = httptools.HttpRequestParser(reader)
     parser.feed_data(data)
     head = parsed_head(parser, reader.target, reader.headers)
-    return repeatable(data, len(reader.body), head)
+    known = known or KnownHeads()
+    known.remember(data, len(reader.body), head)
+    return known.find(data)
 
 
 def request(body: bytes, *headers: bytes) -> bytes:
@@ -79,7 +81,21 @@ def test_anything_that_is_not_wholly_the_same_goes_through_the_parser(other: byt
         b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
         request(b"12345", b"expect: 100-continue"),
         b"GET / HTTP/1.1\r\nhost: x\r\n\r\n",
+        request(b"12345", b"x-long: " + b"x" * 4_096),
     ],
+    ids=["chunked", "expect", "no length", "long"],
 )
-def test_heads_that_mean_more_than_a_length_are_never_remembered(data: bytes) -> None:
+def test_heads_that_mean_more_than_a_length_or_are_long_are_never_remembered(data: bytes) -> None:
     assert remembered(data) is None
+
+
+def test_a_client_that_takes_turns_between_four_requests_is_known_in_each() -> None:
+    known = KnownHeads()
+    turns = [request(b"12345", b"turn: %d" % turn) for turn in range(5)]
+    for data in turns:
+        remembered(data, known)
+    assert [known.find(data) is not None for data in turns] == [False, True, True, True, True]
+    for data in turns[1:]:
+        found = known.find(data)
+        assert found is not None
+        assert found.head.headers[b"turn"] == data.partition(b"turn: ")[2][:1]

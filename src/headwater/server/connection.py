@@ -20,7 +20,7 @@ import httptools
 
 from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.server.exchange import Exchange
-from headwater.server.head import Head, RepeatedHead, parsed_head, repeatable
+from headwater.server.head import Head, KnownHeads, parsed_head
 from headwater.server.request_size import RequestSize
 from headwater.wire.http_errors import HttpError
 from headwater.wire.http_response import CONTINUE
@@ -61,7 +61,7 @@ class HttpConnection(asyncio.Protocol):
         self._in_request = False
         self._head: Head | None = None
         """Of the request that was parsed last."""
-        self._repeated: RepeatedHead | None = None
+        self._known = KnownHeads()
         self._pipeline_max = app.settings.limits.pipeline
         self._stuck_bytes = 0
         self._stuck_since_us = 0
@@ -105,9 +105,9 @@ class HttpConnection(asyncio.Protocol):
             return  # thrown away while the peer reads why
         whole = not self._in_request
         if whole:
-            repeated = self._repeated
-            if repeated is not None and repeated.begins(data):
-                self._begin(repeated.head, data[len(repeated.data) :])
+            known = self._known.find(data)
+            if known is not None:
+                self._begin(known.head, data[len(known.data) :])
                 return
             self._begin_request()
         message = self._messages
@@ -126,11 +126,8 @@ class HttpConnection(asyncio.Protocol):
         if self._in_request:
             if message == self._messages:
                 self._add_raw(len(data))
-        elif whole and message + 1 == self._messages:
-            # These bytes were exactly one request; the next may have the same head.
-            self._repeated = (
-                None if self._head is None else repeatable(data, self._size.body, self._head)
-            )
+        elif whole and message + 1 == self._messages and self._head is not None:
+            self._known.remember(data, self._size.body, self._head)
 
     def eof_received(self) -> bool:
         """The peer will send no more; what it asked for is still answered.

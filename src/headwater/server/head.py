@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from headwater.server.routing import Route
 
 _END: Final = b"\r\n\r\n"
+_KNOWN_MAX: Final = 4
+"""A worker of a queue takes turns between three requests: write, claim, ack."""
+_KNOWN_BYTES_MAX: Final = 4_096
+"""Longer heads are not worth keeping for every connection."""
 
 
 class Head:
@@ -67,12 +71,37 @@ class RepeatedHead(NamedTuple):
         return len(data) == self.size and data.startswith(self.data)
 
 
-def repeatable(data: bytes, body_bytes: int, head: Head) -> RepeatedHead | None:
+class KnownHeads:
+    """The last few heads of a connection that are likely to come again."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: list[RepeatedHead] = []
+
+    def find(self, data: bytes) -> RepeatedHead | None:
+        """The head of these bytes, when they are exactly one request with a head that is known."""
+        for known in self._known:
+            if known.begins(data):
+                return known
+        return None
+
+    def remember(self, data: bytes, body_bytes: int, head: Head) -> None:
+        """These bytes were exactly one request."""
+        found = _repeatable(data, body_bytes, head)
+        if found is not None:
+            if len(self._known) == _KNOWN_MAX:
+                self._known.pop(0)
+            self._known.append(found)
+
+
+def _repeatable(data: bytes, body_bytes: int, head: Head) -> RepeatedHead | None:
     """What to remember of a request that `data` is exactly one of; None when it is not sure."""
     before = data[: len(data) - body_bytes]
     headers = head.headers
     if (
-        not before.endswith(_END)
+        len(before) > _KNOWN_BYTES_MAX
+        or not before.endswith(_END)
         or before.find(_END) != len(before) - len(_END)
         or headers.get(b"content-length", b"") != b"%d" % body_bytes
         or b"transfer-encoding" in headers
