@@ -46,8 +46,16 @@ def store_steps(engine: Engine) -> Steps[MachineStore]:
     return store
 
 
-def change_steps(engine: Engine, change: Callable[[MachineStore], Pending[T]]) -> Steps[T]:
+def change_steps(engine: Engine, request: requests.Request) -> Steps[Any]:
     """One change: its answer, once the log has it."""
+    store = engine.machines.store
+    if store is None:
+        store = yield from store_steps(engine)
+    return (yield Answered(partial(store.submit, request)))
+
+
+def _change_steps(engine: Engine, change: Callable[[MachineStore], Pending[T]]) -> Steps[T]:
+    """As above, for what is more than one request."""
     store = yield from store_steps(engine)
     answer: T = yield Answered(lambda: change(store))
     return answer
@@ -66,7 +74,7 @@ def look_steps(engine: Engine, look: Callable[[MachineStore], T]) -> Steps[T]:
 def put_machine_steps(
     engine: Engine, machine: str, version: int, definition: dict[str, Any]
 ) -> Steps[answers.MachinePut]:
-    return (yield from change_steps(engine, lambda s: s.put_machine(machine, version, definition)))
+    return change_steps(engine, requests.PutMachine(machine, version, definition))
 
 
 def get_machine_steps(
@@ -120,7 +128,7 @@ def draw_steps(
 def create_instance_steps(
     engine: Engine, request: requests.CreateInstance
 ) -> Steps[answers.Created]:
-    return (yield from change_steps(engine, lambda store: store.create_instance(*request)))
+    return change_steps(engine, request)
 
 
 def get_instance_steps(engine: Engine, instance_id: str) -> Steps[Instance]:
@@ -153,37 +161,29 @@ def list_instances_steps(
 
 
 def apply_event_steps(engine: Engine, request: requests.ApplyEvent) -> Steps[answers.Applied]:
-    return (yield from change_steps(engine, lambda store: store.apply_event(*request)))
+    return change_steps(engine, request)
 
 
 def delete_instance_steps(
     engine: Engine, instance_id: str, idempotency_key: str | None
 ) -> Steps[answers.Deleted]:
-    return (
-        yield from change_steps(
-            engine, lambda store: store.delete_instance(instance_id, idempotency_key)
-        )
-    )
+    return change_steps(engine, requests.DeleteInstance(instance_id, idempotency_key))
 
 
 def migrate_instance_steps(
     engine: Engine, instance_id: str, version: int, state_map: dict[str, str] | None
 ) -> Steps[answers.Applied]:
-    return (
-        yield from change_steps(
-            engine, lambda store: store.migrate_instance(instance_id, version, state_map)
-        )
-    )
+    return change_steps(engine, requests.MigrateInstance(instance_id, version, state_map))
 
 
 def batch_steps(
     engine: Engine, operations: Sequence[requests.Request], mode: str
 ) -> Steps[answers.BatchDone]:
-    return (yield from change_steps(engine, lambda store: store.batch(operations, mode)))
+    return _change_steps(engine, lambda store: store.batch(operations, mode))
 
 
 def flush_all_steps(engine: Engine) -> Steps[answers.Flushed]:
-    return (yield from change_steps(engine, MachineStore.flush_all))
+    return _change_steps(engine, MachineStore.flush_all)
 
 
 def history_steps(engine: Engine, instance_id: str, limit: int) -> Steps[History]:

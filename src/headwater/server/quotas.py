@@ -48,7 +48,10 @@ class Quotas:
 
     def of(self, key: ApiKey) -> Usage:
         """There are as many of these as keys in the settings."""
-        return self._usage.setdefault(key.digest, Usage(self._limits))
+        found = self._usage.get(key.digest)
+        if found is None:
+            found = self._usage[key.digest] = Usage(self._limits)
+        return found
 
     def open_stream(self, key: ApiKey) -> None:
         usage = self.of(key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headwater.core.errors import HeadwaterError
@@ -13,48 +13,63 @@ from headwater.server.exchange import Exchange
 
 if TYPE_CHECKING:
     from headwater.server.app import App
+    from headwater.server.quotas import Usage
 
 T = TypeVar("T")
 
 
-class Operation(Generic[T]):
+class Stepping(Generic[T]):
     """Runs at once as far as it can. What the log answers carries it on; only where a file or
-    news must be waited for does a task take over."""
+    news must be waited for does a task take over. Each surface says how it answers."""
 
-    __slots__ = ("_app", "_counted", "_exchange", "_pending", "_steps", "_then")
+    __slots__ = ("_app", "_pending", "_steps", "_usage")
 
-    def __init__(
-        self, app: App, exchange: Exchange, steps: Steps[T], then: Callable[[T], None]
-    ) -> None:
+    def __init__(self, app: App, usage: Usage, steps: Steps[T]) -> None:
         self._app = app
-        self._exchange = exchange
+        self._usage = usage
         self._steps = steps
-        self._then = then
         self._pending: Pending[Any] | None = None
-        self._counted = False
 
-    def begin(self, *, quits: bool = False) -> None:
-        """Raises what goes wrong at once. `quits`: given up when the client goes away."""
-        usage = self._exchange.head.usage
-        assert usage is not None
-        usage.begin()
-        self._counted = True
+    # -- what a surface says
+
+    def _succeed(self, result: T) -> None:
+        raise NotImplementedError
+
+    def _fail(self, error: HeadwaterError) -> None:
+        raise NotImplementedError
+
+    def _break(self, error: Exception) -> None:
+        """Something went wrong that nobody foresaw."""
+        raise NotImplementedError
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        raise NotImplementedError
+
+    def _enter(self) -> None:
+        self._usage.begin()
+
+    def _leave(self) -> None:
+        """Exactly once for every `_enter`, before the answer is given."""
+        self._usage.end()
+
+    # -- how it runs
+
+    def begin(self) -> None:
+        """Raises what goes wrong at once."""
+        self._enter()
         try:
             self._run(self._steps.send(None))
         except StopIteration as done:
-            self._finish(done.value)
+            self._leave()
+            self._succeed(done.value)
         except BaseException:
-            self._discount()
+            self._leave()
             raise
-        if quits and self._pending is not None:
-            self._exchange.on_gone = self._quit
 
     def _run(self, step: Step) -> None:
         steps = self._steps
         while True:
-            if isinstance(step, AsOwner):
-                step = step_on(steps, step)
-            elif isinstance(step, Answered):
+            if isinstance(step, Answered):
                 try:
                     pending = step.start()
                 except BaseException as error:
@@ -65,9 +80,10 @@ class Operation(Generic[T]):
                     pending.on_done = self._heard
                     return
                 step = self._told(pending)
+            elif isinstance(step, AsOwner):
+                step = step_on(steps, step)
             else:
-                self._exchange.on_gone = None  # the task has its own way to end
-                self._app.spawn(self._exchange, self._later(step))
+                self._spawn(self._later(step))
                 return
 
     def _told(self, pending: Pending[Any]) -> Step:
@@ -81,34 +97,76 @@ class Operation(Generic[T]):
         try:
             self._run(self._told(pending))
         except StopIteration as done:
-            self._finish(done.value)
+            self._leave()
+            self._tell(done.value)
         except HeadwaterError as error:
-            self._discount()
-            self._exchange.fail(error)
+            self._leave()
+            self._fail(error)
         except Exception as error:
-            self._discount()
-            self._app.broken(self._exchange, error)
+            self._leave()
+            self._break(error)
+
+    def _tell(self, result: T) -> None:
+        try:
+            self._succeed(result)
+        except HeadwaterError as error:
+            self._fail(error)
+        except Exception as error:
+            self._break(error)
 
     async def _later(self, step: Step) -> None:
         try:
             result = await self._app.ready_database.drive_on(self._steps, step)
-        finally:
-            self._discount()
+        except HeadwaterError as error:
+            self._leave()
+            self._fail(error)
+        except Exception as error:
+            self._leave()
+            self._break(error)
+        except BaseException:
+            self._leave()
+            raise
+        else:
+            self._leave()
+            self._tell(result)
+
+
+class Operation(Stepping[T]):
+    """For a request over HTTP; `then` is told the result."""
+
+    __slots__ = ("_exchange", "_then")
+
+    def __init__(
+        self, app: App, exchange: Exchange, steps: Steps[T], then: Callable[[T], None]
+    ) -> None:
+        usage = exchange.head.usage
+        assert usage is not None
+        super().__init__(app, usage, steps)
+        self._exchange = exchange
+        self._then = then
+
+    def begin(self, *, quits: bool = False) -> None:
+        """Raises what goes wrong at once. `quits`: given up when the client goes away."""
+        super().begin()
+        if quits and self._pending is not None:
+            self._exchange.on_gone = self._quit
+
+    def _succeed(self, result: T) -> None:
         self._then(result)
 
-    def _finish(self, result: T) -> None:
-        self._discount()
-        self._then(result)
+    def _fail(self, error: HeadwaterError) -> None:
+        self._exchange.fail(error)
 
-    def _discount(self) -> None:
-        if self._counted:
-            self._counted = False
-            assert self._exchange.head.usage is not None
-            self._exchange.head.usage.end()
+    def _break(self, error: Exception) -> None:
+        self._app.broken(self._exchange, error)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self._exchange.on_gone = None  # the task has its own way to end
+        self._app.spawn(self._exchange, work)
 
     def _quit(self) -> None:
         pending, self._pending = self._pending, None
         if pending is not None:
             pending.on_done = None
-            self._discount()
+            self._leave()
             self._steps.close()

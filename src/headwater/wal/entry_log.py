@@ -43,7 +43,12 @@ class EntryTicket(Ticket):
     def __init__(
         self, body: bytes, entries: int, place: int, *, essential: bool = False, context: Any = None
     ) -> None:
-        super().__init__(body, entries, Durability.FSYNC, essential=essential, context=context)
+        # As its base does, without a call for it: there is one of these for each event.
+        self.body = body
+        self.frame_count = entries
+        self.durability = Durability.FSYNC
+        self.essential = essential
+        self.context = context
         self.place = place
         """Global offset of the first byte."""
 

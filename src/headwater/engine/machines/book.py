@@ -29,24 +29,31 @@ from headwater.wal.ticket import Ticket
 Published = Callable[[Sequence[Effect]], None]
 
 
+class Repeat(Pending[Any]):
+    """An answer without an entry, given once all that it saw is committed."""
+
+    def __init__(self, answer: Any) -> None:
+        self.prepared = answer
+
+
 class Change(Pending[Any]):
     """One write on its way."""
+
+    shape: Callable[[Draft], Any] | None = None
+    """What the answers come to; without it there is one, and it is that."""
+    followers: Sequence[Repeat] = ()
+    """Repeats that wait for what they saw to be committed."""
 
     def __init__(self, draft: Draft, place: int, sequence: int) -> None:
         self.draft = draft
         self.place = place
         self.sequence = sequence
         self.end = place
-        self.shape: Callable[[Draft], Any] = _only_answer
-        self.followers: list[Pending[Any]] = []
-        """Repeats that wait for what they saw to be committed."""
 
-
-class Repeat(Pending[Any]):
-    """An answer without an entry, given once all that it saw is committed."""
-
-    def __init__(self, answer: Any) -> None:
-        self.prepared = answer
+    @property
+    def answer_of_all(self) -> Any:
+        draft = self.draft
+        return draft.answers[0] if self.shape is None else self.shape(draft)
 
 
 class Book:
@@ -102,7 +109,8 @@ class Book:
         if self._flushing or (flushes and self._in_flight):
             raise OverloadedError("other writes are under way; try again", retry_after_ms=10)
         change = self._draft(requests)
-        change.shape = shape or _only_answer
+        if shape is not None:
+            change.shape = shape
         if not change.draft.effects:
             return self._answer_without_entry(change)
         self._send(change, essential=essential)
@@ -111,9 +119,10 @@ class Book:
 
     def _draft(self, requests: Sequence[Request]) -> Change:
         """The entries, at the place they will have; in the next segment if they do not fit."""
-        draft = self._fill(requests, self._place)
         place = self._place
-        if within_segment(place) and within_segment(place) + draft.size > self.segment_bytes:
+        draft = self._fill(requests, place)
+        used = within_segment(place)
+        if used and used + draft.size > self.segment_bytes:
             place = global_offset(segment_of(place) + 1, 0)
             draft = self._fill(requests, place)
         return Change(draft, place, self._sequence)
@@ -160,9 +169,10 @@ class Book:
         self._sequence += entries
 
     def _answer_without_entry(self, change: Change) -> Pending[Any]:
-        repeat = Repeat(change.shape(change.draft))
+        repeat = Repeat(change.answer_of_all)
         if self._in_flight:
-            self._in_flight[-1].followers.append(repeat)
+            last = self._in_flight[-1]
+            last.followers = [*last.followers, repeat]
         else:
             repeat.succeed(repeat.prepared)
         return repeat
@@ -173,9 +183,10 @@ class Book:
         """These were answered, in the order they were sent."""
         effects: list[Effect] = []
         done: list[Change] = []
+        in_flight = self._in_flight
         for ticket in tickets:
             change = ticket.context
-            if not self._in_flight or self._in_flight.popleft() is not change:
+            if not in_flight or in_flight.popleft() is not change:
                 raise InvariantError("the log answered out of order")
             if ticket.error is not None:
                 self._refuse(change, ticket.error)
@@ -185,22 +196,22 @@ class Book:
         if effects:
             self._published(effects)
         for change in done:
-            change.succeed(change.shape(change.draft))
+            change.succeed(change.answer_of_all)
             for follower in change.followers:
-                assert isinstance(follower, Repeat)
                 follower.succeed(follower.prepared)
 
     def _commit(self, change: Change, effects: list[Effect]) -> None:
         if self._failure is not None:
             raise InvariantError("the log wrote behind a refused write")
         draft = change.draft
-        for effect in draft.effects:
+        made = draft.effects
+        for effect in made:
             self.tables.take(effect)
-        effects += draft.effects
+        effects += made
         draft.forget_in(self._ahead)
         self.committed_place = change.end
-        self.committed_sequence = change.sequence + len(draft.effects)
-        self.latest_offset = draft.effects[-1].offset
+        self.committed_sequence = change.sequence + len(made)
+        self.latest_offset = made[-1].offset
         self._flushing = False
 
     def _refuse(self, change: Change, error: HeadwaterError) -> None:
@@ -215,8 +226,3 @@ class Book:
         change.fail(error)
         for follower in change.followers:
             follower.fail(error)
-
-
-def _only_answer(draft: Draft) -> Any:
-    (answer,) = draft.answers
-    return answer

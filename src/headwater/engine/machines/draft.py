@@ -132,11 +132,13 @@ class Draft:
         for name, instance in self._instances.items():
             if ahead.instances.get(name, _UNKNOWN) is instance:
                 del ahead.instances[name]
-        for version in self.definitions:
-            ahead.definitions.pop(version, None)
-        for key, remembered in self._keys.items():
-            if ahead.keys.get(key) is remembered:
-                del ahead.keys[key]
+        if self.definitions:
+            for version in self.definitions:
+                ahead.definitions.pop(version, None)
+        if self._keys:
+            for key, remembered in self._keys.items():
+                if ahead.keys.get(key) is remembered:
+                    del ahead.keys[key]
 
     # -- what it sees
 
@@ -157,8 +159,8 @@ class Draft:
         return 0 < instance.expires_at <= self._expiry_ms()
 
     def _present(self, name: object) -> Instance:
-        found = self._find(name) if type(name) is str else None
-        if found is None:
+        found = self._newest(name) if type(name) is str else None
+        if found is None or (found.expires_at and self._is_expired(found)):
             raise _no_instance(checked_text(name, "the instance id"))
         return found
 
@@ -306,7 +308,7 @@ class Draft:
     def _apply(
         self, body: bodies.ApplyEvent, before: Instance, to_state: str, ctx: bytes
     ) -> Applied:
-        offset = self._next_place()
+        offset = self._place + self.size
         after = applied_instance(body, offset, before, to_state, ctx)
         remembered = None
         if body.idempotency_key is not None:

@@ -76,6 +76,7 @@ BATCH_OPERATIONS_MAX: Final = 100
 LIST_LIMIT_DEFAULT: Final = 100
 LIST_LIMIT_MAX: Final = 1_000
 WAL_READ_LIMIT_MAX: Final = 10_000
+_CLOSED: Final = "closing; nothing was written"
 BATCH_MODES: Final = ("atomic", "best_effort")
 BATCHED: Final = (
     requests.PutMachine,
@@ -173,12 +174,18 @@ class MachineStore:
         self.shard.start()
         self._keeper.start()
 
+    def submit(self, request: requests.Request) -> Pending[Any]:
+        """One change of any kind. Deletes are taken even when the disk is full."""
+        if self._closing:
+            raise ClosedError(_CLOSED)
+        return self.book.submit((request,), essential=type(request) is requests.DeleteInstance)
+
     # -- machines
 
     def put_machine(
         self, name: str, version: int, definition: dict[str, Any]
     ) -> Pending[MachinePut]:
-        return self._submit(requests.PutMachine(name, version, definition))
+        return self.submit(requests.PutMachine(name, version, definition))
 
     def get_machine(self, name: str, version: int | None = None) -> MachineFound:
         if version is not None:
@@ -201,7 +208,7 @@ class MachineStore:
         idempotency_key: str | None = None,
         ttl_ms: int | None = None,
     ) -> Pending[Created]:
-        return self._submit(
+        return self.submit(
             requests.CreateInstance(machine, version, instance_id, context, idempotency_key, ttl_ms)
         )
 
@@ -241,7 +248,7 @@ class MachineStore:
         event_id: str | None = None,
         idempotency_key: str | None = None,
     ) -> Pending[Applied]:
-        return self._submit(
+        return self.submit(
             requests.ApplyEvent(
                 instance_id, event, payload, expected_state, expected_wal_offset, event_id,
                 idempotency_key,
@@ -251,12 +258,12 @@ class MachineStore:
     def delete_instance(
         self, instance_id: str, idempotency_key: str | None = None
     ) -> Pending[Deleted]:
-        return self._submit(requests.DeleteInstance(instance_id, idempotency_key), essential=True)
+        return self.submit(requests.DeleteInstance(instance_id, idempotency_key))
 
     def migrate_instance(
         self, instance_id: str, version: int, state_map: dict[str, str] | None = None
     ) -> Pending[Applied]:
-        return self._submit(requests.MigrateInstance(instance_id, version, state_map))
+        return self.submit(requests.MigrateInstance(instance_id, version, state_map))
 
     def batch(
         self, operations: Sequence[requests.Request], mode: str = "atomic"
@@ -268,7 +275,8 @@ class MachineStore:
             raise bad_request(f"a batch has 1 to {BATCH_OPERATIONS_MAX} operations")
         if not all(isinstance(operation, BATCHED) for operation in operations):
             raise bad_request("this operation cannot be part of a batch")
-        self._check_open()
+        if self._closing:
+            raise ClosedError(_CLOSED)
         if mode == "best_effort":
             return BestEffort(self.book, operations).start()
         return self.book.submit(operations, shape=_all_answers)
@@ -276,7 +284,7 @@ class MachineStore:
     def flush_all(self) -> Pending[Flushed]:
         if not self.settings.allow_flush_all:
             raise bad_request("flush_all is off; the setting allow_flush_all turns it on")
-        return self._submit(requests.FlushAll())
+        return self.submit(requests.FlushAll())
 
     # -- reading the log
 
@@ -350,7 +358,7 @@ class MachineStore:
         instance, made_by = self._owner.call(look)
         name = self._files.write_instance(instance, made_by, self._clock.wall_ms())
         note = requests.NoteSnapshot(name, instance.last_wal_offset, instance_id)
-        self._owner.call(lambda: self._submit(note))
+        self._owner.call(lambda: self.submit(note))
         return name, instance.last_wal_offset
 
     def harden(self) -> None:
@@ -373,14 +381,6 @@ class MachineStore:
     def _begin_closing(self) -> None:
         self._closing = True
         self._watchers.close()
-
-    def _check_open(self) -> None:
-        if self._closing:
-            raise ClosedError("closing; nothing was written")
-
-    def _submit(self, request: requests.Request, *, essential: bool = False) -> Pending[Any]:
-        self._check_open()
-        return self.book.submit([request], essential=essential)
 
     # -- what the log says
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from heapq import heappop, heappush
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -47,7 +47,7 @@ class Remembered(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return (self.kind, self.scope, self.key)
 
 
-class Effect(NamedTuple):
+class Effect(msgspec.Struct, frozen=True, gc=False):
     """One entry and what it makes of the tables."""
 
     body: Body
@@ -112,6 +112,12 @@ class Tables:
             self.instances[after.id] = after
             if after.expires_at and (before is None or before.expires_at != after.expires_at):
                 heappush(self._expiring, (after.expires_at, after.id))
+            if (
+                before is not None
+                and before.state is after.state
+                and before.machine is after.machine
+            ):
+                return  # listed where it was
         self.listing.changed(before, after)
 
     def load(self, instances: list[Instance]) -> None:

@@ -18,7 +18,6 @@ from headwater.core.errors import HeadwaterError, InvariantError
 from headwater.server.keys import ANYONE, ApiKey
 from headwater.server.rcpx.errors import error_json
 from headwater.server.rcpx.operations import begin_operation
-from headwater.server.rcpx.running import Running
 from headwater.server.rcpx.watching import Subscriptions
 from headwater.wire.rcpx import envelope
 from headwater.wire.rcpx.frame import FrameFlag, MessageReader, RcpxProtocolError, WireMode, message
@@ -41,6 +40,7 @@ class RcpxConnection(asyncio.Protocol):
         self.app: App = listener.app
         self.key: ApiKey | None = ANYONE if not len(self.app.keys) else None
         """None until AUTH, where keys are needed."""
+        self.usage: Usage = self.app.quotas.of(ANYONE)
         self.granted: set[str] = set()
         """Operations this key was allowed before; a key never changes."""
         self.greeted = False
@@ -52,7 +52,9 @@ class RcpxConnection(asyncio.Protocol):
         if self.key is not None:
             self._reader.raise_limit(self.app.settings.limits.body_bytes)
         self._transport: asyncio.Transport | None = None
-        self._under_way = 0
+        self.under_way = 0
+        """Requests that are begun and not answered."""
+        self._under_way_max = self.app.settings.limits.pipeline
         self._reading = True
         self._closing = False
         self._deadline_us = 0
@@ -65,10 +67,6 @@ class RcpxConnection(asyncio.Protocol):
         return self._transport
 
     @property
-    def usage(self) -> Usage:
-        return self.app.quotas.of(self.key or ANYONE)
-
-    @property
     def mode(self) -> WireMode | None:
         return self._reader.mode
 
@@ -79,6 +77,7 @@ class RcpxConnection(asyncio.Protocol):
     def admit(self, key: ApiKey) -> None:
         """AUTH was right."""
         self.key = key
+        self.usage = self.app.quotas.of(key)
         self.granted.clear()
         self._reader.raise_limit(self.app.settings.limits.body_bytes)
 
@@ -106,6 +105,12 @@ class RcpxConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._closing:
+            return
+        only = self._reader.only_message(data)
+        if only is not None:
+            self._take(only)
+            if self.under_way >= self._under_way_max:
+                self._set_reading()
             return
         was_within = self._reader.is_within
         self._reader.feed(data)
@@ -144,7 +149,7 @@ class RcpxConnection(asyncio.Protocol):
         try:
             request = envelope.read_request(payload)
             request_id = _encode(request.id)
-            self._begin(request_id, request)
+            begin_operation(self, request_id, request)
         except envelope.EnvelopeError as error:
             self.fail(error.request_id, error)
         except HeadwaterError as error:
@@ -152,17 +157,9 @@ class RcpxConnection(asyncio.Protocol):
         except Exception as error:
             self.broken(request_id, error)
 
-    def _begin(self, request_id: bytes, request: envelope.Request) -> None:
-        begin_operation(self, request_id, request)
-
-    def run(self, request_id: bytes, running: Running) -> None:
-        """Something whose answer may come later."""
-        self._under_way += 1
-        running.begin(self, request_id)
-
     def ended(self) -> None:
         """What was under way is answered."""
-        self._under_way -= 1
+        self.under_way -= 1
         if not self._reading:
             self._set_reading()
 
@@ -186,7 +183,7 @@ class RcpxConnection(asyncio.Protocol):
 
     def send(self, payload: bytes, flags: int = CHECKED) -> None:
         if not self.is_gone:
-            self.transport.write(message(payload, self.mode, flags))
+            self.transport.write(message(payload, self._reader.mode, flags))
 
     def write(self, messages: bytes) -> None:
         """Messages that are framed already."""
@@ -206,12 +203,12 @@ class RcpxConnection(asyncio.Protocol):
         """No more requests; what is under way is finished."""
         self._closing = True
         self.subscriptions.end()
-        if not self._under_way and not self.is_gone:
+        if not self.under_way and not self.is_gone:
             self.transport.close()
 
     def check_deadline(self, now_us: int) -> None:
         if self._closing:
-            if not self._under_way or now_us >= self._deadline_us + self.app.idle_deadline_us:
+            if not self.under_way or now_us >= self._deadline_us + self.app.idle_deadline_us:
                 self.transport.close()
         elif self._is_stuck(now_us):
             self.transport.abort()
@@ -233,7 +230,7 @@ class RcpxConnection(asyncio.Protocol):
         self.say_goodbye()
 
     def _set_reading(self) -> None:
-        want = not self.paused and self._under_way < self.app.settings.limits.pipeline
+        want = not self.paused and self.under_way < self._under_way_max
         if want != self._reading and not self.is_gone and not self._closing:
             self._reading = want
             if want:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _EMPTY: Final = b"{}"
 _encode = msgspec.json.Encoder().encode
-Run = Callable[["RcpxConnection", Any], Result | Steps[Result]]
+Run = Callable[["RcpxConnection", Any], Result | Steps[Told | Result]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def begin_operation(connection: RcpxConnection, request_id: bytes, request: Requ
         raise InvalidRequestError(f"{request.op}: params cannot be read: {error}") from error
     outcome = operation.run(connection, params)
     if not isinstance(outcome, Result):
-        connection.run(request_id, Running(outcome))
+        Running(connection, request_id, outcome).begin()
         return
     connection.answer(request_id, outcome.told, outcome.wal_offset)
     if outcome.then is not None:
@@ -72,9 +72,8 @@ def begin_operation(connection: RcpxConnection, request_id: bytes, request: Requ
 def _of_machines(make: Callable[..., Steps[Any]]) -> Run:
     """An operation that HTTP has too: `make` takes engine, key and params."""
 
-    def run(connection: RcpxConnection, params: Any) -> Steps[Result]:
-        told: Told = yield from make(connection.app.engine, connection.key, params)
-        return Result(_encode(told), getattr(told, "wal_offset", None))
+    def run(connection: RcpxConnection, params: Any) -> Steps[Told | Result]:
+        return make(connection.app.engine, connection.key, params)
 
     return run
 

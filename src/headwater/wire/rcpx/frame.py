@@ -36,6 +36,7 @@ HEADER: Final = Layout(
 )
 _pack = HEADER.packer.pack
 _unpack = HEADER.packer.unpack_from
+_HEADER_BYTES: Final = HEADER.size
 
 
 class FrameFlag(IntFlag):
@@ -93,6 +94,26 @@ class MessageReader:
     def is_within(self) -> bool:
         """Part of a message is there and the rest is not."""
         return len(self._buffer) > self._at
+
+    def only_message(self, data: bytes) -> bytes | None:
+        """The JSON of these bytes when they are one sound frame and nothing waits before it.
+
+        Most are. None says nothing of the bytes: they are to be fed.
+        """
+        if self.mode is not WireMode.FRAMES or len(data) < _HEADER_BYTES:
+            return None
+        magic, version, flags, extension, length, checksum = _unpack(data)
+        if (
+            magic != MAGIC
+            or version != VERSION
+            or extension
+            or length != len(data) - _HEADER_BYTES
+            or length > self._bytes_max
+            or len(self._buffer) > self._at
+        ):
+            return None
+        payload = data[_HEADER_BYTES:]
+        return payload if not flags & _CRC or crc32c(payload) == checksum else None
 
     def feed(self, data: bytes) -> None:
         if self._at:
