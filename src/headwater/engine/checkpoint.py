@@ -18,7 +18,7 @@ import numpy
 from numpy.typing import NDArray
 
 from headwater.core.durability import Durability
-from headwater.core.errors import HeadwaterError
+from headwater.core.errors import DiskFullError, HeadwaterError
 from headwater.core.units import MIB
 from headwater.engine.core import EngineCore
 from headwater.engine.tail import TailChunk
@@ -93,16 +93,35 @@ class Checkpointer:
         if core.wal.poison is not None:
             # A mark that failed may be there after a restart: the files must stay as it says.
             raise core.wal.poison
-        now = core.clock.wall_ms()
-        try:
-            for job in cut.jobs:
+        written, trouble = self._write_each(cut.jobs)
+        if written:
+            try:
+                self._mark(written)
+            except (OSError, HeadwaterError):
+                _take_back(written)
+                raise
+            core.owner.call(lambda: self._finish(written))
+        if trouble is not None:
+            raise trouble
+
+    def _write_each(self, jobs: Sequence[TopicJob]) -> tuple[list[TopicJob], Exception | None]:
+        """Files of one topic that cannot be written to keep no other topic's records in memory.
+        Gives what was written, and the first trouble: the log must keep all it has, then."""
+        now = self._core.clock.wall_ms()
+        written: list[TopicJob] = []
+        trouble: Exception | None = None
+        for job in jobs:
+            try:
                 self._write(job, now)
-            self._mark(cut.jobs)
-        except (OSError, HeadwaterError):
-            for job in cut.jobs:
-                job.topic.files.take_back(job.active, job.written)
-            raise
-        core.owner.call(lambda: self._finish(cut))
+            except (OSError, HeadwaterError) as error:
+                _take_back([job])
+                if isinstance(error, DiskFullError):
+                    _take_back(written)
+                    raise  # nor is there room for the others
+                trouble = trouble or error
+            else:
+                written.append(job)
+        return written, trouble
 
     def _cut(self, *, full: bool) -> Cut:
         core = self._core
@@ -213,8 +232,8 @@ class Checkpointer:
         for ticket in tickets:
             ticket.wait()
 
-    def _finish(self, cut: Cut) -> None:
-        for job in cut.jobs:
+    def _finish(self, jobs: Iterable[TopicJob]) -> None:
+        for job in jobs:
             if not job.topic.dropped:
                 self._absorbed(job)
         self._core.counters.checkpoints += 1
@@ -240,6 +259,11 @@ class Checkpointer:
         if topic.feed is not None:
             topic.feed.settled(job.last_seq)
             topic.feed.marked(job.marks)
+
+
+def _take_back(jobs: Iterable[TopicJob]) -> None:
+    for job in jobs:
+        job.topic.files.take_back(job.active, job.written)
 
 
 def _marks(topic: Topic, last_seq: int) -> list[RouterMark]:

@@ -152,3 +152,22 @@ def test_no_map_is_kept_of_files_that_are_gone() -> None:
     life.reclaim()
     assert len(maps) == 2
     life.check()
+
+
+def test_a_topic_whose_files_cannot_be_written_keeps_no_others_in_memory() -> None:
+    life = Life(new_disk(), settings=AT_ONCE)
+    for name in ("short", "sound"):
+        life.append(name, [*records(1), *records(4, "x")])
+    life.checkpoint()
+    life.fake.truncate_file(DATA / "topics" / topic_directory_name(1) / FIRST, 10)
+    life.delete("short", match="x")
+    for name in ("short", "sound"):
+        life.append(name, records(5))
+    before = snapshots(life)
+    with pytest.raises(HeadwaterError, match="missing"):
+        life.db.checkpoint()
+    short, sound = (life.db.engine.topic(name) for name in ("short", "sound"))
+    assert (short.checkpointed_seq, sound.checkpointed_seq) == (5, 10)
+    assert (short.tail_bytes > 0, sound.tail_bytes) == (True, 0)
+    assert snapshots(life) == before  # the log must keep what the one topic has only there
+    assert [record.seq for record in life.db.diff("short", 5).records] == list(range(6, 11))
