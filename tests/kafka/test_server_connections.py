@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from headwater.server.kafka.connection import KafkaConnection
 from headwater.wire.kafka.apis import SUPPORTED, ApiKey
+from headwater.wire.kafka.encoding import Piece
 from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.headers import request_frame, response_body_at
 from tests.kafka.broker import Broker, running_broker
@@ -37,6 +39,23 @@ def test_answers_keep_the_order_of_requests_that_wait(speaker: Speaker, name: st
     speaker.send(b"".join(produce_frame(each, name) for each in range(1, 401)) + metadata)
     assert numbers(speaker, 401) == [*range(1, 401), 500]
     assert speaker.end_of(name) == 400
+
+
+def test_what_one_commit_answers_is_sent_in_one_go(
+    speaker: Speaker, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speaker.make_topic(name)
+    sent: list[int] = []
+    write = KafkaConnection._write
+
+    def counted(connection: KafkaConnection, pieces: list[Piece]) -> None:
+        sent.append(len(pieces))
+        write(connection, pieces)
+
+    monkeypatch.setattr(KafkaConnection, "_write", counted)
+    speaker.send(b"".join(produce_frame(each, name) for each in range(1, 101)))
+    assert numbers(speaker, 100) == list(range(1, 101))
+    assert len(sent) <= 50
 
 
 def test_no_answer_is_sent_where_none_is_wanted(speaker: Speaker, name: str) -> None:

@@ -38,16 +38,21 @@ class Spans:
 
     def __init__(self, provider: TracerProvider | None = None) -> None:
         self._provider = provider
+        self.wanted = False
+        """False when nobody would see a span: then none is made. As of the last `look`."""
+        self.look()
 
-    @property
-    def wanted(self) -> bool:
-        """False when nobody would see a span: then none is made."""
+    def look(self) -> bool:
+        """Find out again: the program may set a provider up at any time.
+
+        Takes as long as some of the work that spans tell about, so not for each of them.
+        """
         if self._provider is not None:
-            return True
-        if _trace is None:
-            return False
-        silent = (_trace.ProxyTracerProvider, _trace.NoOpTracerProvider)
-        return not isinstance(_trace.get_tracer_provider(), silent)
+            self.wanted = True
+        elif _trace is not None:
+            silent = (_trace.ProxyTracerProvider, _trace.NoOpTracerProvider)
+            self.wanted = not isinstance(_trace.get_tracer_provider(), silent)
+        return self.wanted
 
     def tell(self, name: str, began_ms: int, ended_ms: int, facts: Mapping[str, str | int]) -> None:
         provider = self._provider or _trace.get_tracer_provider()

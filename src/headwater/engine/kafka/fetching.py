@@ -70,7 +70,7 @@ class FetchPlan:
         The first one may begin before the offset that was asked for, as in Kafka.
         """
         spans, clock = self._core.spans, self._core.clock
-        if not spans.wanted:
+        if not spans.look():
             return self._find()
         began_ms = clock.wall_ms()
         batches = self._find()

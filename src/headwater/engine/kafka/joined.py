@@ -33,6 +33,7 @@ from headwater.engine.kafka.timestamps import TimestampPlan
 from headwater.engine.pending import Pending
 from headwater.engine.steps import Answered, AsOwner, InFiles, Step, Steps, delete_steps
 from headwater.engine.topic import Topic
+from headwater.format.kafka.batch import BatchHeader
 from headwater.wire.kafka.error_codes import ErrorCode
 
 Lookup = TimestampPlan | NativeLookup
@@ -116,10 +117,14 @@ class JoinedStore:
     # -- records
 
     def append(
-        self, partition: Partition, batch: bytes | memoryview, durability: Durability
+        self,
+        partition: Partition,
+        batch: bytes | memoryview,
+        durability: Durability,
+        header: BatchHeader | None = None,
     ) -> Pending[Produced]:
         if not isinstance(partition, NativePartition):
-            return self._store.append(partition, batch, durability)
+            return self._store.append(partition, batch, durability, header)
         return self._begin(produce_steps(self._engine, partition, bytes(batch), durability))
 
     def plan_fetch(self, partition: Partition, offset: int, max_bytes: int) -> FetchPlan:

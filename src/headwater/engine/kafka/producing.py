@@ -21,10 +21,7 @@ from headwater.engine.kafka.partition import Partition
 from headwater.engine.kafka.producers import Producers, SentBatch
 from headwater.engine.pending import Pending
 from headwater.format.kafka.batch import (
-    COUNT_AT,
-    HEADER_BYTES,
     PLACED_BYTES,
-    PRODUCER_ID_AT,
     BatchHeader,
     pack_place,
     read_header,
@@ -84,7 +81,11 @@ class Producing:
         self._core = core
 
     def append(
-        self, partition: Partition, batch: bytes | memoryview, durability: Durability
+        self,
+        partition: Partition,
+        batch: bytes | memoryview,
+        durability: Durability,
+        header: BatchHeader | None = None,
     ) -> Pending[Produced]:
         """Start a write of a batch that was checked. The answer may be there already."""
         core, topic = self._core, partition.topic
@@ -99,10 +100,12 @@ class Producing:
                 ErrorCode.MESSAGE_TOO_LARGE,
                 f"a batch of {len(view)} bytes; {topic.name!r} takes {bytes_max}",
             )
-        records = int.from_bytes(view[COUNT_AT:HEADER_BYTES], "big")
+        if header is None:
+            header = read_header(view)
+        records = header.record_count
         write = Produce(partition, partition.next_offset, records)
-        if view[PRODUCER_ID_AT] < 0x80:  # the sign bit: -1 means that there is none
-            repeat = self._check_sequence(write, read_header(view))
+        if header.producer_id >= 0:
+            repeat = self._check_sequence(write, header)
             if repeat is not None:
                 return repeat
         body = b"".join(
@@ -161,6 +164,7 @@ class Producing:
                 core.settled_id = max(core.settled_id, first.last_frame)
         for partition in news:
             partition.wake()
+        core.spans.look()
         if broken is not None:
             raise broken
 

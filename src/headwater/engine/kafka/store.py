@@ -30,6 +30,7 @@ from headwater.engine.keeper import Keeper
 from headwater.engine.owner import Owner
 from headwater.engine.pending import Pending
 from headwater.format.kafka import events
+from headwater.format.kafka.batch import BatchHeader
 from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta
 from headwater.recovery.kafka import Cut, recover_kafka
 from headwater.store.kafka.files import SegmentFiles
@@ -128,10 +129,14 @@ class KafkaStore:
     # -- records
 
     def append(
-        self, partition: Partition, batch: bytes | memoryview, durability: Durability
+        self,
+        partition: Partition,
+        batch: bytes | memoryview,
+        durability: Durability,
+        header: BatchHeader | None = None,
     ) -> Pending[Produced]:
-        """The batch was checked by `check_batch`."""
-        return self._producing.append(partition, batch, durability)
+        """The batch was checked by `check_batch`; its header need not be read again if given."""
+        return self._producing.append(partition, batch, durability, header)
 
     def plan_fetch(self, partition: Partition, offset: int, max_bytes: int) -> FetchPlan:
         return self._fetching.plan(partition, offset, max_bytes)

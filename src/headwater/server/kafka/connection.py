@@ -54,6 +54,8 @@ class KafkaConnection(asyncio.Protocol):
         self._paused = False
         self._reading = True
         self._corked = False
+        self._flushing = False
+        """Answers are sent when the loop comes round."""
         self._closing = False
         self._gone = False
         self._in_request = False
@@ -179,10 +181,21 @@ class KafkaConnection(asyncio.Protocol):
 
     def answer_ready(self) -> None:
         """A call has its answer: send all that are next in order."""
-        if not self._corked:
-            self._flush()
-            if self._held:
-                self._begin_held()
+        pending = self._pending
+        if self._corked or self._flushing or (pending and pending[0].pieces is None):
+            return
+        if len(pending) > 1:
+            # What came together is answered together: one write for all that one commit answers.
+            self._flushing = True
+            self.door.loop.call_soon(self._send_answers)
+        else:
+            self._send_answers()
+
+    def _send_answers(self) -> None:
+        self._flushing = False
+        self._flush()
+        if self._held:
+            self._begin_held()
 
     def _flush(self) -> None:
         pending = self._pending

@@ -79,7 +79,7 @@ class _Produce:
         headers = [check_batch(batch) for batch in batches]
         counters = self._door.counters
         for batch, header in zip(batches, headers, strict=True):
-            pending = self._door.store.append(partition, batch, self._durability)
+            pending = self._door.store.append(partition, batch, self._durability, header)
             counters.batches_in += 1
             counters.records_in += header.record_count
             self._gathering.expect(pending, lambda done: self._take(done, row))

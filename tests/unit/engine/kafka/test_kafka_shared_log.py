@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from opentelemetry import trace
 from opentelemetry.trace import INVALID_SPAN_CONTEXT as NOWHERE
 from opentelemetry.trace import NonRecordingSpan, Span, Tracer, TracerProvider
 from pyroaring import BitMap64
@@ -208,6 +209,16 @@ class Recorder(TracerProvider, Tracer):
         return self.spans[-1]
 
     start_as_current_span: Any = None  # nobody here uses it
+
+
+def test_a_tracer_that_is_set_up_later_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    life = KafkaLife()
+    life.create("orders")
+    recorder = Recorder()
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: recorder)
+    for value in ("a", "b", "c"):  # the first group may go by before anybody looks
+        life.append("orders", batch_of(value))
+    assert [span.name for span in recorder.spans][-2:] == ["headwater.produce.store"] * 2
 
 
 @pytest.mark.claims(36, 41)
