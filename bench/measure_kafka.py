@@ -26,11 +26,15 @@ SIZES = (100, 1_000)
 ROUNDS = 3
 RATE = 1_000.0
 TARGETS = {"Apache Kafka": "1.0", "Apache Kafka, flush.interval.messages=1": "3"}
-"""At 100 B."""
+"""At 100 B, for producers."""
+READING = {"Apache Kafka": "1.0"}
+PARTITIONS = (1, 16, 64)
+WAITING = ((16, 1), (64, 1), (64, 4))
+"""Partitions, and producers that share them."""
 READ_AT_ONCE = 1 * MIB
 
 
-def row_of(name: str, loads: Sequence[Load], durability: str, size: int) -> Row:
+def row_of(name: str, loads: Sequence[Load], durability: str, size: int, shape: str = "") -> Row:
     rates = [load.rate for load in loads]
     rate = statistics.median(rates)
     conditions = {
@@ -40,7 +44,7 @@ def row_of(name: str, loads: Sequence[Load], durability: str, size: int) -> Row:
         "server CPU": f"{statistics.median(load.cpu_us for load in loads):.2f} us each",
         "turns": f"{min(rates):,.0f} to {max(rates):,.0f}",
     }
-    return Row(f"{name}, {size} B", rate, "messages/s", conditions)
+    return Row(f"{name}, {size} B{shape}", rate, "messages/s", conditions)
 
 
 def compared(rows: Sequence[Row], targets: dict[str, str]) -> list[Row]:
@@ -74,6 +78,52 @@ def produced(run: Run) -> list[Row]:
     return rows
 
 
+@benchmark("kafka-partitions", "And when the messages are spread over partitions?", KAFKA)
+def spread(run: Run) -> list[Row]:
+    """Round robin: every partition gets every n-th message, in batches of its own."""
+    note(run, f"librdkafka {confluent_kafka.libversion()[0]}, linger.ms=5, one producer")
+    count, rows = run.size(1_000_000, 2_000), []
+    with sides(run) as contenders:
+        for partitions in PARTITIONS:
+            rows += _spread(run, contenders, "produce", count, partitions)
+    return rows
+
+
+@benchmark("kafka-waiting", "And when each message waits for the ack of the one before?", KAFKA)
+def waited(run: Run) -> list[Row]:
+    """Every partition has one message under way, so a batch is one message."""
+    note(run, f"librdkafka {confluent_kafka.libversion()[0]}, linger.ms=0")
+    count, rows = run.size(20_000, 500), []
+    with sides(run) as contenders:
+        for partitions, producers in WAITING:
+            rows += _spread(run, contenders, "waiting", count, partitions, producers)
+    return rows
+
+
+def _spread(
+    run: Run, contenders: Sequence[Side], kind: str, count: int, partitions: int, *producers: int
+) -> list[Row]:
+    """Each in its turn writes to a new topic, and it is all there, once and in order."""
+    kafkas = [side for side in contenders if side.produce == "produce"]  # Redis has no partitions
+    size, written = SIZES[0], {side.name: list[Load]() for side in kafkas}
+    for _ in range(run.size(ROUNDS, 1)):
+        for side in kafkas:
+            topic = _made_topic(side, partitions)
+            written[side.name].append(side.run(kind, topic, size, count, partitions, *producers))
+            side.run(side.consume, topic, size, count, partitions)
+    shape = f" in {partitions} partitions" + "".join(f" by {each} producers" for each in producers)
+    made = [row_of(s.name, written[s.name], s.durability, size, shape) for s in kafkas]
+    return compared(made, TARGETS)
+
+
+def _made_topic(side: Side, partitions: int) -> str:
+    topic = new_topic()
+    admin = AdminClient({"bootstrap.servers": side.address})
+    for made in admin.create_topics([NewTopic(topic, partitions)]).values():
+        made.result(60)
+    return topic
+
+
 @benchmark("kafka-consume", "How many messages a second does one consumer read?", KAFKA)
 def consumed(run: Run) -> list[Row]:
     rows: list[Row] = []
@@ -88,7 +138,7 @@ def consumed(run: Run) -> list[Row]:
                 for side in contenders:
                     read[side.name].append(side.run(side.consume, topic, size, count))
             made = [row_of(s.name, read[s.name], s.durability, size) for s in contenders]
-            rows += compared(made, TARGETS if size == SIZES[0] else {})
+            rows += compared(made, READING if size == SIZES[0] else {})
     return rows
 
 

@@ -1,13 +1,15 @@
 """One client in a process of its own: produces, consumes or keeps a rate, and prints JSON.
 
-    python -m bench.kafka.load produce BOOTSTRAP TOPIC SIZE COUNT
-    python -m bench.kafka.load consume BOOTSTRAP TOPIC SIZE COUNT
+    python -m bench.kafka.load produce BOOTSTRAP TOPIC SIZE COUNT [PARTITIONS]
+    python -m bench.kafka.load consume BOOTSTRAP TOPIC SIZE COUNT [PARTITIONS]
+    python -m bench.kafka.load waiting BOOTSTRAP TOPIC SIZE COUNT PARTITIONS PRODUCERS
     python -m bench.kafka.load latency BOOTSTRAP TOPIC SIZE COUNT RATE
     python -m bench.kafka.load xadd PORT STREAM SIZE COUNT
     python -m bench.kafka.load xrange PORT STREAM SIZE COUNT
 
-librdkafka does the work, with its defaults but for acks=all. A message begins with its number, so
-a consumer sees whether each came once and in order.
+librdkafka does the work, with its defaults but for acks=all. A message begins with its number and
+goes to the partitions in turn, so a consumer sees whether each came once, and in order where there
+is one. `waiting` sends a message when the one before it in its partition was acked.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
 from functools import partial
 from typing import Any, Final
@@ -33,7 +36,9 @@ def filler(size: int) -> bytes:
     return (os.urandom(size // 4).hex().encode() + b"x" * size)[: size - NUMBER_BYTES]
 
 
-def produce(bootstrap: str, topic: str, size: int, count: int) -> dict[str, Any]:
+def produce(
+    bootstrap: str, topic: str, size: int, count: int, partitions: int = 1
+) -> dict[str, Any]:
     failed: list[str] = []
 
     def told(error: Any, _message: Any) -> None:
@@ -53,7 +58,7 @@ def produce(bootstrap: str, topic: str, size: int, count: int) -> dict[str, Any]
         value = number.to_bytes(NUMBER_BYTES, "big") + rest
         while True:
             try:
-                send(topic, value)
+                send(topic, value, partition=number % partitions)
                 break
             except BufferError:
                 poll(0.05)
@@ -63,7 +68,9 @@ def produce(bootstrap: str, topic: str, size: int, count: int) -> dict[str, Any]
     return {"elapsed_s": clock() - began, "operations": count, "failed": failed[:1], "left": left}
 
 
-def consume(bootstrap: str, topic: str, _size: int, count: int) -> dict[str, Any]:
+def consume(
+    bootstrap: str, topic: str, _size: int, count: int, partitions: int = 1
+) -> dict[str, Any]:
     settings: Any = {
         "bootstrap.servers": bootstrap,
         "group.id": "bench",
@@ -71,8 +78,9 @@ def consume(bootstrap: str, topic: str, _size: int, count: int) -> dict[str, Any
         "auto.offset.reset": "error",
     }
     consumer = Consumer(settings)
-    consumer.assign([TopicPartition(topic, 0, 0)])
+    consumer.assign([TopicPartition(topic, each, 0) for each in range(partitions)])
     consumer.poll(0)
+    nexts = list(range(partitions))
     seen = wrong = 0
     first: float | None = None
     began = clock()
@@ -84,12 +92,57 @@ def consume(bootstrap: str, topic: str, _size: int, count: int) -> dict[str, Any
                 continue
             if first is None:
                 first = clock()
-            wrong += int.from_bytes(value[:NUMBER_BYTES], "big") != seen
+            number = int.from_bytes(value[:NUMBER_BYTES], "big")
+            wrong += number != nexts[number % partitions]
+            nexts[number % partitions] = number + partitions
             seen += 1
     elapsed = clock() - began
     consumer.close()
     return {"elapsed_s": elapsed, "operations": seen, "failed": ["out of order"][: bool(wrong)],
             "left": count - seen}  # fmt: skip
+
+
+def waiting(
+    bootstrap: str, topic: str, size: int, count: int, partitions: int, producers: int
+) -> dict[str, Any]:
+    """Every partition has one message under way: the next is sent when it is acked."""
+    failed: list[str] = []
+    rest = filler(size)
+    settings: Any = {"acks": "all", "linger.ms": 0, "bootstrap.servers": bootstrap}
+    senders = [Producer(settings) for _ in range(producers)]
+
+    def write(own: int) -> None:
+        producer, acked = senders[own], 0
+
+        def send(number: int) -> None:
+            value = number.to_bytes(NUMBER_BYTES, "big") + rest
+            told = partial(go_on, number + partitions)
+            producer.produce(topic, value, partition=number % partitions, on_delivery=told)
+
+        def go_on(following: int, error: Any, _message: Any) -> None:
+            nonlocal acked
+            if error is not None:
+                failed.append(error.str())
+            acked += 1
+            if following < count:
+                send(following)
+
+        for first in range(own, partitions, producers):
+            send(first)
+        wanted = sum(len(range(n, count, partitions)) for n in range(own, partitions, producers))
+        while acked < wanted and not failed:
+            producer.poll(1)
+
+    for each in senders:
+        each.list_topics(topic, PATIENCE_S)  # connected, and knows where the partitions are
+    threads = [threading.Thread(target=write, args=(own,)) for own in range(producers)]
+    began = clock()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    left = sum(map(len, senders))
+    return {"elapsed_s": clock() - began, "operations": count, "failed": failed[:1], "left": left}
 
 
 def latency(bootstrap: str, topic: str, size: int, count: int, rate: float) -> dict[str, Any]:
@@ -135,11 +188,12 @@ def main(words: list[str]) -> None:
     works: dict[str, Any] = {
         "produce": produce,
         "consume": consume,
+        "waiting": waiting,
         "latency": latency,
         "xadd": streams.produce,
         "xrange": streams.consume,
     }
-    print(json.dumps(works[kind](bootstrap, topic, int(size), int(count), *map(float, more))))
+    print(json.dumps(works[kind](bootstrap, topic, int(size), int(count), *map(json.loads, more))))
 
 
 if __name__ == "__main__":
