@@ -11,8 +11,10 @@ import pytest
 
 from headwater.config.engine import EngineSettings
 from headwater.config.machines import FsyncKind
+from headwater.core.errors import OverloadedError
 from headwater.disk import Disk
 from headwater.engine.blocking import Database
+from headwater.engine.machines import feeding
 from headwater.engine.machines.feeding import TransitionFeeder
 from headwater.testing import PREFIXES, FakeDisk, ManualClock
 from tests.crash.matrix import slice_of, tried
@@ -38,10 +40,16 @@ class Both:
         kind: FsyncKind = FsyncKind.EVERY_WRITE,
         topic: str | None = TOPIC,
         clock: ManualClock | None = None,
+        segment_bytes: int = SMALL_MACHINES.wal_segment_bytes,
     ) -> None:
         clock = clock or ManualClock()
         self.database: Database = open_stepped(disk, ENGINE, clock)
-        settings = replace(SMALL_MACHINES, transitions_topic=topic, fsync_policy=policy(kind))
+        settings = replace(
+            SMALL_MACHINES,
+            transitions_topic=topic,
+            fsync_policy=policy(kind),
+            wal_segment_bytes=segment_bytes,
+        )
         self.store = SteppedStore(disk, settings, clock, APART)
         self.feeder = TransitionFeeder(
             self.database, self.store, disk, APART, make_keeper=SteppedKeeper
@@ -74,6 +82,11 @@ class Both:
 
 def new_disk() -> FakeDisk:
     return FakeDisk(["/data", "/apart"])
+
+
+def both_in_one_segment() -> Both:
+    """What is in memory is told from there, as long as the log goes on in one file."""
+    return Both(new_disk(), segment_bytes=65_536)
 
 
 def test_each_transition_is_a_record_with_all_there_is_to_tell() -> None:
@@ -141,6 +154,56 @@ def test_the_topic_never_has_what_a_power_loss_takes_from_the_log() -> None:
     again = Both(disk.after_power_loss(), FsyncKind.NEVER)
     assert len(again.told()) == 4
     assert [each["wal_offset"] for each in again.told()] == again.happened()
+
+
+def test_memory_tells_the_topic_what_the_log_would_and_nothing_is_read() -> None:
+    live, later = both_in_one_segment(), both_in_one_segment()
+    for both in (live, later):
+        both.begin()
+    live.feeder.round()
+    reads = live.store.wal_stats().reads
+    for _ in range(3):
+        live.turn()
+        later.turn()
+        live.feeder.round()
+    assert live.store.wal_stats().reads == reads, "all of it was in memory"
+    later.feeder.round()
+    assert later.store.wal_stats().reads > 0
+    assert live.told() == later.told()
+    assert len(live.told()) == 12
+
+
+def test_more_than_is_remembered_is_read_from_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = both_in_one_segment()
+    both.begin()
+    both.feeder.round()
+    monkeypatch.setattr(feeding, "FRESH_BYTES_MAX", 300)
+    both.turn()
+    reads = both.store.wal_stats().reads
+    both.feeder.round()
+    assert both.store.wal_stats().reads > reads
+    monkeypatch.undo()
+    both.turn()
+    both.feeder.round()
+    assert [each["wal_offset"] for each in both.told()] == both.happened()
+
+
+def test_a_round_that_failed_is_made_up_for_from_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = both_in_one_segment()
+    both.begin()
+    both.feeder.round()
+    both.turn()
+
+    def full(*_: object, **__: object) -> None:
+        raise OverloadedError("no room", retry_after_ms=1)
+
+    monkeypatch.setattr(both.database, "drive", full)
+    with pytest.raises(OverloadedError):
+        both.feeder.round()
+    monkeypatch.undo()
+    both.turn()
+    both.feeder.round()
+    assert [each["wal_offset"] for each in both.told()] == both.happened()
 
 
 def test_an_emptied_topic_is_not_filled_again() -> None:

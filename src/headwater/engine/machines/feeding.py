@@ -2,15 +2,19 @@
 follow machines without anything new.
 
 Exactly once, across crashes: where to go on is read from the topic itself, whose last record of
-ours tells its `wal_offset`. Transitions are taken from the log once they are synced there, so the
-topic never has one that a crash takes back; and compaction keeps what is not in the topic yet.
-When retention has emptied the topic, FED tells how far it was.
+ours tells its `wal_offset`. A transition goes there once it is synced in the log, so the topic
+never has one that a crash takes back; and compaction keeps what is not in the topic yet. When
+retention has emptied the topic, FED tells how far it was.
+
+What was committed since the last round is still in memory, and is taken from there. The log is read
+for what is not: after a start, after a failure, and when more came than is worth remembering.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import PurePath
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -22,9 +26,11 @@ from headwater.engine.blocking import Database
 from headwater.engine.input import EncodedRecords
 from headwater.engine.keeper import Keeper
 from headwater.engine.machines.store import MachineStore
+from headwater.engine.machines.tables import Effect
 from headwater.engine.machines.watching import CatchUpPlan, TransitionEvent, WatchFilter
 from headwater.engine.steps import append_encoded_steps
 from headwater.format.frame import FrameFlag
+from headwater.format.machines.bodies import NO_PAYLOAD, ApplyEvent
 from headwater.format.machines.current import decode_fed, encode_fed
 from headwater.format.machines.names import FED_NAME
 
@@ -35,6 +41,8 @@ _FLAGS: Final = int(FrameFlag.HAS_NODE | FrameFlag.HAS_TAG)
 LOOK_BACK_RECORDS: Final = 256
 BATCH_BYTES: Final = 4 * MIB
 SAVE_EVERY_EVENTS: Final = 100_000
+FRESH_BYTES_MAX: Final = 16 * MIB
+"""Of log, whose transitions are remembered until the next round."""
 _FED_BYTES_MAX: Final = 128
 _EVERYTHING: Final = WatchFilter()
 
@@ -64,6 +72,25 @@ _encode: Final = msgspec.json.Encoder().encode
 _position: Final = msgspec.json.Decoder(_Position).decode
 
 
+class _Told(NamedTuple):
+    """A transition as a record: where it is in the log, its tag, its JSON."""
+
+    wal_offset: int
+    tag: bytes
+    data: bytes
+
+
+class _Fresh(NamedTuple):
+    """What a round has to do, as it was when the round began."""
+
+    since: int | None
+    """All transitions from here on to `end` are in `moved`; None when they are not."""
+    moved: Sequence[tuple[int, ApplyEvent]]
+    end: int
+    plan: CatchUpPlan
+    """Reads the same from the log."""
+
+
 class TransitionFeeder:
     def __init__(
         self,
@@ -85,9 +112,12 @@ class TransitionFeeder:
         """Transitions before this offset are in the topic; None: ask the topic."""
         self._unsaved = 0
         self._kept_from = self._saved()
+        self._moved: list[tuple[int, ApplyEvent]] = []
+        self._moved_since: int | None = None
         clock = database.engine.core.clock
         self._keeper = make_keeper(clock, store.settings.feed_interval_ms, self.round)
         store.compactor.keep_from = self._keep_from
+        store.listeners.append(self._hear)
 
     def start(self) -> None:
         self._keeper.start()
@@ -103,7 +133,7 @@ class TransitionFeeder:
         if self._next is not None and self._next >= end:
             return
         try:
-            self._feed(self._where_to_begin(), end)
+            self._feed(self._where_to_begin())
         except BaseException:
             self._next = None  # whether the last batch is in the topic is for the topic to say
             raise
@@ -111,37 +141,57 @@ class TransitionFeeder:
     def stop(self) -> None:
         """What is not in the topic yet stays in the log until the next start."""
         self._keeper.stop()
+        self._store.listeners.remove(self._hear)
         if self._next is not None:
             self._save(self._next)
 
-    def _feed(self, start: int, end: int) -> None:
-        store = self._store
-        store.harden()
-        owner = self._database.engine.core.owner
-        plan: CatchUpPlan | None = owner.call(lambda: store.catch_up(_EVERYTHING, start))
-        while plan is not None:
-            part = plan.read()
-            self._append(part.events)
-            plan = part.following
-        self._advance(end)
+    def _hear(self, effects: Sequence[Effect]) -> None:
+        """These were committed. As the owner."""
+        if self._moved_since is None:
+            return
+        if effects[-1].offset - self._moved_since > FRESH_BYTES_MAX:
+            self._moved, self._moved_since = [], None
+            return
+        self._moved += [
+            (effect.offset, effect.body) for effect in effects if type(effect.body) is ApplyEvent
+        ]
 
-    def _append(self, events: list[TransitionEvent]) -> None:
+    def _take(self, start: int) -> _Fresh:
+        """As the owner: nothing is committed meanwhile."""
+        end = self._store.committed_offset
+        plan = self._store.catch_up(_EVERYTHING, start)
+        fresh = _Fresh(self._moved_since, self._moved, end, plan)
+        self._moved, self._moved_since = [], end
+        return fresh
+
+    def _feed(self, start: int) -> None:
+        fresh = self._database.engine.core.owner.call(lambda: self._take(start))
+        self._store.harden()
+        if fresh.since is not None and fresh.since <= start:
+            self._append(_of_body(offset, body) for offset, body in fresh.moved if offset >= start)
+        else:
+            plan: CatchUpPlan | None = fresh.plan
+            while plan is not None:
+                part = plan.read()
+                self._append(map(_of_event, part.events))
+                plan = part.following
+        self._advance(fresh.end)
+
+    def _append(self, moved: Iterable[_Told]) -> None:
         datas: list[bytes] = []
         tags: list[bytes] = []
-        size = 0
-        for event in events:
-            data = _data_of(event)
+        size = last = 0
+        for offset, tag, data in moved:
             if len(datas) == BATCH_RECORDS_MAX or (datas and size + len(data) > BATCH_BYTES):
                 self._write(datas, tags)
                 datas, tags, size = [], [], 0
             datas.append(data)
-            tags.append(event.machine.encode())
+            tags.append(tag)
             size += len(data)
+            last = offset
         if datas:
             self._write(datas, tags)
-        if events:
-            self._unsaved += len(events)
-            self._advance(events[-1].wal_offset + 1)
+            self._advance(last + 1)
 
     def _write(self, datas: list[bytes], tags: list[bytes]) -> None:
         count = len(datas)
@@ -153,6 +203,7 @@ class TransitionFeeder:
                 engine, self._topic, records, create=True, disable_backpressure=True
             )
         )
+        self._unsaved += count
 
     def _advance(self, offset: int) -> None:
         self._next = self._kept_from = max(offset, self._kept_from)
@@ -197,14 +248,22 @@ class TransitionFeeder:
         replace_file(self._disk, self._path, encode_fed(offset))
 
 
-def _data_of(event: TransitionEvent) -> bytes:
+def _of_event(event: TransitionEvent) -> _Told:
     payload = None if event.payload is None else msgspec.Raw(event.payload)
+    return _told(event.wal_offset, event, payload)
+
+
+def _of_body(offset: int, body: ApplyEvent) -> _Told:
+    return _told(offset, body, None if body.payload is NO_PAYLOAD else body.payload)
+
+
+def _told(offset: int, moved: ApplyEvent | TransitionEvent, payload: msgspec.Raw | None) -> _Told:
     told = _Transition(
-        event.instance_id, event.machine, event.version, event.event, event.from_state,
-        event.to_state, event.at, event.event_id, event.wal_offset, str(event.wal_offset), payload,
+        moved.instance_id, moved.machine, moved.version, moved.event, moved.from_state,
+        moved.to_state, moved.at, moved.event_id, offset, str(offset), payload,
     )  # fmt: skip
     data = _encode(told)
     if len(data) > RECORD_BYTES_MAX - 64 * 1024:  # a record may not be larger; the log has it all
         told.payload, told.payload_omitted = None, True
         data = _encode(told)
-    return data
+    return _Told(offset, moved.machine.encode(), data)
