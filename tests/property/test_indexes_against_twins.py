@@ -72,7 +72,7 @@ def apply(index: SeqIndex, twin: Twin, kind: str, first: int, second: int) -> No
         index.append_entries(entries)
     elif kind == "delete":
         seqs = numpy.arange(twin.base - 3 + first, twin.base + first + 40, second)
-        newly = index.mark_deleted(seqs).tolist()
+        newly = index.mark_deleted(seqs.tolist() if second == 1 else seqs).tolist()
         assert newly == [seq for seq in twin.live() if seq in set(seqs.tolist())]
         for seq in newly:
             offset, length, ts, flags = twin.rows[seq]

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-import numpy
 
 from headwater.config.topic import TopicSettings, changed, check_topic_name, topic_settings
 from headwater.core.durability import Durability
@@ -224,7 +223,7 @@ class Topics:
 
     def apply_seqs_deletion(self, topic: Topic, seqs: Sequence[int]) -> int:
         """Delete these records, as far as they are there; gives how many were."""
-        newly = topic.log.delete_seqs(numpy.array(seqs, numpy.int64))
+        newly = topic.log.delete_seqs(list(seqs))
         if len(newly):
             topic.unflagged.append(newly)
         self._core.dirty[topic.topic_id] = topic

@@ -99,11 +99,13 @@ class SeqIndex:
         self, lengths: Sequence[int], ts: int | Sequence[int], flags: Sequence[int]
     ) -> None:
         """Live records, of one moment or with a time each, beginning at `next_seq`."""
-        entries = numpy.zeros(len(lengths), INDEX_DTYPE)
+        count = len(lengths)
+        entries = numpy.zeros(count, INDEX_DTYPE)
         entries["len"] = lengths
         entries["ts"] = ts
         entries["flags_check"] = flags
-        self.append_entries(entries)
+        self._extend(entries.view(numpy.uint8).data)
+        self._grow(count, Live(count, sum(lengths) - OVERHEAD * count))
 
     def append_dead(self, count: int, ts: int, *, lost: bool = False) -> None:
         """Slots for seqs that have no record: deleted, or given out and lost."""
@@ -122,10 +124,13 @@ class SeqIndex:
         kept["flags_check"] &= _FLAGS_MASK
         self._extend(kept.view(numpy.uint8).data)
         live = sum_live(kept)
-        self.live_count += live.records
-        self.live_bytes += live.bytes
         if live.records < count:
             self.lost_count += int(numpy.count_nonzero(kept["flags_check"] & LOST))
+        self._grow(count, live)
+
+    def _grow(self, count: int, live: Live) -> None:
+        self.live_count += live.records
+        self.live_bytes += live.bytes
         before = self.next_seq
         self.next_seq += count
         if self.next_seq >> BLOCK_BITS > before >> BLOCK_BITS:
@@ -206,9 +211,10 @@ class SeqIndex:
         while start < self.next_seq:
             end = min((start | _BLOCK_MASK) + 1, self.next_seq)
             if self._may_live(start):
-                live = numpy.flatnonzero(self.peek(start, end)["flags_check"] & DEAD == 0)
-                if len(live):
-                    return start + int(live[0])
+                alive = self.peek(start, end)["flags_check"] & DEAD == 0
+                at = int(alive.argmax())
+                if alive[at]:
+                    return start + at
             start = end
         return self.next_seq
 
@@ -282,10 +288,13 @@ class SeqIndex:
             dead = slots["flags_check"] & DEAD != 0
             slots["len"][dead] = entries["len"][skipped:][dead]
 
-    def mark_deleted(self, seqs: Seqs, *, lost: bool = False) -> Seqs:
+    def mark_deleted(self, seqs: Sequence[int] | Seqs, *, lost: bool = False) -> Seqs:
         """Mark these records dead; gives those that were alive until now, which is what counts."""
-        if not lost and self._mark_run(seqs):
-            return seqs
+        if isinstance(seqs, list) and seqs and not lost:
+            first, end = seqs[0], seqs[-1] + 1
+            if seqs == list(range(first, end)) and self._mark_run(first, end):
+                return numpy.arange(first, end)
+        seqs = numpy.asarray(seqs, numpy.int64)
         inside = seqs[(seqs >= self.base_seq) & (seqs < self.next_seq)]
         slots = self.peek(self.base_seq, self.next_seq)
         at = inside - self.base_seq
@@ -308,24 +317,22 @@ class SeqIndex:
             self._subtract(lowest + block, int(gone[block]), int(freed[block]))
         return newly
 
-    def _mark_run(self, seqs: Seqs) -> bool:
+    def _mark_run(self, first_seq: int, end_seq: int) -> bool:
         """The same for live neighbours in one block, as most acks are: a slice of slots, and none
         picked. False, and nothing is done, when they are not."""
-        count = len(seqs)
-        if count < _SCALAR_STEPS or seqs[-1] - seqs[0] != count - 1:
+        if not self.base_seq <= first_seq < end_seq <= self.next_seq:
             return False
-        first = int(seqs[0])
-        if first < self.base_seq or first + count > self.next_seq or (numpy.diff(seqs) != 1).any():
-            return False
-        slots = self.peek(first, first + count)
+        block = first_seq >> BLOCK_BITS
+        slots = self.peek(first_seq, end_seq)
         flags = slots["flags_check"]
-        if first >> BLOCK_BITS != first + count - 1 >> BLOCK_BITS or (flags & DEAD).any():
+        if block != end_seq - 1 >> BLOCK_BITS or (flags & DEAD).any():
             return False
+        count = end_seq - first_seq
         payload_bytes = int(slots["len"].sum(dtype=numpy.int64)) - OVERHEAD * count
         flags |= numpy.uint32(DEAD)
         self.live_count -= count
         self.live_bytes -= payload_bytes
-        self._subtract(first >> BLOCK_BITS, count, payload_bytes)
+        self._subtract(block, count, payload_bytes)
         return True
 
     def _subtract(self, block: int, records: int, payload_bytes: int) -> None:

@@ -323,16 +323,14 @@ class TopicLog:
             entries,
         )
 
-    def delete_seqs(self, seqs: Seqs) -> Seqs:
+    def delete_seqs(self, seqs: Sequence[int] | Seqs) -> Seqs:
         """Delete these records, whose tags nobody looked up; gives those that were alive."""
         newly = self.index.mark_deleted(seqs) if len(seqs) else _NO_SEQS
         self._pop_dead()
         return newly
 
     def _mark(self, seqs: Seqs) -> tuple[Seqs, Entries]:
-        if not len(seqs):
-            return _NO_SEQS, _NO_ENTRIES
-        newly = self.index.mark_deleted(seqs)
+        newly = self.index.mark_deleted(seqs) if len(seqs) else _NO_SEQS
         if not len(newly):
             return _NO_SEQS, _NO_ENTRIES
         entries = self.index.take(newly)

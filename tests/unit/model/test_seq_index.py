@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 import numpy
 import pytest
@@ -150,14 +151,13 @@ def test_slots_that_do_not_exist_cannot_be_dropped() -> None:
         "dead inside",
     ],
 )
-def test_deleting_neighbours_together_is_the_same_as_one_by_one(seqs: list[int]) -> None:
+def test_deleting_neighbours_together_is_the_same_as_one_by_one(seqs: Sequence[int]) -> None:
     together, one_by_one = SeqIndex(), SeqIndex()
     for index in (together, one_by_one):
         index.append_many(range(50, 9_050), 7, [1] * 9_000)
         index.mark_deleted(numpy.array([5_050]))
-    named = numpy.array(seqs)
-    newly = together.mark_deleted(named).tolist()
-    each = [seq for seq in named.tolist() if len(one_by_one.mark_deleted(numpy.array([seq])))]
+    newly = together.mark_deleted(list(seqs)).tolist()
+    each = [seq for seq in seqs if len(one_by_one.mark_deleted(numpy.array([seq])))]
     assert newly == each
     assert together.entries(1, 9_000).tolist() == one_by_one.entries(1, 9_000).tolist()
     for first, end in ((1, 9_001), (4_095, 4_100), (4_096, 8_192), (60, 8_999)):

@@ -303,7 +303,13 @@ class QueueLeases:
             return
         # Nothing else is known of them: most jobs are delivered once and acked.
         leaving = self.leaving
-        for grant, count in Counter([leaving.pop(seq, None) for seq in seqs]).items():
+        grants = [leaving.pop(seq, None) for seq in seqs]
+        first = grants[0] if grants else None
+        if grants.count(first) == len(grants):  # a claim is mostly acked as one
+            if first is not None:
+                self._lighten(first, len(grants))
+            return
+        for grant, count in Counter(grants).items():
             if grant is not None:
                 self._lighten(grant, count)
 
