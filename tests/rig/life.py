@@ -20,7 +20,7 @@ from headwater.engine.blocking import Database
 from headwater.engine.engine import Engine
 from headwater.model.match import parse_match
 from headwater.testing import FakeDisk, FaultDisk, ManualClock
-from tests.rig.judging import Judge, agree
+from tests.rig.judging import Judge, agree, is_ahead
 from tests.rig.stepped import SteppedForwarder, SteppedKeeper, SteppedOwner, SteppedWal
 from tests.rig.world import Expected, World
 
@@ -181,6 +181,8 @@ class Life:
         if topic is not None and key in topic.unsure:
             return None
         known = None if topic is None or key is None else topic.keys.get(key)
+        if topic is not None and known is not None and is_ahead(known, topic, self.clock.wall_ms()):
+            return None
         if known is None or self.judge.wall_max_ms < known.expires_ts:
             return key
         return key if self.clock.wall_ms() >= known.expires_ts else None

@@ -162,7 +162,7 @@ class World:
             )
         last = topic.visible_seq
         if key is not None:
-            topic.keys[key] = Key(first, last, ts + settings.idempotency_window_ms)
+            topic.keys[key] = Key(first, last, wall_ms + settings.idempotency_window_ms)
         topic.evict(0)
         if fresh or topic.durability is Durability.FSYNC:
             topic.harden()

@@ -212,6 +212,7 @@ class Appender:
     def _under_way(self, write: Write) -> None:
         write.topic.in_flight += 1
         if write.key is not None:
+            self._core.keyed[write.topic.topic_id] = write.topic
             write.topic.keys.begin(
                 write.key,
                 write.first_seq,
@@ -246,7 +247,8 @@ class Appender:
     def _remember(self, write: Write, key: bytes) -> bytes:
         settings = write.topic.log.settings
         write.key = key
-        write.expires_ts = write.ts + settings.idempotency_window_ms
+        # Not by the time of the record, which may be ahead: no record is older than the one before.
+        write.expires_ts = self._core.clock.wall_ms() + settings.idempotency_window_ms
         entry = IdempotencyEntry(
             key, write.first_seq, write.last_seq, write.expires_ts, write.created
         )

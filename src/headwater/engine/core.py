@@ -100,6 +100,8 @@ class EngineCore:
     """Topics whose segments may have space to give back, by id."""
     expiring: dict[int, Topic] = field(default_factory=dict)
     """Topics with an age limit, by id."""
+    keyed: dict[int, Topic] = field(default_factory=dict)
+    """Topics that remember keys of writes, by id."""
     broken: dict[int, Topic] = field(default_factory=dict)
     """Topics whose files could not be read, by id. The log keeps all it has of them."""
     dropped: list[int] = field(default_factory=list)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import threading
 from functools import partial
+from typing import Final
+
+import msgspec
 
 from headwater.core.durability import Durability
 from headwater.core.errors import HeadwaterError
+from headwater.core.units import US_PER_S
 from headwater.engine.checkpoint import Checkpointer
 from headwater.engine.core import EngineCore
 from headwater.engine.loading import install, load_once
@@ -17,6 +21,9 @@ from headwater.engine.topics import Topics
 from headwater.format.topic_frames import encode_checkpoint_mark
 from headwater.wal.committer import LogState
 from headwater.wal.ticket import Ticket
+
+KEYS_INTERVAL_US: Final = 60 * US_PER_S
+"""How often keys of writes are looked through, topic by topic. Writes do that for their own."""
 
 
 class Housekeeping:
@@ -35,6 +42,7 @@ class Housekeeping:
         self._rotations_seen = 0
         self._snapshot_at_us = core.clock.monotonic_us()
         self._bytes_at_snapshot = 0
+        self._keys_at_us = core.clock.monotonic_us()
         self._turn = threading.Lock()
         """Held by whoever does file work: the keeper, or a caller who wants it done now."""
 
@@ -72,8 +80,10 @@ class Housekeeping:
 
     def begin(self) -> None:
         """What an earlier life left half done in the topics' directory."""
+        core = self._core
         self._reclaimer.find_hidden()
-        if self._core.settings.total_bytes_max:
+        core.keyed = {topic.topic_id: topic for topic in core.registry if len(topic.keys)}
+        if core.settings.total_bytes_max:
             self._count_bytes()
 
     def note_losses(self, topics: list[Topic]) -> None:
@@ -129,6 +139,22 @@ class Housekeeping:
             if topic.loaded and not topic.dropped:
                 self._topics.evict(topic)
         self._topics.persist_floors()
+        now_us = self._core.clock.monotonic_us()
+        if now_us - self._keys_at_us >= KEYS_INTERVAL_US:
+            self._keys_at_us = now_us
+            self._forget_keys()
+
+    def _forget_keys(self) -> None:
+        """Keys of writes whose time is over, also where nobody writes any more."""
+        now = self._core.clock.wall_ms()
+        for topic in list(self._core.keyed.values()):
+            keys = topic.keys
+            keys.shorten(now + topic.log.settings.idempotency_window_ms)
+            if keys.expire(now) and topic.meta is not None:
+                kept = tuple(key for key in topic.meta.keys if now < key.expires_ts)
+                topic.meta = msgspec.structs.replace(topic.meta, keys=kept)
+            if not len(keys):
+                del self._core.keyed[topic.topic_id]
 
     def _count_bytes(self) -> None:
         """Deletes, evictions and drops make room; between two counts only writes are added."""

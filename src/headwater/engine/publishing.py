@@ -88,7 +88,7 @@ class Publisher:
         self._topics.keep_in_tail(topic, chunk, logged=write.logged)
         if write.key is not None:
             topic.keys.settle(write.key)
-            topic.keys.expire(write.ts)
+            topic.keys.expire(core.clock.wall_ms())
         self._after(topic, 1, len(write.offsets), len(write.buffer))
         write.succeed(_answer(write))
         self._tell(topic)
@@ -102,6 +102,7 @@ class Publisher:
         flags: list[int] = []
         tags: list[bytes] = []
         times: list[int] = []
+        now = self._core.clock.wall_ms()
         for write in writes:
             _no_longer_under_way(write)
             lengths += write.lengths
@@ -110,7 +111,7 @@ class Publisher:
             times += [write.ts] * len(write.offsets)
             if write.key is not None:
                 topic.keys.settle(write.key)
-                topic.keys.expire(write.ts)
+                topic.keys.expire(now)
         topic.log.publish(writes[0].first_seq, lengths, times, flags, tags)
         size = 0
         for chunk in _chunks(writes):

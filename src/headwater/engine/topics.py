@@ -270,7 +270,7 @@ class Topics:
         """The topic is gone: give back what it held in memory."""
         topic.dropped = True
         core = self._core
-        for by_id in (core.dirty, core.moved, core.expiring, core.reclaim, core.broken):
+        for by_id in (core.dirty, core.moved, core.expiring, core.keyed, core.reclaim, core.broken):
             by_id.pop(topic.topic_id, None)
         self._core.tail_bytes -= topic.tail_bytes
         topic.tail_bytes = 0

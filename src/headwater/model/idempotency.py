@@ -85,6 +85,17 @@ class IdempotencyWindow:
             del self._keys[key]
         return len(expired)
 
+    def shorten(self, latest_ts: int) -> None:
+        """No key is to be remembered for longer than this: the wall clock was ahead when it came,
+        and was set right, or the window is smaller now. In front of others it would keep them, and
+        only there it is looked for."""
+        oldest = next(iter(self._keys.values()), None)
+        if oldest is None or oldest.expires_ts <= latest_ts:
+            return
+        for key, known in self._keys.items():
+            if known.expires_ts > latest_ts:
+                self._keys[key] = known._replace(expires_ts=latest_ts)
+
     def entries(self) -> Iterator[IdempotencyEntry]:
         """What a snapshot must keep: committed keys, oldest first."""
         for key, known in self._keys.items():
