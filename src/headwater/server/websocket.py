@@ -78,8 +78,10 @@ class WebSocket(asyncio.Protocol):
         self._following = Following(app, exchange, self)
         self._parts: list[bytes] = []
         self._parts_bytes = 0
-        self._held: deque[bytes] | None = None
-        """Messages behind a publication whose topic is being read from its files, while it is."""
+        self._loading = False
+        """The topic of a publication is being read from its files."""
+        self._held: deque[bytes] = deque()
+        """Messages behind that publication."""
         self._heard_us = app.now_us()
         self._pinged_us = self._heard_us
 
@@ -165,7 +167,7 @@ class WebSocket(asyncio.Protocol):
     # -- operations
 
     def _message(self, message: bytes) -> None:
-        if self._held is not None:
+        if self._loading:
             self._held.append(message)
             return
         request_id: Any = None
@@ -243,7 +245,7 @@ class WebSocket(asyncio.Protocol):
         if topic is not None and not topic.loaded:
             # Whatever is behind it waits, or records would overtake each other. Nothing more is
             # read for so long, so what waits is what had come already.
-            self._held = deque()
+            self._loading = True
             self._connection.hold_back(True)
             self._app.spawn(self._exchange, self._publish_after_loading(topic, wish))
             return
@@ -294,12 +296,10 @@ class WebSocket(asyncio.Protocol):
 
     def _go_on(self) -> None:
         """The messages that waited, in their order; one of them may have to wait itself."""
-        held, self._held = self._held or deque(), None
-        while held and self._held is None and not self._following.ended:
-            self._message(held.popleft())
-        if self._held is not None:
-            self._held.extend(held)
-        else:
+        self._loading = False
+        while self._held and not self._loading and not self._following.ended:
+            self._message(self._held.popleft())
+        if not self._loading:
             self._connection.hold_back(False)
 
     # -- what `Following` asks
