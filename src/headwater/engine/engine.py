@@ -199,6 +199,11 @@ class Engine:
         assert self.core.wal is not None
         return self.core.wal.poison
 
+    @property
+    def trouble(self) -> Exception | None:
+        """Why the keeper could not do all of his last round; it is tried again in the next."""
+        return self._keeper.error
+
     # -- what the log says
 
     def _tickets_resolved(self, tickets: Sequence[Ticket]) -> None:

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable
 
 from headwater.core.clock import Clock, Doorbell
-from headwater.core.errors import HeadwaterError
 
 
 class Keeper:
@@ -45,6 +44,7 @@ class Keeper:
             try:
                 self._work()
                 self.error = None
-            except (OSError, HeadwaterError) as error:
-                # A full or failing disk: what is in the log is safe, try again next time.
+            except Exception as error:
+                # A full or failing disk, or a mistake of ours: what is in the log is safe, try
+                # again next time. Without a keeper the log would grow until the disk is full.
                 self.error = error

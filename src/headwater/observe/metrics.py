@@ -112,6 +112,9 @@ METRICS: Final[dict[str, Declared]] = {
     "tombstones": Declared(Kind.COUNTER, "answers that told of a loss"),
     "bad_frames": Declared(Kind.COUNTER, "damaged frames met in segments"),
     "checkpoints": Declared(Kind.COUNTER, "checkpoints"),
+    "housekeeping_failing": Declared(
+        Kind.GAUGE, "1 while checkpoints, snapshots or giving space back fail"
+    ),
     "snapshots": Declared(Kind.COUNTER, "snapshots"),
 }
 

@@ -74,6 +74,7 @@ class App:
         self.pushing = Pushing(self)
         self.summing = Summing()
         self.sse_connections = 0
+        self._trouble: str | None = None
         self.connections_max = settings.limits.connections
         """Fewer when the operating system allows fewer open files."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -140,6 +141,18 @@ class App:
             connection.check_deadline(now)
         self.sessions.expire(now)
         self.delivery.heartbeat(now)
+        if self._engine is not None:
+            self._tell_trouble(self._engine.trouble)
+
+    def _tell_trouble(self, trouble: Exception | None) -> None:
+        """Nobody waits for the keeper's work, so its failures are told here, each kind once."""
+        told = None if trouble is None else str(trouble) or repr(trouble)
+        if told != self._trouble:
+            self._trouble = told
+            if told is None:
+                self.log.info("checkpoints and the like succeed again")
+            else:
+                self.log.warning("a checkpoint or the like failed; it is tried again", error=told)
 
     # -- requests
 
