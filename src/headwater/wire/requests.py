@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -31,7 +32,8 @@ class RecordIn(Body):
     data: msgspec.Raw
     tag: str | None = None
     node: str | None = None
-    meta: msgspec.Raw = NO_META
+    # Always the same one. A plain default would have to be told in the OpenAPI document.
+    meta: msgspec.Raw = msgspec.field(default_factory=repeat(NO_META).__next__)
     deliver_at: Seq | None = None
     """Of a job: not to be claimed before, milliseconds since 1970."""
 
