@@ -20,7 +20,7 @@ from headwater.engine.input import EncodedRecords, encode_records
 from headwater.engine.job_records import records_steps
 from headwater.engine.queue_answers import DEAD_LETTER_ORIGIN
 from headwater.engine.queues import Queues
-from headwater.engine.steps import Answered, AsOwner, Steps
+from headwater.engine.steps import Answered, AsOwner, Steps, append_encoded_steps
 from headwater.engine.topic import Topic
 from headwater.model.queue import Dying
 
@@ -42,8 +42,8 @@ def dead_letter_steps(engine: Engine, queues: Queues, topic: Topic) -> Steps[Non
                 continue  # damaged, or the rules changed: it stays
             encoded = dead_letter(topic, record, job)
             key = f"dead letter of {topic.topic_id}: {job.seq}"
-            yield Answered(
-                partial(engine.append, target, encoded, idempotency_key=key, create=True)
+            yield from append_encoded_steps(
+                engine, target, encoded, idempotency_key=key, create=True
             )
             yield Answered(partial(queues.put_away, topic, job.seq))
             left.remove(job.seq)

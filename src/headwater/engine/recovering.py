@@ -225,8 +225,10 @@ class TopicRecovery:
                 topic = registry.by_id(entry.topic_id)
                 if topic is not None and entry.checkpointed_seq >= topic.checkpointed_seq:
                     topic.checkpointed_seq = entry.checkpointed_seq
-                    topic.stored.move_to(entry)
-                    self._touched[topic.topic_id] = topic
+                    # The mark of the checkpoint that the snapshot was made of says what that says:
+                    # a topic that was idle since need not be read.
+                    if topic.stored.move_to(entry):
+                        self._touched[topic.topic_id] = topic
             return
         if frame.type in ROUTER_FRAMES:
             self._routers.note(frame)

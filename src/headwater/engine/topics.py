@@ -99,6 +99,7 @@ class Topics:
         """The topic to write to, made on the fly when that is allowed."""
         topic = self._core.registry.find(name)
         if topic is not None:
+            assert topic.loaded, "a topic is written to that was not read back"
             return topic
         wanted = topic_settings(settings or {}, topic=name)
         if not (wanted.auto_create if create is None else create):

@@ -60,7 +60,7 @@ def _groups_of(disk: Disk, shard: ShardSurvey, covered: int) -> Iterator[Group]:
         spans = _uncovered(scan.spans, covered)
         if not spans or next_frame - 1 <= covered:
             continue
-        buffer = read_log_file(disk, scan.path, upto=spans[-3])
+        buffer = read_log_file(disk, scan.path, start=spans[0], upto=spans[-3])
         for index in range(0, len(spans), 4):
             start, end, run, mark = spans[index : index + 4]
             yield Group(scan.path, scan.number, buffer, start, end, run, mark + 1)

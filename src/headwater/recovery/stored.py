@@ -5,7 +5,7 @@ Snapshot and log say how far segments reach and where the floors are; the index 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headwater.config.topic import TopicSettings
 from headwater.format.frame import FrameFlag
@@ -44,13 +44,15 @@ class Stored:
             meta.eviction_reason,
         )
 
-    def move_to(self, entry: CheckpointEntry) -> None:
-        """A checkpoint that is newer than what was known."""
+    def move_to(self, entry: CheckpointEntry) -> bool:
+        """A checkpoint that is not older than what was known. False when it tells nothing new."""
+        before = replace(self)
         self.head_seq = max(self.head_seq, entry.checkpointed_seq)
         self.active_first_seq = entry.active_first_seq
         self.active_data_bytes = entry.active_data_bytes
         self.evict_floor = max(self.evict_floor, entry.evict_floor)
         self.earliest_seq = max(self.earliest_seq, entry.earliest_seq)
+        return self != before
 
     @property
     def first_needed(self) -> int:

@@ -12,7 +12,10 @@ from enum import Enum
 from pathlib import PurePath
 from typing import Final
 
+import numpy
+
 from headwater.core.errors import AccessError, FormatError
+from headwater.core.units import MIB
 from headwater.disk import Disk, OpenMode, read_whole
 from headwater.disk.whole import TEMPORARY_SUFFIX
 from headwater.format.current import CURRENT_BYTES_MAX, Current, decode_current
@@ -37,6 +40,8 @@ from headwater.recovery.scan import (
 from headwater.recovery.verdict import Chain, FileScan, Verdict
 
 _OWN_NAMES: Final = frozenset({CURRENT_NAME, REPAIRS_NAME, PREPARED_NAME, QUARANTINE_DIRECTORY})
+_PIECE_BYTES: Final = MIB
+_ZEROS: Final = bytes(_PIECE_BYTES)
 _HINTS: Final = {
     errno.EACCES: "give this user access to it",
     errno.EPERM: "give this user access to it",
@@ -181,12 +186,28 @@ def access_error(path: PurePath, error: OSError) -> AccessError:
     )
 
 
-def read_log_file(disk: Disk, path: PurePath, upto: int | None = None) -> memoryview:
-    """The whole of a log file, or its bytes up to an offset."""
+def read_log_file(
+    disk: Disk, path: PurePath, *, start: int = 0, upto: int | None = None
+) -> memoryview:
+    """A log file, every byte at its offset. What is before `start` is not read and shows as zeros.
+
+    A log file was made of zeros, and most of one may still be. The memory for them is only
+    promised: pages that nothing is copied to are never filled.
+    """
     try:
         file = disk.open(path, OpenMode.READ)
         try:
-            return memoryview(file.read(0, file.size() if upto is None else upto))
+            end = file.size() if upto is None else upto
+            found = numpy.zeros(end, numpy.uint8)
+            for at in range(start, end, _PIECE_BYTES):
+                wanted = min(_PIECE_BYTES, end - at)
+                piece = file.read(at, wanted)
+                if piece != _ZEROS[:wanted]:
+                    found[at : at + len(piece)] = numpy.frombuffer(piece, numpy.uint8)
+                if len(piece) < wanted:
+                    found = found[: at + len(piece)]
+                    break
+            return memoryview(found).toreadonly()
         finally:
             file.close()
     except OSError as error:

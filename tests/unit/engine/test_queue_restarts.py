@@ -92,6 +92,26 @@ def test_a_nack_of_the_last_delivery_is_put_away_at_once() -> None:
     assert place.db.queue_stats("jobs") == (0, 0, 0, 1)
 
 
+def test_a_dead_letter_topic_that_was_idle_over_restarts_takes_the_next_letter() -> None:
+    place = Place(max_deliveries=1, dead_letter="dead")
+    for count in (1, 2, 3):
+        place.write(1)
+        (seq,) = place.db.claim("jobs", "one").seqs
+        place.db.nack("jobs", "one", [seq])
+        assert place.db.queue_stats("jobs") == (0, 0, 0, count)
+        place.restart()
+        place.write(1)
+        place.db.ack("jobs", "one", place.db.claim("jobs", "one").seqs)
+        place.restart()
+        assert not place.db.engine.topic("dead").loaded, "or the test shows nothing"
+    letters = place.db.diff("dead").records
+    assert [(one.seq, one.meta and one.meta["$dead_letter_src_seq"]) for one in letters] == [
+        (1, 1),
+        (2, 3),
+        (3, 5),
+    ]
+
+
 def test_a_dead_letter_topic_that_refuses_keeps_the_job_where_it_is() -> None:
     place = Place(max_deliveries=1, dead_letter="dead")
     place.db.create("dead", cap_records=1, discard="reject")

@@ -245,11 +245,10 @@ def test_a_directory_that_changes_at_every_look_ends_in_try_again(full: Path) ->
                 raise FileNotFoundError(2, f"gone for the {self.looks}th time", str(path))
             return super().open(path, mode)
 
-    with (
-        headwater.open(full, settings=SETTINGS) as db,
-        pytest.raises(UnavailableError, match="changed by its owner each time"),
-    ):
-        headwater.open(full, read_only=True, disk=Restless(), clock=ImpatientClock())
+    with headwater.open(full, settings=SETTINGS) as db:
+        db.append("orders", {"data": "so that a look at the log is not enough"})
+        with pytest.raises(UnavailableError, match="changed by its owner each time"):
+            headwater.open(full, read_only=True, disk=Restless(), clock=ImpatientClock())
 
 
 def test_a_crash_in_the_middle_of_a_rewrite_leaves_a_readable_directory(full: Path) -> None:

@@ -31,6 +31,22 @@ def test_index_files_give_base_and_head_and_tags_come_back(opened: Open, tmp_pat
     assert all(value % 3 for value in payloads(again))
 
 
+def test_a_topic_that_its_snapshot_tells_everything_of_is_read_when_it_is_used(
+    opened: Open, tmp_path: Path
+) -> None:
+    db = opened()
+    for name in ("idle", "busy"):
+        db.append(name, [{"data": n} for n in range(25)])
+    db.checkpoint()
+    db.append("busy", {"data": "after"})
+    again = opened(killed(db, tmp_path / "killed"))
+    loaded = {name: again.engine.topic(name).loaded for name in ("idle", "busy")}
+    assert loaded == {"idle": False, "busy": True}
+    assert payloads(again, "idle") == list(range(25))
+    assert payloads(again, "busy") == [*range(25), "after"]
+    assert again.append("idle", {"data": "more"}).first_seq == 26
+
+
 @pytest.mark.claims(311, 314, 317)
 def test_every_shard_is_replayed_from_where_the_snapshot_ends(opened: Open, tmp_path: Path) -> None:
     db = opened(wal=replace(SMALL.wal, shards=3))
