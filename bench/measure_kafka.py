@@ -126,6 +126,7 @@ def _made_topic(side: Side, partitions: int) -> str:
 
 @benchmark("kafka-consume", "How many messages a second does one consumer read?", KAFKA)
 def consumed(run: Run) -> list[Row]:
+    note(run, f"librdkafka {confluent_kafka.libversion()[0]}, fetch.queue.backoff.ms=5")
     rows: list[Row] = []
     with sides(run) as contenders:
         for size in SIZES:
