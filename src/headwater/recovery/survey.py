@@ -207,7 +207,7 @@ def read_log_file(
                 if len(piece) < wanted:
                     found = found[: at + len(piece)]
                     break
-            return memoryview(found).toreadonly()
+            return found.data.toreadonly()
         finally:
             file.close()
     except OSError as error:
