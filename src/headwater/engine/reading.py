@@ -26,6 +26,7 @@ from headwater.format.segment import SEGMENT_FRAME, Entries
 from headwater.model.loss import Tombstone
 from headwater.model.match import TagMatcher
 from headwater.model.selection import Selection
+from headwater.model.slots import as_run
 from headwater.store.checked import Finding, good_positions
 from headwater.store.segment import Segment
 
@@ -172,7 +173,11 @@ class Reader:
     def plan_seqs(self, topic: Topic, seqs: Sequence[int]) -> ReadPlan:
         """As the owner: where these records are, as far as they are there at all."""
         index = topic.log.index
-        live = numpy.array(sorted(filter(index.is_live, seqs)), numpy.int64)
+        run = as_run(seqs)
+        if run is not None and index.all_live(run.start, run.stop):
+            live = numpy.arange(run.start, run.stop)
+        else:
+            live = numpy.array(sorted(filter(index.is_live, seqs)), numpy.int64)
         upto = int(live[-1]) if len(live) else 0
         selection = Selection(live, upto, False, None, len(live))
         plan = ReadPlan(topic, selection, topic.log.visible_seq, topic.log.earliest_seq)
@@ -183,12 +188,17 @@ class Reader:
     def _locate(self, plan: ReadPlan, seqs: NDArray[numpy.int64]) -> None:
         topic = plan.topic
         tail_first = topic.tail.first_seq
-        split = len(seqs) if tail_first is None else int(numpy.searchsorted(seqs, tail_first))
+        split = len(seqs)
+        if tail_first is not None:
+            split = 0 if tail_first <= seqs[0] else int(seqs.searchsorted(tail_first))
         if split:
             self._locate_in_segments(plan, seqs[:split])
         if split < len(seqs):
             rest = seqs[split:]
             chunks = list(topic.tail.chunks(int(rest[0]), int(rest[-1])))
+            if len(chunks) == 1:
+                plan.pieces.append(TailPiece(chunks[0], rest))
+                return
             borders = rest.searchsorted([chunk.first_seq for chunk in chunks]).tolist()
             borders.append(len(rest))
             for chunk, low, high in zip(chunks, borders, borders[1:], strict=False):
@@ -263,6 +273,9 @@ def _from_tail(pieces: Sequence[TailPiece]) -> FrameRun:
             places = chunk.offsets[seqs - chunk.first_seq].tolist()
         elif len(seqs) == len(chunk.offsets):
             places = chunk.offsets
+        elif seqs[-1] - seqs[0] == len(seqs) - 1:
+            first = int(seqs[0]) - chunk.first_seq
+            places = chunk.offsets[first : first + len(seqs)]
         else:
             places = [chunk.offsets[seq - chunk.first_seq] for seq in seqs.tolist()]
         offsets.extend([at + place for place in places] if at else places)

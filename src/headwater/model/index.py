@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from headwater.core.errors import InvariantError
 from headwater.format.segment import ENTRY_BYTES, INDEX_DTYPE, INDEX_ENTRY, Entries
-from headwater.model.slots import DEAD, IN_WAL, LOST, OVERHEAD, Live, sum_live
+from headwater.model.slots import DEAD, IN_WAL, LOST, OVERHEAD, Live, as_run, sum_live
 
 Seqs = NDArray[numpy.int64]
 
@@ -50,6 +50,7 @@ class SeqIndex:
         "_block_bytes",
         "_block_counts",
         "_buffer",
+        "_dead_upto",
         "_view",
         "base_seq",
         "live_bytes",
@@ -65,6 +66,8 @@ class SeqIndex:
         self.live_bytes = 0
         self.lost_count = 0
         self._buffer = bytearray()
+        self._dead_upto = 0
+        """No slot behind this seq is dead, which saves looking at what came last."""
         self._view: Any = None
         # One sum for each block that is full, beginning with the block of base_seq.
         self._block_counts: list[int] | None = None
@@ -126,6 +129,7 @@ class SeqIndex:
         live = sum_live(kept)
         if live.records < count:
             self.lost_count += int(numpy.count_nonzero(kept["flags_check"] & LOST))
+            self._dead_upto = self.next_seq + count - 1
         self._grow(count, live)
 
     def _grow(self, count: int, live: Live) -> None:
@@ -184,10 +188,6 @@ class SeqIndex:
         found: NDArray[numpy.uint32] = self.peek(first_seq, end_seq)["flags_check"] & _FLAGS_MASK
         return found
 
-    def lengths(self, first_seq: int, end_seq: int) -> NDArray[numpy.int64]:
-        found: NDArray[numpy.int64] = self.peek(first_seq, end_seq)["len"].astype(numpy.int64)
-        return found
-
     def flags_at(self, seq: int) -> int:
         return self._buffer[(seq - self.base_seq) * ENTRY_BYTES + _FLAGS_AT]
 
@@ -200,6 +200,14 @@ class SeqIndex:
 
     def is_live(self, seq: int) -> bool:
         return self.base_seq <= seq < self.next_seq and not self.flags_at(seq) & DEAD
+
+    def all_live(self, first_seq: int, end_seq: int) -> bool:
+        """Every seq of [first_seq, end_seq) has a record that is alive."""
+        if not self.base_seq <= first_seq < end_seq <= self.next_seq:
+            return False
+        if first_seq > self._dead_upto:
+            return True
+        return not (self.peek(first_seq, end_seq)["flags_check"] & DEAD).any()
 
     def first_live(self, from_seq: int) -> int:
         """The first live seq at or after `from_seq`; `next_seq` when there is none."""
@@ -257,17 +265,6 @@ class SeqIndex:
             before.bytes + sum(sums[low - front : high - front]) + after.bytes,
         )
 
-    def seq_at_or_after_ts(self, ts: int) -> int:
-        """The first seq whose time is `ts` or later, for times that do not go back."""
-        low, high = self.base_seq, self.next_seq
-        while low < high:
-            middle = (low + high) // 2
-            if self.ts_at(middle) < ts:
-                low = middle + 1
-            else:
-                high = middle
-        return low
-
     # -- changing
 
     def set_offsets(self, first_seq: int, offsets: NDArray[Any]) -> None:
@@ -290,10 +287,9 @@ class SeqIndex:
 
     def mark_deleted(self, seqs: Sequence[int] | Seqs, *, lost: bool = False) -> Seqs:
         """Mark these records dead; gives those that were alive until now, which is what counts."""
-        if isinstance(seqs, list) and seqs and not lost:
-            first, end = seqs[0], seqs[-1] + 1
-            if seqs == list(range(first, end)) and self._mark_run(first, end):
-                return numpy.arange(first, end)
+        run = as_run(seqs) if isinstance(seqs, list) and not lost else None
+        if run is not None and self._mark_run(run.start, run.stop):
+            return numpy.arange(run.start, run.stop)
         seqs = numpy.asarray(seqs, numpy.int64)
         inside = seqs[(seqs >= self.base_seq) & (seqs < self.next_seq)]
         slots = self.peek(self.base_seq, self.next_seq)
@@ -306,6 +302,7 @@ class SeqIndex:
             return newly
         payloads = slots["len"][at].astype(numpy.int64) - OVERHEAD
         slots["flags_check"][at] = flags[alive] | numpy.uint32(DEAD | LOST if lost else DEAD)
+        self._dead_upto = max(self._dead_upto, int(newly.max()))
         self.live_count -= len(newly)
         self.live_bytes -= int(payloads.sum())
         if lost:
@@ -320,16 +317,14 @@ class SeqIndex:
     def _mark_run(self, first_seq: int, end_seq: int) -> bool:
         """The same for live neighbours in one block, as most acks are: a slice of slots, and none
         picked. False, and nothing is done, when they are not."""
-        if not self.base_seq <= first_seq < end_seq <= self.next_seq:
-            return False
         block = first_seq >> BLOCK_BITS
-        slots = self.peek(first_seq, end_seq)
-        flags = slots["flags_check"]
-        if block != end_seq - 1 >> BLOCK_BITS or (flags & DEAD).any():
+        if block != end_seq - 1 >> BLOCK_BITS or not self.all_live(first_seq, end_seq):
             return False
+        slots = self.peek(first_seq, end_seq)
         count = end_seq - first_seq
         payload_bytes = int(slots["len"].sum(dtype=numpy.int64)) - OVERHEAD * count
-        flags |= numpy.uint32(DEAD)
+        slots["flags_check"] |= numpy.uint32(DEAD)
+        self._dead_upto = max(self._dead_upto, end_seq - 1)
         self.live_count -= count
         self.live_bytes -= payload_bytes
         self._subtract(block, count, payload_bytes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy
@@ -20,6 +21,14 @@ class Live(NamedTuple):
 
     records: int
     bytes: int
+
+
+def as_run(seqs: Sequence[int]) -> range | None:
+    """These seqs as a range, when each is the next after the one before."""
+    if not len(seqs) or seqs[-1] - seqs[0] != len(seqs) - 1:
+        return None
+    run = range(seqs[0], seqs[-1] + 1)
+    return run if list(seqs) == list(run) else None
 
 
 def sum_live(slots: Any) -> Live:

@@ -11,6 +11,7 @@ import pytest
 from headwater.core.errors import InvariantError
 from headwater.format.segment import INDEX_DTYPE
 from headwater.model.index import SeqIndex
+from headwater.model.slots import as_run
 
 RECORDS = 300_000
 BYTES_A_RECORD_MAX = 24
@@ -96,14 +97,6 @@ def test_offsets_of_slots_dropped_meanwhile_are_skipped() -> None:
     assert index.entries(3, 5)["offset"].tolist() == [100, 150, 0]
 
 
-def test_the_first_seq_of_a_time_is_found_by_halving() -> None:
-    index = SeqIndex(base_seq=10)
-    for ts in (5, 5, 7, 9, 9):
-        index.append_one(50, ts, 0)
-    found = [index.seq_at_or_after_ts(ts) for ts in (0, 5, 6, 7, 8, 9, 10)]
-    assert found == [10, 10, 12, 12, 13, 13, 15]
-
-
 @pytest.mark.claims(236)
 def test_sums_of_a_long_prefix_are_taken_from_whole_blocks(
     monkeypatch: pytest.MonkeyPatch,
@@ -164,3 +157,30 @@ def test_deleting_neighbours_together_is_the_same_as_one_by_one(seqs: Sequence[i
         assert together.live_between(first, end) == one_by_one.live_between(first, end)
     assert together.drop_before(4_200) == one_by_one.drop_before(4_200)
     assert together.live_between(4_300, 8_192) == one_by_one.live_between(4_300, 8_192)
+
+
+@pytest.mark.parametrize("seqs", [[], [5, 7], [5, 4], [5, 5], [5, 9, 7], [1, 2**62]])
+def test_seqs_that_are_not_neighbours_in_order_are_no_run(seqs: list[int]) -> None:
+    assert as_run(seqs) is None
+    assert as_run([5]) == range(5, 6)
+    assert as_run((5, 6, 7)) == range(5, 8)
+
+
+def test_whether_all_of_a_stretch_is_alive_is_known_after_each_kind_of_change() -> None:
+    index = SeqIndex()
+    index.append_many([50] * 40, 1, [0] * 40)
+    assert index.all_live(1, 41)
+    assert not index.all_live(1, 42)
+    assert not index.all_live(0, 5)
+    index.mark_deleted([*range(10, 20)])
+    assert index.all_live(20, 41)
+    assert not index.all_live(19, 41)
+    index.mark_deleted(numpy.array([30]))
+    assert [index.all_live(20, 30), index.all_live(30, 41), index.all_live(31, 41)] == [1, 0, 1]
+    index.append_dead(1, 1)
+    assert not index.all_live(31, 42)
+    index.append_one(50, 1, 0)
+    assert index.all_live(42, 43)
+    index.drop_before(35)
+    assert index.all_live(35, 41)
+    assert not index.all_live(34, 41)

@@ -26,6 +26,8 @@ class LiveSeqs(Protocol):
 
     def first_live(self, from_seq: int) -> int: ...
 
+    def all_live(self, first_seq: int, end_seq: int) -> bool: ...
+
     def flags(self, first_seq: int, end_seq: int) -> NDArray[numpy.uint32]: ...
 
 
@@ -43,7 +45,7 @@ def next_live(jobs: LiveSeqs, from_seq: int, wanted: int) -> tuple[list[int], in
             found.append(seq)
         return found, found[-1] + 1
     end = min(first + wanted, jobs.next_seq)
-    live = numpy.flatnonzero(jobs.flags(first, end) & DEAD == 0)
-    if len(live) == end - first:
+    if jobs.all_live(first, end):
         return list(range(first, end)), end
+    live = numpy.flatnonzero(jobs.flags(first, end) & DEAD == 0)
     return (live + first).tolist(), end
