@@ -6,14 +6,33 @@ from collections.abc import Sequence
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from headwater.cli.leaving import leave_after
 from headwater.core.errors import RequestError
 
 
+class FriendlyCommand(TyperCommand):
+    """A verb. Whatever is wrong with its words, the advice is to look at its own help."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except typer.TyperException as error:
+            # A forgotten value is found by a parser that does not know whose words it reads.
+            if getattr(error, "ctx", ctx) is None:
+                error.ctx = ctx  # type: ignore[attr-defined]
+            raise
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _switches_take_no_value(super().get_params(ctx))
+
+
 class FriendlyGroup(TyperGroup):
     """A group of verbs whose failures are one line on stderr."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _switches_take_no_value(super().get_params(ctx))
 
     def main(
         self,
@@ -33,6 +52,14 @@ class FriendlyGroup(TyperGroup):
         if standalone_mode:
             leave_after(lambda: _in_our_words(work))
         return work()
+
+
+def _switches_take_no_value(parameters: list[Any]) -> list[Any]:
+    """Help shows a type beside an option; beside a switch it looks like something to type."""
+    for each in parameters:
+        if getattr(each, "is_flag", False) and each.metavar is None:
+            each.metavar = ""
+    return parameters
 
 
 def _in_our_words(work: Any) -> Any:

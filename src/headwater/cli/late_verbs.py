@@ -10,7 +10,7 @@ from typing import Any
 import typer
 from typer.main import get_command
 
-from headwater.cli.door import FriendlyGroup
+from headwater.cli.door import FriendlyCommand, FriendlyGroup
 from headwater.cli.output import say
 
 Verbs = Mapping[str, str | typer.Typer]
@@ -65,5 +65,5 @@ def _app_of(place: str | typer.Typer, name: str) -> typer.Typer:
     if isinstance(found, typer.Typer):
         return found
     alone = typer.Typer(rich_markup_mode="markdown", add_completion=False)
-    alone.command(name)(found)
+    alone.command(name, cls=FriendlyCommand)(found)
     return alone

@@ -17,6 +17,12 @@ from headwater.core.errors import HeadwaterError
 
 EXIT_INTERRUPTED: Final = 130
 EXIT_READER_LEFT: Final = 141
+ADVICE: Final = {
+    "unauthorized": "; give one with HEADWATER_TOKEN, --token or `headwater context add`",
+    "unreachable": " `headwater serve` starts one",
+    "unexpected_answer": ": --url, HEADWATER_URL or the context in use",
+}
+"""What somebody in front of a terminal can do about a code, after what the library says."""
 
 
 def leave_after(work: Callable[[], object]) -> NoReturn:
@@ -28,7 +34,7 @@ def leave_after(work: Callable[[], object]) -> NoReturn:
     except OutputClosedError:
         code = EXIT_READER_LEFT
     except HeadwaterError as error:
-        code = _explain(str(error), error.exit_code)
+        code = _explain(f"{error}{ADVICE.get(error.code, '')}", error.exit_code)
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
     sys.exit(code if isinstance(code, int) else 0)

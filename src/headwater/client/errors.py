@@ -69,6 +69,7 @@ class UnexpectedAnswerError(HeadwaterError):
     """Whoever answered does not speak the contract: a proxy, or another kind of server."""
 
     code = "unexpected_answer"
+    exit_code = 2
 
 
 REQUEST_ERRORS: Final[dict[str, type[RequestError]]] = {

@@ -110,6 +110,9 @@ class Address:
 
         why = _ERRNO.sub("", f"{error}".strip().rstrip(".")) or type(error).__name__
         if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)):
+            if "WRONG_VERSION_NUMBER" in why:
+                plain = self.url.replace("https://", "http://", 1)
+                return InvalidRequestError(f"{self.url} does not speak TLS; try {plain}")
             if isinstance(error.__cause__, ssl.SSLError) or "CERTIFICATE" in why:
                 return InvalidRequestError(f"{self.url} cannot be trusted: {why}")
             return UnreachableError(

@@ -256,5 +256,5 @@ def refuse_public_without_keys(settings: ServerSettings) -> None:
     if not local:
         raise RequestError(
             f"refusing to listen on {settings.host} without API keys; "
-            "set api_keys, or allow_insecure_no_auth if you mean it"
+            "set HEADWATER_API_KEYS, or HEADWATER_ALLOW_INSECURE_NO_AUTH=true if you mean it"
         )

@@ -73,9 +73,11 @@ class KafkaListener:
                 start_serving=False,
             )
         except OSError as error:
+            from headwater.server.listener import why_not
+
             raise AccessError(
                 f"cannot listen for Kafka clients on {settings.host}:{settings.kafka_port} "
-                f"({(error.strerror or str(error)).lower()})",
+                f"({why_not(error)})",
                 advice="choose another --kafka-port, 0 for a free one, or off",
             ) from error
 
