@@ -16,6 +16,7 @@ from headwater.format.frame import FRAME, FrameFlag
 from headwater.format.layout import Layout
 from headwater.format.segment import SEGMENT_FRAME
 from headwater.format.segment.run import heads_at
+from headwater.wire.frame_text import RECORDS_MIN, join_plain
 from headwater.wire.render import Projection
 
 Offsets = NDArray[numpy.int64]
@@ -50,6 +51,14 @@ def render_frames(
     buffer: bytes | memoryview, offsets: Offsets, *, in_segment: bool, projection: Projection
 ) -> bytes:
     """The frames at these offsets, checked before, as JSON objects with commas between."""
+    if projection.data and len(offsets) >= RECORDS_MIN:
+        layout = _LAYOUTS[in_segment]
+        heads = heads_at(buffer, layout, offsets)
+        if not (heads["flags"] & _told(projection)).any():
+            data_at = offsets + layout.size + heads["node_len"] + heads["tag_len"]
+            joined = join_plain(buffer, heads, data_at)
+            if joined is not None:
+                return joined
     return b",".join(render_objects(buffer, offsets, in_segment=in_segment, projection=projection))
 
 
@@ -68,8 +77,7 @@ def render_objects(
     whole, offsets = _window(buffer, offsets, layout)
     heads = heads_at(whole, layout, offsets)
     node_at = offsets + layout.size
-    told = _NODE | _META | (_TAG if projection.tags else 0)
-    if (heads["flags"] & told).any() or not projection.data:
+    if (heads["flags"] & _told(projection)).any() or not projection.data:
         return _render_all(whole, heads, node_at, projection, more)
     data_at = node_at + heads["node_len"] + heads["tag_len"]
     columns = heads["seq"], heads["ts"], data_at, data_at + heads["data_len"]
@@ -83,6 +91,11 @@ def render_objects(
         b'{"$seq":%d,"$ts":%d,"data":%b}' % (seq, ts, whole[start:end])  # type: ignore[str-format]
         for seq, ts, start, end in zip(*rows, strict=True)
     ]
+
+
+def _told(projection: Projection) -> int:
+    """Flags of records of which more is told than what they hold."""
+    return _NODE | _META | (_TAG if projection.tags else 0)
 
 
 def _window(
