@@ -74,15 +74,18 @@ class Exchange:
     def request_id(self) -> str:
         return f"{self.connection.app.request_prefix.decode()}-{self.number:x}"
 
-    def query(self) -> dict[str, str]:
+    def query(self) -> Mapping[str, str]:
         """Query parameters; the last one of a name wins."""
-        if not self.query_bytes:
-            return {}
-        try:
-            text = self.query_bytes.decode("ascii")
-            return dict(parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=50))
-        except (UnicodeDecodeError, ValueError) as error:
-            raise InvalidRequestError("the query cannot be read") from error
+        head = self.head
+        if head.query is None:
+            try:
+                text = head.query_bytes.decode("ascii")
+                head.query = dict(
+                    parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=50)
+                )
+            except (UnicodeDecodeError, ValueError) as error:
+                raise InvalidRequestError("the query cannot be read") from error
+        return head.query
 
     def header(self, name: bytes) -> str | None:
         """A header as text: UTF-8 if it can be, since clients send what they type."""
@@ -168,5 +171,8 @@ class Exchange:
         return self._ready is not None
 
     def _takes_gzip(self) -> bool:
-        offers = self.headers.get(b"accept-encoding", b"").lower().split(b",")
-        return any(_GZIP.fullmatch(offer) is not None for offer in offers)
+        head = self.head
+        if head.takes_gzip is None:
+            offers = head.headers.get(b"accept-encoding", b"").lower().split(b",")
+            head.takes_gzip = any(_GZIP.fullmatch(offer) is not None for offer in offers)
+        return head.takes_gzip

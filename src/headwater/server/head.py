@@ -34,8 +34,10 @@ class Head:
         "method",
         "parameters",
         "path",
+        "query",
         "query_bytes",
         "route",
+        "takes_gzip",
         "usage",
     )
 
@@ -46,6 +48,8 @@ class Head:
         self.method = method
         self.path = path if path.startswith(b"/") else _path_of(path)
         self.query_bytes = query
+        self.query: dict[str, str] | None = None if query else {}
+        """Its parameters, once somebody asked for one; nobody changes them."""
         self.headers = headers
         self.keep_alive = keep_alive
         self.is_plain_json = (
@@ -53,6 +57,8 @@ class Head:
             and b"content-encoding" not in headers
         )
         """Nothing has to be asked about the body before it is read as JSON."""
+        self.takes_gzip: bool | None = None
+        """None until somebody asked."""
         self.route: Route | None = None
         """None until a request with this head was let in."""
         self.parameters: tuple[str, ...] = ()

@@ -57,11 +57,12 @@ def _rendered(engine: Engine, queues: Queues, topic: Topic, request: ClaimReques
 
 
 def _answer_claim(exchange: Exchange, jobs: _Jobs) -> None:
-    exchange.answer_json(
-        200,
-        b'{"claimed":[%b],"count":%d,"ready":%d,"performance":{"server_total_ms":%.3f}}'
-        % (b",".join(jobs.objects), len(jobs.objects), jobs.ready, exchange.elapsed_ms()),
+    rest = b'],"count":%d,"ready":%d,"performance":{"server_total_ms":%.3f}}' % (
+        len(jobs.objects),
+        jobs.ready,
+        exchange.elapsed_ms(),
     )
+    exchange.answer_json_parts(b'{"claimed":[', b",".join(jobs.objects), rest)
 
 
 def ack(app: App, exchange: Exchange) -> None:
