@@ -308,3 +308,26 @@ def test_an_open_directory_is_backed_up_with_what_is_only_in_its_log(
 
 def unseen(_total: int) -> Advance:
     return lambda _size: None
+
+
+def test_records_deleted_just_before_are_deleted_in_the_backup_and_not_lost(
+    run: Run, tmp_path: Path
+) -> None:
+    """Segments that are all dead since the last checkpoint: the log of the backup tells why."""
+    data, file = tmp_path / "data", tmp_path / "b.tar"
+    with headwater.open(data, settings=SETTINGS) as db:
+        db.create("jobs", type="queue")
+        for name in ("jobs", "orders"):
+            db.append(name, [{"data": number, "tag": "old"} for number in range(50)])
+            db.append(name, [{"data": number} for number in range(50)])
+        db.checkpoint()
+        claimed = db.claim("jobs", "n", 50)
+        db.ack("jobs", "n", [job.record.seq for job in claimed.jobs])
+        db.delete("orders", match="old")
+        assert run("backup", data, file, "--verify").code == 0
+    assert run("restore", file, tmp_path / "back").code == 0
+    with headwater.open(tmp_path / "back", settings=SETTINGS) as back:
+        for name in ("jobs", "orders"):
+            diff = back.diff(name, limit=1_000)
+            assert [record.seq for record in diff.records] == list(range(51, 101))
+            assert (diff.tombstone, back.state(name).evict_floor) == (None, 1)

@@ -204,9 +204,11 @@ class _Backup:
             loaded = view.load(topic)
             log, segments = loaded.log, loaded.segments
         members: list[BackupMember] = []
-        earliest = log.earliest_seq
+        # What the log in the backup says of deletes comes later: a start looks for what was alive
+        # at the checkpoint, and takes what it misses for lost.
+        needed = topic.stored.first_needed
         for segment in segments:
-            if segment.end_seq >= earliest or segment.first_seq == topic.stored.active_first_seq:
+            if segment.end_seq >= needed or segment.first_seq == topic.stored.active_first_seq:
                 pair, entries = self._segments.copy(topic, segment)
                 members += pair
                 _delete(log, numpy.flatnonzero(index_flags(entries) & _DEAD) + segment.first_seq)
