@@ -123,7 +123,8 @@ def _hash_alike(
     at_once = max(min(_HASH_AT_ONCE, _ALIKE_BYTES_MAX // length), 1)
     for at in range(0, len(rows), at_once):
         some = rows[at : at + at_once]
-        hashes[some] = [checksum64(piece) for piece in cut[starts[some]].tolist()]
+        found = map(checksum64, cut[starts[some]].tolist())
+        hashes[some] = numpy.fromiter(found, numpy.uint64, len(some))
 
 
 def _hash_some(view: memoryview, starts: Integers, ends: Integers) -> list[int]:

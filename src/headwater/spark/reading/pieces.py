@@ -97,8 +97,27 @@ def clip(pieces: list[Piece], first_seq: int, last_seq: int) -> list[Piece]:
     ]
 
 
+def _even(pieces: list[Piece], rows_max: int, bytes_max: int) -> tuple[int, int]:
+    """The same bounds, the one that decides lowered to an even share of everything."""
+    stored = [piece for piece in pieces if not isinstance(piece, LostPiece)]
+    counts = [piece.last_seq - piece.first_seq + 1 for piece in stored]
+    rows, size = sum(counts), sum(piece.size for piece in stored)
+    by_rows, by_size = -(-rows // rows_max), -(-size // bytes_max)
+    if by_rows >= by_size:
+        return max(-(-rows // max(by_rows, 1)), 1), bytes_max
+    # Room for one record more, or what is cut off by rounding would be a portion of its own.
+    record = max(piece.size // some for piece, some in zip(stored, counts, strict=True)) + 1
+    slack = max(record, SEGMENT_FRAME_BYTES_MIN)
+    return rows_max, min(bytes_max, -(-size // by_size) + slack)
+
+
 def portions(pieces: list[Piece], rows_max: int, bytes_max: int) -> Iterator[list[Piece]]:
-    """Pieces in portions of bounded size, cut where they must be; at least one seq in each."""
+    """Pieces in portions of bounded size, cut where they must be; at least one seq in each.
+
+    Portions are as few as the bounds allow and about equal: a short one at the end would leave
+    cores without work while the others finish.
+    """
+    rows_max, bytes_max = _even(pieces, rows_max, bytes_max)
     portion: list[Piece] = []
     rows = size = 0
     waiting = list(reversed(pieces))

@@ -92,7 +92,9 @@ class RemoteSight:
         high = min(last_seq, facts.head_seq, filters.seq.high)
         state = self._states[facts.topic]
         each = max(state.bytes // max(state.count, 1), 1)
-        step = max(min(self.rows_max, self.bytes_max // each), 1)
+        most = max(min(self.rows_max, self.bytes_max // each), 1)
+        count = max(high - low + 1, 1)
+        step = -(-count // -(-count // most))  # as few as may be, and all about as long
         return [
             RemoteSlice(facts.topic, facts.epoch, at, min(at + step - 1, high), each * step)
             for at in range(low, high + 1, step)
