@@ -11,12 +11,14 @@ acknowledged is there. Ctrl-C stops everything and cleans up.
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import NoReturn
 
 import crashing
 import httpx
@@ -97,6 +99,8 @@ def main() -> int:
             complain(console, f"{error}\nthe server said: {server.last_words()}")
             return 1
         finally:
+            # Who presses it twice gets what was asked for the first time, and no half of it.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
             server.stop()
             console.print("the server stopped cleanly, its directory is removed")
 
@@ -123,5 +127,12 @@ def perform(stage: Stage, given: argparse.Namespace) -> int:
     return 0
 
 
+def leave(code: int) -> NoReturn:
+    """All is stopped and removed; threads that wait for an answer are not waited for."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

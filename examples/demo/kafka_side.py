@@ -39,7 +39,8 @@ def _stream(stage: Stage, produced: Moved, consumed: Moved, ready: threading.Eve
         from confluent_kafka.admin import AdminClient, NewTopic
     except ImportError as error:
         raise NotHereError('the Kafka client is missing: pip install "headwater[kafka]"') from error
-    where = {"bootstrap.servers": f"127.0.0.1:{stage.server.ports['kafka']}"}
+    # Quiet: after Ctrl-C the server is gone before its clients, which they need not tell.
+    where = {"bootstrap.servers": f"127.0.0.1:{stage.server.ports['kafka']}", "log_level": 0}
     admin = AdminClient(where)
     for made in admin.create_topics([NewTopic(shop.SENSORS, PARTITIONS, 1)]).values():
         made.result(PATIENCE_S)

@@ -2,17 +2,52 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import subprocess
 import sys
 import time
 
 import shop
-from server import clean_environment
+from server import LOOK_EVERY_S, clean_environment
 from stage import BrokenPromiseError, Figures, NotHereError, Stage, same
 
 FIELDS = (
     "kind string, user string, order string, product string, pieces int, cents long, city string"
 )
+END_S = 10
+
+
+def finished(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """As `subprocess.run`, but Ctrl-C ends Spark's Java too, which does not listen to it."""
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=clean_environment(),
+        start_new_session=True,
+    )
+    try:
+        out, err = process.communicate()
+    except BaseException:
+        end_group(process)
+        raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def end_group(leader: subprocess.Popen[str]) -> None:
+    """Politely first: Java removes its temporary files then."""
+    with contextlib.suppress(ProcessLookupError):  # which says that nobody is left
+        os.killpg(leader.pid, signal.SIGTERM)
+        deadline = time.monotonic() + END_S
+        while time.monotonic() < deadline:
+            leader.poll()
+            os.killpg(leader.pid, 0)
+            time.sleep(LOOK_EVERY_S)
+        os.killpg(leader.pid, signal.SIGKILL)
+    leader.wait()
 
 
 def run(stage: Stage) -> Figures:
@@ -27,9 +62,7 @@ def run(stage: Stage) -> Figures:
     ]
     started = time.monotonic()
     with stage.console.status("   Spark starts, reads the topic and writes a Delta table"):
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, env=clean_environment()
-        )
+        done = finished(command)
     elapsed_s = time.monotonic() - started
     if done.returncode:
         raise BrokenPromiseError(f"the pipeline ended with {done.returncode}: {done.stderr[-600:]}")

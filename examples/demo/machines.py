@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
 import shop
-from stage import Figures, NotHereError, Stage, same
+from stage import Figures, NotHereError, Stage, same, threads
 
 import headwater
 
@@ -72,8 +71,8 @@ def run(stage: Stage) -> Figures:
     orders = first_orders(stage)
     walking = Walking(stage.url)
     started = time.monotonic()
-    with ThreadPoolExecutor(WALKERS) as threads:
-        walked = list(threads.map(walking.walk, orders))
+    with threads(WALKERS) as crew:
+        walked = list(crew.map(walking.walk, orders))
     elapsed_s = time.monotonic() - started
     expected = Counter(state for state, _, _ in walked)
     steps = sum(count for _, count, _ in walked)

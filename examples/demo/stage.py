@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,18 @@ class BrokenPromiseError(Exception):
 
 class NotHereError(Exception):
     """Something this step needs is not installed; the message says what, and how to get it."""
+
+
+@contextmanager
+def threads(count: int) -> Iterator[ThreadPoolExecutor]:
+    """Waited for when all went well; after Ctrl-C some would wait for what never comes."""
+    pool = ThreadPoolExecutor(count)
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown()
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import kafka_side
 import shop
-from stage import Figures, Stage, chunks, percentile, same
+from stage import Figures, Stage, chunks, percentile, same, threads
 
 import headwater
 
@@ -31,18 +30,17 @@ def run(stage: Stage) -> Figures:
     with_kafka = kafka_side.is_there(stage)
     if with_kafka:
         wished |= {"readings over Kafka": stage.events, "read by a group of two": stage.events}
-    with stage.bars(wished) as moved, ThreadPoolExecutor(WRITERS + 4) as threads:
-        watching = threads.submit(watch, stage, moved["seen by a live watcher"])
+    with stage.bars(wished) as moved, threads(WRITERS + 4) as crew:
+        watching = crew.submit(watch, stage, moved["seen by a live watcher"])
         if with_kafka:
             settled = threading.Event()
             bars = (moved["readings over Kafka"], moved["read by a group of two"])
-            kafka = threads.submit(kafka_side.run, stage, *bars, settled)
+            kafka = crew.submit(kafka_side.run, stage, *bars, settled)
             settled.wait()
         started = time.monotonic()
         shares = [everything[first::WRITERS] for first in range(WRITERS)]
         writing = [
-            threads.submit(write, stage.url, share, moved["shop events over HTTP"])
-            for share in shares
+            crew.submit(write, stage.url, share, moved["shop events over HTTP"]) for share in shares
         ]
         waits_ms = [wait for done in writing for wait in done.result()]
         elapsed_s = time.monotonic() - started
@@ -81,6 +79,6 @@ def watch(stage: Stage, moved: Moved) -> int:
             if isinstance(found, headwater.Record):
                 seen += 1
                 moved(1)
-            if seen == stage.events or not threading.main_thread().is_alive():
+            if seen == stage.events:
                 break
     return seen

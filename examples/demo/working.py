@@ -5,11 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import shop
-from stage import Figures, NotHereError, Stage, same
+from stage import Figures, NotHereError, Stage, same, threads
 
 import headwater
 from headwater.client import GiveBackError
@@ -47,8 +46,8 @@ def run(stage: Stage) -> Figures:
         waiting = wait_for_copies(client)
     packing = Packing()
     started = time.monotonic()
-    with ThreadPoolExecutor(len(WORKERS)) as threads:
-        done = list(threads.map(lambda name: work(stage, packing, name), WORKERS))
+    with threads(len(WORKERS)) as crew:
+        done = list(crew.map(lambda name: work(stage, packing, name), WORKERS))
     elapsed_s = packing.finished_at - started  # not the moment they wait for more
     twice = [order for order, times in packing.packed.items() if times > 1]
     with headwater.Client(stage.url) as client:

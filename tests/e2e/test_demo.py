@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -64,21 +65,24 @@ def test_the_whole_demo_lands_every_event_in_a_table(tmp_path: Path) -> None:
 
 
 def interrupted(tmp_path: Path, moment: str, *words: str) -> tuple[int, str]:
-    """Ctrl-C when a line has these words; gives the exit code and everything that was said."""
+    """Ctrl-C when a line has these words, as a terminal sends it: to the whole group.
+
+    Gives the exit code and everything that was said.
+    """
     demo = subprocess.Popen(
         [sys.executable, "-u", str(DEMO), *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         env={**os.environ, "TMPDIR": str(tmp_path)},
+        start_new_session=True,
     )
     assert demo.stdout is not None
     said = []
     for line in demo.stdout:
         said.append(line)
         if moment in line:
-            assert servers_in(tmp_path)
-            demo.send_signal(signal.SIGINT)
+            os.killpg(demo.pid, signal.SIGINT)
             break
     rest, _ = demo.communicate(timeout=60)
     told = "".join([*said, rest])
@@ -103,10 +107,50 @@ def test_the_demo_runs_to_its_report_and_waits_for_ctrl_c(tmp_path: Path) -> Non
     assert "http://127.0.0.1:" in told.partition("dashboard")[2]
 
 
-def test_an_interrupt_in_the_middle_ends_the_demo_and_its_server(tmp_path: Path) -> None:
-    code, told = interrupted(tmp_path, "answered after", "--only", "crash")
+@pytest.mark.parametrize("moment", ["starting a server", "answered after", "in the middle of"])
+def test_an_interrupt_in_the_middle_ends_the_demo_and_its_server(
+    tmp_path: Path, moment: str
+) -> None:
+    """Also of a server that has not answered yet, and so knows nothing of polite ends."""
+    code, told = interrupted(tmp_path, moment, "--only", "crash")
     assert code == 130, told
     assert "stopped by Ctrl-C" in told
+
+
+def driver(*lines: str) -> str:
+    return "\n".join(["import sys", f"sys.path.insert(0, {str(DEMO)!r})", *lines])
+
+
+def test_an_interrupt_does_not_wait_for_threads_that_wait_for_ever(tmp_path: Path) -> None:
+    waiting = driver(
+        "import os, threading, stage",
+        "try:",
+        "    with stage.threads(1) as crew:",
+        "        crew.submit(threading.Event().wait)",
+        "        raise KeyboardInterrupt",
+        "except KeyboardInterrupt:",
+        "    os._exit(7)",
+    )
+    assert run(tmp_path, "-c", waiting, timeout=30).returncode == 7
+
+
+def test_an_interrupt_ends_a_helper_that_does_not_listen_to_it(tmp_path: Path) -> None:
+    """As Spark's Java: it is left alone by Ctrl-C, and by whoever ends only its parent."""
+    deaf = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+    deaf += f"; open({str(tmp_path / 'deaf')!r}, 'w').close(); time.sleep(300)"
+    child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {deaf!r}])"
+    waiting = driver("import lake", f"lake.finished([sys.executable, '-c', {child!r}])")
+    demo = subprocess.Popen(
+        [sys.executable, "-c", waiting], stderr=subprocess.PIPE, start_new_session=True
+    )
+    while not (tmp_path / "deaf").exists():
+        assert demo.poll() is None
+        time.sleep(0.02)
+    assert servers_in(tmp_path)
+    os.killpg(demo.pid, signal.SIGINT)
+    _, told = demo.communicate(timeout=30)
+    assert b"KeyboardInterrupt" in told
+    assert servers_in(tmp_path) == []
 
 
 def test_the_demo_says_what_is_wrong_with_its_port(tmp_path: Path) -> None:
