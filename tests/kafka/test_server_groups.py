@@ -239,6 +239,12 @@ def test_offsets_of_an_empty_group_are_deleted(speaker: Speaker, name: str) -> N
     told = speaker.ask(ApiKey.OFFSET_DELETE, {"group_id": name, **values})
     assert (told["error_code"], told["topics"][0]["partitions"][0]["error_code"]) == (0, 0)
     assert committed(speaker, name, topic)[0] == -1
+    commit(speaker, name, topic, 6)
+    rows = [{"name": topic, "partitions": [{"partition_index": 1}]}]
+    told = speaker.ask(ApiKey.OFFSET_DELETE, {"group_id": name, "topics": rows})
+    code = told["topics"][0]["partitions"][0]["error_code"]
+    assert code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert committed(speaker, name, topic)[0] == 6
     told = speaker.ask(ApiKey.OFFSET_DELETE, {"group_id": "not-there", **values})
     assert told["error_code"] == ErrorCode.GROUP_ID_NOT_FOUND
 

@@ -71,7 +71,71 @@ def test_names_that_cannot_be_are_refused_also_for_topics_made_in_passing(
 ) -> None:
     (row,) = create(speaker, asked(name))
     assert row["error_code"] == ErrorCode.INVALID_TOPIC_EXCEPTION
-    assert metadata(speaker, name)["error_code"] == ErrorCode.INVALID_TOPIC_EXCEPTION
+    for makes in (True, False):
+        row = metadata(speaker, name, makes=makes)
+        assert row["error_code"] == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+OTHER_ID = bytes(range(16))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param([{"name": "", "topic_id": OTHER_ID}], id="a name and the id of another"),
+        pytest.param([{"name": None}], id="neither name nor id"),
+        pytest.param([{"name": ""}, {"name": ""}], id="a name twice"),
+    ],
+)
+def test_no_topic_is_deleted_where_it_is_in_doubt_which_is_meant(
+    speaker: Speaker, name: str, rows: list[dict[str, Any]]
+) -> None:
+    topic = speaker.make_topic(name[:100])
+    rows = [{**row, "name": topic if row["name"] == "" else None} for row in rows]
+    (told,) = speaker.ask(ApiKey.DELETE_TOPICS, {"topics": rows})["responses"]
+    assert told["error_code"] == ErrorCode.INVALID_REQUEST
+    assert told["error_message"]
+    assert metadata(speaker, topic, makes=False)["error_code"] == 0
+
+
+def test_a_topic_that_is_named_twice_gets_no_partitions(speaker: Speaker, name: str) -> None:
+    topic = speaker.make_topic(name)
+    rows = [{"name": topic, "count": count} for count in (3, 4)]
+    told = speaker.ask(ApiKey.CREATE_PARTITIONS, {"topics": rows})["results"]
+    assert [row["error_code"] for row in told] == [ErrorCode.INVALID_REQUEST] * 2
+    assert len(metadata(speaker, topic)["partitions"]) == 1
+
+
+def test_what_is_changed_twice_in_one_request_is_not_changed(speaker: Speaker, name: str) -> None:
+    topic = speaker.make_topic(name)
+    configs = [{"name": "retention.ms", "value": value} for value in ("1000000", "2000000")]
+    resource = {"resource_type": 2, "resource_name": topic}
+    twice = [{**resource, "configs": configs}]
+    apart = [{**resource, "configs": [each]} for each in configs]
+    for resources in (twice, apart):
+        for api in (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS):
+            told = speaker.ask(api, {"resources": resources})["responses"]
+            assert {row["error_code"] for row in told} == {ErrorCode.INVALID_REQUEST}
+    asked = {**resource, "configuration_keys": ["retention.ms"]}
+    (told,) = speaker.ask(ApiKey.DESCRIBE_CONFIGS, {"resources": [asked]})["results"]
+    assert told["configs"][0]["value"] == "-1"
+
+
+def test_whoever_has_heard_of_a_later_leader_is_told_so(speaker: Speaker, name: str) -> None:
+    topic = speaker.make_topic(name)
+    for epoch, code in ((0, ErrorCode.NONE), (1, ErrorCode.UNKNOWN_LEADER_EPOCH)):
+        row = {"partition_index": 0, "timestamp": -1, "current_leader_epoch": epoch}
+        values = {"topics": [{"name": topic, "partitions": [row]}]}
+        (told,) = speaker.ask(ApiKey.LIST_OFFSETS, values)["topics"]
+        assert told["partitions"][0]["error_code"] == code
+
+
+def test_no_epoch_is_told_where_no_offset_is_found(speaker: Speaker, name: str) -> None:
+    topic = speaker.make_topic(name)
+    values = {"topics": [{"name": topic, "partitions": [{"partition_index": 0, "timestamp": 7}]}]}
+    (told,) = speaker.ask(ApiKey.LIST_OFFSETS, values)["topics"]
+    (row,) = told["partitions"]
+    assert (row["error_code"], row["offset"], row["leader_epoch"]) == (0, -1, -1)
 
 
 def test_topics_are_made_each_by_itself(speaker: Speaker, name: str) -> None:

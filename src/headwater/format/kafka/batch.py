@@ -67,6 +67,10 @@ class BatchError(FormatError):
     """Bytes that are not a whole, sound record batch."""
 
 
+class CrcError(BatchError):
+    """Bytes that changed on their way: sent again they may be sound."""
+
+
 class MagicError(BatchError):
     """A message format from before Kafka 0.11."""
 
@@ -123,7 +127,7 @@ def read_sound(buffer: Bytes) -> BatchHeader:
             LENGTH_AT,
         )
     if crc32c(memoryview(buffer)[CRC_FROM:].tobytes()) != header.crc:
-        raise BatchError("the CRC32C of the batch does not match", CRC_FROM)
+        raise CrcError("the CRC32C of the batch does not match", CRC_FROM)
     return header
 
 

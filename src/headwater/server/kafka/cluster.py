@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from headwater.core.errors import HeadwaterError
+from headwater.engine.kafka.errors import KafkaError
+from headwater.engine.kafka.topics import check_topic_name
 from headwater.server.kafka.call import Gathering
 from headwater.server.kafka.failures import code_of
 from headwater.server.keys import Scope
@@ -86,8 +88,17 @@ def metadata(door: KafkaDoor, call: Call) -> None:
         elif makes:
             _make_topic(door, call, name, rows, index, gathering)
         else:
-            rows[index] = _missing(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            rows[index] = _missing(name, _why_missing(name))
     gathering.end()
+
+
+def _why_missing(name: str) -> ErrorCode:
+    """Clients ask again for a topic that is not there, but not for one that cannot be."""
+    try:
+        check_topic_name(name)
+    except KafkaError as error:
+        return code_of(error)
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def find_topic(door: KafkaDoor, call: Call, name: str | None, topic_id: bytes) -> KafkaTopic | None:

@@ -3,6 +3,7 @@ those of the server are shown, and are changed where it is started."""
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -131,11 +132,15 @@ def _change_one(configs: dict[str, str], name: str, operation: int, value: str) 
 def _change(door: KafkaDoor, call: Call, wanted: Any) -> None:
     rows: list[Row] = []
     gathering: Gathering[Any] = Gathering(lambda: call.answer({"responses": rows}))
+    resources = Counter(_name_of(asked) for asked in call.values["resources"])
     for asked in call.values["resources"]:
         row = _resource(asked)
         rows.append(row)
         try:
             topic = _topic(door, call, asked)
+            names = {each["name"] for each in asked["configs"]}
+            if resources[_name_of(asked)] > 1 or len(names) < len(asked["configs"]):
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "the same is to be changed twice")
             configs = check_configs(wanted(topic, asked))
             if not call.values["validate_only"]:
                 pending = door.store.alter_configs(topic, configs)
@@ -157,6 +162,10 @@ def _topic(door: KafkaDoor, call: Call, asked: Row) -> KafkaTopic:
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
     return topic
+
+
+def _name_of(asked: Row) -> tuple[int, str]:
+    return asked["resource_type"], asked["resource_name"]
 
 
 def _resource(asked: Row) -> Row:

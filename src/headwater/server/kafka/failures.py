@@ -18,14 +18,15 @@ from headwater.core.errors import (
     UnavailableError,
 )
 from headwater.engine.kafka.errors import KafkaError
-from headwater.format.kafka.batch import BatchError, BatchKindError, CodecError, MagicError
+from headwater.format.kafka.batch import BatchError, CodecError, CrcError, MagicError
 from headwater.wire.kafka.error_codes import ErrorCode
 
 CODES: Final[tuple[tuple[type[HeadwaterError], ErrorCode], ...]] = (
     (MagicError, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
     (CodecError, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
-    (BatchKindError, ErrorCode.INVALID_RECORD),
-    (BatchError, ErrorCode.CORRUPT_MESSAGE),
+    (CrcError, ErrorCode.CORRUPT_MESSAGE),
+    # Whoever sent it meant it so: unlike CORRUPT_MESSAGE, clients do not try this again.
+    (BatchError, ErrorCode.INVALID_RECORD),
     (BatchTooLargeError, ErrorCode.MESSAGE_TOO_LARGE),
     (RecordTooLargeError, ErrorCode.MESSAGE_TOO_LARGE),
     (TopicNotFoundError, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),

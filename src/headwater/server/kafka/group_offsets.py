@@ -9,6 +9,7 @@ from headwater.core.errors import HeadwaterError
 from headwater.engine.kafka.group_offsets import Committed
 from headwater.server.kafka.call import Gathering
 from headwater.server.kafka.failures import code_of
+from headwater.server.kafka.offsets import find_partition
 from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -129,26 +130,30 @@ def _topics(
 
 
 def delete(door: KafkaDoor, call: Call) -> None:
+    """Of partitions that are there; the others say that they are not."""
     values = call.values
-    keys = [
-        (asked["name"], each["partition_index"])
-        for asked in values["topics"]
-        for each in asked["partitions"]
-    ]
+    topics: list[Row] = []
+    accepted: list[Row] = []
+    keys: list[tuple[str, int]] = []
+    for asked in values["topics"]:
+        rows: list[Row] = []
+        topics.append({"name": asked["name"], "partitions": rows})
+        for each in asked["partitions"]:
+            index = each["partition_index"]
+            row: Row = {"partition_index": index, "error_code": ErrorCode.NONE}
+            rows.append(row)
+            if find_partition(door, call, asked["name"], index) is None:
+                row["error_code"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                accepted.append(row)
+                keys.append((asked["name"], index))
     pending = door.coordinator.forget_offsets(call.organisation, values["group_id"], keys)
 
     def done(resolved: Pending[bool]) -> None:
-        code = ErrorCode.NONE if resolved.error is None else code_of(resolved.error)
-        topics = [
-            {
-                "name": asked["name"],
-                "partitions": [
-                    {"partition_index": each["partition_index"], "error_code": code}
-                    for each in asked["partitions"]
-                ],
-            }
-            for asked in values["topics"]
-        ]
+        for row in accepted:
+            row["error_code"] = (
+                ErrorCode.NONE if resolved.error is None else code_of(resolved.error)
+            )
         call.answer({"error_code": ErrorCode.NONE, "topics": topics})
 
     gathering: Gathering[bool] = Gathering(lambda: None)

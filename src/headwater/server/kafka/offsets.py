@@ -49,6 +49,9 @@ def list_offsets(door: KafkaDoor, call: Call) -> None:
             if partition is None:
                 row["error_code"] = _UNKNOWN
                 continue
+            if each["current_leader_epoch"] > LEADER_EPOCH:
+                row["error_code"] = ErrorCode.UNKNOWN_LEADER_EPOCH
+                continue
             try:
                 lookup = _list_one(door, partition, each["timestamp"], row)
             except HeadwaterError as error:
@@ -66,11 +69,10 @@ def list_offsets(door: KafkaDoor, call: Call) -> None:
 def _list_one(
     door: KafkaDoor, partition: Partition, timestamp_ms: int, row: dict[str, Any]
 ) -> Lookup | None:
-    row["leader_epoch"] = LEADER_EPOCH
     if timestamp_ms == LATEST:
-        row["offset"] = partition.high_watermark
+        row.update(offset=partition.high_watermark, leader_epoch=LEADER_EPOCH)
     elif timestamp_ms == EARLIEST:
-        row["offset"] = partition.log_start_offset
+        row.update(offset=partition.log_start_offset, leader_epoch=LEADER_EPOCH)
     elif timestamp_ms == NEWEST_TIMESTAMP:
         return door.store.find_newest(partition).read
     elif timestamp_ms < 0:
@@ -90,6 +92,7 @@ def _look_up(lookups: list[tuple[dict[str, Any], Lookup]]) -> None:
             continue
         if found is not None:  # otherwise everything is older: no offset, as Kafka says it
             row["offset"], row["timestamp"] = found
+            row["leader_epoch"] = LEADER_EPOCH
 
 
 # -- OffsetForLeaderEpoch

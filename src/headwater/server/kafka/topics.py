@@ -31,6 +31,10 @@ def _fail(row: Row, error: HeadwaterError) -> None:
     row.update(error_code=code_of(error), error_message=str(error))
 
 
+def _named_twice(name: str | None) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is named twice")
+
+
 # -- making
 
 
@@ -44,7 +48,7 @@ def create(door: KafkaDoor, call: Call) -> None:
         rows.append(row)
         try:
             if times[name] > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is named twice")
+                raise _named_twice(name)
             partitions = _partitions_wanted(door, asked)
             configs = {each["name"]: each["value"] or "" for each in asked["configs"]}
             door.store.check_new_topic(call.organisation, name, partitions, configs)
@@ -100,14 +104,20 @@ def _created(row: Row, done: Pending[KafkaTopic]) -> None:
 
 
 def delete(door: KafkaDoor, call: Call) -> None:
-    """By name, or by id in the newest version."""
+    """By name, or by id in the newest version. What is meant must be beyond doubt."""
     rows: list[Row] = []
     gathering: Gathering[bool] = Gathering(lambda: call.answer({"responses": rows}))
-    asked = [(each["name"], each["topic_id"]) for each in call.values["topics"]]
-    asked += [(name, _NOBODY) for name in call.values["topic_names"]]
-    for name, topic_id in asked:
+    times = Counter((each["name"], each["topic_id"]) for each in call.values["topics"])
+    times.update((name, _NOBODY) for name in call.values["topic_names"])
+    for (name, topic_id), count in times.items():
         row: Row = {"name": name, "topic_id": topic_id, "error_code": ErrorCode.NONE}
         rows.append(row)
+        if (name is None) == (topic_id == _NOBODY):
+            _fail(row, KafkaError(ErrorCode.INVALID_REQUEST, "either a name or an id, not both"))
+            continue
+        if count > 1:
+            _fail(row, _named_twice(name))
+            continue
         topic = find_topic(door, call, name, topic_id)
         if topic is None:
             row["error_code"] = (
@@ -133,11 +143,14 @@ def _done(row: Row, done: Pending[Any]) -> None:
 def create_partitions(door: KafkaDoor, call: Call) -> None:
     rows: list[Row] = []
     gathering: Gathering[Any] = Gathering(lambda: call.answer({"results": rows}))
+    times = Counter(asked["name"] for asked in call.values["topics"])
     for asked in call.values["topics"]:
         row: Row = {"name": asked["name"], "error_code": ErrorCode.NONE}
         rows.append(row)
         topic = door.store.topic(call.organisation, asked["name"])
         try:
+            if times[asked["name"]] > 1:
+                raise _named_twice(asked["name"])
             if topic is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
             if asked["count"] <= len(topic.partitions):
