@@ -70,7 +70,7 @@ def _configure(choice: LogChoice) -> None:
 
     renderer: structlog.typing.Processor = structlog.processors.JSONRenderer()
     if not choice.as_json:
-        renderer = structlog.dev.ConsoleRenderer()
+        renderer = structlog.dev.ConsoleRenderer(colors=choice.stream.isatty())
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,

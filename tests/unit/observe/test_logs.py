@@ -30,3 +30,17 @@ def test_the_first_line_is_written_as_it_was_chosen() -> None:
     assert gone == {"event": "a webhook is gone", "level": "warning", "webhook": "orders"}
     assert stopped["level"] == "error"
     assert "ValueError: seven" in stopped["exception"]
+
+
+def test_text_for_a_file_has_no_colours() -> None:
+    """Whoever reads the log of a service in an editor sees words."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM.replace("as_json=True", "as_json=False")],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert "a webhook is gone" in done.stdout
+    assert "webhook=orders" in done.stdout
+    assert "\x1b" not in done.stdout
