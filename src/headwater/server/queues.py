@@ -23,7 +23,7 @@ from headwater.engine.steps import AsOwner, Steps
 from headwater.engine.topic import Topic
 from headwater.server.body import body_of
 from headwater.server.exchange import Exchange
-from headwater.server.jobs import job_steps
+from headwater.server.jobs import JobsText, jobs_text_steps
 from headwater.server.stepping import Operation
 from headwater.wire.requests import AckBody, ClaimBody, ExtendBody, NackBody, decode_request
 
@@ -34,7 +34,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class _Jobs(NamedTuple):
-    objects: list[bytes]
+    text: JobsText
     ready: int
 
 
@@ -49,20 +49,20 @@ def claim(app: App, exchange: Exchange) -> None:
 
 
 def _rendered(engine: Engine, queues: Queues, topic: Topic, request: ClaimRequest) -> Steps[_Jobs]:
-    objects: list[bytes] = []
+    jobs = JobsText(b"", 0)
     if request.grant is not None:
-        objects = yield from job_steps(engine, queues, topic, request.grant)
+        jobs = yield from jobs_text_steps(engine, queues, topic, request.grant)
     ready: int = yield AsOwner(lambda: queues.ready(topic))
-    return _Jobs(objects, ready)
+    return _Jobs(jobs, ready)
 
 
-def _answer_claim(exchange: Exchange, jobs: _Jobs) -> None:
+def _answer_claim(exchange: Exchange, claimed: _Jobs) -> None:
     rest = b'],"count":%d,"ready":%d,"performance":{"server_total_ms":%.3f}}' % (
-        len(jobs.objects),
-        jobs.ready,
+        claimed.text.jobs,
+        claimed.ready,
         exchange.elapsed_ms(),
     )
-    exchange.answer_json_parts(b'{"claimed":[', b",".join(jobs.objects), rest)
+    exchange.answer_json_parts(b'{"claimed":[', claimed.text.text, rest)
 
 
 def ack(app: App, exchange: Exchange) -> None:

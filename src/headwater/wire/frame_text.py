@@ -32,10 +32,13 @@ _CLOSE: Final = ord("}")
 _COMMA_AFTER: Final = len(b"},")
 
 
-def join_plain(buffer: bytes | memoryview, heads: NDArray[Any], data_at: Integers) -> bytes | None:
+def join_plain(
+    buffer: bytes | memoryview, heads: NDArray[Any], data_at: Integers, more: bytes = b""
+) -> bytes | None:
     """Records with these heads and their data at these places, as objects with commas between.
 
-    `heads` are in the order of their seqs and `data_at` rises. None when another way is better.
+    `heads` are in the order of their seqs and `data_at` rises. `more` is told of each of them, as
+    fields with a comma before. None when another way is better.
     """
     count = len(heads)
     if count < RECORDS_MIN:
@@ -48,7 +51,7 @@ def join_plain(buffer: bytes | memoryview, heads: NDArray[Any], data_at: Integer
         return None
     seq_end = len(_SEQ) + len(str(seq.low))
     ts_end = seq_end + len(_TS) + len(str(ts.low))
-    before = b"".join((_SEQ, b"%d" % seq.low, _TS, b"%d" % ts.low, _DATA))
+    before = b"".join((_SEQ, b"%d" % seq.low, _TS, b"%d" % ts.low, more, _DATA))
     rows = numpy.frombuffer(bytearray(before * count), f"V{len(before)}")
     _print(rows, seq_end, seq, seqs)
     _print(rows, ts_end, ts, times)

@@ -6,6 +6,7 @@ one, which is what a live stream gets.
 
 from __future__ import annotations
 
+import struct
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -22,6 +23,11 @@ from headwater.wire.render import Projection
 Offsets = NDArray[numpy.int64]
 
 _LAYOUTS: Final[dict[bool, Layout]] = {True: SEGMENT_FRAME, False: FRAME}
+# The same fields stand in both frames, at other places: flags, (topic,) seq, ts, lengths.
+_FORMS: Final = {
+    True: (struct.Struct("<BQQHHI"), SEGMENT_FRAME.offset_of("flags")),
+    False: (struct.Struct("<B8xQQHHI"), FRAME.offset_of("flags")),
+}
 _TAG: Final = int(FrameFlag.HAS_TAG)
 _NODE: Final = int(FrameFlag.HAS_NODE)
 _META: Final = int(FrameFlag.HAS_META)
@@ -48,18 +54,25 @@ NOTHING_MORE: Final = More(b"", {})
 
 
 def render_frames(
-    buffer: bytes | memoryview, offsets: Offsets, *, in_segment: bool, projection: Projection
+    buffer: bytes | memoryview,
+    offsets: Offsets,
+    *,
+    in_segment: bool,
+    projection: Projection,
+    more: More = NOTHING_MORE,
 ) -> bytes:
     """The frames at these offsets, checked before, as JSON objects with commas between."""
-    if projection.data and len(offsets) >= RECORDS_MIN:
+    if projection.data and len(offsets) >= RECORDS_MIN and not more.special:
         layout = _LAYOUTS[in_segment]
         heads = heads_at(buffer, layout, offsets)
         if not (heads["flags"] & _told(projection)).any():
             data_at = offsets + layout.size + heads["node_len"] + heads["tag_len"]
-            joined = join_plain(buffer, heads, data_at)
+            joined = join_plain(buffer, heads, data_at, more.common)
             if joined is not None:
                 return joined
-    return b",".join(render_objects(buffer, offsets, in_segment=in_segment, projection=projection))
+    return b",".join(
+        render_objects(buffer, offsets, in_segment=in_segment, projection=projection, more=more)
+    )
 
 
 def render_objects(
@@ -75,6 +88,10 @@ def render_objects(
         return []
     layout = _LAYOUTS[in_segment]
     whole, offsets = _window(buffer, offsets, layout)
+    if len(offsets) < RECORDS_MIN and projection.data:
+        few = _render_few(whole, offsets.tolist(), in_segment, _told(projection), more)
+        if few is not None:
+            return few
     heads = heads_at(whole, layout, offsets)
     node_at = offsets + layout.size
     if (heads["flags"] & _told(projection)).any() or not projection.data:
@@ -91,6 +108,26 @@ def render_objects(
         b'{"$seq":%d,"$ts":%d,"data":%b}' % (seq, ts, whole[start:end])  # type: ignore[str-format]
         for seq, ts, start, end in zip(*rows, strict=True)
     ]
+
+
+def _render_few(
+    whole: bytes | memoryview, offsets: list[int], in_segment: bool, told: int, more: More
+) -> list[bytes] | None:
+    """Heads read one by one, while columns cost more to begin with than they save. None when there
+    is a record of which more is told."""
+    form, form_at = _FORMS[in_segment]
+    unpack, size = form.unpack_from, _LAYOUTS[in_segment].size
+    special = more.special
+    objects = []
+    for offset in offsets:
+        flags, seq, ts, node_len, tag_len, data_len = unpack(whole, offset + form_at)
+        if flags & told:
+            return None
+        at = offset + size + node_len + tag_len
+        beside = special.get(seq, more.common) if special else more.common
+        row = seq, ts, beside, whole[at : at + data_len]
+        objects.append(b'{"$seq":%d,"$ts":%d%b,"data":%b}' % row)  # type: ignore[str-format]
+    return objects
 
 
 def _told(projection: Projection) -> int:

@@ -13,7 +13,7 @@ from headwater.engine.reading import FrameRun, ReadFilter, decode_run
 from headwater.format.appends import encode_appends
 from headwater.format.frame import FrameFlag, join_data
 from headwater.format.segment import WalSlice, encode_run
-from headwater.wire.frames import render_frames
+from headwater.wire.frames import More, render_frames, render_objects
 from headwater.wire.render import Projection, render_record
 
 WORD = st.one_of(st.none(), st.text(max_size=8))
@@ -30,7 +30,10 @@ PROJECTIONS = [
 
 
 def frames_of(
-    records: list[tuple[str | None, str | None, dict[str, int] | None, object]], *, in_segment: bool
+    records: list[tuple[str | None, str | None, dict[str, int] | None, object]],
+    *,
+    in_segment: bool,
+    first_seq: int = 5,
 ) -> FrameRun:
     flags, nodes, tags, datas = [], [], [], []
     for node, tag, meta, value in records:
@@ -47,11 +50,12 @@ def frames_of(
         nodes.append((node or "").encode("utf-8", "replace"))
         tags.append((tag or "").encode("utf-8", "replace"))
         datas.append(data)
-    made = encode_appends(7, 5, [1_700_000_000_000] * len(datas), flags, nodes, tags, datas)
+    times = [1_700_000_000_000] * len(datas)
+    made = encode_appends(7, first_seq, times, flags, nodes, tags, datas)
     offsets = numpy.array(made.offsets, numpy.int64)
     if not in_segment:
         return FrameRun(made.buffer, offsets, in_segment=False)
-    data_bytes, entries = encode_run([WalSlice(made.buffer, offsets)], 5)
+    data_bytes, entries = encode_run([WalSlice(made.buffer, offsets)], first_seq)
     return FrameRun(memoryview(data_bytes), entries["offset"].astype(numpy.int64), in_segment=True)
 
 
@@ -75,3 +79,32 @@ def test_frames_that_lie_far_apart_are_printed_alike() -> None:
     ends = run.offsets[[0, 2]]
     printed = render_frames(run.buffer, ends, in_segment=True, projection=Projection())
     assert [record["$seq"] for record in json.loads(b"[" + printed + b"]")] == [5, 7]
+
+
+@pytest.mark.parametrize("in_segment", [False, True])
+@pytest.mark.parametrize("tag", [None, "red"])
+@pytest.mark.parametrize("count", [1, 63, 64, 200])
+@pytest.mark.parametrize("special", [{}, {1_005: b',"lease":2', 1_067: b',"lease":3'}])
+def test_what_is_told_beside_records_stands_in_each_however_many(
+    in_segment: bool, tag: str | None, count: int, special: dict[int, bytes]
+) -> None:
+    records = [(None, tag, None, "x" * (at % 7)) for at in range(count)]
+    run = frames_of(records, in_segment=in_segment, first_seq=1_005)  # type: ignore[arg-type]
+    more = More(b',"lease":1', special)
+    whole = Projection(tags=True)
+    printed = render_frames(
+        run.buffer, run.offsets, in_segment=in_segment, projection=whole, more=more
+    )
+    told = json.loads(b"[" + printed + b"]")
+    for at, each in enumerate(told):
+        lease = {0: 2, 62: 3}.get(at, 1) if special else 1
+        shown = {"$tag": tag} if tag else {}
+        time = 1_700_000_000_000
+        assert each == {
+            **shown, "$seq": at + 1_005, "$ts": time, "lease": lease, "data": "x" * (at % 7)
+        }  # fmt: skip
+    assert len(told) == count
+    alone = render_objects(
+        run.buffer, run.offsets, in_segment=in_segment, projection=whole, more=more
+    )
+    assert b",".join(alone) == printed
