@@ -69,6 +69,7 @@ def _of_kind(run: Run, server: MachineServer, kind: str, policy: str) -> list[Ro
             "p50": f"{median(turn['p50_us'] for turn in turns):,.0f} us",
             "p99": f"{median(turn['p99_us'] for turn in turns):,.0f} us",
             "server CPU": f"{cpu[count] / max(operations, 1) * 1e6:,.1f} us an event",
+            "client CPU": f"{_client_us(turns):,.1f} us an event",
         }
         if count == max(CONNECTIONS) and policy == "every_write":
             conditions["target"] = "8"
@@ -76,6 +77,11 @@ def _of_kind(run: Run, server: MachineServer, kind: str, policy: str) -> list[Ro
         row = Row(name, rate, "events/s", conditions)
         rows.append(row if count == 1 else row.against(rows[0]))
     return rows
+
+
+def _client_us(turns: list[dict[str, Any]]) -> float:
+    spent_s = sum(turn["cpu_s"] for turn in turns)
+    return float(spent_s / max(sum(turn["operations"] for turn in turns), 1) * 1e6)
 
 
 def _check(server: MachineServer) -> None:
