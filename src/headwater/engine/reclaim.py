@@ -58,6 +58,8 @@ class Reclaimer:
         trouble: Exception | None = None
         cold_is_away = False
         for step in chain(self._removals(), self._chores_of_all()):
+            if core.closing:
+                return  # thousands of segments may be on their way; the next life goes on with them
             if step.is_cold and cold_is_away:
                 core.owner.call(step.put_back)
                 continue

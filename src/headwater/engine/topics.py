@@ -15,13 +15,13 @@ from headwater.config.topic import TopicSettings, changed, check_topic_name, top
 from headwater.core.durability import Durability
 from headwater.core.errors import OverloadedError, TopicNotEmptyError, TopicNotFoundError
 from headwater.engine.core import EngineCore
+from headwater.engine.deletes import told_of
 from headwater.engine.pending import Change
 from headwater.engine.settling import settle
 from headwater.engine.tail import TailChunk
 from headwater.engine.topic import Topic
 from headwater.format.frame import FrameType, encode_frame
 from headwater.format.topic_frames import (
-    RecordsDeleted,
     SettingsChanged,
     TopicCreated,
     encode_body,
@@ -182,12 +182,7 @@ class Topics:
         # What is on its way is not meant: should it fail, its seqs are used again, and a replay
         # of this delete must not take the records that came after it.
         upto_seq = topic.log.visible_seq
-        body = RecordsDeleted(
-            upto_seq,
-            before_seq,
-            None if matcher is None else matcher.text.decode(),
-            matcher is not None and matcher.prefix,
-        )
+        body = told_of(self._core, topic, before_seq, matcher, upto_seq)
         frames = [encode_body(FrameType.DELETE, topic.topic_id, self._core.clock.wall_ms(), body)]
         if topic.topic_id in self._core.moved:
             # The room this makes must not bring back what a cap took before.

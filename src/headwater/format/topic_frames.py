@@ -58,7 +58,8 @@ class RecordsDeleted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     """A tag, or the beginning of a tag with a star behind it."""
     prefix: bool = False
     seqs: tuple[int, ...] = ()
-    """Jobs of a queue that are done, by seq. The other fields then name nothing: 0, 0, None."""
+    """Jobs of a queue that are done, or what a tag chose, by seq. The other fields then name
+    nothing: 0, 0, None."""
 
 
 class CheckpointEntry(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ import pytest
 from headwater.core.errors import HeadwaterError
 from headwater.format.segment import topic_directory_name
 from headwater.format.snapshot import META_DIRECTORY
-from headwater.testing import Fault, FaultDisk
+from headwater.testing import Fault, FaultDisk, Verb
 from tests.rig.life import COLD, DATA, SMALL, Life, new_disk
 from tests.rig.scripts import AT_ONCE, records
 
@@ -37,7 +37,7 @@ def life_with_cold_records(*names: str) -> tuple[Life, Fault]:
     life = Life(fake, disk)
     for name in names:
         for _ in range(4):
-            life.append(name, records(5))
+            life.append(name, [*records(3), *records(2, "x")])
     life.checkpoint()
     life.reclaim()
     for name in names:
@@ -171,3 +171,40 @@ def test_a_topic_whose_files_cannot_be_written_keeps_no_others_in_memory() -> No
     assert (short.tail_bytes > 0, sound.tail_bytes) == (True, 0)
     assert snapshots(life) == before  # the log must keep what the one topic has only there
     assert [record.seq for record in life.db.diff("short", 5).records] == list(range(6, 11))
+
+
+def test_a_start_does_not_need_the_cold_store_for_deletes_by_tag() -> None:
+    life, away = life_with_cold_records("a")
+    life.delete("a", match="x")
+    life.delete("a", match="nothing has this")
+    life.append("a", records(1, "x"))
+    life.delete("a", match="x")
+    life.append("a", records(1, "x"))
+    life.abandon()
+    life._open()
+    away.enabled = False
+    life.check()
+    assert [record.seq for record in life.db.diff("a", match="x").records] == [22]
+
+
+def test_closing_does_not_wait_for_all_segments_that_are_to_move() -> None:
+    fake = new_disk()
+    disk = FaultDisk(fake)
+    life = Life(fake, disk)
+    for _ in range(8):
+        life.append("a", records(5))
+    life.checkpoint()
+    core = life.db.engine.core
+
+    def begin_closing() -> None:
+        core.closing = True
+
+    disk.add(Fault(Verb.CREATE, None, path=f"{COLD}/*", before=begin_closing))
+    life.reclaim()
+    assert sum(segment.is_cold for segment in life.db.engine.topic("a").segments) == 1
+    core.closing = False
+    life.close()
+    life.reopen()
+    life.reclaim()
+    assert sum(segment.is_cold for segment in life.db.engine.topic("a").segments) == 7
+    life.check()

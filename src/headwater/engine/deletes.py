@@ -1,0 +1,47 @@
+"""What the log is told of a delete: the predicate, or the records it meant.
+
+A predicate is short, but it takes the tags of all records to find out again what it meant. Where
+records may have moved to a cold store a start would have to read them from there; so their seqs are
+told instead, and a start needs nothing from the cold store (I7).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headwater.engine.core import EngineCore
+from headwater.engine.topic import Topic
+from headwater.format.topic_frames import RecordsDeleted
+from headwater.model.match import TagMatcher
+
+SEQS_MAX: Final = 100_000
+"""With more of them the predicate is told: a frame of many megabytes would hold up its group."""
+
+
+def told_of(
+    core: EngineCore,
+    topic: Topic,
+    before_seq: int | None,
+    matcher: TagMatcher | None,
+    upto_seq: int,
+) -> RecordsDeleted:
+    """As the owner, with the tags of the topic complete when there is a matcher."""
+    if matcher is None:
+        return RecordsDeleted(upto_seq, before_seq)
+    if core.cold is not None:
+        seqs = _meant(topic, before_seq, matcher, upto_seq)
+        if not seqs:
+            return RecordsDeleted(upto_seq, 0)
+        if len(seqs) <= SEQS_MAX:
+            return RecordsDeleted(0, 0, seqs=seqs)
+    return RecordsDeleted(upto_seq, before_seq, matcher.text.decode(), matcher.prefix)
+
+
+def _meant(
+    topic: Topic, before_seq: int | None, matcher: TagMatcher, upto_seq: int
+) -> tuple[int, ...]:
+    if topic.log.tags is None:
+        return ()
+    end = upto_seq + 1 if before_seq is None else min(before_seq, upto_seq + 1)
+    found = topic.log.tags.find(matcher, end).tolist()
+    return tuple(found if topic.logged_upto is None else filter(topic.logs, found))
