@@ -8,18 +8,18 @@
     python -m bench.kafka.load xrange PORT STREAM SIZE COUNT
 
 librdkafka does the work, with its defaults but for acks=all and, where speed is measured, the
-settings that are written below. A message begins with its number and
-goes to the partitions in turn, so a consumer sees whether each came once, and in order where there
-is one. `waiting` sends a message when the one before it in its partition was acked.
+settings that are written below. A message begins with its number and goes to the partitions in
+turn, so a consumer sees whether each came once and, within its partition, in order.
 """
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import sys
-import threading
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -107,44 +107,69 @@ def consume(
 def waiting(
     bootstrap: str, topic: str, size: int, count: int, partitions: int, producers: int
 ) -> dict[str, Any]:
-    """Every partition has one message under way: the next is sent when it is acked."""
+    """Every partition has one message under way: the next is sent when it is acked.
+
+    Each producer is a process of its own and has its share of the partitions.
+    """
+    context = multiprocessing.get_context("fork")
+    together, told = context.Barrier(producers), context.SimpleQueue()
+
+    def work(own: int) -> None:
+        shares = range(own, partitions, producers)
+        told.put(_wait_for_each(bootstrap, topic, size, count, partitions, shares, together.wait))
+
+    processes = [context.Process(target=work, args=(own,)) for own in range(producers)]
+    for process in processes:
+        process.start()
+    parts = [told.get() for _ in processes]
+    for process in processes:
+        process.join()
+    return {
+        "elapsed_s": max(part["ended"] for part in parts) - min(part["began"] for part in parts),
+        "operations": count,
+        "failed": [error for part in parts for error in part["failed"]][:1],
+        "left": count - sum(part["acked"] for part in parts),
+    }
+
+
+def _wait_for_each(
+    bootstrap: str,
+    topic: str,
+    size: int,
+    count: int,
+    partitions: int,
+    own: range,
+    together: Callable[[], Any],
+) -> dict[str, Any]:
+    """What one producer does. The clock is one for all processes."""
     failed: list[str] = []
+    acked = 0
     rest = filler(size)
     settings: Any = {"acks": "all", "linger.ms": 0, "bootstrap.servers": bootstrap}
-    senders = [Producer(settings) for _ in range(producers)]
+    producer = Producer(settings)
 
-    def write(own: int) -> None:
-        producer, acked = senders[own], 0
+    def send(number: int) -> None:
+        value = number.to_bytes(NUMBER_BYTES, "big") + rest
+        then = partial(go_on, number + partitions)
+        producer.produce(topic, value, partition=number % partitions, on_delivery=then)
 
-        def send(number: int) -> None:
-            value = number.to_bytes(NUMBER_BYTES, "big") + rest
-            told = partial(go_on, number + partitions)
-            producer.produce(topic, value, partition=number % partitions, on_delivery=told)
+    def go_on(following: int, error: Any, _message: Any) -> None:
+        nonlocal acked
+        if error is not None:
+            failed.append(error.str())
+        acked += 1
+        if following < count:
+            send(following)
 
-        def go_on(following: int, error: Any, _message: Any) -> None:
-            nonlocal acked
-            if error is not None:
-                failed.append(error.str())
-            acked += 1
-            if following < count:
-                send(following)
-
-        for first in range(own, partitions, producers):
-            send(first)
-        wanted = sum(len(range(n, count, partitions)) for n in range(own, partitions, producers))
-        while acked < wanted and not failed:
-            producer.poll(1)
-
-    for each in senders:
-        each.list_topics(topic, PATIENCE_S)  # connected, and knows where the partitions are
-    threads = [threading.Thread(target=write, args=(own,)) for own in range(producers)]
+    wanted = sum(len(range(first, count, partitions)) for first in own)
+    producer.list_topics(topic, PATIENCE_S)  # connected, and knows where the partitions are
+    together()
     began = clock()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    left = sum(map(len, senders))
-    return {"elapsed_s": clock() - began, "operations": count, "failed": failed[:1], "left": left}
+    for first in own:
+        send(first)
+    while acked < wanted and not failed:
+        producer.poll(1)
+    return {"began": began, "ended": clock(), "acked": acked, "failed": failed[:1]}
 
 
 def latency(bootstrap: str, topic: str, size: int, count: int, rate: float) -> dict[str, Any]:
