@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -12,7 +13,8 @@ import headwater.spark
 from headwater.core.errors import RequestError
 from headwater.spark.archive import find_archive
 from headwater.spark.java import find_java
-from headwater.spark.sessions import require_pyspark
+from headwater.spark.masters import parse_master
+from headwater.spark.sessions import UNIX_SOCKETS, _for_a_machine, require_pyspark
 
 pytestmark = pytest.mark.spark
 
@@ -36,6 +38,23 @@ def test_a_session_counts_rows_through_python_workers(spark: SparkSession) -> No
 )
 def test_a_session_is_set_up_for_one_machine(spark: SparkSession, setting: str, value: str) -> None:
     assert spark.conf.get(setting) == value
+
+
+def test_workers_talk_through_sockets_that_only_the_user_can_reach(spark: SparkSession) -> None:
+    assert spark.conf.get(f"{UNIX_SOCKETS}.enabled") == "true"
+    directory = Path(spark.conf.get(f"{UNIX_SOCKETS}.dir"))
+    assert directory.stat().st_mode & 0o077 == 0
+    assert spark.range(10).mapInArrow(lambda batches: batches, "id long").count() == 10
+    assert any(path.is_socket() for path in directory.iterdir())
+
+
+def test_a_cache_too_far_down_for_a_socket_or_another_machine_means_tcp(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert f"{UNIX_SOCKETS}.enabled" not in _for_a_machine(parse_master("spark://far:7077"), {})
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / ("long" * 20)))
+    assert f"{UNIX_SOCKETS}.enabled" not in _for_a_machine(parse_master("local[2]"), {})
+    assert not (tmp_path / ("long" * 20)).exists()
 
 
 def test_workers_run_the_interpreter_that_runs_here(spark: SparkSession) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from headwater.core.errors import RequestError
 from headwater.core.units import GIB, MIB
-from headwater.disk.cache import cache_directory, read_cached, write_cached
+from headwater.disk.cache import cache_directory, make_directories, read_cached, write_cached
 from headwater.spark import worker_nest
 from headwater.spark.archive import find_archive, options_to_use
 from headwater.spark.java import Java, find_java, with_launcher
@@ -30,6 +30,9 @@ DRIVER_MEMORY_LEAST: Final = 1 * GIB
 DRIVER_MEMORY_MOST: Final = 4 * GIB
 DRIVER_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 EXECUTOR_JAVA_OPTIONS: Final = "spark.executor.extraJavaOptions"
+UNIX_SOCKETS: Final = "spark.python.unix.domain.socket"
+SOCKET_DIRECTORY_BYTES_MAX: Final = 60
+"""Systems want the path of a socket in about a hundred bytes, and Spark's names take 43."""
 
 _ALWAYS: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -168,7 +171,18 @@ def _for_a_machine(master: Master, wanted: Mapping[str, str | None]) -> dict[str
     if master.in_this_process and not wanted.get("spark.pyspark.python"):
         # Only where the workers surely have this package before anything is sent to them.
         ours["spark.python.daemon.module"] = worker_nest.MODULE
+    if master.in_this_process:
+        ours |= _unix_sockets()
     return ours
+
+
+def _unix_sockets() -> dict[str, str]:
+    """Rows go from workers to Java without the work of TCP, and only this user can reach them."""
+    directory = cache_directory("spark", "sockets")
+    if len(os.fsencode(directory)) > SOCKET_DIRECTORY_BYTES_MAX:
+        return {}
+    make_directories(directory)
+    return {f"{UNIX_SOCKETS}.enabled": "true", f"{UNIX_SOCKETS}.dir": str(directory)}
 
 
 def _options(*parts: str | None) -> str | None:
