@@ -6,12 +6,17 @@ gives it back within a few starts of a JVM, of which a run has many.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
 import headwater.spark
+from headwater.cli import pipeline_running
+from headwater.cli.app import app
 from headwater.spark.archive import find_archive, make_archive
 from headwater.spark.java import find_java
 from headwater.spark.sessions import require_pyspark
@@ -44,3 +49,22 @@ def spark(class_data_archive: None) -> Iterator[SparkSession]:
     )
     yield session
     session.stop()
+
+
+@pytest.fixture
+def headwater_pipeline(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[int, str]]:
+    """The command line, with the session that is there instead of one of its own."""
+
+    @contextmanager
+    def session_for(name: str, running: Any) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr(pipeline_running, "session_for", session_for)
+
+    def run(*words: object) -> tuple[int, str]:
+        result = CliRunner().invoke(app, ["pipeline", *map(str, words)])
+        return result.exit_code, result.output
+
+    return run

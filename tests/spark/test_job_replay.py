@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import random
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath
+from typing import Any
 
 import msgspec
+import pyarrow.parquet
 import pytest
+from deltalake import DeltaTable
+from pyiceberg.table import StaticTable
 from pyspark.sql import SparkSession
 
 import headwater
@@ -189,13 +195,80 @@ def test_a_replay_agrees_with_the_live_state_and_tells_where_it_does_not(
 
 
 @pytest.mark.spark
-def test_a_replay_lands_in_a_table_once(spark: SparkSession, data: Path, tmp_path: Path) -> None:
-    options = ReplayOptions(path=str(data), table=str(tmp_path / "t"), format="parquet")
+@pytest.mark.parametrize(
+    "table_format",
+    [
+        "parquet",
+        pytest.param("delta", marks=pytest.mark.slow),
+        pytest.param("iceberg", marks=pytest.mark.slow),
+    ],
+)
+def test_a_replay_lands_in_a_table_once(
+    spark: SparkSession, data: Path, tmp_path: Path, table_format: str
+) -> None:
+    options = ReplayOptions(path=str(data), table=str(tmp_path / "t"), format=table_format)
     report = run(spark, options)
     assert (report.ok, report.instances, report.rows) == (True, 39, ())
     assert run(spark, options).ok
-    files = [str(p) for p in (tmp_path / "t").rglob("*.parquet")]
-    rows = spark.read.parquet(*files).collect()
+    rows = rows_of(tmp_path / "t", table_format)
     assert len(rows) == 40
-    assert {row.instance_id for row in rows if row.deleted} == {"i3"}
-    assert {row.as_of for row in rows} == {report.as_of}
+    assert {row["instance_id"] for row in rows if row["deleted"]} == {"i3"}
+    assert {row["as_of"] for row in rows} == {report.as_of}
+
+
+def rows_of(table: Path, table_format: str) -> list[dict[str, Any]]:
+    """By a reader of each format that is not ours."""
+    if table_format == "delta":
+        found: list[dict[str, Any]] = DeltaTable(table).to_pyarrow_table().to_pylist()
+        return found
+    files = sorted(table.rglob("*.parquet"))
+    if table_format == "iceberg":
+        newest = max(table.rglob("*.metadata.json"), key=lambda path: path.name)
+        return list(StaticTable.from_metadata(str(newest)).scan().to_arrow().to_pylist())
+    return [row for file in files for row in pyarrow.parquet.read_table(file).to_pylist()]
+
+
+# -- the verb
+
+
+@pytest.mark.spark
+def test_the_verb_shows_instances_as_of_an_offset_and_lands_them(
+    headwater_pipeline: Callable[..., tuple[int, str]], data: Path, tmp_path: Path
+) -> None:
+    code, told = headwater_pipeline("replay", "--path", data, "--json", "--check", "--limit", 2)
+    assert code == 0, told
+    report = json.loads(told)
+    assert (report["instances"], report["deleted"], report["differences"]) == (39, 1, 0)
+    assert (len(report["rows"]), report["compared"]) == (2, 40)
+    first = report["rows"][0]["wal_offset"]
+    table = tmp_path / "early"
+    flags = ("--at-offset", first, "--table", table, "--format", "parquet")
+    code, told = headwater_pipeline("replay", "--path", data, *flags)
+    assert code == 0, told
+    early = rows_of(table, "parquet")
+    assert f"{len(early):,} instances in" in told
+    assert 0 < len(early) < 40
+    assert all(row["wal_offset"] <= first for row in early)
+
+
+@pytest.mark.spark
+def test_the_verb_refuses_what_contradicts_itself_and_damage_with_its_place(
+    headwater_pipeline: Callable[..., tuple[int, str]], data: Path, tmp_path: Path
+) -> None:
+    for flags in (
+        ("--url", "http://127.0.0.1:1"),
+        ("--at-offset", 1, "--at", "2026-01-31T12:00:00Z"),
+        ("--at-offset", 1, "--check"),
+        ("--format", "csv"),
+    ):
+        code, told = headwater_pipeline("replay", "--path", data, *flags)
+        assert code != 0, (flags, told)
+    copy = tmp_path / "copy"
+    shutil.copytree(data, copy)
+    log = max(copy.rglob("*.wal"), key=lambda path: path.stat().st_size)
+    harmed = bytearray(log.read_bytes())
+    harmed[harmed.index(b"i20") + 1] ^= 1
+    log.write_bytes(harmed)
+    code, told = headwater_pipeline("replay", "--path", copy)
+    assert code != 0, told
+    assert log.name in told

@@ -5,18 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from typer.testing import CliRunner
 
 import headwater
-from headwater.cli import pipeline_running
-from headwater.cli.app import app
 from headwater.config.engine import EngineSettings
 from headwater.config.store import SegmentSettings
 from headwater.config.wal import WalSettings
@@ -148,25 +143,6 @@ def test_verify_and_compact_run_on_spark(spark: SparkSession, cold: tuple[Path, 
 
 
 # -- the verbs
-
-
-@pytest.fixture
-def headwater_pipeline(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., tuple[int, str]]:
-    """The command line, with the session that is there instead of one of its own."""
-
-    @contextmanager
-    def session_for(name: str, running: Any) -> Iterator[SparkSession]:
-        yield spark
-
-    monkeypatch.setattr(pipeline_running, "session_for", session_for)
-
-    def run(*words: object) -> tuple[int, str]:
-        result = CliRunner().invoke(app, ["pipeline", *map(str, words)])
-        return result.exit_code, result.output
-
-    return run
 
 
 @pytest.mark.parametrize("cold", ["disk"], indirect=True)
