@@ -8,6 +8,7 @@ import queue
 import shutil
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,16 @@ from typing import Any
 import pytest
 
 import headwater
+from headwater.config.machines import MachineSettings
 from headwater.core.errors import RequestError
 from headwater.model.machines.errors import MachineError
+from headwater.server import webhooks
 from headwater.server.webhooks import parse_webhook
 from tests.machines.conftest import ORDER
 from tests.machines.test_machine_http import apply, create, put
 from tests.rig.server_process import ServerProcess
-from tests.server.running import RunningServer, eventually, running, settings
+from tests.server.running import SMALL_ENGINE, RunningServer, eventually, running, settings
+from tests.server.speaking import Browserless
 
 SECRET = "shared-secret"
 
@@ -35,6 +39,9 @@ class Receiver(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.statuses: queue.SimpleQueue[int] = queue.SimpleQueue()
         self.told: queue.SimpleQueue[tuple[dict[str, str], bytes]] = queue.SimpleQueue()
+        self.gate = threading.Event()
+        """Nothing is answered while it is shut."""
+        self.gate.set()
 
     @property
     def url(self) -> str:
@@ -54,6 +61,7 @@ class _Handler(BaseHTTPRequestHandler):
             status = self.server.statuses.get_nowait()
         except queue.Empty:
             status = 200
+        self.server.gate.wait(30)
         self.server.told.put(({k.lower(): v for k, v in self.headers.items()}, body))
         self.send_response(status)
         self.send_header("content-length", "0")
@@ -74,11 +82,12 @@ def receiver() -> Iterator[Receiver]:
     made.server_close()
 
 
-def served(directory: Path, receiver: Receiver, machine: str = "") -> Any:
+def served(directory: Path, receiver: Receiver, machine: str = "", **options: Any) -> Any:
     hook = f"{machine}={receiver.url}" if machine else receiver.url
     return running(
         directory,
         settings(webhooks=(hook,), webhook_secret=SECRET, webhook_retry_ms=1),
+        **options,
     )
 
 
@@ -201,3 +210,96 @@ def test_an_address_that_cannot_be_is_refused_at_the_start() -> None:
     assert parse_webhook("http://x/?a=b").machine is None
     assert parse_webhook("order=http://x/?a=b").machine == "order"
     assert "hidden" not in parse_webhook("order=http://x/?token=hidden").label
+
+
+SHORT_LOG = replace(
+    SMALL_ENGINE,
+    machines=MachineSettings(wal_segment_bytes=65_536, watch_buffer_events=2),
+)
+"""Three of the events below fill a segment, and three are too many to remember."""
+
+
+def turn(http: Browserless, name: str, count: int) -> list[int]:
+    """So many events, each with a payload of 20 kB; where they are in the log."""
+    found = []
+    for number in range(count):
+        event = "CANCEL" if number % 2 else "PAY"
+        moved = apply(http, name, event, payload={"text": "x" * 20_000})
+        found.append(moved.json["wal_offset"])
+    return found
+
+
+def wait_for_the_topic(server: RunningServer, offset: int) -> None:
+    """The topic of transitions holds the log as well; only webhooks are looked at here."""
+    feeder = server.app.engine.machines.feeder
+    assert feeder is not None
+    eventually(lambda: feeder.position > offset)
+
+
+def compact(http: Browserless) -> int:
+    return int(http.ask("POST", "/v0/machines/compact", {}).json["segments_deleted"])
+
+
+def test_a_webhook_that_is_behind_gets_everything_and_the_log_waits_for_it(
+    tmp_path: Path, receiver: Receiver
+) -> None:
+    with (
+        served(tmp_path / "data", receiver, engine_settings=SHORT_LOG) as server,
+        server.talk() as http,
+    ):
+        wait_for_webhooks(server)
+        put(http, "order")
+        create(http, "order", "o-1", initial_ctx={"amount": 1})
+        receiver.gate.clear()
+        moved = turn(http, "o-1", 12)
+        wait_for_the_topic(server, moved[-1])
+        assert compact(http) == 0, "all of it is still owed"
+        receiver.gate.set()
+        told = [receiver.next()[1] for _ in moved]
+        assert [each["type"] for each in told] == ["transition"] * 12
+        assert [each["wal_offset"] for each in told] == moved
+        moved = turn(http, "o-1", 4)
+        assert [receiver.next()[1]["wal_offset"] for _ in moved] == moved, "and then goes live"
+        eventually(lambda: compact(http) > 0)
+
+
+def test_a_webhook_with_nothing_to_hear_of_does_not_hold_the_log(
+    tmp_path: Path, receiver: Receiver
+) -> None:
+    options = {"engine_settings": SHORT_LOG}
+    with served(tmp_path / "data", receiver, "other", **options) as server, server.talk() as http:
+        wait_for_webhooks(server)
+        for machine in ("order", "other"):
+            put(http, machine)
+            create(http, machine, f"{machine}-1", initial_ctx={"amount": 1})
+        turn(http, "order-1", 12)
+        eventually(lambda: compact(http) > 0)
+    with served(tmp_path / "data", receiver, "other", **options) as server, server.talk() as http:
+        apply(http, "other-1", "PAY")
+        assert receiver.next()[1]["type"] == "transition", "nothing was missed, so nothing is said"
+
+
+def test_a_webhook_that_is_too_far_behind_is_told_what_it_missed(
+    tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhooks, "HELD_BYTES_MAX", 65_536)
+    with (
+        served(tmp_path / "data", receiver, engine_settings=SHORT_LOG) as server,
+        server.talk() as http,
+    ):
+        wait_for_webhooks(server)
+        put(http, "order")
+        create(http, "order", "o-1", initial_ctx={"amount": 1})
+        receiver.gate.clear()
+        moved = turn(http, "o-1", 15)
+        wait_for_the_topic(server, moved[-1])
+        assert compact(http) > 0
+        receiver.gate.set()
+        told = [receiver.next()[1]]
+        while told[-1].get("wal_offset") != moved[-1]:
+            told.append(receiver.next()[1])
+        (gap,) = [each for each in told if each["type"] == "gap"]
+        lost = [at for at in moved if int(gap["first_offset"]) <= at <= int(gap["last_offset"])]
+        got = [each["wal_offset"] for each in told if each["type"] == "transition"]
+        assert lost
+        assert sorted(lost + got) == moved, "each was told, or is in the gap"

@@ -7,7 +7,7 @@ however many follow it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
@@ -71,10 +71,18 @@ class Sink(Protocol):
 class Follower:
     """The owner's, as its watcher is."""
 
-    def __init__(self, app: App, watcher: Watcher, sink: Sink) -> None:
+    def __init__(
+        self,
+        app: App,
+        watcher: Watcher,
+        sink: Sink,
+        read_again: Callable[[int], CatchUpPlan] | None = None,
+    ) -> None:
+        """`read_again`: what was missed is read from the log instead of told as missed."""
         self._app = app
         self._watcher = watcher
         self._sink = sink
+        self._read_again = read_again
         self._catching_up: asyncio.Task[None] | None = None
         self._room = asyncio.Event()
         self._scheduled = False
@@ -82,10 +90,17 @@ class Follower:
     def begin(self) -> None:
         self._watcher.on_news = self._hear
         if self._watcher.catch_up is not None:
-            work = self._catch_up(self._watcher.catch_up)
-            self._catching_up = self._app.loop.create_task(work)
+            self._begin_catching_up(self._watcher.catch_up)
         else:
             self._hear()
+
+    def _begin_catching_up(self, plan: CatchUpPlan) -> None:
+        self._catching_up = self._app.loop.create_task(self._catch_up(plan))
+
+    @property
+    def is_up_to_date(self) -> bool:
+        """Everything that was committed and wanted is in the sink."""
+        return self._catching_up is None and self._watcher.is_up_to_date
 
     def _hear(self) -> None:
         """Something is new. Looked at once for all that a commit brings."""
@@ -105,6 +120,10 @@ class Follower:
         watcher, sink = self._watcher, self._sink
         while sink.has_room and not watcher.closed:
             events, missed = watcher.next(EVENTS_AT_ONCE)
+            if missed is not None and self._read_again is not None:
+                # Now, before anything else is committed: the buffer goes on where the plan ends.
+                self._begin_catching_up(self._read_again(missed.first_offset))
+                return
             if missed is not None:
                 self._tell_missed(missed)
             elif events:

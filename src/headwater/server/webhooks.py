@@ -4,6 +4,9 @@ Each has a position in the machines' log that is on disk before the log moves on
 restart goes on where it was. What cannot be delivered is tried again, later and later; only its own
 webhook waits for it. The engine is never waited for by anybody here.
 
+The log is kept for a webhook that is behind, so it gets everything however slow it is; but not for
+ever: more than HELD_BYTES_MAX behind, what is compacted away is told as a gap.
+
 The receiver can tell a repeat by `headwater-delivery`, the transition's place in the log, and who
 sent it by `headwater-signature`: HMAC-SHA256 of the timestamp, a dot and the body.
 """
@@ -15,6 +18,7 @@ import hashlib
 import hmac
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -23,11 +27,17 @@ import msgspec
 
 from headwater import __version__
 from headwater.core.errors import HeadwaterError, RequestError
+from headwater.core.units import GIB
 from headwater.disk import Disk, read_whole, replace_file
 from headwater.engine.machine_steps import store_steps
 from headwater.engine.machines.store import MachineStore
-from headwater.engine.machines.watching import TransitionEvent, Watcher, watch_filter
-from headwater.format.machines.names import MACHINES_DIRECTORY, WEBHOOKS_DIRECTORY
+from headwater.engine.machines.watching import (
+    CatchUpPlan,
+    TransitionEvent,
+    Watcher,
+    watch_filter,
+)
+from headwater.format.machines.names import MACHINES_DIRECTORY, WEBHOOKS_DIRECTORY, segment_of
 from headwater.model.machines.definition import check_machine_name
 from headwater.server.machine_following import Follower
 
@@ -37,6 +47,8 @@ if TYPE_CHECKING:
 
 DELAY_S_MAX: Final = 300.0
 TIMEOUT_S: Final = 10.0
+HELD_BYTES_MAX: Final = 1 * GIB
+"""Of log that is kept for a webhook that is behind."""
 GONE: Final = 410
 """A receiver's way of saying that it wants no more."""
 
@@ -101,12 +113,25 @@ class Delivery:
         self.failures = 0
         self.position: int | None = None
         """Everything before this offset is delivered."""
+        self.saved: int | None = None
+        """The position as it is on disk."""
 
     # -- the position
 
+    def needs(self, store: MachineStore, source: Source) -> int | None:
+        """From where on the log is kept for it. Who waits for something new has all before it."""
+        if self.saved is None:
+            return None
+        if source.waits_for_news:
+            self.position = store.committed_offset
+            source.nudge()
+        segments = segment_of(store.committed_offset) - segment_of(self.saved)
+        behind = segments * store.settings.wal_segment_bytes
+        return None if behind > HELD_BYTES_MAX else self.saved
+
     async def load(self, end: int) -> int:
         """Where it was; at first use, the end of the log as it is now."""
-        self.position = await self._app.loop.run_in_executor(None, self._read)
+        self.position = self.saved = await self._app.loop.run_in_executor(None, self._read)
         if self.position is None:
             self.position = end
             await self.save()
@@ -122,8 +147,10 @@ class Delivery:
             return None  # replaced as a whole, so nobody of ours wrote this
 
     async def save(self) -> None:
-        data = msgspec.json.encode(_Position(str(self.position)))
+        position = self.position
+        data = msgspec.json.encode(_Position(str(position)))
         await self._app.loop.run_in_executor(None, replace_file, self._disk, self._path, data)
+        self.saved = position
 
     # -- delivering
 
@@ -176,20 +203,35 @@ class Delivery:
 class Source:
     """Transitions for one webhook, handed over when it has taken those before."""
 
-    def __init__(self, app: App, watcher: Watcher) -> None:
+    def __init__(
+        self, app: App, watcher: Watcher, read_again: Callable[[int], CatchUpPlan]
+    ) -> None:
         self._printed = app.printed
         self._ready: list[Told] = []
+        self._waits = self._nudged = False
         self._news = asyncio.Event()
-        self._follower = Follower(app, watcher, self)
+        self._follower = Follower(app, watcher, self, read_again)
         self._follower.begin()
 
     async def next_batch(self) -> Sequence[Told]:
-        while not self._ready:
+        self._waits = True
+        while not self._ready and not self._nudged:
             self._news.clear()
             self._follower.pump()
             await self._news.wait()
+        self._waits = self._nudged = False
         ready, self._ready = self._ready, []
         return ready
+
+    @property
+    def waits_for_news(self) -> bool:
+        """Everything that was committed is delivered."""
+        return self._waits and not self._ready and self._follower.is_up_to_date
+
+    def nudge(self) -> None:
+        """Have the position saved, though nothing is new."""
+        self._nudged = True
+        self._news.set()
 
     @property
     def has_room(self) -> bool:
@@ -268,12 +310,16 @@ class Webhooks:
         assert self._poster is not None
         machine = delivery.webhook.machine
         wanted = watch_filter(machines=None if machine is None else [machine])
+        needs = store.compactor.needs
         try:
             begin = await delivery.load(store.committed_offset)
-            source = Source(self._app, store.watch(wanted, begin))
+            source = Source(self._app, store.watch(wanted, begin), partial(store.catch_up, wanted))
+            need = partial(delivery.needs, store, source)
+            needs.append(need)
             try:
                 await delivery.run(source.next_batch, self._poster)
             finally:
+                needs.remove(need)
                 source.close()
         except (HeadwaterError, OSError):
             self._app.log.exception("a webhook stopped", webhook=delivery.webhook.label)

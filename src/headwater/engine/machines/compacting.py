@@ -48,8 +48,8 @@ class Compactor:
         self._last_us = clock.monotonic_us()
         self._snapshot_sequence = book.committed_sequence
         self._bytes_at_snapshot = 0
-        self.keep_from: Callable[[], int] = lambda: 1 << 64
-        """Entries from this offset on are still needed by somebody else."""
+        self.needs: list[Callable[[], int | None]] = []
+        """Each tells from which offset on entries are still needed; None for none. As the owner."""
         self.count = 0
 
     def started_from(self, sequence: int) -> None:
@@ -80,13 +80,16 @@ class Compactor:
             written = self._files.write(captured)
             heading = written.heading
             self._owner.call(lambda: self._note(heading.file, heading.wal_offset))
-            deleted = self._release(min(heading.wal_offset, self._owner.call(self.keep_from)))
+            deleted = self._release(min(heading.wal_offset, *self._owner.call(self._needed)))
             self._snapshot_sequence = captured.sequence
             self._last_us = self._clock.monotonic_us()
             self.count += 1
             return Compacted(
                 heading.file, heading.wal_offset, heading.instance_count, written.bytes, deleted
             )
+
+    def _needed(self) -> list[int]:
+        return [offset for need in self.needs if (offset := need()) is not None] or [1 << 64]
 
     def _harden(self) -> None:
         log = self._book.log

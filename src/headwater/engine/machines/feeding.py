@@ -116,7 +116,7 @@ class TransitionFeeder:
         self._moved_since: int | None = None
         clock = database.engine.core.clock
         self._keeper = make_keeper(clock, store.settings.feed_interval_ms, self.round)
-        store.compactor.keep_from = self._keep_from
+        store.compactor.needs.append(self._keep_from)
         store.listeners.append(self._hear)
 
     def start(self) -> None:

@@ -138,10 +138,15 @@ class Watcher:
     def __len__(self) -> int:
         return len(self._buffer)
 
+    @property
+    def is_up_to_date(self) -> bool:
+        """Everything that was committed and wanted is handed over."""
+        return not self._buffer and self._missed is None
+
     def offer(self, event: TransitionEvent) -> None:
         if not self.wanted.wants(event):
             return
-        quiet = not self._buffer and self._missed is None
+        quiet = self.is_up_to_date
         if self._missed is not None or len(self._buffer) >= self._events_max:
             self._miss(event)
         else:
