@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, cast
 import httptools
 
 from headwater.core.errors import HeadwaterError, InvalidRequestError
-from headwater.server.exchange import Exchange
+from headwater.server.exchange import Exchange, Part, write_parts
 from headwater.server.head import Head, KnownHeads, parsed_head
 from headwater.server.request_size import RequestSize
 from headwater.wire.http_errors import HttpError
@@ -206,13 +206,13 @@ class HttpConnection(asyncio.Protocol):
     def answer_ready(self) -> None:
         """An exchange has its answer: send all that are next in order."""
         pending = self._pending
-        out: list[bytes] = []
+        out: list[Part] = []
         while pending:
             exchange = pending[0]
             answer = exchange.take()
             if answer is None:
                 break
-            out.append(answer)
+            out += answer if isinstance(answer, tuple) else (answer,)
             if exchange.streaming:
                 break
             pending.popleft()
@@ -221,7 +221,7 @@ class HttpConnection(asyncio.Protocol):
                 pending.clear()
                 self._held.clear()
         if out and not self.peer_is_gone:
-            self.transport.write(out[0] if len(out) == 1 else b"".join(out))
+            write_parts(self.transport, out)
         if self._closing and not pending:
             self._finish()
             return

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl
 
 from headwater.core.errors import HeadwaterError, InvalidRequestError
+from headwater.core.units import KIB
 from headwater.wire.http_errors import HttpError, error_body, error_headers, status_of
 from headwater.wire.http_response import answer_head, header_lines, json_answer
 
@@ -20,6 +22,22 @@ GZIP_BYTES_MIN: Final = 1_400
 """Shorter answers fit a packet anyway."""
 NOT_MODIFIED: Final = 304
 _GZIP: Final = re.compile(rb"\s*(gzip|\*)\s*(;\s*q=(1(\.0*)?|0\.0*[1-9]\d*))?\s*")
+
+
+Part = bytes | memoryview
+Parts = tuple[Part, ...]
+"""An answer that need not be put together."""
+JOINED_BYTES_MAX: Final = 64 * KIB
+"""More is sent from where its parts lie: copying them together takes longer than that."""
+
+
+def write_parts(transport: asyncio.Transport, parts: Sequence[Part]) -> None:
+    if len(parts) == 1:
+        transport.write(parts[0])
+    elif sum(map(len, parts)) <= JOINED_BYTES_MAX:
+        transport.write(b"".join(parts))
+    else:
+        transport.writelines(parts)
 
 
 class Exchange:
@@ -35,7 +53,7 @@ class Exchange:
     """Is answered when something happens, not when something is done."""
     on_gone: Callable[[], None] | None = None
     """Told when the connection ended before the answer did."""
-    _ready: bytes | None = None
+    _ready: bytes | Parts | None = None
     _begun = False
 
     def __init__(
@@ -123,7 +141,7 @@ class Exchange:
             return
         extra = self._request_id_line() if self.number else b""
         head = json_answer(200, b"", self.keep_alive, extra, length=length)
-        self._ready = b"".join((head, *parts))
+        self._ready = (head, *parts)
         self.connection.answer_ready()
 
     def _request_id_line(self) -> bytes:
@@ -138,6 +156,17 @@ class Exchange:
             all_headers["x-request-id"] = self.request_id
         head = answer_head(status, all_headers, self.keep_alive)
         self._ready = head if self.method == b"HEAD" else head + body
+        self.connection.answer_ready()
+
+    def answer_parts(self, status: int, parts: Sequence[Part], headers: Mapping[str, str]) -> None:
+        """The same for a long answer that was never put together, and need not be."""
+        if self.method == b"HEAD":
+            self.answer(status, b"".join(parts), headers)
+            return
+        all_headers = {**headers, "content-length": str(sum(map(len, parts)))}
+        if self.number:
+            all_headers["x-request-id"] = self.request_id
+        self._ready = (answer_head(status, all_headers, self.keep_alive), *parts)
         self.connection.answer_ready()
 
     def fail(self, error: HeadwaterError) -> None:
@@ -159,7 +188,7 @@ class Exchange:
         self.streaming = self._begun = True
         self._ready = b""
 
-    def take(self) -> bytes | None:
+    def take(self) -> bytes | Parts | None:
         """The answer when it is there; for the connection. A stream begins once."""
         if self._begun:
             return b""

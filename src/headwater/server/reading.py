@@ -109,10 +109,9 @@ async def read_arrow(app: App, exchange: Exchange) -> None:
         batches += found.payload
         rows += sum(batch.num_rows for batch in found.payload)
         size += sum(batch.nbytes for batch in found.payload)
-    stream = await app.loop.run_in_executor(None, arrow_stream, batches)
-    exchange.answer(
+    exchange.answer_parts(
         200,
-        stream,
+        arrow_stream(batches),
         {
             "content-type": ARROW_MEDIA_TYPE,
             "x-next-from-seq": str(min(cursor, to_seq)),

@@ -12,9 +12,11 @@ import numpy
 import pyarrow
 import pyarrow.ipc
 
+from headwater.core.units import KIB
 from headwater.wire.frame_rows import FrameRows, repeated
 
 ARROW_MEDIA_TYPE: Final = "application/vnd.apache.arrow.stream"
+_SMALL_BYTES: Final = 16 * KIB
 _TIMESTAMP: Final = pyarrow.timestamp("ms", tz="UTC")
 
 ENVELOPE: Final = pyarrow.schema(
@@ -47,10 +49,41 @@ def frames_to_arrow(
     )
 
 
-def arrow_stream(batches: Sequence[Any]) -> Any:
-    """An Arrow IPC stream of these batches, as a buffer."""
-    sink = pyarrow.BufferOutputStream()
-    with pyarrow.ipc.new_stream(sink, ENVELOPE) as writer:
+def arrow_stream(batches: Sequence[Any]) -> list[bytes | memoryview]:
+    """An Arrow IPC stream of these batches, in parts: the columns stay where they are."""
+    parts = _Parts()
+    with pyarrow.ipc.new_stream(pyarrow.PythonFile(parts, "w"), ENVELOPE) as writer:
         for batch in batches:
             writer.write_batch(batch)
-    return sink.getvalue()
+    return parts.taken()
+
+
+class _Parts:
+    """A file that keeps what is written to it, and copies only what is small."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._parts: list[bytes | memoryview] = []
+        self._small: list[Any] = []
+
+    def write(self, part: Any) -> int:
+        if len(part) < _SMALL_BYTES:
+            self._small.append(part)
+        else:
+            self._join_small()
+            self._parts.append(memoryview(part))
+        return len(part)
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def taken(self) -> list[bytes | memoryview]:
+        self._join_small()
+        return self._parts
+
+    def _join_small(self) -> None:
+        if self._small:
+            self._parts.append(b"".join(self._small))
+            self._small.clear()

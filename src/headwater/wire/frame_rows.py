@@ -21,6 +21,7 @@ from headwater.format.frame import FRAME, FrameFlag
 from headwater.format.layout import Layout
 from headwater.format.segment import SEGMENT_FRAME
 from headwater.format.segment.run import at_each_byte, heads_at
+from headwater.wire.laying import Pieces
 
 Integers = NDArray[numpy.int64]
 Mask = NDArray[numpy.bool_]
@@ -133,6 +134,11 @@ class FrameRows:
 def spans(buffer: memoryview, start: Integers, end: Integers, has: Mask | None) -> Column:
     """The bytes from each start to its end; null where `has` says so."""
     count = len(start)
+    if count and (has is None or has.all()):
+        lengths = end - start
+        pieces = Pieces(buffer, start, lengths)
+        if pieces.are_worth_it:
+            return _cut_out(pieces, lengths)
     borders = numpy.empty(2 * count + 1, numpy.int32)
     borders[0] = 0
     borders[1::2] = start
@@ -143,6 +149,16 @@ def spans(buffer: memoryview, start: Integers, end: Integers, has: Mask | None) 
     indices = numpy.arange(1, 2 * count, 2, dtype=numpy.int32)
     mask = None if has is None or has.all() else ~has
     return pieces.take(pyarrow.array(indices, mask=mask))
+
+
+def _cut_out(pieces: Pieces, lengths: Integers) -> Column:
+    """The same for pieces of about one length: half the time that `take` needs."""
+    borders = numpy.zeros(len(lengths) + 1, numpy.int32)
+    numpy.cumsum(lengths, out=borders[1:])
+    values = numpy.empty(pieces.total + pieces.longest, numpy.uint8)
+    pieces.lay_out(values, borders[:-1].astype(numpy.int64))
+    buffers = [None, pyarrow.py_buffer(borders), pyarrow.py_buffer(values[: pieces.total])]
+    return pyarrow.BinaryArray.from_buffers(pyarrow.binary(), len(lengths), buffers)
 
 
 def as_text(column: Column) -> Column:

@@ -17,7 +17,8 @@ from headwater.format.frame import FRAME, FrameFlag
 from headwater.format.layout import Layout
 from headwater.format.segment import SEGMENT_FRAME
 from headwater.format.segment.run import heads_at
-from headwater.wire.frame_text import RECORDS_MIN, join_plain
+from headwater.wire.frame_text import join_plain
+from headwater.wire.laying import PIECES_MIN
 from headwater.wire.render import Projection
 
 Offsets = NDArray[numpy.int64]
@@ -62,7 +63,7 @@ def render_frames(
     more: More = NOTHING_MORE,
 ) -> bytes:
     """The frames at these offsets, checked before, as JSON objects with commas between."""
-    if projection.data and len(offsets) >= RECORDS_MIN and not more.special:
+    if projection.data and len(offsets) >= PIECES_MIN and not more.special:
         layout = _LAYOUTS[in_segment]
         heads = heads_at(buffer, layout, offsets)
         if not (heads["flags"] & _told(projection)).any():
@@ -88,7 +89,7 @@ def render_objects(
         return []
     layout = _LAYOUTS[in_segment]
     whole, offsets = _window(buffer, offsets, layout)
-    if len(offsets) < RECORDS_MIN and projection.data:
+    if len(offsets) < PIECES_MIN and projection.data:
         few = _render_few(whole, offsets.tolist(), in_segment, _told(projection), more)
         if few is not None:
             return few
