@@ -42,7 +42,7 @@ def test_a_session_is_set_up_for_one_machine(spark: SparkSession, setting: str, 
 
 def test_workers_talk_through_sockets_that_only_the_user_can_reach(spark: SparkSession) -> None:
     assert spark.conf.get(f"{UNIX_SOCKETS}.enabled") == "true"
-    directory = Path(spark.conf.get(f"{UNIX_SOCKETS}.dir"))
+    directory = Path(str(spark.conf.get(f"{UNIX_SOCKETS}.dir")))
     assert directory.stat().st_mode & 0o077 == 0
     assert spark.range(10).mapInArrow(lambda batches: batches, "id long").count() == 10
     assert any(path.is_socket() for path in directory.iterdir())
