@@ -1,4 +1,4 @@
-"""What one WebSocket publishes is written in the order in which it was sent."""
+"""What is sent on one connection takes effect in the order in which it was sent."""
 
 from __future__ import annotations
 
@@ -33,3 +33,22 @@ def test_publications_keep_their_order_while_their_topic_is_read_from_its_files(
                 found = [record["data"] for record in http.diff(name).json["records"]]
                 assert found == ["before", *range(place, count, 2)]
     assert {answer["request_id"] for answer in answers} == {*range(count), "last"}
+
+
+def test_a_request_behind_writes_finds_what_they_wrote(tmp_path: Path) -> None:
+    """All of it is sent before any of it is answered, and the log is slow."""
+    disk = GatedDisk()
+    with running(tmp_path / "data", disk=disk) as server, server.talk() as http:
+        http.write("a", 0)
+        disk.syncs.close()
+        writes = [
+            http.request("POST", "/v0/topics/a", {"records": [{"data": number}]})
+            for number in range(1, 20)
+        ]
+        http.send(b"".join([*writes, http.request("POST", "/v0/topics/a/diff", {})]))
+        assert disk.syncs.somebody_waits.wait(20)
+        disk.syncs.open()
+        written = [http.answer() for _ in writes]
+        read = http.answer()
+    assert [answer.json["last_seq"] for answer in written] == list(range(2, 21))
+    assert [record["data"] for record in read.json["records"]] == list(range(20))

@@ -190,6 +190,14 @@ class App:
         head.route = route
         return route
 
+    def goes_beside(self, head: Head) -> bool:
+        """Whether it need not wait for those before it on its connection."""
+        try:
+            route = head.route or self.routes.find(head.method, head.path)[0]
+        except HeadwaterError:
+            return False
+        return route.goes_beside
+
     def spawn(self, exchange: Exchange, work: Coroutine[Any, Any, None]) -> None:
         """Run what cannot be answered at once. Not used by the write path."""
         exchange.is_slow = True

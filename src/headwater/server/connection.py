@@ -303,24 +303,29 @@ class HttpConnection(asyncio.Protocol):
         pending = self._pending
         exchange = Exchange(self, head, body, self.app.now_us())
         pending.append(exchange)
-        if self._held or self._must_wait(len(pending) - 1):
+        if self._held or self._must_wait(len(pending) - 1, head):
             self._held.append(exchange)
         else:
             self.app.handle(exchange)
         if len(pending) >= self._pipeline_max:
             self._set_reading()
 
-    def _must_wait(self, place: int) -> bool:
-        """Writes go on beside each other. Behind anything slower, requests are begun in turn, so
-        it is enough to ask the one before."""
-        return self.paused or (place > 0 and self._pending[place - 1].is_slow)
+    def _must_wait(self, place: int, head: Head) -> bool:
+        """Writes go on beside each other. Anything else is begun when all before it is answered,
+        so that it finds what they did; and so is whatever comes behind something slower."""
+        if self.paused or place == 0:
+            return self.paused
+        return self._pending[place - 1].is_slow or not self.app.goes_beside(head)
 
     def _begin_held(self) -> None:
         if self._beginning:
             return  # an answer that was there at once; whoever began it goes on with the next
         self._beginning = True
         try:
-            while self._held and not self._must_wait(len(self._pending) - len(self._held)):
+            while self._held:
+                place = len(self._pending) - len(self._held)
+                if self._must_wait(place, self._held[0].head):
+                    break
                 exchange = self._held.popleft()
                 exchange.started_us = self.app.now_us()
                 self.app.handle(exchange)

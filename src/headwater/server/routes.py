@@ -49,6 +49,7 @@ ROUTES: Final = (
     Route(
         "POST", TOPIC, writing.write_records, "Write records, all or nothing",
         Scope.WRITE, WriteRequest,
+        goes_beside=True,
         answer=answers.WriteAnswer,
         query=(Parameter("return_seqs", "boolean", "false leaves out the list of seqs"),),
         answers={200: "written, or written before", 201: "written, and the topic made"},

@@ -47,6 +47,8 @@ class Route:
     """The body is a topic's settings."""
     takes_token: bool = False
     """The key may stand in the query: for streams, which browsers open without headers."""
+    goes_beside: bool = False
+    """On one connection it may be begun before others of its kind are answered."""
     is_open: bool = False
     """Needs no key, whatever the settings."""
 
