@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -42,3 +43,18 @@ def test_a_figure_without_conditions_is_refused(missing: str) -> None:
 def test_a_ratio_that_names_no_baseline_is_refused() -> None:
     with pytest.raises(MissingConditionsError, match="baseline"):
         Row("appends", 1.0, "appends/s", CONDITIONS, ratio=2.0)
+
+
+def test_the_page_has_one_place_for_each_benchmark_and_none_inside_another() -> None:
+    """Filling one place replaces everything between its markers, those of others too."""
+    page = (REPOSITORY / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    listed = subprocess.run(
+        [sys.executable, "-m", "bench", "--list"],
+        cwd=REPOSITORY, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    names = {line.split()[0] for line in listed.stdout.splitlines()}
+    found = re.findall(r"<!-- (/?)bench ([a-z-]+) -->", page)
+    opened, closed = found[::2], found[1::2]
+    assert opened == [("", name) for _, name in closed]
+    assert closed == [("/", name) for _, name in opened]
+    assert sorted(name for _, name in opened) == sorted({*names, "plots"})
