@@ -277,13 +277,16 @@ class SeqIndex:
         slots["flags_check"] &= ~numpy.uint32(IN_WAL)
 
     def set_places(self, first_seq: int, entries: Entries) -> None:
-        """A segment was rewritten: new offsets for all of its records, shorter dead frames."""
+        """A segment was rewritten: new offsets for all of its records; dead frames are short and
+        say nothing but that."""
         self.set_offsets(first_seq, entries["offset"])
         skipped = max(self.base_seq - first_seq, 0)
         if skipped < len(entries):
             slots = self.peek(first_seq + skipped, first_seq + len(entries))
             dead = slots["flags_check"] & DEAD != 0
             slots["len"][dead] = entries["len"][skipped:][dead]
+            gone = entries["flags_check"][skipped:] & DEAD != 0
+            slots["flags_check"][gone] &= numpy.uint32(DEAD | LOST)
 
     def mark_deleted(self, seqs: Sequence[int] | Seqs, *, lost: bool = False) -> Seqs:
         """Mark these records dead; gives those that were alive until now, which is what counts."""
