@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from headwater.engine.governing import Governing
+from headwater.format.kafka.records import Producer
 from headwater.wire.kafka.apis import SUPPORTED, ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.headers import request_frame
@@ -61,6 +62,20 @@ def test_under_pressure_producers_are_told_to_come_back(
     told = speaker.ask(ApiKey.PRODUCE, values)
     assert told["responses"][0]["partition_responses"][0]["error_code"] == 0
     assert told["throttle_time_ms"] == 0
+
+
+def test_what_a_new_producer_sent_behind_a_refused_batch_is_not_taken_before_it(
+    speaker: Speaker, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speaker.make_topic(name)
+    batches = [batch_of("a", producer=Producer(77, 0, sequence)) for sequence in range(2)]
+    with monkeypatch.context() as pressed:
+        pressed.setattr(Governing, "refuses", True)
+        told = speaker.produce(name, batches[0])
+        assert told["error_code"] == ErrorCode.NOT_ENOUGH_REPLICAS
+    told = speaker.produce(name, batches[1])
+    assert told["error_code"] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert [speaker.produce(name, batch)["base_offset"] for batch in batches] == [0, 1]
 
 
 def test_all_protocols_share_the_connections_there_may_be(tmp_path: Path) -> None:

@@ -127,6 +127,11 @@ class JoinedStore:
             return self._store.append(partition, batch, durability, header)
         return self._begin(produce_steps(self._engine, partition, bytes(batch), durability))
 
+    def refused(self, partition: Partition, header: BatchHeader) -> None:
+        """Log topics remember nothing of producers but what is stored."""
+        if not isinstance(partition, NativePartition):
+            self._store.refused(partition, header)
+
     def plan_fetch(self, partition: Partition, offset: int, max_bytes: int) -> FetchPlan:
         if not isinstance(partition, NativePartition):
             return self._store.plan_fetch(partition, offset, max_bytes)

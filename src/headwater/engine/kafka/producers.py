@@ -1,7 +1,9 @@
 """Idempotent producers: the rules about sequence numbers. No clock, no I/O.
 
 The newest five batches of a producer are remembered for each partition, as in Kafka. One that comes
-again gets the answer it had; one that leaves a gap is refused; an older epoch is fenced.
+again gets the answer it had; one that leaves a gap is refused; an older epoch is fenced. A producer
+nobody knows may begin with any sequence, because it may have been forgotten; but not behind a batch
+that was just refused, or what it sends next would stand before what it sends again.
 """
 
 from __future__ import annotations
@@ -31,11 +33,20 @@ class SentBatch:
 
 
 class _Producer:
-    __slots__ = ("batches", "epoch")
+    __slots__ = ("awaited", "batches", "epoch")
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self.batches: list[SentBatch] = []
+        self.awaited: int | None = None
+        """The sequence of the first batch that was refused since the last one that was taken."""
+
+    @property
+    def expected(self) -> int | None:
+        """The sequence that comes next; None when any may."""
+        if self.batches:
+            return (self.batches[-1].last + 1) & _SEQUENCE_MASK
+        return self.awaited
 
 
 class Producers:
@@ -70,10 +81,9 @@ class Producers:
         for batch in state.batches:
             if batch.first == first and batch.last == last:
                 return batch
-        if state.batches:
-            expected = (state.batches[-1].last + 1) & _SEQUENCE_MASK
-            if first != expected:
-                raise _out_of_order(header, expected)
+        expected = state.expected
+        if expected is not None and first != expected:
+            raise _out_of_order(header, expected)
         return None
 
     def take(self, header: BatchHeader, base_offset: int, pending: Any = None) -> SentBatch:
@@ -82,22 +92,33 @@ class Producers:
         state = self._states.pop(producer_id, None)
         if state is None or state.epoch != header.producer_epoch:
             state = _Producer(header.producer_epoch)
-        self._states[producer_id] = state  # the most recently heard of stands last
+        self._remember(producer_id, state)
         batch = SentBatch(header.base_sequence, _last_sequence(header), base_offset, pending)
         state.batches.append(batch)
+        state.awaited = None
         if len(state.batches) > BATCHES_MAX:
             del state.batches[0]
+        return batch
+
+    def _remember(self, producer_id: int, state: _Producer) -> None:
+        self._states[producer_id] = state  # the most recently heard of stands last
         if len(self._states) > self._producers_max:
             del self._states[next(iter(self._states))]
-        return batch
+
+    def refuse(self, header: BatchHeader) -> None:
+        """It was not taken, for now: of an unknown producer nothing else is, before it came."""
+        if header.producer_id not in self._states:
+            state = _Producer(header.producer_epoch)
+            state.awaited = header.base_sequence
+            self._remember(header.producer_id, state)
 
     def give_up(self, header: BatchHeader, batch: SentBatch) -> None:
         """The log did not take it: when it comes again it is new."""
         state = self._states.get(header.producer_id)
         if state is not None and batch in state.batches:
             state.batches.remove(batch)
-            if not state.batches:
-                del self._states[header.producer_id]
+            if state.awaited is None:
+                state.awaited = batch.first
 
     def replay(self, header: BatchHeader, base_offset: int) -> None:
         """What the log says after a restart: it was checked when it was taken."""

@@ -120,7 +120,11 @@ class Producing:
             write.waits = True
         if core.spans.wanted:
             write.began_ms = core.clock.wall_ms()
-        core.submit(Ticket(body, records, durability, context=write))
+        try:
+            core.submit(Ticket(body, records, durability, context=write))
+        except HeadwaterError:
+            self.refused(partition, header)
+            raise
         if write.waits:
             partition.waiting += 1
         if write.header is not None:
@@ -129,6 +133,13 @@ class Producing:
         partition.in_flight += 1
         partition.next_offset += records
         return write
+
+    def refused(self, partition: Partition, header: BatchHeader) -> None:
+        """A batch was not taken, and will come again: what its producer sent behind it waits."""
+        if header.producer_id >= 0:
+            if partition.producers is None:
+                partition.producers = Producers(self._core.settings.producers_max)
+            partition.producers.refuse(header)
 
     def _check_sequence(self, write: Produce, header: BatchHeader) -> Pending[Produced] | None:
         """None for a batch that is the next one; otherwise what it was answered before."""

@@ -138,6 +138,10 @@ class KafkaStore:
         """The batch was checked by `check_batch`; its header need not be read again if given."""
         return self._producing.append(partition, batch, durability, header)
 
+    def refused(self, partition: Partition, header: BatchHeader) -> None:
+        """A batch was turned away before it got here, for now."""
+        self._producing.refused(partition, header)
+
     def plan_fetch(self, partition: Partition, offset: int, max_bytes: int) -> FetchPlan:
         return self._fetching.plan(partition, offset, max_bytes)
 

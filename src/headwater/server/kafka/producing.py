@@ -60,7 +60,6 @@ class _Produce:
                     _fail(row, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
                     continue
                 try:
-                    self._door.refuse_under_pressure()
                     self._append(topic.partitions[each["index"]], each["records"], row)
                 except HeadwaterError as error:
                     self._fail(row, error)
@@ -77,6 +76,11 @@ class _Produce:
             return
         batches = split_batches(records)
         headers = [check_batch(batch) for batch in batches]
+        try:
+            self._door.refuse_under_pressure()
+        except HeadwaterError:
+            self._door.store.refused(partition, headers[0])
+            raise
         counters = self._door.counters
         for batch, header in zip(batches, headers, strict=True):
             pending = self._door.store.append(partition, batch, self._durability, header)

@@ -6,7 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from headwater.config.kafka import KafkaSettings
+from headwater.config.wal import WalSettings
 from headwater.core.durability import Durability
+from headwater.core.errors import DiskFullError, OverloadedError
 from headwater.engine.kafka.effects import apply_event
 from headwater.engine.kafka.errors import KafkaError
 from headwater.engine.kafka.group_offsets import Committed
@@ -123,6 +126,42 @@ def test_a_batch_the_log_refused_is_new_when_it_comes_again() -> None:
     life.clock.advance(2_000_000)
     assert life.append("orders", sent(2)).base_offset == 2
     assert life.values("orders") == [b"0", b"1", b"2", b"3"]
+
+
+def test_nothing_of_a_new_producer_gets_before_a_batch_that_was_refused() -> None:
+    """Overload ends between two batches: the second must not be stored without the first."""
+    life = KafkaLife(settings=KafkaSettings(wal=WalSettings(queue_submissions_max=1)))
+    life.create("orders")
+    partition = life.partition("orders")
+
+    def overload() -> None:
+        life.store.append(partition, batch_of("all there is room for"), Durability.FSYNC)
+        with pytest.raises(OverloadedError):
+            life.store.append(partition, sent(0), Durability.FSYNC)
+
+    life.owner.call(overload)
+    assert refusal(life, sent(2)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    first = life.append("orders", sent(0)).base_offset
+    assert life.append("orders", sent(2)).base_offset == first + 2
+
+
+def test_a_producer_whose_first_batches_found_no_room_begins_with_the_first() -> None:
+    disk = FakeDisk(["/data"])
+    life = KafkaLife(disk)
+    life.create("orders")
+    disk.capacity_bytes = 0
+    large = [batch_of("x" * 70_000, producer=Producer(7, 0, sequence)) for sequence in range(2)]
+    with pytest.raises(DiskFullError):
+        life.append("orders", large[0])
+    disk.capacity_bytes = None
+    life.clock.advance(2_000_000)
+    assert refusal(life, large[1]) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert [life.append("orders", batch).base_offset for batch in large] == [0, 1]
+
+
+def test_a_producer_nobody_remembers_may_go_on_where_it_is() -> None:
+    life = new_life()
+    assert life.append("orders", sent(40)).base_offset == 0
 
 
 @RESTARTS
