@@ -31,6 +31,21 @@ def test_no_page_is_wider_than_a_phone(phone: Dashboard) -> None:
         assert phone.page.evaluate("document.querySelector('main').clientWidth") == PHONE["width"]
 
 
+def test_a_phone_shows_what_a_record_says_without_scrolling_sideways(phone: Dashboard) -> None:
+    phone.open("topic/orders")
+    data = phone.page.locator(".records tr[data-seq] td.data").first
+    expect(data).to_contain_text('{"order":130')
+    box = data.bounding_box()
+    assert box is not None
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= PHONE["width"]
+    assert box["width"] > PHONE["width"] * 0.8
+    phone.page.locator(".records tr[data-seq] [aria-expanded]").first.click()
+    whole = phone.page.locator(".records tr.whole pre").first
+    expect(whole).to_contain_text('"note"')
+    assert phone.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_everything_is_reached_with_keys(dashboard: Dashboard) -> None:
     page = dashboard.page
     dashboard.open()

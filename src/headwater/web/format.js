@@ -14,6 +14,11 @@ export function count(number) {
     return whole.format(number);
 }
 
+/** `several(1, "router")` is "1 router"; of every other number there are routers. */
+export function several(number, word, shown = count) {
+    return `${shown(number)} ${word}${number === 1 ? "" : "s"}`;
+}
+
 /** Beyond a million the last digits say nothing any more. */
 export function about(number) {
     return Math.abs(number) < 1_000_000 ? whole.format(number) : short.format(number);

@@ -2,7 +2,7 @@
 
 import { histogram, meter, tile } from "./chart.js";
 import { badge, head, make, refill, section } from "./element.js";
-import { about, count, milliseconds, percent, rate, size } from "./format.js";
+import { about, count, milliseconds, percent, rate, several, size } from "./format.js";
 import { eachStatus, history, lately } from "./status.js";
 
 const SIGNALS = {
@@ -81,6 +81,25 @@ function shardCard(shard) {
         "div",
         { class: "card" },
         make("header", {}, make("strong", {}, shardName(shard)), state),
+        fsync.count
+            ? syncTimes(shard)
+            : make("div", { class: "quiet" }, "Nothing was synced since the start."),
+        make(
+            "div",
+            { class: "quiet" },
+            [
+                several(fsync.count, "sync", about),
+                several(shard.groups, "group", about),
+                size(shard.bytes_written),
+                several(shard.rotations, "new file"),
+                `${count(shard.queue_depth)} waiting (most ${count(shard.queue_depth_peak)})`,
+            ].join(", "),
+        ),
+    );
+}
+
+function syncTimes({ fsync, fsync_buckets }) {
+    return [
         make(
             "div",
             { class: "quiet" },
@@ -88,7 +107,7 @@ function shardCard(shard) {
                 .map((name) => `${name} ${milliseconds(fsync[`${name}_ms`])}`)
                 .join(", "),
         ),
-        histogram(shard.fsync_buckets, (bucket) =>
+        histogram(fsync_buckets, (bucket) =>
             bucket.upto_ms === null ? "longer" : `up to ${bucket.upto_ms} ms`,
         ),
         make(
@@ -98,18 +117,7 @@ function shardCard(shard) {
             make("span", {}, "1 ms"),
             make("span", {}, "1 s and more"),
         ),
-        make(
-            "div",
-            { class: "quiet" },
-            [
-                `${about(fsync.count)} syncs`,
-                `${about(shard.groups)} groups`,
-                size(shard.bytes_written),
-                `${count(shard.rotations)} new files`,
-                `${count(shard.queue_depth)} waiting (most ${count(shard.queue_depth_peak)})`,
-            ].join(", "),
-        ),
-    );
+    ];
 }
 
 function signalsOf(pressure) {
@@ -129,7 +137,7 @@ function rungOf(rung) {
         make(
             "span",
             { class: "quiet" },
-            rung.in_force ? badge("in force", "warn") : `${count(rung.entered)} times`,
+            rung.in_force ? badge("in force", "warn") : several(rung.entered, "time"),
         ),
     );
 }

@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { tile } from "./chart.js";
 import { make, refill, section } from "./element.js";
-import { about, ago, count, milliseconds, percent, rate, size, span } from "./format.js";
+import { about, ago, count, milliseconds, percent, rate, several, size, span } from "./format.js";
 import { Rates, repeat } from "./live.js";
 import { address, link } from "./navigation.js";
 import { eachStatus, history, lately } from "./status.js";
@@ -115,7 +115,7 @@ function tilesOf(status) {
             more: `${about(totals.jobs_in_flight)} in flight, ${about(totals.jobs_delayed)} delayed`,
         }),
         tile("Connections", count(status.connections), {
-            more: `${count(status.sse_connections)} streams, ${count(totals.routers)} routers`,
+            more: `${several(status.sse_connections, "stream")}, ${several(totals.routers, "router")}`,
         }),
     ];
 }
