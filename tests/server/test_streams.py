@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -65,6 +66,26 @@ def test_one_stream_follows_many_topics_with_one_cursor(
         http.write(names[0], "last")
         last = events.until("record")[-1]
         assert cursor(last.id) == {**dict.fromkeys(names, 2), names[0]: 3}
+
+
+def test_streams_that_get_the_same_record_each_have_their_own_cursor(
+    server: RunningServer, http: Browserless, topic: str
+) -> None:
+    other = f"{topic}.other"
+    http.write(other, 1)
+    http.write(topic, 1)
+    both = {topic: {"tail": True}, other: {"tail": True}}
+    one = {topic: {"tail": True}}
+    wishes: list[dict[str, Any]] = [one, both, one, both]
+    with ExitStack() as ends:
+        streams = [ends.enter_context(watching(server, wish)) for wish in wishes]
+        for events, wish in zip(streams, wishes, strict=True):
+            for _ in wish:
+                events.until("caught-up")
+        http.write(topic, 2)
+        for events, wish in zip(streams, wishes, strict=True):
+            record = events.until("record")[-1]
+            assert cursor(record.id) == ({topic: 2} if wish is one else {topic: 2, other: 1})
 
 
 @pytest.mark.claims(362)

@@ -59,6 +59,8 @@ class Batch:
     tombstone: Tombstone | None
     told: bytes | None = None
     """The same as a message, once a stream has made one of it. All streams say it alike."""
+    event: bytes | None = None
+    """The same with the cursor of those who follow this topic and no other."""
 
 
 class Stream(Protocol):

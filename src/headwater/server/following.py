@@ -62,6 +62,9 @@ class Following:
         self._places: dict[str, Place] = {}
         self.ended = False
 
+    def __len__(self) -> int:
+        return len(self._places)
+
     def __contains__(self, name: str) -> bool:
         return name in self._places
 

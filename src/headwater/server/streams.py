@@ -112,18 +112,7 @@ class EventStream:
             self._send(sse.event(b"tombstone", data))
             sent[name] = batch.next_from_seq  # a topic made again counts from its beginning
         if batch.count:
-            if batch.told is None:
-                batch.told = sse.data_lines(
-                    b'{"topic":%b,"records":%b,"from_seq":%d,"to_seq":%d,"head_seq":%d}'
-                    % (
-                        msgspec.json.encode(name),
-                        batch.records,
-                        batch.from_seq,
-                        batch.next_from_seq,
-                        batch.head_seq,
-                    )
-                )
-            self._send(sse.frame(b"record", batch.told, self._cursor()))
+            self._send(self._record_event(name, batch))
         if caught_up:
             data = b'{"topic":%b,"seq":%d,"head_seq":%d}' % (
                 msgspec.json.encode(name),
@@ -131,6 +120,26 @@ class EventStream:
                 batch.head_seq,
             )
             self._send(sse.event(b"caught-up", data, self._cursor()))
+
+    def _record_event(self, name: str, batch: Batch) -> bytes:
+        alone = len(self._following) == 1
+        if alone and batch.event is not None:
+            return batch.event
+        if batch.told is None:
+            batch.told = sse.data_lines(
+                b'{"topic":%b,"records":%b,"from_seq":%d,"to_seq":%d,"head_seq":%d}'
+                % (
+                    msgspec.json.encode(name),
+                    batch.records,
+                    batch.from_seq,
+                    batch.next_from_seq,
+                    batch.head_seq,
+                )
+            )
+        event = sse.frame(b"record", batch.told, self._cursor())
+        if alone:
+            batch.event = event
+        return event
 
     def send_gone(self, name: str) -> None:
         self._watch.start.pop(name, None)
