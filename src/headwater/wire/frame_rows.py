@@ -135,10 +135,10 @@ def spans(buffer: memoryview, start: Integers, end: Integers, has: Mask | None) 
     """The bytes from each start to its end; null where `has` says so."""
     count = len(start)
     if count and (has is None or has.all()):
-        lengths = end - start
-        pieces = Pieces(buffer, start, lengths)
-        if pieces.are_worth_it:
-            return _cut_out(pieces, lengths)
+        alike = Pieces(buffer, start, end - start)
+        values = alike.together()
+        if values is not None:
+            return _of_one_length(values, count, alike.longest)
     borders = numpy.empty(2 * count + 1, numpy.int32)
     borders[0] = 0
     borders[1::2] = start
@@ -151,14 +151,11 @@ def spans(buffer: memoryview, start: Integers, end: Integers, has: Mask | None) 
     return pieces.take(pyarrow.array(indices, mask=mask))
 
 
-def _cut_out(pieces: Pieces, lengths: Integers) -> Column:
-    """The same for pieces of about one length: half the time that `take` needs."""
-    borders = numpy.zeros(len(lengths) + 1, numpy.int32)
-    numpy.cumsum(lengths, out=borders[1:])
-    values = numpy.empty(pieces.total + pieces.longest, numpy.uint8)
-    pieces.lay_out(values, borders[:-1].astype(numpy.int64))
-    buffers = [None, pyarrow.py_buffer(borders), pyarrow.py_buffer(values[: pieces.total])]
-    return pyarrow.BinaryArray.from_buffers(pyarrow.binary(), len(lengths), buffers)
+def _of_one_length(values: NDArray[numpy.uint8], count: int, length: int) -> Column:
+    """Half the time that `take` needs, or less; for several lengths `take` is the fastest."""
+    borders = numpy.arange(0, count * length + 1, length, dtype=numpy.int32)
+    buffers = [None, pyarrow.py_buffer(borders), pyarrow.py_buffer(values)]
+    return pyarrow.BinaryArray.from_buffers(pyarrow.binary(), count, buffers)
 
 
 def as_text(column: Column) -> Column:

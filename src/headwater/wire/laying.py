@@ -47,6 +47,17 @@ class Pieces:
             else:
                 at_each_byte(target, before.dtype)[to] = before
 
+    def together(self) -> Bytes | None:
+        """One behind the other in memory of their own, when they are of one length; None else."""
+        if not self._are_of_one_length or not self.longest:
+            return None
+        form = f"V{self.longest}"
+        if len(self._at) > 1 and _are_even(self._at):
+            found = _every(self._source, form, self._at).copy()
+        else:
+            found = at_each_byte(self._source, form)[self._at]
+        return found.view(numpy.uint8)
+
     def _lay_out_anyhow(self, target: Bytes, to: Integers, form: str) -> None:
         """As many bytes are copied of each as the longest has. What that is too much is overwritten
         by the pieces behind it, and by what stands in front of those."""
