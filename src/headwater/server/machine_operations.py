@@ -6,7 +6,9 @@ others are as if they were not there.
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NoReturn, TypeVar
 
 from headwater.engine import machine_steps as steps
 from headwater.engine import machine_telling as telling
@@ -15,6 +17,7 @@ from headwater.engine.machines import requests
 from headwater.engine.steps import Steps
 from headwater.model.machines.errors import INSTANCE_NOT_FOUND, MachineError
 from headwater.server.keys import ApiKey
+from headwater.server.stepping import OneStep, Work
 from headwater.wire import machine_answers as told
 from headwater.wire.http_errors import HttpError
 from headwater.wire.machine_requests import (
@@ -30,6 +33,8 @@ from headwater.wire.machine_requests import (
     batch_params,
     offset_of,
 )
+
+T = TypeVar("T")
 
 
 def put_machine(
@@ -70,9 +75,9 @@ def draw(
 
 def create_instance(
     engine: Engine, key: ApiKey, body: CreateInstanceBody
-) -> Steps[told.InstanceMadeAnswer]:
+) -> Work[told.InstanceMadeAnswer]:
     key.require_name(body.machine)
-    return telling.created((yield from steps.create_instance_steps(engine, _create(body))))
+    return _change(engine, _create(body), telling.created)
 
 
 def get_instance(engine: Engine, key: ApiKey, instance_id: str) -> Steps[told.InstanceAnswer]:
@@ -94,30 +99,29 @@ def list_instances(
 
 def apply_event(
     engine: Engine, key: ApiKey, instance_id: str, body: ApplyEventBody
-) -> Steps[told.EventAppliedAnswer]:
+) -> Work[told.EventAppliedAnswer]:
+    request = _apply(instance_id, body)
     if key.prefixes:
-        yield from require_seen(engine, key, instance_id)
-    return telling.applied((yield from steps.apply_event_steps(engine, _apply(instance_id, body))))
+        return _change_seen(engine, key, request, telling.applied)
+    return _change(engine, request, telling.applied)
 
 
 def delete_instance(
     engine: Engine, key: ApiKey, instance_id: str, idempotency_key: str | None
-) -> Steps[told.InstanceDeletedAnswer]:
+) -> Work[told.InstanceDeletedAnswer]:
+    request = requests.DeleteInstance(instance_id, idempotency_key)
     if key.prefixes:
-        yield from require_seen(engine, key, instance_id)
-    done = yield from steps.delete_instance_steps(engine, instance_id, idempotency_key)
-    return telling.deleted(done)
+        return _change_seen(engine, key, request, telling.deleted)
+    return _change(engine, request, telling.deleted)
 
 
 def migrate(
     engine: Engine, key: ApiKey, instance_id: str, body: MigrateBody
-) -> Steps[told.MigratedAnswer]:
+) -> Work[told.MigratedAnswer]:
+    request = requests.MigrateInstance(instance_id, body.version, body.state_map)
     if key.prefixes:
-        yield from require_seen(engine, key, instance_id)
-    done = yield from steps.migrate_instance_steps(
-        engine, instance_id, body.version, body.state_map
-    )
-    return telling.migrated(done)
+        return _change_seen(engine, key, request, telling.migrated)
+    return _change(engine, request, telling.migrated)
 
 
 def run_batch(
@@ -164,6 +168,29 @@ def compact(engine: Engine, _key: ApiKey) -> Steps[told.CompactedAnswer]:
 
 
 # -- inside
+
+
+def _change(engine: Engine, request: requests.Request, tell: Callable[[Any], T]) -> Work[T]:
+    """One change, which waits for the log only, once the machines are open."""
+    store = engine.machines.store
+    if store is None:
+        return _change_later(engine, request, tell)
+    return OneStep(partial(store.submit, request), tell)
+
+
+def _change_later(engine: Engine, request: requests.Request, tell: Callable[[Any], T]) -> Steps[T]:
+    return tell((yield from steps.change_steps(engine, request)))
+
+
+def _change_seen(
+    engine: Engine,
+    key: ApiKey,
+    request: requests.ApplyEvent | requests.DeleteInstance | requests.MigrateInstance,
+    tell: Callable[[Any], T],
+) -> Steps[T]:
+    """For a key that may not see all instances."""
+    yield from require_seen(engine, key, request.instance_id)
+    return tell((yield from steps.change_steps(engine, request)))
 
 
 def require_named_machines(key: ApiKey, machines: list[str] | None) -> None:

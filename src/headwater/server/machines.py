@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from headwater.core.errors import InvalidRequestError
-from headwater.engine.steps import Steps
 from headwater.model.machines.errors import bad_request
 from headwater.server import machine_operations as operations
 from headwater.server.body import body_of
 from headwater.server.exchange import Exchange
-from headwater.server.stepping import Operation
+from headwater.server.stepping import Operation, Work
 from headwater.wire.answers import Spent
 from headwater.wire.machine_answers import MachinePutAnswer, Told
 from headwater.wire.machine_requests import CompactBody, PutMachineBody, WalReadBody
@@ -40,7 +39,7 @@ def tell(exchange: Exchange, told: Told, status: int = 200) -> None:
     exchange.answer_json(status, _encode(told))
 
 
-def begin(app: App, exchange: Exchange, steps: Steps[T]) -> None:
+def begin(app: App, exchange: Exchange, steps: Work[T]) -> None:
     Operation(app, exchange, steps, partial(tell, exchange)).begin()
 
 

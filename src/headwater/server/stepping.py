@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from headwater.core.errors import HeadwaterError
 from headwater.engine.asynchronous import step_on
@@ -18,13 +18,24 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+class OneStep(NamedTuple, Generic[T]):
+    """An operation that waits for the log once, and for nothing else: without a generator."""
+
+    start: Callable[[], Pending[Any]]
+    tell: Callable[[Any], T]
+    """From what the log answers to what is told."""
+
+
+Work: TypeAlias = Steps[T] | OneStep[T]
+
+
 class Stepping(Generic[T]):
     """Runs at once as far as it can. What the log answers carries it on; only where a file or
     news must be waited for does a task take over. Each surface says how it answers."""
 
     __slots__ = ("_app", "_pending", "_steps", "_usage")
 
-    def __init__(self, app: App, usage: Usage, steps: Steps[T]) -> None:
+    def __init__(self, app: App, usage: Usage, steps: Work[T]) -> None:
         self._app = app
         self._usage = usage
         self._steps = steps
@@ -58,7 +69,10 @@ class Stepping(Generic[T]):
         """Raises what goes wrong at once."""
         self._enter()
         try:
-            self._run(self._steps.send(None))
+            if isinstance(self._steps, OneStep):
+                self._begin_one(self._steps)
+            else:
+                self._run(self._steps, self._steps.send(None))
         except StopIteration as done:
             self._leave()
             self._succeed(done.value)
@@ -66,8 +80,28 @@ class Stepping(Generic[T]):
             self._leave()
             raise
 
-    def _run(self, step: Step) -> None:
-        steps = self._steps
+    def _begin_one(self, one: OneStep[T]) -> None:
+        pending = one.start()
+        if pending.done:
+            self._heard_one(pending)
+        else:
+            self._pending = pending
+            pending.on_done = self._heard_one
+
+    def _heard_one(self, pending: Pending[Any]) -> None:
+        """As `_heard`, of the only answer there is."""
+        self._pending = None
+        self._leave()
+        one = self._steps
+        assert isinstance(one, OneStep)
+        try:
+            self._succeed(one.tell(pending.answer()))
+        except HeadwaterError as error:
+            self._fail(error)
+        except Exception as error:
+            self._break(error)
+
+    def _run(self, steps: Steps[T], step: Step) -> None:
         while True:
             if isinstance(step, Answered):
                 try:
@@ -79,23 +113,20 @@ class Stepping(Generic[T]):
                     self._pending = pending
                     pending.on_done = self._heard
                     return
-                step = self._told(pending)
+                step = _told(steps, pending)
             elif isinstance(step, AsOwner):
                 step = step_on(steps, step)
             else:
-                self._spawn(self._later(step))
+                self._spawn(self._later(steps, step))
                 return
-
-    def _told(self, pending: Pending[Any]) -> Step:
-        if pending.error is not None:
-            return self._steps.throw(pending.error)
-        return self._steps.send(pending.result)
 
     def _heard(self, pending: Pending[Any]) -> None:
         """The log has answered. Called by the engine, which must not hear of our errors."""
         self._pending = None
+        steps = self._steps
+        assert not isinstance(steps, OneStep)
         try:
-            self._run(self._told(pending))
+            self._run(steps, _told(steps, pending))
         except StopIteration as done:
             self._leave()
             self._tell(done.value)
@@ -114,9 +145,9 @@ class Stepping(Generic[T]):
         except Exception as error:
             self._break(error)
 
-    async def _later(self, step: Step) -> None:
+    async def _later(self, steps: Steps[T], step: Step) -> None:
         try:
-            result = await self._app.ready_database.drive_on(self._steps, step)
+            result = await self._app.ready_database.drive_on(steps, step)
         except HeadwaterError as error:
             self._leave()
             self._fail(error)
@@ -131,13 +162,19 @@ class Stepping(Generic[T]):
             self._tell(result)
 
 
+def _told(steps: Steps[T], pending: Pending[Any]) -> Step:
+    if pending.error is not None:
+        return steps.throw(pending.error)
+    return steps.send(pending.result)
+
+
 class Operation(Stepping[T]):
     """For a request over HTTP; `then` is told the result."""
 
     __slots__ = ("_exchange", "_then")
 
     def __init__(
-        self, app: App, exchange: Exchange, steps: Steps[T], then: Callable[[T], None]
+        self, app: App, exchange: Exchange, steps: Work[T], then: Callable[[T], None]
     ) -> None:
         usage = exchange.head.usage
         assert usage is not None
@@ -169,4 +206,5 @@ class Operation(Stepping[T]):
         if pending is not None:
             pending.on_done = None
             self._leave()
-            self._steps.close()
+            if not isinstance(self._steps, OneStep):
+                self._steps.close()

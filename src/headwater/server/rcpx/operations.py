@@ -17,6 +17,7 @@ from headwater.server import machine_operations as machines
 from headwater.server.keys import Scope
 from headwater.server.rcpx import session, watching
 from headwater.server.rcpx.running import Result, Running
+from headwater.server.stepping import Work
 from headwater.wire import machine_requests as asked
 from headwater.wire.http_errors import HttpError
 from headwater.wire.machine_answers import Told
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 _EMPTY: Final = b"{}"
 _encode = msgspec.json.Encoder().encode
-Run = Callable[["RcpxConnection", Any], Result | Steps[Told | Result]]
+Run = Callable[["RcpxConnection", Any], Result | Work[Told | Result]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +70,10 @@ def begin_operation(connection: RcpxConnection, request_id: bytes, request: Requ
         outcome.then()
 
 
-def _of_machines(make: Callable[..., Steps[Any]]) -> Run:
+def _of_machines(make: Callable[..., Work[Any]]) -> Run:
     """An operation that HTTP has too: `make` takes engine, key and params."""
 
-    def run(connection: RcpxConnection, params: Any) -> Steps[Told | Result]:
+    def run(connection: RcpxConnection, params: Any) -> Work[Told | Result]:
         return make(connection.app.engine, connection.key, params)
 
     return run

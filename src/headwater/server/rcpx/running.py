@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from headwater.core.errors import HeadwaterError
-from headwater.engine.steps import Steps
-from headwater.server.stepping import Stepping
+from headwater.server.stepping import Stepping, Work
 from headwater.wire.machine_answers import Told
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ class Running(Stepping[Told | Result]):
     __slots__ = ("_connection", "_request_id")
 
     def __init__(
-        self, connection: RcpxConnection, request_id: bytes, steps: Steps[Told | Result]
+        self, connection: RcpxConnection, request_id: bytes, steps: Work[Told | Result]
     ) -> None:
         super().__init__(connection.app, connection.usage, steps)
         self._connection = connection
