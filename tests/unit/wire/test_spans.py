@@ -1,4 +1,4 @@
-"""Columns cut out of a buffer: the bytes of every span, however long each is and wherever it lies."""
+"""Columns cut out of a buffer: the bytes of every span, however long it is and wherever it lies."""
 
 from __future__ import annotations
 
