@@ -131,13 +131,18 @@ _TABLE: Final = (
     "CREATE TABLE jobs (id bigserial PRIMARY KEY, data jsonb NOT NULL, "
     "held_by integer, held_until timestamptz)"
 )
+_ROOM: Final = "ALTER TABLE jobs SET (fillfactor = 50)"
+"""A row that is marked finds room on its own page, so no index has to hear of it."""
 LEASE: Final = (
     "WITH taken AS (SELECT id FROM jobs WHERE held_until IS NULL OR held_until < now() "
-    "ORDER BY id LIMIT {batch} FOR UPDATE SKIP LOCKED) "
-    "UPDATE jobs SET held_by = :client_id, held_until = now() + interval '30 seconds' "
-    "FROM taken WHERE jobs.id = taken.id RETURNING jobs.id, jobs.data;\n"
-    "DELETE FROM jobs WHERE held_by = :client_id;\n"
+    "ORDER BY id LIMIT {batch} FOR UPDATE SKIP LOCKED), "
+    "held AS (UPDATE jobs SET held_by = :client_id, held_until = now() + interval '30 seconds' "
+    "FROM taken WHERE jobs.id = taken.id RETURNING jobs.id, jobs.data) "
+    "SELECT coalesce(array_agg(id)::text, '{{}}') AS ids, "
+    "string_agg(data::text, ',') AS datas FROM held \\gset\n"
+    "DELETE FROM jobs WHERE id = ANY (:ids::bigint[]) AND held_by = :client_id;\n"
 )
+"""A commit each for jobs, claim and ack. A claim comes as one row: pgbench can keep that."""
 AT_ONCE: Final = (
     "WITH taken AS (SELECT id FROM jobs ORDER BY id LIMIT {batch} FOR UPDATE SKIP LOCKED) "
     "DELETE FROM jobs USING taken WHERE jobs.id = taken.id RETURNING jobs.id, jobs.data;\n"
@@ -151,7 +156,7 @@ class SkipLocked:
         self._server = server
         self._workers = workers
         self._batch = batch
-        self._indexed = way is LEASE
+        self._marks = way is LEASE
         self._script = server.directory / ("lease.sql" if way is LEASE else "at-once.sql")
         values = ",".join(f"('{PAYLOADS[at % 1000].decode()}')" for at in range(batch))
         self._script.write_text(
@@ -166,8 +171,8 @@ class SkipLocked:
         server = self._server
         server.ask("DROP TABLE IF EXISTS jobs")
         server.ask(_TABLE)
-        if self._indexed:
-            server.ask("CREATE INDEX ON jobs (held_by) WHERE held_by IS NOT NULL")
+        if self._marks:
+            server.ask(_ROOM)
         before = server.cpu_s()
         said = server.bench(self._script, self._workers, seconds)
         cpu_s = server.cpu_s() - before
