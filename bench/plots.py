@@ -188,7 +188,7 @@ def _panel(part: Any, name: str, picture: Picture, points: Points) -> None:
         part.set_xticks(xs, [f"{x:,.0f}" for x in xs], minor=False)
     part.set_xticks([], minor=True)
     part.set_ylim(bottom=0)
-    part.yaxis.set_major_formatter("{x:,.0f}")
+    part.yaxis.set_major_formatter("{x:,.6g}")  # halves too, where a few units are all there is
     part.set_xlabel(picture.x)
     part.set_title(name, loc="left", fontsize=9)
     part.grid(axis="y", color="#e3e3e3", linewidth=0.8)

@@ -68,7 +68,8 @@ def _bad(checks: list[Check]) -> list[Check]:
 
 def _tell(checks: list[Check], *, as_json: bool) -> None:
     bad = _bad(checks)
-    advice = [check.advice for check in checks if check.advice]
+    # Several packages are missed for the same reason.
+    advice = list(dict.fromkeys(check.advice for check in checks if check.advice))
     if as_json:
         found: list[dict[str, Any]] = [
             {"what": c.what, "found": c.found, "verdict": c.verdict, "advice": c.advice}
