@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path, PurePath
 
 import pytest
@@ -12,8 +13,11 @@ from headwater.core.errors import DiskFullError
 from headwater.disk import PosixDisk
 from headwater.engine.backup import RestorePoint, make_backup, restore_backup
 from headwater.engine.backup.archive import Advance
+from headwater.engine.backup.segments import SegmentCopier
 from headwater.format.backup import BLOCK_BYTES, Manifest, decode_manifest, encode_manifest
 from headwater.format.checksum import checksum64
+from headwater.format.segment import Entries
+from headwater.store.segment import Segment
 from headwater.testing import ManualClock
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.databases import SETTINGS, fill, kept, record, seqs_in
@@ -331,3 +335,32 @@ def test_records_deleted_just_before_are_deleted_in_the_backup_and_not_lost(
             diff = back.diff(name, limit=1_000)
             assert [record.seq for record in diff.records] == list(range(51, 101))
             assert (diff.tombstone, back.state(name).evict_floor) == (None, 1)
+
+
+def test_segments_may_move_to_the_cold_tier_while_a_backup_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, cold, file = tmp_path / "data", tmp_path / "cold", tmp_path / "b.tar"
+    settings = replace(SETTINGS, cold_url=str(cold))
+    read_index = SegmentCopier._index
+    with headwater.open(data, settings=settings) as db:
+        for first in range(0, 800, 40):
+            db.append("orders", [record(first + each) for each in range(40)])
+        db.checkpoint()
+        topic, reclaimer = db.engine.topic("orders"), db.engine._housekeeping._reclaimer
+
+        def move_and_read(copier: SegmentCopier, path: PurePath, wanted: Segment) -> Entries:
+            """It is moved at the last moment."""
+            segment = next(each for each in topic.segments if each.first_seq == wanted.first_seq)
+            if not segment.is_cold:
+                reclaimer._relocate(topic, segment)
+            return read_index(copier, path, wanted)
+
+        monkeypatch.setattr(SegmentCopier, "_index", move_and_read)
+        report = make_backup(PosixDisk(), data, file, settings, SystemClock(), unseen)
+        assert report.records == 800
+        assert sum(segment.is_cold for segment in topic.segments) > 2
+    restored = restore_backup(
+        PosixDisk(), file, tmp_path / "back", RestorePoint(), SystemClock(), unseen
+    )
+    assert restored.manifest == report.manifest

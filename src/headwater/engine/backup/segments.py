@@ -8,7 +8,7 @@ between and is copied once more. A copy whose index is still the same later need
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from headwater.disk import Buffer, Disk, OpenMode
@@ -27,7 +27,7 @@ from headwater.format.segment import (
     topic_directory_name,
 )
 from headwater.store.pair import end_of, read_range, whole_entries
-from headwater.store.segment import Segment, SegmentChangedError
+from headwater.store.segment import Segment, SegmentChangedError, Tier
 
 PAIR_TRIES_MAX = 5
 
@@ -51,6 +51,15 @@ class SegmentCopier:
         """Have a copy of the segment as it is now; gives the entries that were copied too."""
         if segment.is_cold:
             return self._copy_cold(topic, segment)
+        try:
+            return self._copy_whole(topic, segment)
+        except FileNotFoundError:
+            if topic.files.tier.resolve(segment.first_seq) is not Tier.COLD:
+                raise
+            # It moved since the view was taken, as others will: no reason to begin again.
+            return self._copy_cold(topic, replace(segment, tier=Tier.COLD))
+
+    def _copy_whole(self, topic: Topic, segment: Segment) -> tuple[Pair, Entries]:
         path = topic.files.directory / segment_file_name(segment.first_seq, SegmentFile.IDX)
         for _ in range(PAIR_TRIES_MAX):
             entries = self._index(path, segment)
