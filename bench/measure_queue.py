@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from statistics import median
 
 from bench.embedded import told
 from bench.measure_server import SECONDS, both, note, note_command, row_of, turns_of
@@ -39,17 +40,20 @@ def jobs(run: Run) -> list[Row]:
         for contender in sides.values():
             note_command(run, contender.command(SECONDS))
         turns = turns_of(run, sides)
-    more: dict[str, object] = {"workers": WORKERS, "batch": BATCH}
-    rows = [row_of(name, "jobs/s", turns[name], "fsync", **more) for name in list(sides)[:-1]]
-    mine = row_of(
-        "Headwater POST, claim, ack",
-        "jobs/s",
-        turns["Headwater POST, claim, ack"],
-        "fsync",
-        **more,
-        share=f"{cycling.shares[-1]} jobs a worker",
-    )
+    rows = [
+        row_of(name, "jobs/s", turns[name], "fsync", **_conditions(side))
+        for name, side in sides.items()
+    ]
+    mine = rows.pop()
     return [*rows, *([_with_target(mine.against(row)) for row in rows] or [mine])]
+
+
+def _conditions(side: Cycling | SkipLocked) -> dict[str, object]:
+    told: dict[str, object] = {"workers": WORKERS, "batch": BATCH}
+    if isinstance(side, Cycling):
+        told["workers' CPU"] = f"{median(side.generator_us):.2f} us each"
+        told["share"] = f"{side.shares[-1]} jobs a worker"
+    return told
 
 
 def _with_target(row: Row) -> Row:
