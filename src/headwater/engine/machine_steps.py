@@ -14,8 +14,6 @@ from headwater.engine.machines.watching import CatchUpPlan, CaughtUp
 from headwater.engine.pending import Pending
 from headwater.engine.steps import Answered, AsOwner, InFiles, Steps
 from headwater.model.machines.definition import Definition, check_machine_name
-from headwater.model.machines.drawing import mermaid, picture_of
-from headwater.model.machines.drawing_svg import svg
 from headwater.model.machines.errors import bad_request
 from headwater.model.machines.instance import Instance
 
@@ -118,6 +116,10 @@ def draw_steps(
         return definition, found.state
 
     definition, current = yield from look_steps(engine, look)
+    # Late: drawings bring a good part of the library of XML, and servers draw few.
+    from headwater.model.machines.drawing import mermaid, picture_of
+    from headwater.model.machines.drawing_svg import svg
+
     drawn = picture_of(definition, current)
     return svg(drawn) if form == "svg" else mermaid(drawn)
 

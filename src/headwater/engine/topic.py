@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy
 from numpy.typing import NDArray
@@ -27,6 +27,8 @@ Wakeup = Callable[[], None]
 
 @dataclass(slots=True, eq=False)
 class Topic:
+    is_partition: ClassVar[bool] = False
+    """Of a Kafka topic: the numbers and records of a partition, in the shape of a topic."""
     topic_id: int
     name: str
     log: TopicLog

@@ -26,7 +26,7 @@ from headwater.model.loss import Tombstone
 from headwater.model.match import TagMatcher
 from headwater.model.scheduler import TURNS_A_ROUND
 from headwater.server.rendering import take_rendered
-from headwater.server.spaces import is_partition, space_of
+from headwater.server.spaces import space_of
 from headwater.wire.render import Projection
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Delivery:
         if follower not in followers:
             followers.add(follower)
             self._strong[address] += strong
-        if is_partition(topic):
+        if topic.is_partition:
             self._ask_to_be_told(topic)
 
     def unfollow(self, follower: Follower, address: str, *, strong: bool) -> None:
@@ -200,7 +200,7 @@ class Delivery:
                 self._app.loop.call_soon(self._deliver)
 
     def _serve(self, topic: Topic) -> None:
-        if not is_partition(topic):
+        if not topic.is_partition:
             for watcher in list(self._prefix_watchers):
                 watcher.appeared(topic)
         for follower in list(self._followers.get(topic.address, ())):

@@ -29,7 +29,6 @@ from headwater.observe.logs import load_logs
 from headwater.server.app import App
 from headwater.server.connection import HttpConnection
 from headwater.server.kafka.listener import KafkaListener
-from headwater.server.rcpx.listener import RcpxListener
 from headwater.server.routes import ROUTES
 
 TICK_S = 0.5
@@ -134,6 +133,9 @@ class Server:
 
     async def _listen_for_rcpx(self, app: App, tls: ssl.SSLContext | None) -> None:
         if self.settings.rcpx_port is not None:
+            # Late, as all doors that may stay shut.
+            from headwater.server.rcpx.listener import RcpxListener
+
             listener = RcpxListener(app)
             await listener.start(self.settings.host, self.settings.rcpx_port, tls)
             app.rcpx = listener

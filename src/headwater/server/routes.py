@@ -13,7 +13,7 @@ from headwater.server import (
     sessions,
     streams,
     topics,
-    websocket,
+    websocket_route,
     writing,
 )
 from headwater.server.dashboard_routes import DASHBOARD_ROUTES
@@ -197,7 +197,7 @@ ROUTES: Final = (
         Scope.READ, errors=("not_found", "not_acceptable"),
     ),
     Route(
-        "GET", "/v0/ws", websocket.open_websocket, "Subscribe and publish over a WebSocket",
+        "GET", "/v0/ws", websocket_route.open_websocket, "Subscribe and publish over a WebSocket",
         answers={101: "upgraded", 426: "ask for an upgrade"},
     ),
     Route("GET", "/v0/health", admin.health, "The process lives", is_open=True),

@@ -5,17 +5,17 @@ The one place that looks at names for it. Doors ask here and then do the same fo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from headwater.core.errors import InvalidRequestError
 from headwater.core.limits import PARTITION_PREFIX
 from headwater.engine.engine import Engine
-from headwater.engine.kafka.partition_topics import PartitionTopic
-from headwater.engine.kafka.spaces import PartitionSpace
 from headwater.engine.sides import TopicSpace
 from headwater.engine.topic import Topic
 
 if TYPE_CHECKING:
+    from headwater.engine.kafka.partition_topics import PartitionTopic
+    from headwater.engine.kafka.spaces import PartitionSpace
     from headwater.engine.kafka.store import KafkaStore
 
 
@@ -31,18 +31,17 @@ class Spaces:
             return engine
         space = self._by_organisation.get(organisation)
         if space is None:
+            # Late: a server without Kafka topics does not load what reads them.
+            from headwater.engine.kafka.spaces import PartitionSpace
+
             space = PartitionSpace(store, engine, organisation)
             self._by_organisation[organisation] = space
         return space
 
 
-def is_partition(topic: Topic) -> bool:
-    return isinstance(topic, PartitionTopic)
-
-
 def space_of(engine: Engine, topic: Topic) -> TopicSpace:
     """Where a topic that was found belongs."""
-    return topic.space if isinstance(topic, PartitionTopic) else engine
+    return cast("PartitionTopic", topic).space if topic.is_partition else engine
 
 
 def refuse_partitions(name: str, doing: str) -> None:

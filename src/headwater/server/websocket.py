@@ -27,7 +27,6 @@ from headwater.server.following import Following
 from headwater.server.keys import ApiKey, Scope
 from headwater.server.topics import require_named
 from headwater.server.writing import encode_request
-from headwater.wire.http_errors import HttpError
 from headwater.wire.render import Projection
 from headwater.wire.requests import WriteRequest
 from headwater.wire.websocket import Ping, Publish, Subscribe, Unsubscribe, decode_operation
@@ -45,15 +44,6 @@ _GOING_AWAY: Final = 1001
 _NOT_TEXT: Final = 1007
 _TOO_BIG: Final = 1009
 _OUR_FAULT: Final = 1011
-
-
-def open_websocket(_app: App, _exchange: Exchange) -> None:
-    """A plain GET of this path, without an upgrade."""
-    raise HttpError(
-        "upgrade_required",
-        "this path speaks WebSocket",
-        headers={"upgrade": "websocket", "connection": "upgrade"},
-    )
 
 
 def upgrade(app: App, exchange: Exchange, rest: bytes) -> None:

@@ -11,7 +11,19 @@ from typer.main import get_command
 from headwater.cli.app import app
 from headwater.cli.entry import SERVE_FLAGS, SERVE_SWITCHES, plain_serve_flags
 
-LOADED_LATER = ("attr", "httpx", "prometheus_client", "pyarrow", "pydantic", "rich", "structlog")
+LOADED_LATER = (
+    "attr",
+    "headwater.engine.kafka.store",
+    "headwater.server.rcpx.listener",
+    "httpx",
+    "prometheus_client",
+    "pyarrow",
+    "pydantic",
+    "rich",
+    "structlog",
+    "websockets",
+    "xml",
+)
 """What a server that is ready need not have: typer is among them through pydantic and rich."""
 
 

@@ -16,11 +16,11 @@ import numpy
 
 from headwater.config.topic import DEFAULT_TOPIC_SETTINGS
 from headwater.core.errors import InvariantError, StorageError
-from headwater.core.limits import PARTITION_PREFIX
 from headwater.core.units import KIB
 from headwater.engine.kafka.errors import KafkaError
 from headwater.engine.kafka.fetching import FetchPlan
 from headwater.engine.kafka.partition import KafkaTopic, Partition
+from headwater.engine.kafka.partition_names import partition_name
 from headwater.engine.kafka.told import told_plainly
 from headwater.engine.reading import FrameRun, Reader, ReadPlan
 from headwater.engine.topic import Topic, Wakeup
@@ -44,20 +44,6 @@ LOG_START: Final = "log_start"
 IN_PASSING_BYTES_MAX: Final = 32 * KIB
 """Batches that are in memory and not longer are decoded at once."""
 _NO_SEQS: Final = numpy.empty(0, numpy.int64)
-
-
-def partition_name(topic: str, partition: int) -> str:
-    return f"{PARTITION_PREFIX}{topic}:{partition}"
-
-
-def parse_partition_name(name: str) -> tuple[str, int] | None:
-    """Topic and partition of a name; None when it is not one of a partition."""
-    if not name.startswith(PARTITION_PREFIX):
-        return None
-    topic, _, number = name[len(PARTITION_PREFIX) :].rpartition(":")
-    if not topic or not number.isascii() or not number.isdigit() or str(int(number)) != number:
-        return None
-    return topic, int(number)
 
 
 class PartitionLog(TopicLog):
@@ -104,6 +90,7 @@ class PartitionTopic(Topic):
     """One partition, as its organisation sees it. Made when somebody asks for it."""
 
     __slots__ = ("kafka_topic", "partition", "space")
+    is_partition = True
 
     def __init__(
         self, space: PartitionSpace, kafka_topic: KafkaTopic, partition: Partition

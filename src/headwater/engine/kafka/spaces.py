@@ -24,11 +24,10 @@ from headwater.engine.core import EngineCore
 from headwater.engine.engine import Engine
 from headwater.engine.input import EncodedRecords
 from headwater.engine.kafka.partition import KafkaTopic
+from headwater.engine.kafka.partition_names import parse_partition_name, partition_name
 from headwater.engine.kafka.partition_topics import (
     PartitionReader,
     PartitionTopic,
-    parse_partition_name,
-    partition_name,
     plan_partition,
 )
 from headwater.engine.kafka.producing import Produced

@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import PurePath
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headwater.config.kafka import KafkaSettings
 from headwater.config.server import ServerSettings
@@ -19,12 +19,12 @@ from headwater.core.clock import Clock
 from headwater.core.errors import AccessError
 from headwater.disk import Disk
 from headwater.engine.asynchronous import AsyncDatabase
-from headwater.engine.kafka.coordinator import Coordinator
-from headwater.engine.kafka.joined import JoinedStore
-from headwater.engine.kafka.store import KafkaStore
 from headwater.format.kafka.names import KAFKA_DIRECTORY
-from headwater.server.kafka.door import KafkaDoor
 from headwater.server.kafka.users import Users
+
+if TYPE_CHECKING:
+    from headwater.engine.kafka.store import KafkaStore
+    from headwater.server.kafka.door import KafkaDoor
 
 BACKLOG: Final = 1024
 READER_THREADS: Final = 4
@@ -89,6 +89,12 @@ class KafkaListener:
         """Recover the store and answer. Nothing is made where nobody wants it."""
         if self._server is None and not self._disk.is_directory(self._directory):
             return
+        # Late: where the port is off and nobody left topics, nothing of Kafka is loaded.
+        from headwater.engine.kafka.coordinator import Coordinator
+        from headwater.engine.kafka.joined import JoinedStore
+        from headwater.engine.kafka.store import KafkaStore
+        from headwater.server.kafka.door import KafkaDoor
+
         loop, engine = asyncio.get_running_loop(), database.engine
         self._readers = ThreadPoolExecutor(READER_THREADS, thread_name_prefix="headwater-kafka")
         self.store = await loop.run_in_executor(

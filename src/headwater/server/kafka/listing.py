@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from headwater.core import limits
-from headwater.engine.kafka.coordinator import GroupListing
-from headwater.engine.kafka.partition_topics import partition_name
+from headwater.engine.kafka.partition_names import partition_name
 from headwater.server.exchange import Exchange
-from headwater.server.kafka.door import KafkaDoor
 from headwater.server.keys import ApiKey, Scope
 from headwater.server.routing import Parameter, Route
 from headwater.server.topics import answer, number
@@ -18,8 +16,10 @@ from headwater.wire.http_errors import HttpError
 from headwater.wire.kafka_answers import KafkaGroupList, KafkaTopicList
 
 if TYPE_CHECKING:
+    from headwater.engine.kafka.coordinator import GroupListing
     from headwater.engine.kafka.partition import KafkaTopic
     from headwater.server.app import App
+    from headwater.server.kafka.door import KafkaDoor
     from headwater.server.kafka.listener import KafkaListener
 
 

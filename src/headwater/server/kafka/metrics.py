@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from headwater.engine.kafka.store import KafkaStore
 from headwater.observe.metrics import Sample
-from headwater.server.kafka.door import KafkaDoor
 from headwater.server.kafka.listing import may_see, offsets_of
 from headwater.server.keys import ApiKey
+
+if TYPE_CHECKING:
+    from headwater.engine.kafka.store import KafkaStore
+    from headwater.server.kafka.door import KafkaDoor
 
 LAGS_MAX: Final = 1_000
 """Lags are given for so many pairs of group and topic."""
