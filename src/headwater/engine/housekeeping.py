@@ -74,6 +74,7 @@ class Housekeeping:
         if (core.changed or cut.jobs) and not core.broken:
             self._reclaimer.hide_dropped_topics()
             self._snapshotter.write(cut.covered)
+            self._reclaimer.remove_hidden()
         self._snapshot_at_us = core.clock.monotonic_us()
         self._bytes_at_snapshot = self._wal_bytes()
         self._rotations_seen = self._rotations()

@@ -6,7 +6,8 @@ is told; the files are changed in between, by the keeper.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -53,12 +54,20 @@ class Reclaimer:
         """Topics that were dropped: their directories are out of sight and still have to go."""
 
     def run(self) -> None:
-        core = self._core
         self.hide_dropped_topics()
+        self._carry_out(chain(self._removals(), self._chores_of_all()))
+
+    def remove_hidden(self) -> None:
+        """What can go at once; the rest is for the next round, or the next life."""
+        with suppress(OSError, HeadwaterError):
+            self._carry_out(self._removals(), while_closing=True)
+
+    def _carry_out(self, steps: Iterable[Step], *, while_closing: bool = False) -> None:
+        core = self._core
         trouble: Exception | None = None
         cold_is_away = False
-        for step in chain(self._removals(), self._chores_of_all()):
-            if core.closing:
+        for step in steps:
+            if core.closing and not while_closing:
                 return  # thousands of segments may be on their way; the next life goes on with them
             if step.is_cold and cold_is_away:
                 core.owner.call(step.put_back)

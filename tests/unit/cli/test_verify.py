@@ -79,7 +79,7 @@ PLANTED: dict[str, tuple[Plant, tuple[str, int | None, str]]] = {
     ),
     "shorter index": (
         lambda d: cut(segment_file(d, "idx"), ENTRY_BYTES),
-        (IDX, 39 * ENTRY_BYTES, "the index ends too early"),
+        ("seg-0000000000000041.idx", None, "seqs 40 to 40 are in no segment"),
     ),
     "missing data": (
         lambda d: segment_file(d, "data").unlink(),

@@ -208,3 +208,15 @@ def test_closing_does_not_wait_for_all_segments_that_are_to_move() -> None:
     life.reclaim()
     assert sum(segment.is_cold for segment in life.db.engine.topic("a").segments) == 7
     life.check()
+
+
+def test_a_clean_stop_leaves_nothing_of_a_dropped_topic() -> None:
+    life = Life(new_disk())
+    for _ in range(4):
+        life.append("a", records(5))
+    life.checkpoint()
+    life.reclaim()
+    life.drop("a")
+    life.close()
+    assert not cold_files(life)
+    assert not [path for path in life.fake.files() if path.is_relative_to(DATA / "topics")]
