@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -136,6 +135,7 @@ def test_an_interrupt_does_not_wait_for_threads_that_wait_for_ever(tmp_path: Pat
 
 def test_an_interrupt_ends_a_helper_that_does_not_listen_to_it(tmp_path: Path) -> None:
     """As Spark's Java: it is left alone by Ctrl-C, and by whoever ends only its parent."""
+    os.mkfifo(tmp_path / "deaf")
     deaf = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN)"
     deaf += f"; open({str(tmp_path / 'deaf')!r}, 'w').close(); time.sleep(300)"
     child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {deaf!r}])"
@@ -143,9 +143,7 @@ def test_an_interrupt_ends_a_helper_that_does_not_listen_to_it(tmp_path: Path) -
     demo = subprocess.Popen(
         [sys.executable, "-c", waiting], stderr=subprocess.PIPE, start_new_session=True
     )
-    while not (tmp_path / "deaf").exists():
-        assert demo.poll() is None
-        time.sleep(0.02)
+    assert (tmp_path / "deaf").read_text(encoding="utf-8") == ""  # when it has opened the pipe
     assert servers_in(tmp_path)
     os.killpg(demo.pid, signal.SIGINT)
     _, told = demo.communicate(timeout=30)
