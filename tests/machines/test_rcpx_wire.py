@@ -66,6 +66,44 @@ def test_messages_come_whole_from_any_pieces(
     assert read_all(MessageReader(), cut(stream, places)) == payloads
 
 
+def read_as_connections_do(reader: MessageReader, pieces: list[bytes]) -> str | list[bytes]:
+    """What is a whole frame by itself is not fed."""
+    found: list[bytes] = []
+    try:
+        for piece in pieces:
+            only = reader.only_message(piece)
+            found += read_all(reader, [piece]) if only is None else [only]
+    except RcpxProtocolError as error:
+        return error.code
+    return found
+
+
+@PATIENT
+@given(
+    st.lists(OBJECTS, min_size=1, max_size=5),
+    st.sampled_from(list(WireMode)),
+    st.lists(st.integers(0, 400), max_size=6),
+)
+def test_a_frame_that_comes_alone_is_read_without_a_buffer_and_in_its_turn(
+    objects: list[dict[str, object]], mode: WireMode, places: list[int]
+) -> None:
+    messages = [message(b'{"x":' + json.dumps(each).encode() + b"}", mode) for each in objects]
+    stream = cut(b"".join(messages), places)
+    for pieces in (messages, stream, [*stream[:1], *stream[1:], *messages]):
+        wanted = read_all(MessageReader(), pieces)
+        assert read_as_connections_do(MessageReader(), pieces) == wanted
+
+
+@pytest.mark.parametrize("at", range(24))
+def test_a_frame_with_a_changed_byte_is_the_same_alone_as_it_is_fed(at: int) -> None:
+    good, bad = frame(b'{"op":1}'), bytearray(frame(b'{"op":2}'))
+    bad[at] ^= 0x15
+    pieces = [good, bytes(bad), good]
+    for limit in (PAYLOAD_BYTES_MAX, 7, 8):
+        wanted = code_or_messages(MessageReader(limit), pieces)
+        assert read_as_connections_do(MessageReader(limit), pieces) == wanted
+
+
 def test_a_header_has_eighteen_bytes_of_the_contract() -> None:
     assert HEADER.size == 18
     made = frame(b"{}")
