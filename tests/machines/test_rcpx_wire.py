@@ -104,6 +104,12 @@ def test_a_frame_with_a_changed_byte_is_the_same_alone_as_it_is_fed(at: int) -> 
         assert read_as_connections_do(MessageReader(limit), pieces) == wanted
 
 
+def test_a_frame_that_comes_alone_has_the_same_limit() -> None:
+    pieces = [frame(b'{"op":1}'), frame(b'{"op":22}')]
+    assert read_as_connections_do(MessageReader(9), pieces) == [b'{"op":1}', b'{"op":22}']
+    assert read_as_connections_do(MessageReader(8), pieces) == "BAD_REQUEST"
+
+
 def test_a_header_has_eighteen_bytes_of_the_contract() -> None:
     assert HEADER.size == 18
     made = frame(b"{}")
