@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import gc
 import importlib
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 MODULE: Final = __name__ if __name__ != "__main__" else "headwater.spark.worker_nest"
 NEEDED: Final = (
@@ -36,7 +37,24 @@ def load() -> None:
     gc.freeze()  # a collection in a worker would touch, and so copy, every page of it
 
 
+def polite(worker: Callable[..., int]) -> Callable[..., int]:
+    """A worker that ends without a word when Java has hung up.
+
+    It hangs up on whoever still sends when a query has its rows, as every `limit` and `show` does.
+    Spark's daemon would print the traceback of that on the user's terminal.
+    """
+
+    def work(*given: Any) -> int:
+        try:
+            return worker(*given)
+        except (BrokenPipeError, ConnectionResetError):
+            return 1  # this worker is not used again
+
+    return work
+
+
 if __name__ == "__main__":
     load()
     daemon = importlib.import_module("pyspark.daemon")
+    daemon.worker = polite(daemon.worker)
     daemon.manager()

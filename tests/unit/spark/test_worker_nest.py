@@ -1,0 +1,31 @@
+"""Workers out of our nest: what they say when the other side has had enough."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from headwater.spark.worker_nest import polite
+
+
+def send(peer: socket.socket, is_known: bool) -> int:
+    """A worker as Spark's: 0 when all of it was taken."""
+    peer.sendall(b"rows" if is_known else b"")
+    return 0
+
+
+def test_a_worker_that_is_hung_up_on_ends_without_a_word() -> None:
+    near, far = socket.socketpair()
+    with near:
+        with far:
+            assert polite(send)(near, True) == 0
+        assert polite(send)(near, True) == 1
+
+
+def test_whatever_else_befalls_a_worker_is_still_told() -> None:
+    near, far = socket.socketpair()
+    near.close()
+    far.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        polite(send)(near, True)
