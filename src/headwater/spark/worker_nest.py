@@ -55,6 +55,6 @@ def polite(worker: Callable[..., int]) -> Callable[..., int]:
 
 if __name__ == "__main__":
     load()
-    daemon = importlib.import_module("pyspark.daemon")
+    daemon: Any = importlib.import_module("pyspark.daemon")
     daemon.worker = polite(daemon.worker)
     daemon.manager()
