@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from headwater.core.errors import RequestError, TopicNotFoundError
+from headwater.core.limits import PARTITION_PREFIX
 from headwater.disk import PosixDisk
 from headwater.spark.reading.assembling import Gap
 from headwater.spark.reading.cold_place import ColdPlace, is_cold_tier
@@ -56,8 +57,14 @@ def chosen_topics(sight: Sight, options: SourceOptions, filters: Filters) -> lis
         if facts is not None:
             found.append(facts)
         elif options.topic_pattern is None:
-            raise TopicNotFoundError(f"there is no topic {name!r} in what is read")
+            raise TopicNotFoundError(f"there is no topic {name!r} in what is read{_hint(name)}")
     return found
+
+
+def _hint(name: str) -> str:
+    """Partitions of Kafka's have no segments of their own: only the server can read them."""
+    is_partition = name.startswith(PARTITION_PREFIX)
+    return "; a partition of Kafka's is read with option url" if is_partition else ""
 
 
 def batch_slices(sight: Sight, options: SourceOptions, filters: Filters) -> list[Any]:
