@@ -28,7 +28,7 @@ venv: $(STAMP) ## Create .venv with pinned dependencies (another Python: make cl
 
 # hatchling and editables are installed first and build isolation is switched off, so that
 # the tools which build the package are pinned like everything else. setuptools builds PySpark,
-# which comes as source only.
+# which comes as source only; PIP_USE_PEP517 spares readers a warning about it from older pips.
 $(STAMP): pyproject.toml $(CONSTRAINTS)
 	@command -v $(PYTHON) >/dev/null || { \
 	  echo "Headwater needs Python 3.11 or newer; there is no '$(PYTHON)' here. Try: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; \
@@ -36,11 +36,12 @@ $(STAMP): pyproject.toml $(CONSTRAINTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "Headwater needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Try: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; \
 	  exit 1; }
+	@echo "Setting up $(VENV): libraries, Spark and tools. A few minutes, once."
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) \
 	  hatchling editables setuptools
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) \
-	  --no-build-isolation -e '.[dev]'
+	@PIP_USE_PEP517=1 $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  -c $(CONSTRAINTS) --no-build-isolation -e '.[dev]'
 	@$(BIN)/python -m pip check
 	@touch $@
 
