@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from headwater.config.topic import TopicSettings
 from headwater.model.queue import ClaimWindow, Grant, QueueLeases
 
 
@@ -25,5 +26,7 @@ class TopicQueue:
     leases: QueueLeases = field(default_factory=QueueLeases)
     window: ClaimWindow[ClaimRequest] = field(default_factory=ClaimWindow)
     """Claims that are to be served together."""
+    settings: TopicSettings | None = None
+    """Whose rules the leases follow; settings are never changed, there are others then."""
     passing: bool = False
     """A pass is under way that reads keys from files; the next one waits for it."""

@@ -49,9 +49,11 @@ class Queues:
     def of(self, topic: Topic) -> TopicQueue:
         """The queue of a loaded topic, with the rules its settings give."""
         settings = topic.log.settings
+        queue = topic.queue
+        if queue is not None and queue.settings is settings:
+            return queue
         if settings.type is not TopicType.QUEUE:
             raise NotAQueueError(f"{topic.name!r} is a log; claims need a queue")
-        queue = topic.queue
         if queue is None:
             topic.queue = queue = TopicQueue()
             if topic.lease_history is not None:
@@ -62,6 +64,7 @@ class Queues:
                 topic.lease_history = None
         queue.leases.deliveries_max = settings.max_deliveries if settings.dead_letter else 0
         queue.leases.keep_order(settings.fifo_key is not None)
+        queue.settings = settings
         return queue
 
     def stats(self, topic: Topic) -> QueueStats:
