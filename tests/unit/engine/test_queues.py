@@ -298,3 +298,18 @@ def test_the_jobs_of_a_connection_are_free_when_it_ends() -> None:
     place.disk, place.db = state
     place.db.engine.core.owner.call(lambda: queues.release(topic, 77))
     assert place.db.claim("jobs", "one", 9).seqs == [1, 2]
+
+
+def test_settings_that_change_while_jobs_are_out_count_from_then_on() -> None:
+    place = Place()
+    place.write(4, tag="same")
+    assert place.db.claim("jobs", "one", 1).seqs == [1]
+    place.db.create("jobs", fifo_key="tag")
+    assert place.db.claim("jobs", "one", 3).seqs == [], "the first of the key is still out"
+    place.db.ack("jobs", "one", [1])
+    assert place.db.claim("jobs", "one", 3).seqs == [2]
+    place.db.create("jobs", fifo_key=None, max_deliveries=1, dead_letter="dead")
+    assert place.db.claim("jobs", "one", 1).seqs == [3]
+    place.db.nack("jobs", "one", [2, 3])
+    assert place.db.claim("jobs", "one", 3).seqs == [4]
+    assert place.db.state("dead").count == 2
