@@ -13,11 +13,11 @@ from headwater.core.errors import HeadwaterError
 from headwater.core.units import US_PER_S
 from headwater.engine.checkpoint import Checkpointer
 from headwater.engine.core import EngineCore
-from headwater.engine.loading import install, load_once
 from headwater.engine.reclaim import Reclaimer
 from headwater.engine.snapshots import Snapshotter
 from headwater.engine.topic import Topic
 from headwater.engine.topics import Topics
+from headwater.engine.unasked import UnaskedTopics
 from headwater.format.topic_frames import encode_checkpoint_mark
 from headwater.wal.committer import LogState
 from headwater.wal.ticket import Ticket
@@ -39,6 +39,7 @@ class Housekeeping:
         self._checkpointer = checkpointer
         self._snapshotter = snapshotter
         self._reclaimer = Reclaimer(core, topics)
+        self._unasked = UnaskedTopics(core)
         self._rotations_seen = 0
         self._snapshot_at_us = core.clock.monotonic_us()
         self._bytes_at_snapshot = 0
@@ -53,7 +54,7 @@ class Housekeeping:
         if core.wal.state is LogState.POISONED:
             return
         with self._turn:
-            self._load_one_expiring()
+            self._unasked.load_one()
             core.owner.call(self._sweep)
             if core.settings.total_bytes_max:
                 core.owner.call(self._count_bytes)
@@ -83,6 +84,7 @@ class Housekeeping:
         """What an earlier life left half done in the topics' directory."""
         core = self._core
         self._reclaimer.find_hidden()
+        self._unasked.begin()
         core.keyed = {topic.topic_id: topic for topic in core.registry if len(topic.keys)}
         if core.settings.total_bytes_max:
             self._count_bytes()
@@ -124,16 +126,6 @@ class Housekeeping:
             if topic.loaded and core.ceilings.ceiling_of(topic.topic_id) > head:
                 core.ceilings.restore(topic.topic_id, head)
                 self._topics.touched(topic)
-
-    def _load_one_expiring(self) -> None:
-        """Topics with an age limit expire though nobody asks for them; one at a time is enough."""
-        core = self._core
-        topic = core.owner.call(
-            lambda: next((t for t in core.expiring.values() if not t.loaded), None)
-        )
-        if topic is not None:
-            loaded = load_once(core, topic)
-            core.owner.call(lambda: install(topic, loaded, core))
 
     def _sweep(self) -> None:
         for topic in list(self._core.expiring.values()):

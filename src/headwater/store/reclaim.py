@@ -37,6 +37,12 @@ def choose_relocations(segments: Sequence[Segment], settings: SegmentSettings) -
     return moving[::-1]
 
 
+def may_relocate(hot_bytes: Sequence[int], settings: SegmentSettings) -> bool:
+    """Whether these sizes of hot segments are more than may stay, as far as sizes can tell."""
+    too_many = len(hot_bytes) > settings.hot_retain_segments
+    return too_many or 0 < settings.hot_retain_bytes < sum(hot_bytes)
+
+
 def dead_bytes(entries: Entries) -> int:
     """What rewriting would give back: dead records less the empty frames they leave behind."""
     is_dead = (index_flags(entries) & IndexFlag.DELETED) != 0

@@ -24,6 +24,7 @@ from pathlib import PurePath
 
 from headwater.disk import Disk, sync_names
 from headwater.format.segment import SegmentFile, parse_segment_file, segment_file_name
+from headwater.store.pair import file_bytes
 
 Files = set[SegmentFile]
 
@@ -57,6 +58,12 @@ class TopicDirectory:
         names = {kind: segment_file_name(first_seq, kind) for kind in SegmentFile}
         there = set(self.disk.list_directory(self.path))
         self.segments[first_seq] = {kind for kind, name in names.items() if name in there}
+
+    def hot_bytes(self) -> list[int]:
+        """The sizes of the data files of hot segments, as far as they are known."""
+        hot = [first for first, files in self.segments.items() if SegmentFile.DATA in files]
+        paths = [self.path_of(first, SegmentFile.DATA) for first in hot]
+        return [file_bytes(self.disk, path) for path in paths]
 
     def path_of(self, first_seq: int, kind: SegmentFile) -> PurePath:
         return self.path / segment_file_name(first_seq, kind)
