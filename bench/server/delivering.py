@@ -52,7 +52,7 @@ class Watcher:
         self.chunks: list[tuple[float, bytes]] = []
 
     def read(self) -> None:
-        chunk = self.socket.recv(262_144)
+        chunk = self.socket.recv(16_384)  # a large buffer is mapped anew each time
         self.chunks.append((clock(), chunk))
 
     def arrivals(self) -> dict[int, float]:

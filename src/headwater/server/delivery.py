@@ -12,9 +12,11 @@ it is gone. They lose nothing by that: what is theirs can be read at any time.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from weakref import WeakValueDictionary
 
 from headwater.core.units import US_PER_S
 from headwater.engine.governing import Governing
@@ -33,9 +35,13 @@ if TYPE_CHECKING:
     from headwater.server.app import App
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Wish:
-    """What a stream reads: equal wishes at equal places get the same bytes."""
+    """What a stream reads: the same wish at the same place gets the same bytes.
+
+    Streams that want the same share one, see `Delivery.shared`: to compare or to hash it field
+    by field would take longer than anything else that is done for a stream.
+    """
 
     projection: Projection
     limit: int
@@ -44,6 +50,9 @@ class Wish:
     matcher: TagMatcher | None
     strong: bool = False
     """Only what is on stable storage, whatever the topic's class acks."""
+
+
+_WISHED: Final = attrgetter(*(field.name for field in fields(Wish)))
 
 
 @dataclass(slots=True, eq=False)
@@ -97,6 +106,7 @@ class Delivery:
         self._scheduled = False
         self._delivering = False
         self._rendered: dict[tuple[int, int, Wish], Batch] = {}
+        self._wishes: WeakValueDictionary[tuple[Any, ...], Wish] = WeakValueDictionary()
 
     def govern(self, governing: Governing) -> None:
         """Recovery is done: there will be news."""
@@ -208,6 +218,10 @@ class Delivery:
         self._rendered.clear()
 
     # -- reading for streams
+
+    def shared(self, wish: Wish) -> Wish:
+        """The one wish for all who want the same."""
+        return self._wishes.setdefault(_WISHED(wish), wish)
 
     def read(self, topic: Topic, cursor: int, wish: Wish) -> Batch | None:
         """The next batch if no file is needed; None when it must be read later."""

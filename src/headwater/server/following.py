@@ -73,6 +73,7 @@ class Following:
 
     def follow(self, topic: Topic, cursor: int, wish: Wish) -> None:
         """From now on. A second time puts the client to another place."""
+        wish = self._app.delivery.shared(wish)
         self._places[topic.name] = Place(topic.topic_id, topic.address, cursor, wish)
         self._app.delivery.follow(self, topic, strong=wish.strong)
 
