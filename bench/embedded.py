@@ -5,6 +5,7 @@ Record `seq` of a topic holds payload number `seq % 1000`, so that any record ca
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from bench.payloads import PAYLOAD_BYTES, PAYLOADS
 from bench.registry import Run
 from headwater.config.engine import EngineSettings
 from headwater.config.wal import WalSettings, default_shards
+from headwater.core.errors import OverloadedError
 from headwater.core.records import Record
 from headwater.model.loss import Tombstone
 
@@ -25,6 +27,7 @@ DATA: Final[list[dict[str, Any]]] = [msgspec.json.decode(payload) for payload in
 """Python objects, as a program has them; turning them into JSON is part of an append."""
 PAGE: Final = 1_000
 TOPIC: Final = "events"
+TRIES: Final = 600
 
 
 def settings_for(run: Run) -> EngineSettings:
@@ -62,7 +65,17 @@ def fill(database: headwater.Database, records: int, topic: str = TOPIC, *, tags
         if tags:
             for seq, record in enumerate(batch, head + 1):
                 record["tag"] = f"user-{seq % tags}"
-        head = database.append(topic, batch).head_seq
+        head = _append(database, topic, batch)
+
+
+def _append(database: headwater.Database, topic: str, batch: list[dict[str, Any]]) -> int:
+    """As a program does that has more than the disk takes: told to come later, it does."""
+    for _ in range(TRIES):
+        try:
+            return database.append(topic, batch).head_seq
+        except OverloadedError as error:
+            time.sleep(error.retry_after_ms / 1000)
+    raise WrongResultError(f"{topic}: nothing was taken in {TRIES} tries")
 
 
 def walk(
