@@ -80,11 +80,11 @@ def produced(run: Run) -> list[Row]:
 @benchmark("kafka-partitions", "And when the messages are spread over partitions?", KAFKA)
 def spread(run: Run) -> list[Row]:
     """Round robin: every partition gets every n-th message, in batches of its own."""
-    note(run, f"{LIBRARY}, linger.ms=5, one producer, one topic; over: partitions")
+    note(run, f"{LIBRARY}, idempotent, linger.ms=5, one producer, one topic; over: partitions")
     count, rows = run.size(1_000_000, 2_000), []
     with sides(run) as contenders:
         for partitions in PARTITIONS:
-            rows += _spread(run, contenders, "produce", count, partitions)
+            rows += _spread(run, contenders, "spread", count, partitions)
     return rows
 
 

@@ -1,6 +1,7 @@
 """One client in a process of its own: produces, consumes or keeps a rate, and prints JSON.
 
-    python -m bench.kafka.load produce BOOTSTRAP TOPIC SIZE COUNT [PARTITIONS]
+    python -m bench.kafka.load produce BOOTSTRAP TOPIC SIZE COUNT
+    python -m bench.kafka.load spread BOOTSTRAP TOPIC SIZE COUNT PARTITIONS
     python -m bench.kafka.load consume BOOTSTRAP TOPIC SIZE COUNT [PARTITIONS]
     python -m bench.kafka.load waiting BOOTSTRAP TOPIC SIZE COUNT PARTITIONS PRODUCERS
     python -m bench.kafka.load latency BOOTSTRAP TOPIC SIZE COUNT RATE
@@ -19,8 +20,9 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -29,12 +31,7 @@ clock = time.perf_counter
 NUMBER_BYTES: Final = 8
 PATIENCE_S: Final = 60.0
 AT_ONCE: Final = 10_000
-_PRODUCING: Final = {
-    "acks": "all",
-    "enable.idempotence": True,  # else a request that is sent again may come behind its successor
-    "linger.ms": 5,
-    "queue.buffering.max.messages": 1_000_000,
-}
+_PRODUCING: Final = {"acks": "all", "linger.ms": 5, "queue.buffering.max.messages": 1_000_000}
 
 
 def filler(size: int) -> bytes:
@@ -42,8 +39,19 @@ def filler(size: int) -> bytes:
     return (os.urandom(size // 4).hex().encode() + b"x" * size)[: size - NUMBER_BYTES]
 
 
+def spread(bootstrap: str, topic: str, size: int, count: int, partitions: int) -> dict[str, Any]:
+    """Over partitions, idempotent: else what is sent again while leaders are still made known
+    comes behind its successors."""
+    return produce(bootstrap, topic, size, count, partitions, {"enable.idempotence": True})
+
+
 def produce(
-    bootstrap: str, topic: str, size: int, count: int, partitions: int = 1
+    bootstrap: str,
+    topic: str,
+    size: int,
+    count: int,
+    partitions: int = 1,
+    more: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Any]:
     failed: list[str] = []
 
@@ -53,6 +61,7 @@ def produce(
 
     settings: Any = {
         **_PRODUCING,
+        **more,
         "bootstrap.servers": bootstrap,
         "delivery.report.only.error": True,
     }
@@ -218,6 +227,7 @@ def main(words: list[str]) -> None:
 
     works: dict[str, Any] = {
         "produce": produce,
+        "spread": spread,
         "consume": consume,
         "waiting": waiting,
         "latency": latency,
