@@ -78,7 +78,7 @@ test-all: $(STAMP) ## Run every test, the slow ones too
 crash: $(STAMP) ## Run the crash and fault sweeps in full
 	HEADWATER_CRASH=full $(BIN)/python -m pytest -q -n $(WORKERS) -m crash --timeout 0 $(ARGS)
 
-bench: $(STAMP) ## Measure everything beside what is installed; fill docs/benchmarks.md (an hour)
+bench: $(STAMP) ## Measure everything beside what is installed; fill docs/benchmarks.md (half an hour)
 	$(BIN)/python -m bench $(if $(ARGS),$(ARGS),all --page docs/benchmarks.md --plots docs/images)
 
 bench-server: $(STAMP) ## Measure the server beside Redis (apt-get install redis-server wrk)
