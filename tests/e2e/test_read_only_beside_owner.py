@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -145,6 +146,7 @@ def test_a_reader_changes_nothing_on_disk_and_needs_no_answer_from_the_owner(
 ) -> None:
     finish(owner)
     owner.send_signal(signal.SIGSTOP)  # alive, and holding the lock, but it cannot move
+    os.waitpid(owner.pid, os.WUNTRACED)  # a signal is not obeyed at once: some thread may write
     before = everything_in(tmp_path)
     with open_reader(tmp_path) as reader:
         seen = {state.topic: 0 for state in reader.topics()}
