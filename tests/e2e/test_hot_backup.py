@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -97,6 +98,7 @@ def test_a_backup_changes_nothing_in_the_directory_and_leaves_one_file(
 ) -> None:
     finish(owner)
     owner.send_signal(signal.SIGSTOP)
+    os.waitpid(owner.pid, os.WUNTRACED)
     before = everything_in(tmp_path / "data")
     out = tmp_path / "out"
     out.mkdir()

@@ -60,13 +60,19 @@ def retired_logs(directory: PurePath, retired: list[ShardSurvey]) -> dict[str, S
     return found
 
 
+def snapshot_numbers(disk: Disk, directory: PurePath) -> list[int]:
+    """Which snapshots there are, the newest first."""
+    meta = directory / META_DIRECTORY
+    if not disk.is_directory(meta):
+        return []
+    numbers = [parse_snapshot_name(name) for name in disk.list_directory(meta)]
+    return sorted((number for number in numbers if number is not None), reverse=True)
+
+
 def load_snapshot(disk: Disk, directory: PurePath, unreadable: list[str]) -> Snapshot | None:
     """The newest snapshot that can be read; None when there is none at all."""
     meta = directory / META_DIRECTORY
-    if not disk.is_directory(meta):
-        return None
-    numbers = [parse_snapshot_name(name) for name in disk.list_directory(meta)]
-    for number in sorted((n for n in numbers if n is not None), reverse=True):
+    for number in snapshot_numbers(disk, directory):
         path = meta / snapshot_name(number)
         file = disk.open(path, OpenMode.READ)
         try:

@@ -23,6 +23,7 @@ from headwater.core.errors import (
 from headwater.core.units import KIB
 from headwater.disk import DirectoryLock, OpenMode, PosixDisk
 from headwater.disk.posix import PosixFile
+from headwater.format.snapshot import META_DIRECTORY
 from headwater.testing import ManualClock
 from tests.unit.cli.databases import SETTINGS, fill, kept, record, segment_file
 from tests.unit.cli.logs import everything_in, flip
@@ -249,6 +250,31 @@ def test_a_directory_that_changes_at_every_look_ends_in_try_again(full: Path) ->
         db.append("orders", {"data": "so that a look at the log is not enough"})
         with pytest.raises(UnavailableError, match="changed by its owner each time"):
             headwater.open(full, read_only=True, disk=Restless(), clock=ImpatientClock())
+
+
+def test_a_snapshot_newer_than_what_was_read_of_the_log_makes_a_reader_look_again(
+    full: Path,
+) -> None:
+    class Overtaken(PosixDisk):
+        """A snapshot is written between the look at the log and the look at the snapshots."""
+
+        looks = 0
+
+        def list_directory(self, path: PurePath) -> list[str]:
+            if path.name == META_DIRECTORY:
+                self.looks += 1
+                if self.looks == 2:
+                    db.append("born", {"data": 1})
+                    db.checkpoint()
+            return super().list_directory(path)
+
+    disk = Overtaken()
+    with (
+        headwater.open(full, settings=SETTINGS) as db,
+        headwater.open(full, read_only=True, disk=disk) as reader,
+    ):
+        assert disk.looks == 6, "twice three: before the log, for the newest, and afterwards"
+        assert reader.state("born").head_seq == 1
 
 
 def test_a_crash_in_the_middle_of_a_rewrite_leaves_a_readable_directory(full: Path) -> None:

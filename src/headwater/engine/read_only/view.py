@@ -29,6 +29,7 @@ from headwater.model.retention_clock import RetentionClock
 from headwater.recovery.following import LogFollower
 from headwater.recovery.looking import look_until_settled
 from headwater.recovery.replay import Group
+from headwater.recovery.snapshots import snapshot_numbers
 from headwater.recovery.survey import ShardSurvey
 from headwater.recovery.verdict import Verdict
 from headwater.store.checked import Finding
@@ -60,6 +61,7 @@ class DirectoryView:
             raise RequestError(
                 f"{directory} is not a Headwater data directory: there is no {WAL_DIRECTORY}/ in it"
             )
+        snapshots_then = snapshot_numbers(disk, directory)[:1]
         report = look_until_settled(disk, wal_directory)
         report.raise_if_refused()
         self.shards = report.shards
@@ -85,6 +87,9 @@ class DirectoryView:
         """Read from the log but not taken in yet."""
         self._recovery = TopicRecovery(self.core, self.topics, self.shards, self.load)
         self._recovery.read(progress)
+        if snapshot_numbers(disk, directory)[:1] != snapshots_then:
+            # It may know of topics whose first records came behind what was read of the log.
+            raise SegmentChangedError("a snapshot was written while the log was being read")
         self.notes = self._recovery.notes
         self._tail_bytes_at_first = self.core.tail_bytes
 
