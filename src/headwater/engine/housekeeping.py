@@ -54,7 +54,7 @@ class Housekeeping:
         if core.wal.state is LogState.POISONED:
             return
         with self._turn:
-            self._unasked.load_one()
+            unreadable = self._unasked.load_one()
             core.owner.call(self._sweep)
             if core.settings.total_bytes_max:
                 core.owner.call(self._count_bytes)
@@ -63,6 +63,8 @@ class Housekeeping:
             else:
                 self._checkpointer.run(full=False)
             self._reclaimer.run()
+            if unreadable is not None:
+                raise unreadable
 
     def absorb_everything(self) -> None:
         """A full checkpoint and a snapshot, now."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
+from headwater.core.errors import HeadwaterError
 from headwater.engine.core import EngineCore
 from headwater.engine.loading import install, load_once
 from headwater.engine.topic import Topic
@@ -25,6 +26,8 @@ class UnaskedTopics:
     def __init__(self, core: EngineCore) -> None:
         self._core = core
         self._not_looked_at: Iterator[Topic] = iter(())
+        self._failed: dict[int, Exception] = {}
+        """Topics that could not be read, by id; the one that was tried last stands last."""
 
     def begin(self) -> None:
         """After a start: any topic may have more in the hot tier than the settings now say."""
@@ -32,15 +35,25 @@ class UnaskedTopics:
         if core.cold is not None:
             self._not_looked_at = iter([topic for topic in core.registry if not topic.loaded])
 
-    def load_one(self) -> None:
-        topic = self._core.owner.call(self._expiring) or self._moving()
+    def load_one(self) -> Exception | None:
+        """Gives what is wrong with a topic that cannot be read, for the end of the round: it must
+        not keep the keeper from the others (I6)."""
+        call = self._core.owner.call
+        topic = call(self._expiring) or self._moving() or call(self._failed_before)
         if topic is not None:
-            loaded = load_once(self._core, topic)
-            self._core.owner.call(lambda: install(topic, loaded, self._core))
+            self._failed.pop(topic.topic_id, None)
+            try:
+                loaded = load_once(self._core, topic)
+                call(lambda: install(topic, loaded, self._core))
+            except (OSError, HeadwaterError) as error:
+                self._failed[topic.topic_id] = error
+        return next(iter(self._failed.values()), None)
 
     def _expiring(self) -> Topic | None:
-        expiring = self._core.expiring.values()
-        return next((topic for topic in expiring if not topic.loaded), None)
+        for topic in self._core.expiring.values():
+            if not topic.loaded and topic.topic_id not in self._failed:
+                return topic
+        return None
 
     def _moving(self) -> Topic | None:
         core = self._core
@@ -48,7 +61,19 @@ class UnaskedTopics:
             if topic.loaded or topic.dropped or topic.broken is not None:
                 continue
             directory = TopicDirectory(core.disk, topic.files.directory)
-            directory.look()
-            if may_relocate(directory.hot_bytes(), core.settings.segments):
+            try:
+                directory.look()
+                moves = may_relocate(directory.hot_bytes(), core.settings.segments)
+            except OSError:
+                moves = True  # reading it will tell what is wrong
+            if moves:
                 return topic
+        return None
+
+    def _failed_before(self) -> Topic | None:
+        for topic_id in list(self._failed):
+            topic = self._core.registry.by_id(topic_id)
+            if topic is not None and not topic.loaded:
+                return topic
+            del self._failed[topic_id]
         return None

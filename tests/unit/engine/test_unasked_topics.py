@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 import headwater
 from headwater.config.engine import EngineSettings
 from headwater.config.store import SegmentSettings
 from headwater.config.wal import WalSettings
+from headwater.core.errors import DamageError
 
 SMALL = EngineSettings(
     wal=WalSettings(shards=1, file_bytes=64 * 1024),
@@ -63,3 +66,22 @@ def test_without_a_cold_tier_idle_topics_stay_unread(tmp_path: Path) -> None:
     with headwater.open(tmp_path / "data", settings=SMALL) as db:
         keep_house(db, 3)
         assert not loaded(db)
+
+
+def test_an_idle_topic_that_cannot_be_read_keeps_the_keeper_from_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    with headwater.open(path, settings=SMALL) as db:
+        for name in ("damaged", "aged"):
+            db.create(name, ttl_ms=3_600_000)
+            db.append(name, [{"data": n} for n in range(10)])
+        gone = path / "topics" / db.engine.topic("damaged").files.directory.name
+    next(gone.glob("seg-*.data")).unlink()
+    with headwater.open(path, settings=replace(SMALL, checkpoint_tail_bytes=1)) as db:
+        db.append("new", {"data": 1})
+        for _ in range(3):
+            with pytest.raises(DamageError, match="a file that must be there is missing"):
+                db.engine._housekeeping.round()
+        assert loaded(db) == {"aged", "new"}
+        assert db.engine.topic("new").checkpointed_seq == 1
+        db.drop("damaged")
+        db.engine._housekeeping.round()
