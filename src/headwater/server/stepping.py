@@ -96,10 +96,8 @@ class Stepping(Generic[T]):
         assert isinstance(one, OneStep)
         try:
             self._succeed(one.tell(pending.answer()))
-        except HeadwaterError as error:
-            self._fail(error)
         except Exception as error:
-            self._break(error)
+            self._refuse(error)
 
     def _run(self, steps: Steps[T], step: Step) -> None:
         while True:
@@ -130,36 +128,34 @@ class Stepping(Generic[T]):
         except StopIteration as done:
             self._leave()
             self._tell(done.value)
-        except HeadwaterError as error:
-            self._leave()
-            self._fail(error)
         except Exception as error:
             self._leave()
-            self._break(error)
+            self._refuse(error)
 
     def _tell(self, result: T) -> None:
         try:
             self._succeed(result)
-        except HeadwaterError as error:
-            self._fail(error)
         except Exception as error:
-            self._break(error)
+            self._refuse(error)
 
     async def _later(self, steps: Steps[T], step: Step) -> None:
         try:
             result = await self._app.ready_database.drive_on(steps, step)
-        except HeadwaterError as error:
-            self._leave()
-            self._fail(error)
         except Exception as error:
             self._leave()
-            self._break(error)
+            self._refuse(error)
         except BaseException:
             self._leave()
             raise
         else:
             self._leave()
             self._tell(result)
+
+    def _refuse(self, error: Exception) -> None:
+        if isinstance(error, HeadwaterError):
+            self._fail(error)
+        else:
+            self._break(error)
 
 
 def _told(steps: Steps[T], pending: Pending[Any]) -> Step:
