@@ -15,6 +15,7 @@ from headwater.cli.pipeline_running import finish_job
 from headwater.core.errors import AccessError, RequestError
 from headwater.spark.jobs.job import NoProgress, Place, Report
 from headwater.spark.jobs.watching import tasks_shown
+from headwater.testing import ManualClock
 
 
 class Found(Report, frozen=True, kw_only=True):
@@ -49,6 +50,16 @@ def test_every_task_of_a_job_is_told_to_who_watches(spark: SparkSession) -> None
     assert watcher.most >= 6
     assert watcher.done == watcher.most
     assert watcher.threads == {"spark-tasks"}
+
+
+@pytest.mark.spark
+def test_an_action_that_is_over_between_two_looks_is_told_too(spark: SparkSession) -> None:
+    watcher = Recorder()
+    # This clock stands still: after the first look comes only the one at the end.
+    with tasks_shown(spark, watcher, ManualClock()):
+        spark.range(0, 1_000, 1, 5).mapInArrow(lambda batches: batches, "id long").count()
+    assert watcher.most >= 5
+    assert watcher.done == watcher.most
 
 
 @pytest.mark.spark

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from headwater.core.clock import Clock, Doorbell, SystemClock
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EVERY_US: Final = US_PER_S // 4
+LAST_EVENTS_MS: Final = 2_000
 
 
 @contextmanager
@@ -24,6 +25,7 @@ def tasks_shown(
     """While the block runs, `progress` hears of every task of the session that ends.
 
     For jobs that are one action or a few. One that counts bytes or records itself does not need it.
+    An action that is over before the first look is told at the end, all at once.
     """
     if progress is None or isinstance(progress, NoProgress):
         yield
@@ -40,7 +42,9 @@ def tasks_shown(
 
 class _Watcher:
     def __init__(self, spark: SparkSession, progress: Progress, clock: Clock) -> None:
+        self._context = spark.sparkContext
         self._tracker = spark.sparkContext.statusTracker()
+        self._older_jobs = set(self._tracker.getJobIdsForGroup(None))
         self._progress = progress
         self._clock = clock
         self._doorbell = Doorbell()
@@ -57,12 +61,34 @@ class _Watcher:
         while not self._ended:
             self._look()
             self._clock.wait(self._doorbell, self._clock.monotonic_us() + EVERY_US)
+        self._hear_what_is_on_its_way()
+        self._look()
         # What ended between two looks ended: a stage is forgotten only when it is over.
         self._progress.advance(sum(self._tasks.values()) - sum(self._done.values()))
 
+    def _hear_what_is_on_its_way(self) -> None:
+        """Spark tells of its tasks in a queue of its own: the action can be over before its events.
+
+        When they take longer than this, the bar is short of its end for once, and nothing else.
+        """
+        from py4j.protocol import Py4JJavaError
+
+        with suppress(Py4JJavaError):
+            self._context._jsc.sc().listenerBus().waitUntilEmpty(LAST_EVENTS_MS)
+
+    def _stages(self) -> set[int]:
+        """Those that run, and those of jobs that began since: one may begin and end unseen."""
+        found = set(self._tracker.getActiveStageIds())
+        for job in set(self._tracker.getJobIdsForGroup(None)) - self._older_jobs:
+            info = self._tracker.getJobInfo(job)
+            if info is not None:
+                found.update(info.stageIds)
+        return found
+
     def _look(self) -> None:
-        active = set(self._tracker.getActiveStageIds())
-        for stage in active | (self._tasks.keys() - {s for s in self._tasks if self._full(s)}):
+        for stage in self._stages() | self._tasks.keys():
+            if self._full(stage):
+                continue
             found = self._tracker.getStageInfo(stage)
             if found is None:
                 continue
@@ -75,4 +101,4 @@ class _Watcher:
                 self._progress.advance(more)
 
     def _full(self, stage: int) -> bool:
-        return self._done.get(stage, 0) >= self._tasks[stage]
+        return stage in self._tasks and self._done.get(stage, 0) >= self._tasks[stage]
