@@ -20,14 +20,12 @@ from headwater.core.units import KIB
 from headwater.engine.kafka.errors import KafkaError
 from headwater.engine.kafka.fetching import FetchPlan
 from headwater.engine.kafka.partition import KafkaTopic, Partition
-from headwater.engine.kafka.partition_names import partition_name
 from headwater.engine.kafka.told import told_plainly
 from headwater.engine.reading import FrameRun, Reader, ReadPlan
 from headwater.engine.topic import Topic, Wakeup
-from headwater.format.appends import encode_appends
 from headwater.format.kafka.batch import BatchError, read_header
-from headwater.format.kafka.mapping import to_native
-from headwater.format.kafka.records import decode_records
+from headwater.format.kafka.batch_frames import BatchFrames
+from headwater.format.kafka.partition_names import partition_name
 from headwater.model.loss import RECREATED, Tombstone
 from headwater.model.selection import Selection
 from headwater.model.topic import TopicLog
@@ -208,23 +206,20 @@ class PartitionReader(Reader):
         assert isinstance(plan, PartitionPlan)
         if plan.fetch is None:
             return [], []
-        columns = _Columns(plan.first_offset, plan.limit)
+        found = BatchFrames(plan.first_offset, plan.limit)
         for batch in _batches(plan.fetch) if plan.batches is None else plan.batches:
             try:
-                columns.add(batch)
+                found.add(batch)
             except BatchError as error:
-                if columns.times:
+                if len(found):
                     break  # first what is before it
                 raise _unreadable(plan.topic.name, batch, error) from error
-            if columns.is_full:
+            if found.is_full:
                 break
-        count = len(columns.times)
+        count = len(found)
         if not count:
             raise StorageError(f"there is nothing at seq {plan.first_offset + 1} of a partition")
-        frames = encode_appends(
-            0, plan.first_offset + 1, columns.times, columns.flags, columns.nodes, columns.tags,
-            columns.datas,
-        )  # fmt: skip
+        frames = found.frames()
         last = plan.first_offset + count
         seqs = numpy.arange(plan.first_offset + 1, last + 1, dtype=numpy.int64)
         plan.selection = plan.selection._replace(
@@ -240,36 +235,6 @@ def _batches(fetch: FetchPlan) -> list[bytes | memoryview]:
         if error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
             raise SegmentChangedError("the start of the log moved on") from error
         raise told_plainly(error) from error
-
-
-class _Columns:
-    """Records of a partition, a list for each field of their frames."""
-
-    def __init__(self, first_offset: int, limit: int) -> None:
-        self.next_offset = first_offset
-        self._limit = limit
-        self.times: list[int] = []
-        self.flags: list[int] = []
-        self.nodes: list[bytes] = []
-        self.tags: list[bytes] = []
-        self.datas: list[bytes] = []
-
-    @property
-    def is_full(self) -> bool:
-        return len(self.times) >= self._limit
-
-    def add(self, batch: bytes | memoryview) -> None:
-        base = read_header(batch).base_offset
-        for record in decode_records(batch)[max(self.next_offset - base, 0) :]:
-            if self.is_full:
-                return
-            fields = to_native(record.key, record.value, record.headers)
-            self.times.append(max(record.timestamp_ms, 0))
-            self.flags.append(fields.flags)
-            self.nodes.append(fields.node)
-            self.tags.append(fields.tag)
-            self.datas.append(fields.joined)
-            self.next_offset += 1
 
 
 def _unreadable(name: str, batch: bytes | memoryview, error: BatchError) -> StorageError:

@@ -24,7 +24,6 @@ from headwater.engine.core import EngineCore
 from headwater.engine.engine import Engine
 from headwater.engine.input import EncodedRecords
 from headwater.engine.kafka.partition import KafkaTopic
-from headwater.engine.kafka.partition_names import parse_partition_name, partition_name
 from headwater.engine.kafka.partition_topics import (
     PartitionReader,
     PartitionTopic,
@@ -40,6 +39,7 @@ from headwater.engine.topic import Topic
 from headwater.engine.topics import Deleted, TopicState
 from headwater.format.frame import FrameFlag, split_data
 from headwater.format.kafka.mapping import to_kafka
+from headwater.format.kafka.partition_names import parse_partition_name, partition_name
 from headwater.format.kafka.records import NewRecord, encode_batch
 from headwater.model.idempotency import IdempotencyWindow
 from headwater.model.match import TagMatcher

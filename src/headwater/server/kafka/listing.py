@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from headwater.core import limits
-from headwater.engine.kafka.partition_names import partition_name
+from headwater.format.kafka.partition_names import partition_name
 from headwater.server.exchange import Exchange
 from headwater.server.keys import ApiKey, Scope
 from headwater.server.routing import Parameter, Route
