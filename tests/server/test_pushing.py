@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.rig.windows import end_window
 from tests.server.running import RunningServer, eventually
 from tests.server.speaking import Browserless, Event, Events
 
@@ -108,7 +109,7 @@ def test_eight_workers_share_what_comes_evenly(
 def test_polled_and_pushed_claims_of_one_window_are_served_together(
     server: RunningServer, http: Browserless, topic: str
 ) -> None:
-    http.put(topic, type="queue", claim_jitter_ms=1_000)
+    http.put(topic, type="queue", claim_jitter_ms=5_000)
     with (
         working(server, topic, "pushed", max=6) as events,
         server.talk() as polling,
@@ -116,11 +117,12 @@ def test_polled_and_pushed_claims_of_one_window_are_served_together(
     ):
         polling.send(polling.request("POST", f"/v0/topics/{topic}/claim", {"node": "p", "max": 6}))
         leaver.send(leaver.request("POST", f"/v0/topics/{topic}/claim", {"node": "l", "max": 6}))
-        queue = server.inside(lambda: server.app.engine.topic(topic).queue)
-        eventually(lambda: len(queue.window) == 3)
+        found = server.inside(lambda: server.app.engine.topic(topic))
+        eventually(lambda: len(server.inside(lambda: found.queue.window)) == 3)
         leaver.close()
-        eventually(lambda: len(queue.window) == 2)
+        eventually(lambda: len(server.inside(lambda: found.queue.window)) == 2)
         http.write(topic, *range(8))
+        server.inside(lambda: end_window(found))
         assert len(polling.answer().json["claimed"]) == 4
         assert len(jobs(events, 4)) == 4
     eventually(lambda: held(server, topic) == 4)
@@ -179,7 +181,7 @@ def test_a_queue_that_is_dropped_ends_its_streams(
         http.ask("DELETE", f"/v0/topics/{topic}")
         assert events.until("topic-deleted")[-1].data == {"topic": topic}
         assert events.connection.is_closed()
-    assert server.app.sse_connections == 0
+    eventually(lambda: server.app.sse_connections == 0)
     assert not server.inside(lambda: dict(server.app.pushing._lines))
 
 

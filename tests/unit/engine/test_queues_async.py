@@ -10,6 +10,7 @@ import pytest
 
 import headwater
 from headwater.core.errors import NotAQueueError
+from tests.rig.windows import end_window
 from tests.unit.engine.conftest import SMALL
 
 
@@ -30,7 +31,7 @@ def test_every_queue_verb_works_on_an_event_loop(tmp_path: Path) -> None:
             claimed = await db.claim("jobs", "one", 3)
             assert claimed.seqs == [1, 2, 3]
             ids = [job.lease_id for job in claimed.jobs]
-            assert (await db.extend("jobs", "one", [1], lease_ms=500)).seqs == [1]
+            assert (await db.extend("jobs", "one", [1], lease_ms=90_000)).seqs == [1]
             assert (await db.nack("jobs", "one", [2], delay_ms=10**6)).in_flight == 2
             assert (await db.ack("jobs", "one", [1, 3], lease_ids=[ids[0], 99])).skipped == [3]
             assert await db.queue_stats("jobs") == (1, 1, 1, 0)
@@ -66,15 +67,17 @@ def test_claims_of_one_window_share_what_is_there_and_leavers_harm_nobody(
             assert share == max(*got, share)
             for node in ("leaver", "w0", "w1", "w2"):
                 await db.nack("jobs", node, list(range(1, 13)))
+            await db.create("jobs", type="queue", **{**settings, "claim_jitter_ms": 5_000})
             quitter = asyncio.create_task(db.claim("jobs", "quitter", 12))
             worker = asyncio.create_task(db.claim("jobs", "stays", 12))
-            queue = db.engine.topic("jobs").queue
-            assert queue is not None
-            while len(queue.window) < 2:
+            topic = db.engine.topic("jobs")
+            assert topic.queue is not None
+            while len(topic.queue.window) < 2:
                 await asyncio.sleep(0)
             quitter.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await quitter
+            end_window(topic)
             assert len((await worker).seqs) == 12, "who left takes nothing along"
 
     asyncio.run(story())
