@@ -6,6 +6,7 @@ They stand here because a conftest deeper down is not loaded by the process that
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -14,11 +15,18 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from headwater.observe.logs import configure_logs, load_logs
 from tests.crash import matrix
 
 # How long an example takes says something about the machine, nothing about the code.
 settings.register_profile("headwater", deadline=None)
 settings.load_profile("headwater")
+
+# A server in this process, as `headwater serve`, logs to standard error. Of itself structlog would
+# print between the lines of a command that a test runs here, whenever the machine is busy.
+assert sys.__stderr__ is not None
+configure_logs(sys.__stderr__, as_json=True)
+load_logs()
 
 _gathered: Counter[str] = Counter()
 _KEY = "crash_matrix"

@@ -11,7 +11,7 @@ Keeps I4, I5.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import NamedTuple, TypeVar
@@ -23,16 +23,13 @@ from headwater.core.errors import DamageError, FormatError, NewerFormatError, St
 from headwater.core.units import MIB
 from headwater.disk import Disk, File, OpenMode, read_whole, sync_file, sync_names, write_all
 from headwater.format.checksum import RunningChecksum, checksum64
-from headwater.format.kafka.batch import BatchHeader, read_sound
+from headwater.format.kafka.batch import BatchHeader
 from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta, decode_checkpoint
 from headwater.format.kafka.entry import (
     ENTRY_BYTES,
     PREFIX_BYTES,
-    Entries,
     count_entries,
     entry_key,
-    find_runs,
-    keys_of,
     read_entries,
 )
 from headwater.format.kafka.events import (
@@ -51,6 +48,7 @@ from headwater.format.kafka.names import (
     parse_name,
 )
 from headwater.format.kafka.topic_hash import topic_hash
+from headwater.recovery.kafka_batches import Walked, walk_batches
 from headwater.recovery.kafka_synced import entries_known_synced, synced_and_bad
 from headwater.store.pair import with_file
 
@@ -241,7 +239,7 @@ class _Opening:
         offset = meta.log_bytes if start == meta.entries else self._end_before(view, start)
         entries = read_entries(view, count)
         at = start
-        for batch in _walk_batches(meta.number, entries[start:], log, offset):
+        for batch in walk_batches(meta.number, entries[start:], log, offset):
             reason = batch.problem
             if not reason and batch.header is not None:
                 reason = self._note(meta.base_id + at, batch)
@@ -258,7 +256,7 @@ class _Opening:
         end = max(offset, meta.log_bytes)
         return msgspec.structs.replace(meta, entries=at, log_bytes=end)
 
-    def _note(self, first_id: int, batch: _Walked) -> str:
+    def _note(self, first_id: int, batch: Walked) -> str:
         """Keep a sound batch for the state. Returns why it cannot be ours, if it cannot."""
         assert batch.header is not None
         event: AnyEvent | None = None
@@ -347,41 +345,3 @@ class _Opening:
     def _damage(self, name: str, offset: int, what: str) -> StorageError:
         path = self._directory / name
         return DamageError(what, path=path, offset=offset, advice=_RESTORE)
-
-
-class _Walked(NamedTuple):
-    offset: int
-    end: int
-    records: int
-    key: bytes
-    header: BatchHeader | None
-    bytes: memoryview
-    problem: str
-
-
-def _walk_batches(number: int, entries: Entries, log: memoryview, offset: int) -> Iterator[_Walked]:
-    """The batches these entries point at, each with what is wrong with it, until one is."""
-    runs = find_runs(entries)
-    keys = keys_of(runs.entries)
-    nothing = memoryview(b"")
-    for at, count in enumerate(runs.counts.tolist()):
-        entry = runs.entries[at]
-        key = keys[at].tobytes()
-        length = int(entry["length"])
-        begin = offset + PREFIX_BYTES
-        end = begin + length
-        problem, header, batch = "", None, nothing
-        if int(entry["segment_id"]) != number or int(entry["physical_offset"]) != offset:
-            problem = "the entries do not follow those before them"
-        elif end > len(log) or int.from_bytes(log[offset:begin], "little") != length:
-            problem = "the length before the batch is not that of its entries"
-        else:
-            batch = log[begin:end]
-            try:
-                header = read_sound(batch)
-            except FormatError as error:
-                problem = error.reason
-            if header is not None and header.record_count != count:
-                problem = f"{count} entries for {header.record_count} records"
-        yield _Walked(offset, end, count, key, header, batch, problem)
-        offset = end

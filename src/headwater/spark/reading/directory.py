@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import PurePath
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import numpy
 
@@ -166,10 +166,20 @@ class Directory:
         return found
 
 
+class Watched(Protocol):
+    """A directory with an owner at work."""
+
+    @property
+    def path(self) -> PurePath: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+
 class Tries:
     """How often something was tried, and when it is given up."""
 
-    def __init__(self, directory: Directory) -> None:
+    def __init__(self, directory: Watched) -> None:
         self._directory = directory
         self._seen: list[tuple[object, str]] = []
 

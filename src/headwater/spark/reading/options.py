@@ -61,6 +61,8 @@ class SourceOptions:
     cold: str | None = field(default=None, repr=False)
     url: str | None = None
     token: str | None = field(default=None, repr=False)
+    organisation: int = 1
+    """Whose partitions of Kafka topics; a server knows it by the token."""
     topics: tuple[str, ...] = ()
     topic_pattern: str | None = None
     starting: Start = Start()
@@ -223,6 +225,7 @@ OPTIONS: Final[dict[str, tuple[str, Read]]] = {
     "cold": ("cold", _place),
     "url": ("url", _text),
     "token": ("token", _text),
+    "organisation": ("organisation", _count),
     "topic": ("topics", _topic),
     "topics": ("topics", _topics),
     "topicPattern": ("topic_pattern", _pattern),
@@ -299,7 +302,12 @@ def _check_together(given: set[str]) -> None:
         raise RequestError(
             f"choose topics with one of the options topic, topics and topicPattern, not {words}"
         )
-    for option, other in (("token", "url"), ("cold", "path"), ("fieldsColumn", "fields")):
+    for option, other in (
+        ("token", "url"),
+        ("cold", "path"),
+        ("organisation", "path"),
+        ("fieldsColumn", "fields"),
+    ):
         if option in given and other not in given:
             raise RequestError(f"option {option} goes with {other}, which was not given")
     for option, other in (("startingSeq", "startingTimestamp"),):

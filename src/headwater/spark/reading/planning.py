@@ -13,6 +13,7 @@ from headwater.spark.reading.cold_place import ColdPlace, is_cold_tier
 from headwater.spark.reading.directory import Directory
 from headwater.spark.reading.directory_place import DirectoryPlace
 from headwater.spark.reading.filters import Filters
+from headwater.spark.reading.kafka_place import KafkaPlace, MixedPlace, is_partition
 from headwater.spark.reading.options import SourceOptions
 from headwater.spark.reading.pieces import GapSlice, data_loss
 from headwater.spark.reading.places import Place, Sight, TopicFacts
@@ -27,13 +28,14 @@ def place_of(options: SourceOptions) -> Place:
     """Where the options say the records are."""
     rows, size = options.partition_rows_max, options.partition_bytes_max
     if options.url is not None:
-        return RemotePlace(options.url, options.token, rows, size)
+        prefix = PARTITION_PREFIX if is_partition(options.topic_pattern or "") else ""
+        return RemotePlace(options.url, options.token, rows, size, prefix)
     assert options.path is not None, "one of both is given"
     if options.path.startswith(URL_START):
         return ColdPlace(options.path, rows, size)
     path = options.path.removeprefix("file://")
     if Directory(path).is_data_directory():
-        return DirectoryPlace(path, options.cold, rows, size)
+        return _in_directory(path, options)
     if is_cold_tier(PosixDisk(), path):
         return ColdPlace(path, rows, size)
     raise RequestError(
@@ -41,6 +43,17 @@ def place_of(options: SourceOptions) -> Place:
         "tier (there is no topics/ in it)",
         detail={"option": "path"},
     )
+
+
+def _in_directory(path: str, options: SourceOptions) -> Place:
+    """Where the wanted topics are: Kafka's have a log of their own."""
+    rows, size = options.partition_rows_max, options.partition_bytes_max
+    topics = DirectoryPlace(path, options.cold, rows, size)
+    kinds = {is_partition(name) for name in options.topics or (options.topic_pattern or "",)}
+    if kinds == {False}:
+        return topics
+    partitions = KafkaPlace(path, options.organisation, rows, size)
+    return partitions if kinds == {True} else MixedPlace(topics, partitions)
 
 
 def chosen_topics(sight: Sight, options: SourceOptions, filters: Filters) -> list[TopicFacts]:
@@ -62,9 +75,7 @@ def chosen_topics(sight: Sight, options: SourceOptions, filters: Filters) -> lis
 
 
 def _hint(name: str) -> str:
-    """Partitions of Kafka's have no segments of their own: only the server can read them."""
-    is_partition = name.startswith(PARTITION_PREFIX)
-    return "; a partition of Kafka's is read with option url" if is_partition else ""
+    return "; see option organisation: one sees its own topics" if is_partition(name) else ""
 
 
 def batch_slices(sight: Sight, options: SourceOptions, filters: Filters) -> list[Any]:

@@ -64,10 +64,12 @@ class RemoteSight:
     client: Client
     rows_max: int
     bytes_max: int
+    prefix: str = ""
+    """Of the names to list."""
     _states: dict[str, TopicState] = field(default_factory=dict)
 
     def names(self) -> list[str]:
-        self._states = {state.topic: state for state in self.client.topics()}
+        self._states = {state.topic: state for state in self.client.topics(self.prefix)}
         return sorted(self._states)
 
     def facts(self, name: str) -> TopicFacts | None:
@@ -130,6 +132,8 @@ class RemotePlace:
     token: str | None = field(repr=False)
     rows_max: int
     bytes_max: int
+    prefix: str = ""
+    """What names must begin with to be listed: a server lists partitions by theirs only."""
 
     def _client(self) -> Client:
         from headwater.client import Client
@@ -138,7 +142,7 @@ class RemotePlace:
 
     def now(self, work: Callable[[RemoteSight], T]) -> T:
         with self._client() as client:
-            return work(RemoteSight(client, self.rows_max, self.bytes_max))
+            return work(RemoteSight(client, self.rows_max, self.bytes_max, self.prefix))
 
     def read(
         self, slices: list[RemoteSlice], context: ReadContext

@@ -1,0 +1,389 @@
+"""Kafka's shared log, looked at beside its owner: nothing is locked, changed or waited for.
+
+The checkpoint says which topics and segments there are; what came later is in the log, and is taken
+as a start would take it: batch by batch, up to the first that is not whole. That is where somebody
+writes right now, unless an event behind it says that it was synced: then it is damage.
+
+Whatever an owner at work could cause (a file that went, an index that was swapped) is an error that
+says "look again".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Final, NamedTuple
+
+import numpy
+from numpy.typing import NDArray
+
+from headwater.core.errors import DamageError, FormatError, NewerFormatError
+from headwater.core.units import MIB
+from headwater.disk import Disk, File, OpenMode
+from headwater.format.checksum import checksum64
+from headwater.format.kafka import events
+from headwater.format.kafka.batch import read_sound
+from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta, decode_checkpoint
+from headwater.format.kafka.entry import (
+    ENTRY_BYTES,
+    PREFIX_BYTES,
+    Entries,
+    Runs,
+    count_entries,
+    entry_key,
+    find_runs,
+    group_by_key,
+    keys_of,
+    read_entries,
+)
+from headwater.format.kafka.names import (
+    CHECKPOINT_NAME,
+    KafkaFile,
+    index_name,
+    log_name,
+    parse_name,
+)
+from headwater.format.kafka.topic_hash import topic_hash
+from headwater.recovery.kafka_batches import walk_batches
+from headwater.recovery.kafka_synced import entries_known_synced, synced_and_bad
+from headwater.store.pair import read_all, with_file
+
+_ADVICE: Final = "see `headwater verify`, or restore a backup"
+_UPDATE: Final = "read it with the version that wrote it"
+_WINDOW_BYTES: Final = 1 * MIB
+_EVENT_KEY: Final = numpy.frombuffer(events.INTERNAL_KEY, f"V{len(events.INTERNAL_KEY)}")[0]
+
+
+@dataclass(slots=True)
+class SeenPartition:
+    dropped: int = 0
+    """Records that went with deleted segments."""
+    log_start: int = 0
+
+
+@dataclass(slots=True)
+class SeenTopic:
+    org: int
+    name: str
+    topic_id: bytes
+    made_id: int
+    """Entries with its hash and an earlier id are of another topic that had the name."""
+    partitions: list[SeenPartition]
+
+
+class SeenTopics:
+    """Which topics there are, and where their logs start."""
+
+    def __init__(self, checkpoint: KafkaCheckpoint) -> None:
+        self._by_id: dict[bytes, SeenTopic] = {}
+        self._by_name: dict[tuple[int, str], SeenTopic] = {}
+        for meta in checkpoint.topics:
+            partitions = [SeenPartition(each.dropped, each.log_start) for each in meta.partitions]
+            self._add(SeenTopic(meta.org, meta.name, meta.topic_id, meta.made_id, partitions))
+
+    def __iter__(self) -> Iterator[SeenTopic]:
+        return iter(self._by_id.values())
+
+    def find(self, org: int, name: str) -> SeenTopic | None:
+        return self._by_name.get((org, name))
+
+    def take_in(self, event: events.AnyEvent, event_id: int) -> None:
+        """What an event says about topics. One whose effect is known changes nothing."""
+        if isinstance(event, events.TopicMade):
+            if event.topic_id not in self._by_id:
+                partitions = [SeenPartition() for _ in range(event.partitions)]
+                self._add(SeenTopic(event.org, event.name, event.topic_id, event_id, partitions))
+            return
+        if not isinstance(
+            event, events.TopicDropped | events.PartitionsAdded | events.LogStartMoved
+        ):
+            return
+        topic = self._by_id.get(event.topic_id)
+        if topic is None:
+            return
+        if isinstance(event, events.TopicDropped):
+            del self._by_id[topic.topic_id]
+            self._by_name.pop((topic.org, topic.name), None)
+        elif isinstance(event, events.PartitionsAdded):
+            missing = event.total - len(topic.partitions)
+            topic.partitions += [SeenPartition() for _ in range(missing)]
+        elif event.partition < len(topic.partitions):
+            partition = topic.partitions[event.partition]
+            partition.log_start = max(partition.log_start, event.offset)
+
+    def _add(self, topic: SeenTopic) -> None:
+        self._by_id[topic.topic_id] = topic
+        self._by_name[topic.org, topic.name] = topic
+
+
+class SeenSegment(NamedTuple):
+    """The batches of one index, and whose they are."""
+
+    base_id: int
+    entries: int
+    checksum: int
+    """Over those entries that the checkpoint vouches for."""
+    runs: Runs
+    by_key: dict[bytes, NDArray[numpy.int64]]
+
+
+class OwnedBatches(NamedTuple):
+    """The batches of one partition in order; one array element each."""
+
+    offsets: NDArray[numpy.int64]
+    """Of the first record of each."""
+    counts: NDArray[numpy.int64]
+    entries: Entries
+
+    @property
+    def end_offset(self) -> int:
+        return int(self.offsets[-1] + self.counts[-1])
+
+
+class _Window:
+    """A log that is read, not mapped: its owner may cut the zeros at its end at any time."""
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self._size = file.size()
+        self._at = 0
+        self._bytes = memoryview(b"")
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, part: slice, /) -> memoryview:
+        start, stop, _ = part.indices(self._size)
+        if start < self._at or stop > self._at + len(self._bytes):
+            wanted = max(stop - start, _WINDOW_BYTES)
+            self._at, self._bytes = start, memoryview(self._file.read(start, wanted))
+        return self._bytes[start - self._at : stop - self._at]
+
+
+@dataclass(slots=True)
+class _Young:
+    """A segment of which something may be younger than the checkpoint's state."""
+
+    meta: SegmentMeta
+    sealed: bool
+    listed: bool
+    """The checkpoint knows all of it."""
+
+
+def read_checkpoint(disk: Disk, directory: PurePath) -> KafkaCheckpoint:
+    """An empty one when nobody ever used Kafka here."""
+    path = directory / CHECKPOINT_NAME
+    if not disk.exists(path):
+        return KafkaCheckpoint()
+    try:
+        return decode_checkpoint(read_all(disk, path))
+    except FormatError as error:
+        raise DamageError(error.reason, path=path, offset=error.offset, advice=_ADVICE) from error
+    except NewerFormatError as error:
+        raise NewerFormatError(error.what, path=path, advice=_UPDATE) from error
+
+
+def look_at_topics(disk: Disk, directory: PurePath) -> SeenTopics:
+    """Only the topics, as of now: what was said about them, and none of their records."""
+    checkpoint = read_checkpoint(disk, directory)
+    topics = SeenTopics(checkpoint)
+    for young in _segments(disk, directory, checkpoint):
+        first = max(checkpoint.as_of - young.meta.base_id, 0)
+        tail = _entries_from(disk, directory, young.meta.number, first)
+        found = _events(disk, directory, young.meta.number, tail)
+        for at, event in found:
+            topics.take_in(event, young.meta.base_id + first + at)
+    return topics
+
+
+class KafkaView:
+    """All topics and where their batches are, as of now.
+
+    `known` holds what was seen of segments that have not changed since; it is filled here.
+    """
+
+    def __init__(
+        self, disk: Disk, directory: PurePath, known: dict[int, SeenSegment] | None = None
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._known = {} if known is None else known
+        self.checkpoint = read_checkpoint(disk, directory)
+        self.topics = SeenTopics(self.checkpoint)
+        self.segments: list[SeenSegment] = []
+        numbers = set()
+        for young in _segments(disk, directory, self.checkpoint, all_of_them=True):
+            self._take(young)
+            numbers.add(young.meta.number)
+        for number in self._known.keys() - numbers:
+            del self._known[number]
+
+    @property
+    def position(self) -> object:
+        """Equal for two views when nothing was written between them."""
+        ends = [(segment.base_id, segment.entries) for segment in self.segments[-1:]]
+        return self.checkpoint.as_of, len(self.segments), tuple(ends)
+
+    def batches(self, topic: SeenTopic, index: int) -> OwnedBatches:
+        """All batches of a partition, also those before its log start that are still there."""
+        key = entry_key(topic.org, topic_hash(topic.org, topic.name), index)
+        counts: list[NDArray[numpy.int64]] = []
+        entries: list[Entries] = []
+        for segment in self.segments:
+            members = segment.by_key.get(key)
+            if members is None:
+                continue
+            own = members[segment.runs.starts[members] + segment.base_id > topic.made_id]
+            counts.append(segment.runs.counts[own])
+            entries.append(segment.runs.entries[own])
+        if not entries:
+            none = numpy.zeros(0, numpy.int64)
+            return OwnedBatches(none, none, read_entries(b"", 0))
+        joined = numpy.concatenate(counts)
+        offsets = topic.partitions[index].dropped + numpy.cumsum(joined) - joined
+        return OwnedBatches(offsets, joined, numpy.concatenate(entries))
+
+    def _take(self, young: _Young) -> None:
+        meta = young.meta
+        seen = self._known.get(meta.number)
+        if seen is not None and young.listed and self._is_settled(meta, seen):
+            self.segments.append(seen)
+            return
+        vouched, checksum = self._vouched(meta)
+        first = max(self.checkpoint.as_of - meta.base_id, 0)
+        if first < meta.entries:
+            entries = read_entries(vouched, meta.entries)[first:]
+            for at, event in _events(self._disk, self._directory, meta.number, entries):
+                self.topics.take_in(event, meta.base_id + first + at)
+        if seen is None or seen[:3] != (meta.base_id, meta.entries, checksum):
+            runs = find_runs(read_entries(vouched, meta.entries))
+            groups = dict(group_by_key(runs))
+            seen = SeenSegment(meta.base_id, meta.entries, checksum, runs, groups)
+        self._known[meta.number] = seen
+        self.segments.append(seen if young.listed else self._grown(seen, young, vouched))
+
+    def _is_settled(self, meta: SegmentMeta, seen: SeenSegment) -> bool:
+        """It is what it was when it was last looked at, and tells nothing about topics."""
+        same = (meta.base_id, meta.entries, meta.checksum) == seen[:3] and meta.rewrite is None
+        return same and meta.base_id + meta.entries <= self.checkpoint.as_of
+
+    def _vouched(self, meta: SegmentMeta) -> tuple[memoryview, int]:
+        """The entries that the checkpoint knows, held against its checksum, and that."""
+        path, size = self._directory / index_name(meta.number), meta.entries * ENTRY_BYTES
+        view = with_file(self._disk, path, OpenMode.READ, lambda file: file.view())[:size]
+        found, rewrite = checksum64(view), meta.rewrite
+        if found != meta.checksum and (rewrite is None or found != rewrite.checksum):
+            what = "the entries are not those that were synced"
+            raise DamageError(what, path=path, offset=0, advice=_ADVICE)
+        return view, found
+
+    def _grown(self, seen: SeenSegment, young: _Young, vouched: memoryview) -> SeenSegment:
+        """With the whole batches that came since the checkpoint."""
+        meta = young.meta
+        tail = _entries_from(self._disk, self._directory, meta.number, meta.entries)
+        if not len(tail):
+            return seen
+        whole = self._whole(young, tail, vouched, seen.base_id + meta.entries)
+        more = find_runs(tail[:whole])
+        runs = Runs(
+            numpy.concatenate((seen.runs.starts, more.starts + meta.entries)),
+            numpy.concatenate((seen.runs.counts, more.counts)),
+            numpy.concatenate((seen.runs.entries, more.entries)),
+        )
+        entries = meta.entries + whole
+        return SeenSegment(seen.base_id, entries, seen.checksum, runs, dict(group_by_key(runs)))
+
+    def _whole(self, young: _Young, tail: Entries, vouched: memoryview, first_id: int) -> int:
+        """How many of these entries are of whole batches; events among them are taken in."""
+        meta = young.meta
+        path = self._directory / log_name(meta.number)
+
+        def work(file: File) -> int:
+            log, at = _Window(file), 0
+            for batch in walk_batches(meta.number, tail, log, meta.log_bytes):
+                if batch.problem:
+                    entries = numpy.concatenate((read_entries(vouched, meta.entries), tail))
+                    synced = entries_known_synced(
+                        meta.number, entries, meta.entries + at, lambda a, b: log[a:b]
+                    )
+                    if young.sealed or meta.entries + at < synced:
+                        what = synced_and_bad(batch.problem, meta.number, meta.entries + at)
+                        raise DamageError(what, path=path, offset=batch.offset, advice=_ADVICE)
+                    return at
+                if batch.key == events.INTERNAL_KEY:
+                    self.topics.take_in(_event(batch.bytes, path), first_id + at)
+                at += batch.records
+            return at
+
+        return with_file(self._disk, path, OpenMode.READ, work)
+
+
+def _segments(
+    disk: Disk, directory: PurePath, checkpoint: KafkaCheckpoint, *, all_of_them: bool = False
+) -> Iterator[_Young]:
+    """Segments in the order of their ids: those with something young, or all of them."""
+    known = checkpoint.segments
+    if not disk.is_directory(directory):
+        return
+    last_known = known[-1].number if known else -1
+    there = {parsed for name in disk.list_directory(directory) if (parsed := parse_name(name))}
+    numbers = sorted(number for number, kind in there if kind is KafkaFile.LOG)
+    young = [n for n in numbers if n > last_known and (n, KafkaFile.INDEX) in there]
+    sizes = {n: len(_entries_from(disk, directory, n, 0)) for n in young}
+    later = [n for n in young if sizes[n]]
+    for at, meta in enumerate(known, 1):
+        listed = at < len(known)
+        if all_of_them or not listed or meta.base_id + meta.entries > checkpoint.as_of:
+            yield _Young(meta, listed or bool(later), listed)
+    if not later:
+        return
+    base_id = 0
+    if known:
+        newest = known[-1]
+        grown = len(_entries_from(disk, directory, newest.number, newest.entries))
+        base_id = newest.base_id + newest.entries + grown
+    for number in later:
+        fresh = SegmentMeta(number, base_id, 0, 0, checksum64(b""), number)
+        yield _Young(fresh, number != later[-1], False)
+        base_id += sizes[number]
+
+
+def _entries_from(disk: Disk, directory: PurePath, number: int, first: int) -> Entries:
+    """The entries of an index from this one on, read and not mapped: it may be cut at its end."""
+    start = first * ENTRY_BYTES
+
+    def work(file: File) -> bytes:
+        return file.read(start, max(file.size() - start, 0))
+
+    found = with_file(disk, directory / index_name(number), OpenMode.READ, work)
+    return read_entries(found, count_entries(found[: len(found) // ENTRY_BYTES * ENTRY_BYTES]))
+
+
+def _events(
+    disk: Disk, directory: PurePath, number: int, entries: Entries
+) -> Iterator[tuple[int, events.AnyEvent]]:
+    """The events among these entries, up to one that is not written to its end yet."""
+    ours = numpy.flatnonzero((keys_of(entries) == _EVENT_KEY) & (entries["length"] > 0))
+    if not len(ours):
+        return
+    path = directory / log_name(number)
+    file = disk.open(path, OpenMode.READ)
+    try:
+        for at in ours.tolist():
+            begin = int(entries["physical_offset"][at]) + PREFIX_BYTES
+            batch = memoryview(file.read(begin, int(entries["length"][at])))
+            try:
+                read_sound(batch)
+            except FormatError:
+                return
+            yield at, _event(batch, path)
+    finally:
+        file.close()
+
+
+def _event(batch: memoryview, path: PurePath) -> events.AnyEvent:
+    try:
+        return events.decode_event(batch)
+    except FormatError as error:
+        raise NewerFormatError(error.reason, path=path, advice=_UPDATE) from error
