@@ -186,6 +186,8 @@ class Appender:
             if settlement is not None:
                 count += settlement.frame_count - 1
         ticket = Ticket(body, count, durability, context=write)
+        if records.writers > 1:
+            write.writers = ticket.writers = records.writers
         core.submit_to(topic.shard, ticket)
         if durability is Durability.FSYNC:
             write.waits = True

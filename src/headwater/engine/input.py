@@ -32,6 +32,8 @@ class EncodedRecords:
     """Bytes of nodes, tags and datas."""
     deliver_at: dict[int, int] | None = None
     """When a job may be delivered, wall clock ms, by its position; jobs of a queue only."""
+    writers: int = 1
+    """How many wait for the answer: whoever gathers single writes has several."""
 
     def __len__(self) -> int:
         return len(self.datas)

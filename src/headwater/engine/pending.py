@@ -76,6 +76,8 @@ class Write(Pending[Appended]):
     flags: Sequence[int] = ()
     tags: Sequence[bytes] = ()
     created = False
+    writers = 1
+    """How many writes of others it stands for."""
     waits = False
     """Its ack is held until a sync."""
     logged = True

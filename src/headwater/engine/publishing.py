@@ -89,7 +89,7 @@ class Publisher:
         if write.key is not None:
             topic.keys.settle(write.key)
             topic.keys.expire(core.clock.wall_ms())
-        self._after(topic, 1, len(write.offsets), len(write.buffer))
+        self._after(topic, write.writers, len(write.offsets), len(write.buffer))
         write.succeed(_answer(write))
         self._tell(topic)
 
@@ -117,7 +117,7 @@ class Publisher:
         for chunk in _chunks(writes):
             self._topics.keep_in_tail(topic, chunk)
             size += len(chunk.buffer)
-        self._after(topic, len(writes), len(lengths), size)
+        self._after(topic, sum([write.writers for write in writes]), len(lengths), size)
         for write in writes:
             write.succeed(_answer(write))
         self._tell(topic)

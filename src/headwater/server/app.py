@@ -20,13 +20,14 @@ from headwater.observe.logs import Logger
 from headwater.server.connection import HttpConnection
 from headwater.server.delivery import Delivery
 from headwater.server.exchange import Exchange
+from headwater.server.gathering import Gathering
 from headwater.server.head import Head
 from headwater.server.keys import ORGANISATION_DEFAULT, ApiKey, KeyRing, Scope
 from headwater.server.machine_following import Printed
 from headwater.server.pressure import PressureWatch
 from headwater.server.pushing import Pushing
 from headwater.server.quotas import Quotas
-from headwater.server.routing import Route, RouteTable
+from headwater.server.routing import Handler, Route, RouteTable
 from headwater.server.sessions import WatchSessions
 from headwater.server.spaces import Spaces
 from headwater.server.status import Summing
@@ -72,6 +73,7 @@ class App:
         self.delivery = Delivery(self)
         self.pressure = PressureWatch(self)
         self.pushing = Pushing(self)
+        self.gathering = Gathering(self)
         self.summing = Summing()
         self.sse_connections = 0
         self._trouble: str | None = None
@@ -163,7 +165,17 @@ class App:
             route = exchange.head.route or self._admit(exchange.head)
             if self.draining and not route.is_open:
                 raise ClosedError("shutting down; nothing was done")
-            work = route.handler(self, exchange)
+        except HeadwaterError as error:
+            exchange.fail(error)
+        except Exception as error:
+            self.broken(exchange, error)
+        else:
+            self.attempt(exchange, route.handler)
+
+    def attempt(self, exchange: Exchange, handler: Handler) -> None:
+        """Let a handler begin. What goes wrong is its answer."""
+        try:
+            work = handler(self, exchange)
             if work is not None:
                 self.spawn(exchange, work)
         except HeadwaterError as error:

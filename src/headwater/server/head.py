@@ -87,8 +87,9 @@ class KnownHeads:
 
     def find(self, data: bytes) -> RepeatedHead | None:
         """The head of these bytes, when they are exactly one request with a head that is known."""
+        size = len(data)
         for known in self._known:
-            if known.begins(data):
+            if size == known.size and data.startswith(known.data):
                 return known
         return None
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from headwater.server import (
     admin,
+    gathering,
     pushing,
     queues,
     reading,
@@ -14,7 +15,6 @@ from headwater.server import (
     streams,
     topics,
     websocket_route,
-    writing,
 )
 from headwater.server.dashboard_routes import DASHBOARD_ROUTES
 from headwater.server.kafka.listing import KAFKA_ROUTES
@@ -47,7 +47,7 @@ STORAGE_ERRORS: Final = ("disk_full", "storage_failed")
 
 ROUTES: Final = (
     Route(
-        "POST", TOPIC, writing.write_records, "Write records, all or nothing",
+        "POST", TOPIC, gathering.take_write, "Write records, all or nothing",
         Scope.WRITE, WriteRequest,
         goes_beside=True,
         answer=answers.WriteAnswer,

@@ -1,4 +1,4 @@
-"""POST /v0/topics/:topic. The hot path: no task, the answer waits on the commit."""
+"""One write by itself: no task, the answer waits on the commit. See `gathering` for many."""
 
 from __future__ import annotations
 
@@ -33,8 +33,12 @@ _meta_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def write_records(app: App, exchange: Exchange) -> None:
+    write_request(app, exchange, decode_request(body_of(exchange), WriteRequest))
+
+
+def write_request(app: App, exchange: Exchange, request: WriteRequest) -> None:
+    """One write by itself."""
     name = exchange.head.parameters[0]
-    request = decode_request(body_of(exchange), WriteRequest)
     if request.config is not None:
         require_named(app.key_of(exchange), request.config)
     records = encode_request(request, app.settings.limits.record_bytes)

@@ -18,7 +18,7 @@ from headwater.core.errors import DiskFullError, HeadwaterError, PoisonedError
 from headwater.wal.counters import WalCounters
 from headwater.wal.dialect import NO_ROOM, GroupLog
 from headwater.wal.policy import SyncPolicy, Unsynced
-from headwater.wal.ticket import Listener, Ticket, resolve_all
+from headwater.wal.ticket import Listener, Ticket, resolve_all, writers_of
 
 
 class LogState(Enum):
@@ -78,7 +78,7 @@ class GroupCommitter:
     def commit(self, tickets: Sequence[Ticket]) -> int:
         """Make one group of these tickets and answer every one of them.
 
-        Returns how many acks waited for the sync.
+        Returns how many writers waited for the sync.
         """
         waiting = list(tickets)
         try:
@@ -90,7 +90,7 @@ class GroupCommitter:
                 waiting = held
                 self._sync_if_due(held)
                 self._answer(held)
-                return len(held)
+                return writers_of(held)
         except Exception as error:  # an unknown failure leaves unknown bytes: the same poison
             self._poison_with("writing the log", error)
             self._answer([ticket for ticket in waiting if not ticket.resolved], self._poison)

@@ -31,10 +31,16 @@ class SubmissionQueue:
         self._wake_at = 0
         self._frames = 0
         self._bytes = 0
+        self._writers = 0
         self._closed = False
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+    @property
+    def writers(self) -> int:
+        """How many wait for the tickets that are here."""
+        return self._writers
 
     @property
     def fill(self) -> float:
@@ -64,7 +70,8 @@ class SubmissionQueue:
             self._bytes = size
             if depth > self._counters.queue_depth_peak:
                 self._counters.queue_depth_peak = depth
-            wake = 0 < self._wake_at <= depth
+            self._writers += ticket.writers
+            wake = 0 < self._wake_at <= self._writers
             if wake:
                 self._wake_at = 0
         if wake:
@@ -81,7 +88,7 @@ class SubmissionQueue:
             if frames + self._frames <= frames_max and size + self._bytes <= bytes_max:
                 group.extend(waiting)
                 waiting.clear()
-                self._frames = self._bytes = 0
+                self._frames = self._bytes = self._writers = 0
                 return
             while waiting:
                 ticket = waiting[0]
@@ -92,11 +99,12 @@ class SubmissionQueue:
                 group.append(waiting.popleft())
                 self._frames -= ticket.frame_count
                 self._bytes -= len(ticket.body)
+                self._writers -= ticket.writers
 
     def park(self, clock: Clock, wake_at: int, until_us: int | None) -> None:
-        """Sleep until `wake_at` tickets wait, the queue closes, or the clock says so."""
+        """Sleep until `wake_at` writers wait, the queue closes, or the clock says so."""
         with self._lock:
-            if self._closed or len(self._waiting) >= wake_at:
+            if self._closed or self._writers >= wake_at:
                 return
             self._wake_at = wake_at
         clock.wait(self._doorbell, until_us)
@@ -118,5 +126,5 @@ class SubmissionQueue:
         with self._lock:
             left = list(self._waiting)
             self._waiting.clear()
-            self._frames = self._bytes = 0
+            self._frames = self._bytes = self._writers = 0
         return left

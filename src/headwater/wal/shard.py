@@ -17,7 +17,7 @@ from headwater.wal.counters import WalCounters
 from headwater.wal.dialect import GroupLog
 from headwater.wal.policy import CommitWindow, SyncPolicy
 from headwater.wal.queue import SubmissionQueue
-from headwater.wal.ticket import Listener, Ticket
+from headwater.wal.ticket import Listener, Ticket, writers_of
 
 T = TypeVar("T")
 
@@ -144,7 +144,7 @@ class Shard:
             held = committer.commit(group)
             if held:
                 # Who came during the sync is not among those it answered: both are out there.
-                self.window.observe(held + len(queue))
+                self.window.observe(held + queue.writers)
 
     def _rest(self) -> bool:
         """Sleep until there is work. True when the sleep also was the wait for company.
@@ -156,7 +156,7 @@ class Shard:
         expected = self.window.expected
         if expected > 1:
             self._await(expected, self.window.wait_us(0))
-            came = len(self._queue)
+            came = self._queue.writers
             if 0 < came < expected:
                 # A prediction that failed is dropped, also by those whose acks wait for no sync:
                 # nothing else would ever take it back from them.
@@ -167,7 +167,7 @@ class Shard:
         return expected > 1
 
     def _await(self, wanted: int, wait_us: int) -> None:
-        """Sleep until this many tickets wait, or nobody came for `wait_us`.
+        """Sleep until this many writers wait, or nobody came for `wait_us`.
 
         As long as some arrive, whoever submits them needs the interpreter, and a sync for those
         who are here would only be in the way of the rest.
@@ -176,8 +176,8 @@ class Shard:
         began_us = clock.monotonic_us()
         last_us = began_us + self._settings.commit_window_us_max
         seen = -1
-        while seen < len(queue) < wanted:
-            seen = len(queue)
+        while seen < queue.writers < wanted:
+            seen = queue.writers
             queue.park(clock, wanted, min(clock.monotonic_us() + wait_us, last_us))
         relaxed_us = self.window.relaxed_us
         if wait_us > relaxed_us:
@@ -200,9 +200,9 @@ class Shard:
 
     def _gather(self, group: list[Ticket]) -> None:
         """Let company arrive before a sync, when the last group says that it will."""
-        if len(group) >= self.window.expected:
+        if writers_of(group) >= self.window.expected:
             return
-        held = len(self._committer.held(group))
+        held = writers_of(self._committer.held(group))
         wait_us = self.window.wait_us(held)
         if wait_us == 0 or held == 0:
             return

@@ -26,6 +26,8 @@ class Ticket:
     taken = False
     """The submitter's own: it has drawn its conclusions from the answer."""
     error: HeadwaterError | None = None
+    writers = 1
+    """How many wait for its answer: the log expects as many to come back."""
     _gate: threading.Lock | None = None
 
     def __init__(
@@ -90,6 +92,10 @@ def resolve_all(tickets: Sequence[Ticket], error: HeadwaterError | None = None) 
         gate = ticket._gate
         if gate is not None:
             gate.release()
+
+
+def writers_of(tickets: Sequence[Ticket]) -> int:
+    return sum([ticket.writers for ticket in tickets])
 
 
 Listener = Callable[[Sequence[Ticket]], None]

@@ -3,7 +3,7 @@ encoded from its struct too; the tests hold what is really answered against them
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -45,6 +45,26 @@ class WriteAnswer(Answer):
     performance: Performance
     seqs: list[int] | msgspec.UnsetType = msgspec.UNSET
     """Left out when the request asked for that."""
+
+
+def single_write_answer(
+    seq: int, head_seq: int, total_us: int, sync_us: int, throttle_us: int
+) -> bytes:
+    """The `WriteAnswer` to a write of one record to a topic that was there, printed at once."""
+    append_us = max(total_us - sync_us, 0)
+    return _SINGLE % (
+        *(seq, seq, head_seq, total_us // 1_000, total_us % 1_000),
+        *(append_us // 1_000, append_us % 1_000, sync_us // 1_000, sync_us % 1_000),
+        *divmod(min(throttle_us, append_us), 1_000),
+        seq,
+    )
+
+
+_SINGLE: Final = (
+    b'{"first_seq":%d,"last_seq":%d,"head_seq":%d,"count":1,"created":false,"deduped":false,'
+    b'"performance":{"server_total_ms":%d.%03d,"wal_append_ms":%d.%03d,"fsync_ms":%d.%03d,'
+    b'"throttle_wait_ms":%d.%03d},"seqs":[%d]}'
+)
 
 
 class RecordOut(Answer):
