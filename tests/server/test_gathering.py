@@ -15,6 +15,7 @@ from headwater.core.errors import OverloadedError
 from headwater.engine.input import EncodedRecords
 from headwater.engine.pending import Write
 from headwater.wire.answers import Performance, WriteAnswer, single_write_answer
+from headwater.wire.http_response import json_answer, short_json_answer
 from tests.server.gated_disk import GatedDisk
 from tests.server.running import PATIENCE_S, RunningServer, running, settings
 from tests.server.speaking import Answer, Browserless
@@ -269,6 +270,12 @@ def test_the_printed_answer_is_the_declared_one(
     )
     expected = WriteAnswer(7, 7, 9, 1, False, False, spent, [7])
     assert msgspec.json.decode(printed, type=WriteAnswer) == expected
+
+
+def test_the_short_way_to_print_an_answer_gives_the_same_bytes() -> None:
+    body = single_write_answer(1, 1, 2_000, 1_000, 0)
+    same = json_answer(200, body, keep_alive=True, extra=b"x-request-id: abc-1f\r\n")
+    assert short_json_answer(body, b"abc", 0x1F) == same
 
 
 def test_a_lone_write_is_answered_like_any_other(http: Browserless) -> None:

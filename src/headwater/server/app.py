@@ -20,7 +20,7 @@ from headwater.observe.logs import Logger
 from headwater.server.connection import HttpConnection
 from headwater.server.delivery import Delivery
 from headwater.server.exchange import Exchange
-from headwater.server.gathering import Gathering
+from headwater.server.gathering import Gathering, asks_for_no_more
 from headwater.server.head import Head
 from headwater.server.keys import ORGANISATION_DEFAULT, ApiKey, KeyRing, Scope
 from headwater.server.machine_following import Printed
@@ -111,7 +111,7 @@ class App:
     def serve_from(self, database: AsyncDatabase) -> None:
         """Recovery is done: answer everything."""
         self.database = database
-        self._engine = database.engine
+        self._engine = self.gathering.engine = database.engine
         self.pressure.begin(database.engine.governing)
         database.engine.core.on_news = self.delivery.on_news
         database.engine.core.on_hardened = self.delivery.on_hardened
@@ -160,8 +160,10 @@ class App:
 
     def handle(self, exchange: Exchange) -> None:
         """Route a request, check its key, let its handler begin. Never raises."""
+        exchange.number = next(self._request_numbers)
+        if exchange.head.is_plain_write and not self.draining and self.gathering.add(exchange):
+            return
         try:
-            exchange.number = next(self._request_numbers)
             route = exchange.head.route or self._admit(exchange.head)
             if self.draining and not route.is_open:
                 raise ClosedError("shutting down; nothing was done")
@@ -200,6 +202,7 @@ class App:
             if route.names_topic:
                 key.require_name(head.parameters[0])
         head.route = route
+        head.is_plain_write = route.goes_beside and asks_for_no_more(head)
         return route
 
     def goes_beside(self, head: Head) -> bool:

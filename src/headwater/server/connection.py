@@ -20,8 +20,8 @@ import httptools
 
 from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.server.exchange import Exchange, Part, write_parts
-from headwater.server.head import Head, KnownHeads, parsed_head
-from headwater.server.request_size import RequestSize
+from headwater.server.head import Head, KnownHeads
+from headwater.server.incoming import Incoming
 from headwater.wire.http_errors import HttpError
 from headwater.wire.http_response import CONTINUE
 
@@ -36,7 +36,6 @@ LINGER_US: Final = 2_000_000
 class HttpConnection(asyncio.Protocol):
     def __init__(self, app: App) -> None:
         self.app = app
-        self.headers: dict[bytes, bytes] = {}
         self.peer_is_gone = False
         self.paused = False
         self.upgraded: asyncio.Protocol | None = None
@@ -44,12 +43,7 @@ class HttpConnection(asyncio.Protocol):
         """Told when the client takes bytes again; set by a stream."""
         self.deadline_us = 0
         self._transport: asyncio.Transport | None = None
-        self._parser = httptools.HttpRequestParser(self)
-        self._target = b""
-        self._size = RequestSize(app.settings.limits)
-        self._messages = 0
-        self._in_head = False
-        self._body: list[bytes] = []
+        self._incoming = Incoming(self, app.settings.limits)
         self._pending: deque[Exchange] = deque()
         self._held: deque[Exchange] = deque()
         """The last of `_pending`, when they have to wait for those before them to begin."""
@@ -109,10 +103,10 @@ class HttpConnection(asyncio.Protocol):
             if known is not None:
                 self._begin(known.head, data[len(known.data) :])
                 return
-            self._begin_request()
-        message = self._messages
+            self.begin_request()
+        message = self._incoming.messages
         try:
-            self._parser.feed_data(data)
+            self._incoming.feed(data)
         except httptools.HttpParserUpgrade as upgrade:
             self._upgrade(data[upgrade.args[0] :])
             return
@@ -124,10 +118,10 @@ class HttpConnection(asyncio.Protocol):
             self._refuse(InvalidRequestError(f"not a request that can be read: {error}"))
             return
         if self._in_request:
-            if message == self._messages:
+            if message == self._incoming.messages:
                 self._add_raw(len(data))
-        elif whole and message + 1 == self._messages and self._head is not None:
-            self._known.remember(data, self._size.body, self._head)
+        elif whole and message + 1 == self._incoming.messages and self._head is not None:
+            self._known.remember(data, self._incoming.size.body, self._head)
 
     def eof_received(self) -> bool:
         """The peer will send no more; what it asked for is still answered.
@@ -150,62 +144,28 @@ class HttpConnection(asyncio.Protocol):
         self._begin_held()
         self._set_reading()
 
-    # -- httptools
+    # -- what comes in
 
-    def on_message_begin(self) -> None:
-        self.headers = {}
-        self._target = b""
-        self._size.begin()
-        self._body = []
-        self._messages += 1
-        self._in_head = True
-        self._begin_request()
+    def begin_request(self) -> None:
+        self._in_request = True
+        self.deadline_us = self.app.now_us() + self.app.header_deadline_us
 
-    def on_url(self, url: bytes) -> None:
-        self._target += url
-        self._size.add_header(len(url))
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._size.add_header(len(name) + len(value) + 4)
-        if not self._in_head:
-            return  # a trailer: counted, and nobody here has a use for it
-        name = name.lower()
-        if name in self.headers:
-            value = self.headers[name] + b", " + value
-        self.headers[name] = value
-        if len(self.headers) > self.app.settings.limits.header_count:
-            raise HttpError("headers_too_large", "too many headers")
-
-    def on_headers_complete(self) -> None:
-        self._in_head = False
-        version = self._parser.get_http_version()
-        modern = version == "1.1"
-        if not modern and version != "1.0":
-            raise InvalidRequestError("only HTTP/1.1 and HTTP/1.0 are spoken here")
-        host = self.headers.get(b"host")
-        if b"," in (host or b"") or (modern and host is None):
-            raise InvalidRequestError("a request has one Host header")
-        length = self.headers.get(b"content-length")
-        if length is not None:
-            self._size.expect_body(int(length))
+    def expect_body(self, *, asks_to_go_on: bool) -> None:
         self.deadline_us = self.app.now_us() + self.app.body_deadline_us
-        asks = modern and self.headers.get(b"expect", b"").lower() == b"100-continue"
-        if asks and not self._pending:  # before an answer that is owed, it would be taken for that
+        if asks_to_go_on and not self._pending:  # else it would be taken for an answer that is owed
             self.transport.write(CONTINUE)
 
-    def on_body(self, body: bytes) -> None:
-        self._size.add_body(len(body))
-        self._body.append(body)
-
-    def on_message_complete(self) -> None:
-        if not self._parser.should_upgrade():  # otherwise feed_data says so next
-            self._take_request()
+    def take_request(self) -> None:
+        self._head = head = self._parsed_head()
+        self._begin(head, self._incoming.take_body())
 
     # -- answers
 
     def answer_ready(self) -> None:
         """An exchange has its answer: send all that are next in order."""
         pending = self._pending
+        if len(pending) == 1 and self._send_alone(pending[0]):
+            return
         out: list[Part] = []
         while pending:
             exchange = pending[0]
@@ -231,6 +191,27 @@ class HttpConnection(asyncio.Protocol):
             self._set_reading()
         if not pending and not self._in_request:
             self._await_request()
+
+    def _send_alone(self, exchange: Exchange) -> bool:
+        """The short way for what is most frequent: one request, one answer, and nothing else is
+        the matter with this connection. False when something is."""
+        if (
+            not self._reading
+            or self.paused
+            or self._closing
+            or self.peer_is_gone
+            or exchange.streaming
+            or not exchange.keep_alive
+        ):
+            return False
+        answer = exchange.take()
+        if not isinstance(answer, bytes):
+            return False
+        self._pending.popleft()
+        self.transport.write(answer)
+        if not self._in_request:
+            self._await_request()
+        return True
 
     def send(self, data: bytes) -> None:
         """More of a stream."""
@@ -282,22 +263,12 @@ class HttpConnection(asyncio.Protocol):
 
     # -- inside
 
-    def _begin_request(self) -> None:
-        self._in_request = True
-        self.deadline_us = self.app.now_us() + self.app.header_deadline_us
-
     def _parsed_head(self) -> Head:
-        head = parsed_head(self._parser, self._target, self.headers)
+        head = self._incoming.head()
         if self.app.draining:
             head.keep_alive = False
         self._in_request = False
         return head
-
-    def _take_request(self) -> None:
-        body = self._body
-        self._body = []
-        self._head = head = self._parsed_head()
-        self._begin(head, body[0] if len(body) == 1 else b"".join(body))
 
     def _begin(self, head: Head, body: bytes | bytearray) -> None:
         pending = self._pending
@@ -353,18 +324,18 @@ class HttpConnection(asyncio.Protocol):
 
     def _add_raw(self, size: int) -> None:
         try:
-            self._size.add_raw(size)
+            self._incoming.size.add_raw(size)
         except HttpError as error:
             self._refuse(error)
 
     def _refuse(self, error: HeadwaterError | None) -> None:
         """This connection's bytes make no sense any more: say why, and end it."""
-        head = Head(b"", self._target, {}, keep_alive=False)
+        head = Head(b"", self._incoming.target, {}, keep_alive=False)
         exchange = Exchange(self, head, b"", self.app.now_us())
         self._pending.append(exchange)
         self._closing = self._refused = True
         self._in_request = False
-        self._body = []
+        self._incoming.take_body()
         exchange.fail(error or InvalidRequestError("not a request that can be read"))
 
     def _finish(self) -> None:
@@ -382,19 +353,16 @@ class HttpConnection(asyncio.Protocol):
             self.transport.close()
 
     def _upgrade(self, rest: bytes) -> None:
-        if self.headers.get(b"upgrade", b"").lower() == b"websocket":
+        if self._incoming.headers.get(b"upgrade", b"").lower() == b"websocket":
             exchange = Exchange(self, self._parsed_head(), b"", self.app.now_us())
             self._pending.append(exchange)
             exchange.is_slow = True
             self.app.upgrade(exchange, rest)
             return
-        if self._parser.get_method() == b"CONNECT":
+        if self._incoming.method == b"CONNECT":
             self._refuse(HttpError("method_not_allowed", "this is not a proxy"))
             return
         # Offers of HTTP/2 and the like come with an ordinary request. The parser stops at its head,
         # so that is read once more, without the offer.
-        lines = [b"%b %b HTTP/1.1" % (self._parser.get_method(), self._target)]
-        lines += [b"%b: %b" % item for item in self.headers.items() if item[0] != b"upgrade"]
-        self._parser = httptools.HttpRequestParser(self)
         self._in_request = False
-        self.data_received(b"\r\n".join(lines) + b"\r\n\r\n" + rest)
+        self.data_received(self._incoming.without_upgrade() + rest)

@@ -21,13 +21,15 @@ from headwater.engine.input import EncodedRecords
 from headwater.engine.pending import Appended, Pending, Write
 from headwater.server.body import body_of
 from headwater.server.exchange import Exchange
-from headwater.server.writing import encode_request, write_records, write_request
+from headwater.server.writing import encode_request, plain_record, write_records, write_request
 from headwater.wire.answers import single_write_answer
 from headwater.wire.requests import WriteRequest, decode_request
 
 if TYPE_CHECKING:
+    from headwater.engine.engine import Engine
     from headwater.engine.topic import Topic
     from headwater.server.app import App
+    from headwater.server.head import Head
 
 BODY_BYTES_MAX: Final = 4 * KIB
 """For a longer record, what is done once for a ticket matters little beside its bytes."""
@@ -38,7 +40,7 @@ Member = tuple[Exchange, WriteRequest]
 
 def take_write(app: App, exchange: Exchange) -> None:
     """POST /v0/topics/:topic."""
-    if not (_asks_for_no_more(exchange) and app.gathering.add(exchange)):
+    if not (exchange.head.is_plain_write and app.gathering.add(exchange)):
         app.gathering.flush()  # what came before it on its connection stays before it
         write_records(app, exchange)
 
@@ -58,6 +60,15 @@ class _Group:
         self.members: list[Member] = []
         self.records = EncodedRecords([], [], [], [])
 
+    def add_plain(self, exchange: Exchange, request: WriteRequest, data: bytes) -> None:
+        records = self.records
+        records.nodes.append(b"")
+        records.tags.append(b"")
+        records.datas.append(data)
+        records.flags.append(0)
+        records.size += len(data)
+        self.members.append((exchange, request))
+
     def add(self, exchange: Exchange, request: WriteRequest, encoded: EncodedRecords) -> None:
         records = self.records
         records.nodes += encoded.nodes
@@ -73,14 +84,18 @@ class Gathering:
 
     def __init__(self, app: App) -> None:
         self._app = app
+        self.engine: Engine | None = None
+        """None until there is one to write to."""
         self._groups: dict[str, _Group] = {}
 
     def add(self, exchange: Exchange) -> bool:
         """Take a write along; False when its topic has to look at each by itself."""
         name = exchange.head.parameters[0]
         group = self._groups.get(name)
+        if len(exchange.body) > BODY_BYTES_MAX or self.engine is None:
+            return False
         if group is None:
-            topic = self._app.engine.find(name)
+            topic = self.engine.find(name)
             if topic is None or not _takes_groups(topic):
                 return False
             if not self._groups:
@@ -98,24 +113,32 @@ class Gathering:
 
     def _read(self, group: _Group) -> None:
         app = self._app
-        take_in = partial(self._take_in, group)
         for exchange in group.came:
-            app.attempt(exchange, take_in)
+            try:
+                self._take_in(group, exchange)
+            except HeadwaterError as error:
+                exchange.fail(error)
+            except Exception as error:
+                app.broken(exchange, error)
 
-    def _take_in(self, group: _Group, app: App, exchange: Exchange) -> None:
+    def _take_in(self, group: _Group, exchange: Exchange) -> None:
         request = decode_request(body_of(exchange), WriteRequest)
-        if _is_single(request):
-            encoded = encode_request(request, app.settings.limits.record_bytes)
-            if encoded.deliver_at is None:
-                usage = exchange.head.usage
-                assert usage is not None
-                usage.begin()
-                group.add(exchange, request, encoded)
-                if len(group.members) >= MEMBERS_MAX:
-                    self._send(group)
+        usage, bytes_max = exchange.head.usage, self._app.settings.limits.record_bytes
+        assert usage is not None
+        data = plain_record(request) if _is_single(request) else None
+        if data is not None and len(data) <= bytes_max:
+            usage.begin()
+            group.add_plain(exchange, request, data)
+        else:
+            encoded = encode_request(request, bytes_max)
+            if not _is_single(request) or encoded.deliver_at is not None:
+                self._send(group)
+                write_request(self._app, exchange, request)
                 return
-        self._send(group)
-        write_request(app, exchange, request)
+            usage.begin()
+            group.add(exchange, request, encoded)
+        if len(group.members) >= MEMBERS_MAX:
+            self._send(group)
 
     def _send(self, group: _Group) -> None:
         members, records = group.members, group.records
@@ -123,7 +146,8 @@ class Gathering:
             return
         group.begin()
         records.writers = len(members)
-        engine = self._app.engine
+        engine = self.engine
+        assert engine is not None
         try:
             if engine.find(group.name) is not group.topic:
                 raise TopicNotFoundError("it was dropped since they came")
@@ -153,19 +177,18 @@ class Gathering:
                     continue
                 total_us = now_us - exchange.started_us
                 body = single_write_answer(seq, head_seq, total_us, sync_us, throttle_us)
-                exchange.answer_json(200, body)
+                exchange.answer_short(body)
             except Exception as problem:  # whoever is behind it is answered all the same (I15)
                 broken = broken or problem
         if broken is not None:
             raise broken
 
 
-def _asks_for_no_more(exchange: Exchange) -> bool:
-    """Nothing in its head asks for more than to store a record, and it is not long."""
-    head = exchange.head
+def asks_for_no_more(head: Head) -> bool:
+    """Nothing in the head of this write asks for more than to store what it brings."""
     return (
-        len(exchange.body) <= BODY_BYTES_MAX
-        and head.is_plain_json
+        head.is_plain_json
+        and head.keep_alive
         and not head.query_bytes
         and b"idempotency-key" not in head.headers
     )

@@ -29,6 +29,7 @@ class Head:
     __slots__ = (
         "headers",
         "is_plain_json",
+        "is_plain_write",
         "keep_alive",
         "key",
         "method",
@@ -57,6 +58,8 @@ class Head:
             and b"content-encoding" not in headers
         )
         """Nothing has to be asked about the body before it is read as JSON."""
+        self.is_plain_write = False
+        """Asks for nothing but to store what is in the body; known once it was let in."""
         self.takes_gzip: bool | None = None
         """None until somebody asked."""
         self.route: Route | None = None

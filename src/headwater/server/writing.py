@@ -129,6 +129,14 @@ def encode_request(request: WriteRequest, record_bytes_max: int) -> EncodedRecor
     return encoded
 
 
+def plain_record(request: WriteRequest) -> bytes | None:
+    """The payload of the only record, if that is all it brings."""
+    record = request.records[0]
+    if request.node is not None or _have_extras((record,)):
+        return None
+    return bytes(record.data)
+
+
 def _have_extras(records: Sequence[RecordIn]) -> bool:
     for record in records:
         if (

@@ -36,6 +36,15 @@ def json_answer(
     )
 
 
+def short_json_answer(body: bytes, prefix: bytes, number: int) -> bytes:
+    """What is answered most often, at once: the same bytes as `json_answer` gives with the id of
+    the request, on a connection that stays open."""
+    return _SHORT % (len(body), prefix, number, body)
+
+
+_SHORT: Final = _JSON_HEAD[200] + b"%d\r\nx-request-id: %b-%x\r\n\r\n%b"
+
+
 def answer_head(status: int, headers: Mapping[str, str], keep_alive: bool) -> bytes:
     """The status line and headers of any other answer."""
     lines = [_STATUS_LINE[status]]
