@@ -18,6 +18,9 @@ from headwater.core.errors import HeadwaterError
 from headwater.disk import Disk
 from headwater.engine.blocking import Database
 from headwater.engine.engine import Engine
+from headwater.engine.input import EncodedRecords, encode_records
+from headwater.engine.pending import Appended
+from headwater.engine.steps import Answered, Steps
 from headwater.model.match import parse_match
 from headwater.testing import FakeDisk, FaultDisk, ManualClock
 from tests.rig.judging import Judge, agree, is_ahead
@@ -50,6 +53,11 @@ SMALL = EngineSettings(
 
 def with_shards(settings: EngineSettings, shards: int) -> EngineSettings:
     return replace(settings, wal=replace(settings.wal, shards=shards))
+
+
+def _gathered_steps(engine: Engine, name: str, records: EncodedRecords) -> Steps[Appended]:
+    appended: Appended = yield Answered(lambda: engine.append(name, records))
+    return appended
 
 
 def new_disk() -> FakeDisk:
@@ -174,6 +182,22 @@ class Life:
         )
         if answer is not None:
             assert (answer.first_seq, answer.last_seq, answer.deduped) == expected.value
+
+    def append_gathered(self, name: str, records: list[dict[str, Any]], keys: list[str]) -> None:
+        """Single writes with keys of their own as one append, as a server makes it."""
+
+        def change(world: World) -> Expected:
+            expected = world.append(name, records, self.clock.wall_ms())
+            world.topics[name].key_each(keys, self.clock.wall_ms())
+            return expected
+
+        encoded = encode_records(records)
+        encoded.keys = {at: key.encode() for at, key in enumerate(keys)}
+        encoded.writers = len(records)
+        self.settle_ages()
+        engine = self.db.engine
+        answer = self._do(change, lambda: self.db.drive(_gathered_steps(engine, name, encoded)))
+        assert answer is not None
 
     def _sure(self, name: str, key: str | None) -> str | None:
         """The key, unless the clock made it expire and then went back: both answers are right."""

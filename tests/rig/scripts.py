@@ -113,6 +113,7 @@ def many_files(life: Life) -> None:
 @script(some_topics)
 def writing(life: Life) -> None:
     life.append("fsync", records(3, "y"), key="w")
+    life.append_gathered("fsync", records(3, "z"), ["p", "q", "r"])
     life.append("disk", records(2))
     life.append("memory", records(2))
     life.append("disk", records(12))

@@ -55,6 +55,12 @@ class WorldTopic(NaiveTopic):
     def durability(self) -> Durability:
         return self.settings.durability
 
+    def key_each(self, keys: list[str], wall_ms: int) -> None:
+        """The last so many records have a key each."""
+        expires_ts = wall_ms + self.settings.idempotency_window_ms
+        for seq, key in enumerate(keys, self.visible_seq - len(keys) + 1):
+            self.keys[key] = Key(seq, seq, expires_ts)
+
     def frozen(self) -> WorldTopic:
         """As it is now, without a past."""
         twin = WorldTopic(

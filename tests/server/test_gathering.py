@@ -146,6 +146,55 @@ def test_writes_that_ask_for_more_go_by_themselves_and_the_others_together(
                                        "second"]  # fmt: skip
 
 
+def keyed(count: int = WRITERS) -> list[dict[str, Any]]:
+    return [single(n, idempotency_key=f"key-{n}") for n in range(count)]
+
+
+def seqs_of(answers: Sequence[Answer], *, deduped: bool) -> list[int]:
+    assert {(answer.status, answer.json["deduped"]) for answer in answers} == {(200, deduped)}
+    assert all(answer.json["first_seq"] == answer.json["last_seq"] for answer in answers)
+    return [answer.json["first_seq"] for answer in answers]
+
+
+def test_keys_of_writes_that_went_together_stand_for_one_record_each_over_a_restart(
+    tmp_path: Path, topic: str
+) -> None:
+    with running(tmp_path / "data") as server, ExitStack() as ends:
+        writers = Writers(server, topic, ends)
+        before = submissions(server)
+        first = seqs_of(writers.send_at_once(keyed()), deduped=False)
+        assert submissions(server) - before < WRITERS / 2
+        assert sorted(first) == sorted(writers.records())
+        assert seqs_of(writers.send_at_once(keyed()), deduped=True) == first
+    with running(tmp_path / "data") as server, ExitStack() as ends:
+        writers = Writers(server, topic, ends)
+        assert seqs_of(writers.send_at_once(keyed()), deduped=True) == first
+
+
+def test_who_repeats_a_write_that_is_under_way_with_others_is_told_of_its_own_record(
+    tmp_path: Path, topic: str
+) -> None:
+    disk = GatedDisk()
+    with running(tmp_path / "data", disk=disk) as server, ExitStack() as ends:
+        writers = Writers(server, topic, ends)
+        half = WRITERS // 2
+        disk.syncs.close()
+        bodies = keyed(half)
+        with loop_held(server):
+            for writer, body in zip(writers.all, bodies, strict=False):
+                writer.send(writer.request("POST", writers.path, body))
+        assert disk.syncs.somebody_waits.wait(PATIENCE_S)
+        with loop_held(server):
+            for writer, body in zip(writers.all[half:], bodies, strict=True):
+                writer.send(writer.request("POST", writers.path, body))
+        with loop_held(server):  # and now they have been read
+            disk.syncs.open()
+        first = seqs_of([writer.answer() for writer in writers.all[:half]], deduped=False)
+        again = seqs_of([writer.answer() for writer in writers.all[half:]], deduped=True)
+        assert again == first
+        assert sorted(writers.records()) == sorted(first)
+
+
 def test_requests_of_one_connection_take_effect_in_the_order_they_were_sent(
     server: RunningServer, writers: Writers
 ) -> None:

@@ -8,15 +8,13 @@ Keeps I2, I3, I13.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
 from headwater.config.topic import Discard, TopicType
-from headwater.core import limits
 from headwater.core.durability import Durability
 from headwater.core.errors import (
-    InvalidRequestError,
     NotAQueueError,
     OverloadedError,
     RequestError,
@@ -25,8 +23,8 @@ from headwater.core.errors import (
 from headwater.core.units import US_PER_MS
 from headwater.engine.core import EngineCore
 from headwater.engine.governing import Governing
-from headwater.engine.input import EncodedRecords
-from headwater.engine.pending import Appended, Change, Write
+from headwater.engine.input import EncodedRecords, checked_key
+from headwater.engine.pending import Appended, Change, Keyed, Write
 from headwater.engine.publishing import Publisher
 from headwater.engine.settling import settle
 from headwater.engine.topic import Topic
@@ -74,7 +72,7 @@ class Appender:
         core = self._core
         now = core.clock.wall_ms()
         self._admit(now, disable_backpressure)
-        key = None if idempotency_key is None else _checked_key(idempotency_key)
+        key = None if idempotency_key is None else checked_key(idempotency_key)
         topic = self._topics.for_write(name, create=create, settings=settings)
         if key is not None:
             repeat = self._repeat(topic, key, now)
@@ -133,7 +131,7 @@ class Appender:
             return None
         if isinstance(known.pending, Write):
             follower = Write(topic, known.first_seq, now)
-            known.pending.follow(follower)
+            known.pending.follow(follower, known.last_seq)
             return follower
         repeat = Write(topic, known.first_seq, now)
         repeat.result = Appended(
@@ -168,7 +166,10 @@ class Appender:
             write.settles = settlement.confirm
             control.append(settlement.body)
         if key is not None:
-            control.append(self._remember(write, key))
+            control += self._remember(write, [Keyed(key, write.first_seq, write.last_seq)])
+        elif records.keys is not None:
+            seqs = ((key, write.first_seq + at) for at, key in records.keys.items())
+            control += self._remember(write, [Keyed(key, seq, seq) for key, seq in seqs])
         if records.deliver_at is not None:
             control.append(_appoint(write, records.deliver_at))
         if durability is not Durability.FSYNC:
@@ -213,16 +214,17 @@ class Appender:
 
     def _under_way(self, write: Write) -> None:
         write.topic.in_flight += 1
-        if write.key is not None:
+        if write.keys:
             self._core.keyed[write.topic.topic_id] = write.topic
-            write.topic.keys.begin(
-                write.key,
-                write.first_seq,
-                write.last_seq,
-                created=write.created,
-                expires_ts=write.expires_ts,
-                waiting=write,
-            )
+            for key, first_seq, last_seq in write.keys:
+                write.topic.keys.begin(
+                    key,
+                    first_seq,
+                    last_seq,
+                    created=write.created,
+                    expires_ts=write.expires_ts,
+                    waiting=write,
+                )
 
     def _reserve(self, write: Write) -> None:
         """Have a durable ceiling over the seqs of a class whose acks do not wait (I3).
@@ -246,15 +248,18 @@ class Appender:
         topic.meta = None
         return True
 
-    def _remember(self, write: Write, key: bytes) -> bytes:
+    def _remember(self, write: Write, keys: Sequence[Keyed]) -> list[bytes]:
         settings = write.topic.log.settings
-        write.key = key
+        write.keys = keys
         # Not by the time of the record, which may be ahead: no record is older than the one before.
         write.expires_ts = self._core.clock.wall_ms() + settings.idempotency_window_ms
-        entry = IdempotencyEntry(
-            key, write.first_seq, write.last_seq, write.expires_ts, write.created
-        )
-        return encode_idempotency(write.topic.topic_id, entry, write.ts)
+        topic_id, expires_ts = write.topic.topic_id, write.expires_ts
+        return [
+            encode_idempotency(
+                topic_id, IdempotencyEntry(*keyed, expires_ts, write.created), write.ts
+            )
+            for keyed in keys
+        ]
 
 
 def _appoint(write: Write, deliver_at: Mapping[int, int]) -> bytes:
@@ -274,12 +279,3 @@ def _takes_copies_only(topic: Topic) -> TopicExistsIncompatibleError:
         "write to its source, or make the router at_least_once",
         detail={"reason": "router_dest_exactly_once", "dest": topic.name},
     )
-
-
-def _checked_key(key: str) -> bytes:
-    encoded = key.encode("utf-8", "surrogatepass")
-    if not 1 <= len(encoded) <= limits.IDEMPOTENCY_KEY_BYTES_MAX:
-        raise InvalidRequestError(
-            f"an idempotency key has 1 to {limits.IDEMPOTENCY_KEY_BYTES_MAX} bytes"
-        )
-    return encoded

@@ -32,6 +32,8 @@ class EncodedRecords:
     """Bytes of nodes, tags and datas."""
     deliver_at: dict[int, int] | None = None
     """When a job may be delivered, wall clock ms, by its position; jobs of a queue only."""
+    keys: dict[int, bytes] | None = None
+    """Idempotency keys of single records, by position; none of them stands for a write already."""
     writers: int = 1
     """How many wait for the answer: whoever gathers single writes has several."""
 
@@ -126,4 +128,13 @@ def _text(value: Any, field: str, bytes_max: int, where: str) -> bytes:
         raise InvalidRequestError(f"{where}: {field} is not valid Unicode") from error
     if len(encoded) > bytes_max:
         raise InvalidRequestError(f"{where}: {field} has over {bytes_max} bytes")
+    return encoded
+
+
+def checked_key(key: str) -> bytes:
+    encoded = key.encode("utf-8", "surrogatepass")
+    if not 1 <= len(encoded) <= limits.IDEMPOTENCY_KEY_BYTES_MAX:
+        raise InvalidRequestError(
+            f"an idempotency key has 1 to {limits.IDEMPOTENCY_KEY_BYTES_MAX} bytes"
+        )
     return encoded

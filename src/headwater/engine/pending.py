@@ -66,6 +66,14 @@ class Appended(NamedTuple):
         return range(self.first_seq, self.last_seq + 1)
 
 
+class Keyed(NamedTuple):
+    """An idempotency key, and the records it stands for."""
+
+    key: bytes
+    first_seq: int
+    last_seq: int
+
+
 class Write(Pending[Appended]):
     """One append of one or more records."""
 
@@ -84,7 +92,8 @@ class Write(Pending[Appended]):
     """Its records are in the log."""
     synced = False
     """Its ack is to wait for a sync, whatever the topic's class says of disk writes."""
-    key: bytes | None = None
+    keys: Sequence[Keyed] = ()
+    """One for all of its records; or several, when it stands for writes of others."""
     expires_ts = 0
     appointments: dict[int, int] | None = None
     """When jobs of a queue may be delivered, by seq."""
@@ -94,7 +103,8 @@ class Write(Pending[Appended]):
     """How long the sync took that this write waited for."""
     throttle_us = 0
     """How much longer its group waited for company because of pressure, at most."""
-    _followers: list[Write] | None = None
+    _followers: list[tuple[Write, int | None]] | None = None
+    """Each with the last seq of what it repeats, when that is a part."""
 
     def __init__(self, topic: Topic, first_seq: int, ts: int) -> None:
         self.topic = topic
@@ -105,23 +115,30 @@ class Write(Pending[Appended]):
     def last_seq(self) -> int:
         return self.first_seq + len(self.offsets) - 1
 
-    def follow(self, follower: Write) -> None:
-        """A repeat of this write waits for it and gets the same answer, marked as a repeat."""
+    def follow(self, follower: Write, last_seq: int | None = None) -> None:
+        """A repeat of this write waits for it and gets the same answer, marked as a repeat. One of
+        a part is told of that: from the follower's own first seq to this one."""
         if self._followers is None:
             self._followers = []
-        self._followers.append(follower)
+        self._followers.append((follower, last_seq))
 
     def succeed(self, result: Appended) -> None:
         self.result = result
         if self.on_done is not None:
             self.on_done(self)
         if self._followers is not None:
-            for follower in self._followers:
-                follower.succeed(result._replace(deduped=True))
+            repeated = result._replace(deduped=True)
+            for follower, last_seq in self._followers:
+                first_seq = follower.first_seq
+                follower.succeed(
+                    repeated
+                    if last_seq is None
+                    else repeated._replace(first_seq=first_seq, last_seq=last_seq)
+                )
 
     def fail(self, error: HeadwaterError) -> None:
         super().fail(error)
-        for follower in self._followers or ():
+        for follower, _ in self._followers or ():
             follower.fail(error)
 
 

@@ -86,9 +86,8 @@ class Publisher:
             appoint(topic, write.appointments)
         chunk = TailChunk(write.first_seq, write.buffer, write.offsets)
         self._topics.keep_in_tail(topic, chunk, logged=write.logged)
-        if write.key is not None:
-            topic.keys.settle(write.key)
-            topic.keys.expire(core.clock.wall_ms())
+        if write.keys:
+            _settle_keys(write, core.clock.wall_ms())
         self._after(topic, write.writers, len(write.offsets), len(write.buffer))
         write.succeed(_answer(write))
         self._tell(topic)
@@ -109,9 +108,8 @@ class Publisher:
             flags += write.flags
             tags += write.tags
             times += [write.ts] * len(write.offsets)
-            if write.key is not None:
-                topic.keys.settle(write.key)
-                topic.keys.expire(now)
+            if write.keys:
+                _settle_keys(write, now)
         topic.log.publish(writes[0].first_seq, lengths, times, flags, tags)
         size = 0
         for chunk in _chunks(writes):
@@ -139,8 +137,8 @@ class Publisher:
         topic = write.topic
         _no_longer_under_way(write)
         topic.log.give_up(sum(write.lengths) - len(write.lengths) * SEGMENT_FRAME_BYTES_MIN)
-        if write.key is not None:
-            topic.keys.abandon(write.key)
+        for keyed in write.keys:
+            topic.keys.abandon(keyed.key)
         if topic.in_flight == 0 and topic.log.inflight:
             topic.log.unassign(topic.log.visible_seq + 1)
         self._topics.forget_if_never_made(topic)
@@ -240,6 +238,13 @@ def _no_longer_under_way(write: Write) -> None:
     write.topic.in_flight -= 1
     if write.waits:
         write.topic.waiting -= 1
+
+
+def _settle_keys(write: Write, now_ms: int) -> None:
+    keys = write.topic.keys
+    for keyed in write.keys:
+        keys.settle(keyed.key)
+    keys.expire(now_ms)
 
 
 def _answer(write: Write) -> Appended:

@@ -3,7 +3,8 @@
 Fifty connections that write a record each ask fifty questions and get fifty answers. In between
 they are one run of seqs, one encoding, one ticket and one publication: what is done for each of
 them alone is to read its body and to print its answer. A write that asks for more than its record
-to be stored (a key, an expected head, a setting) goes by itself, behind those that came before it.
+to be stored (an expected head, a setting, the answer of a key that was used before) goes by itself,
+behind those that came before it.
 See docs/decisions/0022-single-writes-of-one-turn-are-one-append.md.
 
 Keeps I2, I15.
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from headwater.config.topic import Discard
 from headwater.core.errors import HeadwaterError, TopicNotFoundError
 from headwater.core.units import KIB
-from headwater.engine.input import EncodedRecords
+from headwater.engine.input import EncodedRecords, checked_key
 from headwater.engine.pending import Appended, Pending, Write
 from headwater.server.body import body_of
 from headwater.server.exchange import Exchange
@@ -48,7 +49,7 @@ def take_write(app: App, exchange: Exchange) -> None:
 class _Group:
     """Writes to one topic, and the records they bring: one each, in the same order."""
 
-    __slots__ = ("came", "members", "name", "records", "topic")
+    __slots__ = ("came", "keys", "members", "name", "records", "topic")
 
     def __init__(self, name: str, topic: Topic) -> None:
         self.name = name
@@ -59,6 +60,7 @@ class _Group:
     def begin(self) -> None:
         self.members: list[Member] = []
         self.records = EncodedRecords([], [], [], [])
+        self.keys: set[bytes] = set()
 
     def add_plain(self, exchange: Exchange, request: WriteRequest, data: bytes) -> None:
         records = self.records
@@ -68,6 +70,13 @@ class _Group:
         records.flags.append(0)
         records.size += len(data)
         self.members.append((exchange, request))
+
+    def add_key(self, key: bytes) -> None:
+        """It is that of the member that came last."""
+        if self.records.keys is None:
+            self.records.keys = {}
+        self.records.keys[len(self.members) - 1] = key
+        self.keys.add(key)
 
     def add(self, exchange: Exchange, request: WriteRequest, encoded: EncodedRecords) -> None:
         records = self.records
@@ -125,20 +134,31 @@ class Gathering:
         request = decode_request(body_of(exchange), WriteRequest)
         usage, bytes_max = exchange.head.usage, self._app.settings.limits.record_bytes
         assert usage is not None
-        data = plain_record(request) if _is_single(request) else None
+        key = None if request.idempotency_key is None else checked_key(request.idempotency_key)
+        goes_along = _is_single(request) and not (key is not None and self._is_known(group, key))
+        data = plain_record(request) if goes_along else None
         if data is not None and len(data) <= bytes_max:
             usage.begin()
             group.add_plain(exchange, request, data)
         else:
             encoded = encode_request(request, bytes_max)
-            if not _is_single(request) or encoded.deliver_at is not None:
+            if not goes_along or encoded.deliver_at is not None:
                 self._send(group)
                 write_request(self._app, exchange, request)
                 return
             usage.begin()
             group.add(exchange, request, encoded)
+        if key is not None:
+            group.add_key(key)
         if len(group.members) >= MEMBERS_MAX:
             self._send(group)
+
+    def _is_known(self, group: _Group, key: bytes) -> bool:
+        """A write with this key was made before, or is among these: it gets the same answer."""
+        engine = self.engine
+        assert engine is not None
+        now_ms = engine.core.clock.wall_ms()
+        return key in group.keys or group.topic.keys.lookup(key, now_ms) is not None
 
     def _send(self, group: _Group) -> None:
         members, records = group.members, group.records
@@ -198,7 +218,6 @@ def _is_single(request: WriteRequest) -> bool:
     """One record, and nothing else that has to be looked at for this write alone."""
     return (
         len(request.records) == 1
-        and request.idempotency_key is None
         and request.expect_head_seq is None
         and request.config is None
         and not request.disable_backpressure

@@ -19,10 +19,9 @@ from headwater.core.errors import (
     NotAQueueError,
     TopicNotFoundError,
 )
-from headwater.core.limits import IDEMPOTENCY_KEY_BYTES_MAX
 from headwater.engine.core import EngineCore
 from headwater.engine.engine import Engine
-from headwater.engine.input import EncodedRecords
+from headwater.engine.input import EncodedRecords, checked_key
 from headwater.engine.kafka.partition import KafkaTopic
 from headwater.engine.kafka.partition_topics import (
     PartitionReader,
@@ -32,7 +31,7 @@ from headwater.engine.kafka.partition_topics import (
 from headwater.engine.kafka.producing import Produced
 from headwater.engine.kafka.told import told_plainly
 from headwater.engine.loading import Loaded
-from headwater.engine.pending import Appended, Pending, Write
+from headwater.engine.pending import Appended, Keyed, Pending, Write
 from headwater.engine.reading import ReadPlan
 from headwater.engine.routers import Routers
 from headwater.engine.topic import Topic
@@ -170,7 +169,7 @@ class PartitionSpace:
         if core.refusing and not disable_backpressure:
             raise self._engine.governing.refuse()
         now = core.clock.wall_ms()
-        key = None if idempotency_key is None else _checked_key(idempotency_key)
+        key = None if idempotency_key is None else checked_key(idempotency_key)
         if key is not None:
             repeat = _repeat(topic, key, now)
             if repeat is not None:
@@ -245,31 +244,24 @@ def _new_records(records: EncodedRecords, now: int) -> Iterator[NewRecord]:
 
 def _settle(write: Write, records: int, pending: Pending[Produced]) -> None:
     """The log has answered."""
-    keys, key = write.topic.keys, write.key
-    if key is not None:
-        keys.abandon(key)
+    keys = write.topic.keys
+    for keyed in write.keys:
+        keys.abandon(keyed.key)
     if pending.error is not None:
         write.fail(told_plainly(pending.error))
         return
     first = pending.answer().base_offset + 1
     last = first + records - 1
-    if key is not None:
-        keys.remember(key, first, last, created=False, expires_ts=write.expires_ts)
+    for keyed in write.keys:
+        keys.remember(keyed.key, first, last, created=False, expires_ts=write.expires_ts)
     write.succeed(Appended(first, last, write.topic.log.visible_seq, False, False))
 
 
 # -- keys of writes: remembered while the server runs
 
 
-def _checked_key(key: str) -> bytes:
-    encoded = key.encode("utf-8", "surrogatepass")
-    if not 1 <= len(encoded) <= IDEMPOTENCY_KEY_BYTES_MAX:
-        raise InvalidRequestError(f"an idempotency key has 1 to {IDEMPOTENCY_KEY_BYTES_MAX} bytes")
-    return encoded
-
-
 def _remember(keys: IdempotencyWindow, write: Write, key: bytes) -> None:
-    write.key = key
+    write.keys = [Keyed(key, 0, 0)]  # the log has not said which offsets it gets
     write.expires_ts = write.ts + write.topic.log.settings.idempotency_window_ms
     keys.expire(write.ts)
     keys.begin(key, 0, 0, created=False, expires_ts=write.expires_ts, waiting=write)
