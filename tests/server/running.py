@@ -45,6 +45,7 @@ class RunningServer:
         self._thread = threading.Thread(target=self._run, name="server", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._server: Server | None = None
+        self._failure: BaseException | None = None
         self.host = settings.host
 
     @property
@@ -72,6 +73,8 @@ class RunningServer:
             self._loop.call_soon_threadsafe(self._server.request_stop)
         self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive(), "the server did not stop"
+        if self._failure is not None:
+            raise self._failure
 
     def inside(self, work: Any) -> Any:
         """Run something on the server's own loop and return its result."""
@@ -95,9 +98,11 @@ class RunningServer:
         try:
             uvloop.run(self._serve())
         except BaseException as error:
-            for future in (self._listening, self._serving):
-                if not future.done():
-                    future.set_exception(error)
+            waiting = [each for each in (self._listening, self._serving) if not each.done()]
+            for future in waiting:
+                future.set_exception(error)
+            if not waiting:  # nobody else would hear of it
+                self._failure = error
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
