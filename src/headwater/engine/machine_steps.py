@@ -44,12 +44,14 @@ def store_steps(engine: Engine) -> Steps[MachineStore]:
     return store
 
 
-def change_steps(engine: Engine, request: requests.Request) -> Steps[Any]:
+def change_steps(
+    engine: Engine, request: requests.Request, sees: requests.Sees | None = None
+) -> Steps[Any]:
     """One change: its answer, once the log has it."""
     store = engine.machines.store
     if store is None:
         store = yield from store_steps(engine)
-    return (yield Answered(partial(store.submit, request)))
+    return (yield Answered(partial(store.submit, request, sees)))
 
 
 def _change_steps(engine: Engine, change: Callable[[MachineStore], Pending[T]]) -> Steps[T]:
@@ -179,9 +181,12 @@ def migrate_instance_steps(
 
 
 def batch_steps(
-    engine: Engine, operations: Sequence[requests.Request], mode: str
+    engine: Engine,
+    operations: Sequence[requests.Request],
+    mode: str,
+    sees: requests.Sees | None = None,
 ) -> Steps[answers.BatchDone]:
-    return _change_steps(engine, lambda store: store.batch(operations, mode))
+    return _change_steps(engine, lambda store: store.batch(operations, mode, sees))
 
 
 def flush_all_steps(engine: Engine) -> Steps[answers.Flushed]:

@@ -79,6 +79,8 @@ class Draft:
     definitions: Mapping[tuple[str, int], Definition] = _NOTHING
     _keys: Mapping[Key, Remembered] = _NOTHING
     size = 0
+    sees: requests.Sees | None = None
+    """Set for who may not know of all machines."""
 
     def __init__(
         self,
@@ -162,7 +164,12 @@ class Draft:
         found = self._newest(name) if type(name) is str else None
         if found is None or (found.expires_at and self._is_expired(found)):
             raise _no_instance(checked_text(name, "the instance id"))
-        return found
+        return self._seen(found)
+
+    def _seen(self, instance: Instance) -> Instance:
+        if self.sees is not None and not self.sees(instance.machine):
+            raise _no_instance(instance.id)
+        return instance
 
     def _known_definition(self, machine: str, version: int) -> Definition | None:
         versions = self._tables.machines.get(machine)
@@ -282,6 +289,7 @@ class Draft:
         if key is not None:
             known = self._remembered("apply", checked_text(name, "the instance id"), key)
             if known is not None:
+                self._seen(known.instance)
                 return applied_again(known, request)
         before = self._present(name)
         if request.expected_state is not None or request.expected_wal_offset is not None:
@@ -324,11 +332,12 @@ class Draft:
         name = checked_text(request.instance_id, "the instance id")
         known = self._remembered("delete", name, request.idempotency_key)
         if known is not None:
+            self._seen(known.instance)
             return Deleted(name, known.wal_offset, applied=False)
         before = self._find(name) if request.reason is None else self._newest(name)
         if before is None or (request.reason is not None and not self._is_expired(before)):
             raise _no_instance(name)
-        return self._delete(before, request.reason, request.idempotency_key)
+        return self._delete(self._seen(before), request.reason, request.idempotency_key)
 
     def _delete(self, before: Instance, reason: str | None, key: str | None) -> Deleted:
         offset = self._next_place()

@@ -31,7 +31,7 @@ from headwater.engine.machines.answers import (
     Outcome,
     WalStats,
 )
-from headwater.engine.machines.batches import BestEffort
+from headwater.engine.machines.batches import BestEffort, check_batch
 from headwater.engine.machines.book import Book
 from headwater.engine.machines.compacting import Compactor
 from headwater.engine.machines.draft import Draft
@@ -72,19 +72,10 @@ from headwater.wal.interpreter import switch_interval
 from headwater.wal.shard import Shard
 from headwater.wal.ticket import Ticket
 
-BATCH_OPERATIONS_MAX: Final = 100
 LIST_LIMIT_DEFAULT: Final = 100
 LIST_LIMIT_MAX: Final = 1_000
 WAL_READ_LIMIT_MAX: Final = 10_000
 _CLOSED: Final = "closing; nothing was written"
-BATCH_MODES: Final = ("atomic", "best_effort")
-BATCHED: Final = (
-    requests.PutMachine,
-    requests.CreateInstance,
-    requests.ApplyEvent,
-    requests.DeleteInstance,
-    requests.MigrateInstance,
-)
 
 Progress = Callable[[float], None]
 Listener = Callable[[Sequence[Effect]], None]
@@ -174,11 +165,12 @@ class MachineStore:
         self.shard.start()
         self._keeper.start()
 
-    def submit(self, request: requests.Request) -> Pending[Any]:
+    def submit(self, request: requests.Request, sees: requests.Sees | None = None) -> Pending[Any]:
         """One change of any kind. Deletes are taken even when the disk is full."""
         if self._closing:
             raise ClosedError(_CLOSED)
-        return self.book.submit((request,), essential=type(request) is requests.DeleteInstance)
+        essential = type(request) is requests.DeleteInstance
+        return self.book.submit((request,), sees=sees, essential=essential)
 
     # -- machines
 
@@ -266,20 +258,18 @@ class MachineStore:
         return self.submit(requests.MigrateInstance(instance_id, version, state_map))
 
     def batch(
-        self, operations: Sequence[requests.Request], mode: str = "atomic"
+        self,
+        operations: Sequence[requests.Request],
+        mode: str = "atomic",
+        sees: requests.Sees | None = None,
     ) -> Pending[BatchDone]:
         """`atomic`: all or nothing, one group in the log. `best_effort`: each for itself."""
-        if mode not in BATCH_MODES:
-            raise bad_request(f"mode must be one of {', '.join(BATCH_MODES)}")
-        if not 1 <= len(operations) <= BATCH_OPERATIONS_MAX:
-            raise bad_request(f"a batch has 1 to {BATCH_OPERATIONS_MAX} operations")
-        if not all(isinstance(operation, BATCHED) for operation in operations):
-            raise bad_request("this operation cannot be part of a batch")
+        check_batch(operations, mode)
         if self._closing:
             raise ClosedError(_CLOSED)
         if mode == "best_effort":
-            return BestEffort(self.book, operations).start()
-        return self.book.submit(operations, shape=_all_answers)
+            return BestEffort(self.book, operations, sees).start()
+        return self.book.submit(operations, shape=_all_answers, sees=sees)
 
     def flush_all(self) -> Pending[Flushed]:
         if not self.settings.allow_flush_all:
