@@ -69,7 +69,6 @@ from headwater.model.machines.values import (
     object_bytes,
 )
 
-_UNKNOWN: Final = object()
 _NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
 _TTL_MS_MAX: Final = 100 * 365 * 86_400_000
 
@@ -123,24 +122,11 @@ class Draft:
 
     def note_in(self, ahead: Ahead) -> None:
         """It is on its way: later drafts see it."""
-        ahead.instances.update(self._instances)
-        if self.definitions:
-            ahead.definitions.update(self.definitions)
-        if self._keys:
-            ahead.keys.update(self._keys)
+        ahead.note(self._instances, self.definitions, self._keys)
 
     def forget_in(self, ahead: Ahead) -> None:
-        """It is committed: the tables have it, unless something newer is on its way."""
-        for name, instance in self._instances.items():
-            if ahead.instances.get(name, _UNKNOWN) is instance:
-                del ahead.instances[name]
-        if self.definitions:
-            for version in self.definitions:
-                ahead.definitions.pop(version, None)
-        if self._keys:
-            for key, remembered in self._keys.items():
-                if ahead.keys.get(key) is remembered:
-                    del ahead.keys[key]
+        """It is committed."""
+        ahead.forget(self._instances, self.definitions, self._keys)
 
     # -- what it sees
 
@@ -156,6 +142,14 @@ class Draft:
         """The newest instance of this id; None when there is none, or its time is up."""
         found = self._newest(name)
         return None if found is None or self._is_expired(found) else found
+
+    def _is_taken(self, name: str) -> bool:
+        """Is this the id of an instance; where ids are kept for ever, was it ever?"""
+        tables = self._tables
+        if not tables.keeps_retired_ids:
+            return self._find(name) is not None
+        ever = (self._instances, self._ahead.instances, tables.instances, tables.retired_ids)
+        return any(name in each for each in ever)
 
     def _is_expired(self, instance: Instance) -> bool:
         return 0 < instance.expires_at <= self._expiry_ms()
@@ -256,7 +250,7 @@ class Draft:
             return created_again(known, request)
         name = request.instance_id
         name = str(uuid.uuid4()) if name is None else checked_text(name, "the instance id")
-        if self._find(name) is not None or name in self._tables.retired_ids:
+        if self._is_taken(name):
             raise MachineError(
                 INSTANCE_EXISTS, f"there is an instance {name!r} already, or was before"
             )
