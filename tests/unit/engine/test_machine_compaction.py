@@ -153,6 +153,40 @@ def test_compaction_comes_by_itself_when_the_log_has_grown() -> None:
     assert store.compactor.count == 1
 
 
+@pytest.mark.claims(93)
+def test_the_growth_of_the_log_is_counted_over_restarts() -> None:
+    clock = ManualClock()
+    chosen = CompactionSettings(events_threshold=100_000, size_threshold_bytes=4_000)
+    settings = replace(SMALL, compaction=chosen)
+    disk, store = begun(settings, clock)
+    compactions = 0
+    for _ in range(6):  # each writes less than what makes it due
+        turn(store, 3)
+        store.close()
+        store = SteppedStore(disk, settings, clock)
+        clock.advance(60_000_000)
+        store.keeping.round()
+        compactions += store.compactor.count
+    assert compactions == 3
+    assert store.wal_stats().total_size_bytes < 2 * 4_000
+
+
+def test_a_compaction_there_is_no_room_for_is_tried_again_a_minute_later() -> None:
+    clock = ManualClock()
+    settings = replace(SMALL, compaction=CompactionSettings(size_threshold_bytes=2_000))
+    disk, store = begun(settings, clock)
+    turn(store, 3)
+    clock.advance(60_000_000)
+    disk.capacity_bytes = sum(map(len, disk.files().values())) + 100
+    with pytest.raises(OSError, match="space"):
+        store.keeping.round()
+    store.keeping.round()  # nothing is tried, so nothing fails
+    disk.capacity_bytes = None
+    clock.advance(60_000_000)
+    store.keeping.round()
+    assert store.compactor.count == 1, "what had grown is not forgotten"
+
+
 def test_compaction_turned_off_never_comes_by_itself() -> None:
     clock = ManualClock()
     _, store = begun(replace(SMALL, compaction=CompactionSettings(False, 1, 1, 0)), clock)

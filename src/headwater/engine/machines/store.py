@@ -56,7 +56,7 @@ from headwater.engine.machines.tables import Effect
 from headwater.engine.machines.watching import CatchUpPlan, Watcher, Watchers, WatchFilter
 from headwater.engine.owner import Owner
 from headwater.engine.pending import Pending
-from headwater.format.machines.names import segment_of
+from headwater.format.machines.names import global_offset, segment_of
 from headwater.model.machines.definition import check_machine_name, check_version
 from headwater.model.machines.errors import (
     INSTANCE_NOT_FOUND,
@@ -156,7 +156,8 @@ class MachineStore:
             settings.compaction, self.report.damaged_entries,
         )  # fmt: skip
         heading = self.report.snapshot
-        self.compactor.started_from(heading.sequence if heading else 1)
+        begin = (heading.sequence, heading.wal_offset) if heading else (1, global_offset(1, 0))
+        self.compactor.started_from(*begin)
         self.keeping = Keeping(self.book, self.compactor, self._owner, settings)
         self._keeper = make_keeper(clock, settings.keep_interval_ms, self.keeping.round)
         self._log.open()
