@@ -13,7 +13,6 @@ from headwater.core.errors import DamageError, NewerFormatError
 from headwater.core.units import MIB
 from headwater.format.machines.entry import EntryType
 from headwater.format.machines.names import global_offset, segment_of, within_segment
-from headwater.model.machines.errors import MachineError
 from headwater.testing import FakeDisk, ManualClock
 from tests.rig.machines import ORDER, PLACE, SMALL, SteppedStore, new_disk, policy
 
@@ -284,19 +283,6 @@ def test_the_log_is_whole_after_a_power_loss_behind_a_compaction() -> None:
     history = again.history("a").read()
     assert history.complete
     assert history.damaged_at is None
-
-
-@pytest.mark.claims(98)
-def test_one_instance_can_be_put_into_a_file_of_its_own() -> None:
-    disk, store = begun()
-    name, offset = store.snapshot_instance("a")
-    found = msgspec.json.decode(disk.files()[SNAPSHOTS / name])
-    assert found["instance"]["ctx"] == {"total": 5}
-    assert offset == store.get_instance("a").last_wal_offset
-    store.close()
-    assert SteppedStore(disk).get_instance("a").context == {"total": 5}
-    with pytest.raises(MachineError):
-        SteppedStore(new_disk()).snapshot_instance("a")
 
 
 def test_a_history_walks_back_to_the_creation_or_to_where_the_log_begins() -> None:
