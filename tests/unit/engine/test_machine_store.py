@@ -262,6 +262,8 @@ def test_a_migrated_instance_goes_on_in_the_newer_version(store: SteppedStore) -
     store.do(lambda: store.put_machine("order", 2, ORDER_2))
     store.do(lambda: store.apply_event("a", "PAY"))
     assert refused(store, lambda: store.migrate_instance("a", 2)).code == "CONFLICT"
+    odd: Any = {"paid": ["settled"]}
+    assert refused(store, lambda: store.migrate_instance("a", 2, odd)).code == "BAD_REQUEST"
     answer = store.do(lambda: store.migrate_instance("a", 2, {"paid": "settled"}))
     assert (answer.from_state, answer.to_state, answer.version) == ("paid", "settled", 2)
     assert store.do(lambda: store.apply_event("a", "CLOSE")).to_state == "closed"

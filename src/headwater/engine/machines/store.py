@@ -274,7 +274,7 @@ class MachineStore:
 
     def flush_all(self) -> Pending[Flushed]:
         if not self.settings.allow_flush_all:
-            raise bad_request("flush_all is off; the setting allow_flush_all turns it on")
+            raise bad_request("flush_all is off; the setting machine_allow_flush_all turns it on")
         return self.submit(requests.FlushAll())
 
     # -- reading the log
