@@ -227,6 +227,8 @@ class TransitionFeeder:
         try:
             state = self._database.state(self._topic)
         except TopicNotFoundError:
+            # There before the first transition: who follows from the start finds a topic.
+            self._database.create(self._topic)
             return 0
         upto = state.head_seq
         while upto >= state.earliest_seq and upto > 0:
