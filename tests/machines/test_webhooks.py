@@ -10,6 +10,7 @@ import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -203,6 +204,10 @@ def test_a_receiver_that_is_gone_is_told_no_more(tmp_path: Path, receiver: Recei
     assert receiver.told.empty()
 
 
+def has_come_to(delivery: webhooks.Delivery, offset: int) -> bool:
+    return delivery.position == offset
+
+
 def test_a_full_disk_holds_up_no_webhook_and_costs_none_its_place(
     tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,7 +225,7 @@ def test_a_full_disk_holds_up_no_webhook_and_costs_none_its_place(
                 place = delivery.saved
                 moved = apply(http, "o-1", event).json["wal_offset"]
                 assert receiver.next()[1]["event"] == event
-                eventually(lambda moved=moved: delivery.position == moved + 1)
+                eventually(partial(has_come_to, delivery, moved + 1))
                 assert delivery.saved == place
         apply(http, "o-1", "PAY")
         assert receiver.next()[1]["event"] == "PAY"

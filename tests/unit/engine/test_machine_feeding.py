@@ -145,7 +145,8 @@ def test_records_of_others_in_the_topic_are_looked_past(node: str, data: Any) ->
     disk.unlink(APART / "FED")
     both = Both(disk)
     both.feeder.round()
-    ours = [each["wal_offset"] for each in both.told() if isinstance(each, dict) and len(each) > 1]
+    told: list[Any] = list(both.told())
+    ours = [each["wal_offset"] for each in told if isinstance(each, dict) and len(each) > 1]
     assert ours == both.happened()
 
 

@@ -213,7 +213,7 @@ def test_an_id_kept_for_ever_is_kept_from_the_moment_it_was_given(disk: FakeDisk
         store.delete_instance("on its way")
         return store.create_instance("order", 1, "on its way")
 
-    both = [requests.DeleteInstance("batch"), requests.CreateInstance("order", 1, "batch")]
+    both: list[requests.Request] = [DeleteInstance("batch"), CreateInstance("order", 1, "batch")]
     assert refused(store, lambda: store.batch(both)).code == "INSTANCE_EXISTS"
     with pytest.raises(MachineError, match="already, or was before"):
         store.do(at_once)
