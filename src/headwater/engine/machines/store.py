@@ -64,7 +64,7 @@ from headwater.model.machines.errors import (
     bad_request,
 )
 from headwater.model.machines.instance import Instance
-from headwater.model.machines.values import checked_text, checked_whole
+from headwater.model.machines.values import checked_offset, checked_text, checked_whole
 from headwater.wal.committer import LogState
 from headwater.wal.counters import WalCounters
 from headwater.wal.entry_log import EntryLog
@@ -287,7 +287,7 @@ class MachineStore:
         return HistoryPlan(self._place(), found.last_wal_offset, limit, doubtful)
 
     def read_wal(self, from_offset: int = 0, limit: int = 100) -> WalReadPlan:
-        checked_whole(from_offset, "from_offset", 0)
+        checked_offset(from_offset, "from_offset")
         checked_whole(limit, "limit", 1)
         return WalReadPlan(self._place(), from_offset, min(limit, WAL_READ_LIMIT_MAX))
 
@@ -295,7 +295,7 @@ class MachineStore:
         """Live from now on; with `from_offset` the watcher's `catch_up` is to be read first."""
         catch_up = None
         if from_offset is not None:
-            checked_whole(from_offset, "from_offset", 0)
+            checked_offset(from_offset, "from_offset")
             catch_up = CatchUpPlan(self._place(), from_offset, wanted)
         return self._watchers.add(wanted, catch_up)
 
