@@ -51,6 +51,8 @@ class Compactor:
         self.needs: list[Callable[[], int | None]] = []
         """Each tells from which offset on entries are still needed; None for none. As the owner."""
         self.count = 0
+        self.error: Exception | None = None
+        """Why the last one failed; None after a good one."""
 
     def started_from(self, sequence: int, place: int) -> None:
         """The snapshot this start began with was of this entry, or the log's first is."""
@@ -80,7 +82,12 @@ class Compactor:
         """Not for the owner's own thread."""
         with self._one_at_a_time:
             try:
-                return self._compact()
+                done = self._compact()
+                self.error = None
+                return done
+            except Exception as error:
+                self.error = error
+                raise
             finally:
                 # Also when it failed: where there is no room for a snapshot, one is not written
                 # over and over.

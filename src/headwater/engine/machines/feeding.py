@@ -129,6 +129,11 @@ class TransitionFeeder:
         self._keeper.start()
 
     @property
+    def trouble(self) -> Exception | None:
+        """Why the last round failed; the next tries again."""
+        return self._keeper.error
+
+    @property
     def position(self) -> int:
         """Every transition before this offset is in the topic."""
         return self._kept_from

@@ -330,6 +330,11 @@ class MachineStore:
         return self.shard.state
 
     @property
+    def trouble(self) -> Exception | None:
+        """Why expiries or the last compaction failed; it is tried again."""
+        return self.compactor.error or self._keeper.error
+
+    @property
     def poison(self) -> PoisonedError | None:
         return self.shard.poison
 
