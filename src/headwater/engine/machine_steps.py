@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import PurePath
 from typing import Any, NamedTuple, TypeVar
 
 from headwater.engine.engine import Engine
@@ -16,6 +17,7 @@ from headwater.engine.steps import Answered, AsOwner, InFiles, Steps
 from headwater.model.machines.definition import Definition, check_machine_name
 from headwater.model.machines.errors import bad_request
 from headwater.model.machines.instance import Instance
+from headwater.store.failures import file_work
 
 T = TypeVar("T")
 DRAWING_FORMS = ("svg", "mermaid")
@@ -65,6 +67,17 @@ def look_steps(engine: Engine, look: Callable[[MachineStore], T]) -> Steps[T]:
     """Something that is in memory."""
     store = yield from store_steps(engine)
     found: T = yield AsOwner(lambda: look(store))
+    return found
+
+
+def _file_steps(place: PurePath, work: Callable[[], T]) -> Steps[T]:
+    """Something that is in files. What the disk says is told in our words."""
+
+    def run() -> T:
+        with file_work(place):
+            return work()
+
+    found: T = yield InFiles(run)
     return found
 
 
@@ -197,14 +210,15 @@ def history_steps(engine: Engine, instance_id: str, limit: int) -> Steps[History
     plan: HistoryPlan = yield from look_steps(
         engine, lambda store: store.history(instance_id, limit)
     )
-    found: History = yield InFiles(plan.read)
-    return found
+    return (yield from _file_steps(plan.place.directory, plan.read))
 
 
 def snapshot_instance_steps(engine: Engine, instance_id: str) -> Steps[OneSnapshot]:
     found = yield from get_instance_steps(engine, instance_id)
     store = yield from store_steps(engine)
-    name, offset = yield InFiles(lambda: store.snapshot_instance(instance_id))
+    name, offset = yield from _file_steps(
+        store.directory, lambda: store.snapshot_instance(instance_id)
+    )
     return OneSnapshot(name, instance_id, found.state, offset)
 
 
@@ -215,13 +229,11 @@ def read_wal_steps(engine: Engine, from_offset: int, limit: int) -> Steps[WalPag
     plan: WalReadPlan = yield from look_steps(
         engine, lambda store: store.read_wal(from_offset, limit)
     )
-    page: WalPage = yield InFiles(plan.read)
-    return page
+    return (yield from _file_steps(plan.place.directory, plan.read))
 
 
 def catch_up_steps(plan: CatchUpPlan) -> Steps[CaughtUp]:
-    found: CaughtUp = yield InFiles(plan.read)
-    return found
+    return (yield from _file_steps(plan.place.directory, plan.read))
 
 
 def wal_stats_steps(engine: Engine) -> Steps[answers.WalStats]:
@@ -230,5 +242,4 @@ def wal_stats_steps(engine: Engine) -> Steps[answers.WalStats]:
 
 def compact_steps(engine: Engine) -> Steps[answers.Compacted]:
     store = yield from store_steps(engine)
-    done: answers.Compacted = yield InFiles(store.compact)
-    return done
+    return (yield from _file_steps(store.directory, store.compact))

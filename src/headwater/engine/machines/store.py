@@ -100,7 +100,7 @@ class MachineStore:
     ) -> None:
         """Open and recover. One process at a time has a directory."""
         self.settings = settings
-        self._disk, self._directory = disk, directory
+        self._disk, self.directory = disk, directory
         self._clock, self._owner = clock, owner
         make_directories(disk, directory)
         self._lock: DirectoryLock = disk.lock_directory(directory)
@@ -132,7 +132,7 @@ class MachineStore:
         counters = WalCounters()
         self._log = self.book.log = EntryLog(
             self._disk,
-            wal_directory(self._directory),
+            wal_directory(self.directory),
             position,
             counters,
             segment_bytes=settings.wal_segment_bytes,
@@ -150,7 +150,7 @@ class MachineStore:
             self._tickets_resolved,
             counters,
         )
-        self._files = SnapshotFiles(self._disk, snapshots_directory(self._directory))
+        self._files = SnapshotFiles(self._disk, snapshots_directory(self.directory))
         self.compactor = Compactor(
             self._disk, self._files, self.book, self.shard, self._owner, clock,
             settings.compaction, self.report.damaged_entries,
@@ -310,7 +310,7 @@ class MachineStore:
     def _place(self) -> LogPlace:
         return LogPlace(
             self._disk,
-            wal_directory(self._directory),
+            wal_directory(self.directory),
             self.book.committed_place,
             min(self.book.oldest_segment, segment_of(self.book.committed_place)),
             self._read_counters,
