@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from headwater.model.machines import drawing_svg
+from headwater.model.machines.drawing import Picture
+from headwater.model.machines.drawing_svg import svg
 from tests.machines.conftest import ORDER
 from tests.server.running import RunningServer, running, settings
 from tests.server.speaking import Browserless
@@ -151,6 +155,21 @@ def test_a_drawing_is_safe_to_open_in_a_browser(http: Browserless, name: str) ->
     assert b'class="state current"' in drawn.body
     text = http.get(f"{path}?format=mermaid")
     assert text.body.startswith(b"---\ntitle:")
+
+
+def test_nobody_waits_while_a_large_machine_is_drawn(
+    http: Browserless, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loops: list[bool] = []
+
+    def drawn(picture: Picture) -> str:
+        loops.append(asyncio._get_running_loop() is not None)
+        return svg(picture)
+
+    monkeypatch.setattr(drawing_svg, "svg", drawn)
+    put(http, name)
+    assert http.get(f"/v0/machines/{name}/versions/1/drawing").status == 200
+    assert loops == [False], "the loop that serves everybody does not draw"
 
 
 def test_a_stream_begins_with_history_and_goes_on_behind_the_last_id(

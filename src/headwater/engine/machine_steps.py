@@ -135,8 +135,13 @@ def draw_steps(
     from headwater.model.machines.drawing import mermaid, picture_of
     from headwater.model.machines.drawing_svg import svg
 
-    drawn = picture_of(definition, current)
-    return svg(drawn) if form == "svg" else mermaid(drawn)
+    def draw() -> str:
+        drawn = picture_of(definition, current)
+        return svg(drawn) if form == "svg" else mermaid(drawn)
+
+    # Not by the owner: a machine of thousands of states takes seconds.
+    finished: str = yield InFiles(draw)
+    return finished
 
 
 # -- instances
