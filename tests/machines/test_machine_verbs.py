@@ -85,6 +85,22 @@ def test_the_verbs_work_on_a_directory_that_nobody_has_open(tmp_path: Path) -> N
     assert (code, "not both" in told) == (2, True)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("machine", "list"), ("instance", "get", "o-1"), ("wal", "stats"), ("compact",)],
+)
+def test_a_directory_that_is_not_there_is_told_and_not_made(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    code, told = Shell(["--dir", str(tmp_path / "tpyo")]).run(*words)
+    assert (code, told.count("\n")) == (2, 1)
+    assert "there is no directory" in told
+    assert not list(tmp_path.iterdir())
+    code, told = Shell(["--dir", str(tmp_path)]).run(*words)
+    assert (code, "is not a Headwater data directory" in told) == (2, True)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_watch_by_a_verb_tells_what_happened(shell: Shell, name: str) -> None:
     shell("machine", "put", name, "1", "-", text=json.dumps(ORDER))
     shell("instance", "create", name, f"{name}-1", "--ctx", '{"amount":2}')
