@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headwater.core.records import Record
     from headwater.engine.asynchronous import AsyncDatabase
     from headwater.engine.blocking import Database
+    from headwater.engine.machines.requests import ApplyEvent, CreateInstance, DeleteInstance
     from headwater.engine.opening import open_database as open  # noqa: A004
     from headwater.engine.opening import open_database_async as open_async
     from headwater.engine.read_only import ReadOnlyDatabase
@@ -26,10 +27,13 @@ __version__ = "0.1.0"
 __getattr__ = late_names(
     __name__,
     {
+        "ApplyEvent": "headwater.engine.machines.requests:ApplyEvent",
         "AsyncClient": "headwater.client:AsyncClient",
         "AsyncDatabase": "headwater.engine.asynchronous:AsyncDatabase",
         "Client": "headwater.client:Client",
+        "CreateInstance": "headwater.engine.machines.requests:CreateInstance",
         "Database": "headwater.engine.blocking:Database",
+        "DeleteInstance": "headwater.engine.machines.requests:DeleteInstance",
         "EngineSettings": "headwater.config.engine:EngineSettings",
         "ReadOnlyDatabase": "headwater.engine.read_only:ReadOnlyDatabase",
         "Record": "headwater.core.records:Record",
@@ -40,10 +44,13 @@ __getattr__ = late_names(
 )
 
 __all__ = [
+    "ApplyEvent",
     "AsyncClient",
     "AsyncDatabase",
     "Client",
+    "CreateInstance",
     "Database",
+    "DeleteInstance",
     "EngineSettings",
     "ReadOnlyDatabase",
     "Record",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from headwater.model.machines import drawing_svg
+from headwater.model.machines.drawing import Picture
+from headwater.model.machines.drawing_svg import svg
 from tests.machines.conftest import ORDER
 from tests.server.running import RunningServer, running, settings
 from tests.server.speaking import Browserless
@@ -95,23 +99,23 @@ def test_every_offset_stands_there_as_a_number_and_as_text(http: Browserless, na
 @pytest.mark.parametrize(
     ("method", "path", "body", "code"),
     [
-        ("POST", "/v0/instances", {"machine": "m", "surprise": 1}, "invalid_request"),
+        ("POST", "/v0/instances", {"machine": "m", "surprise": 1}, "BAD_REQUEST"),
         ("POST", "/v0/instances", {"machine": "nobody"}, "MACHINE_NOT_FOUND"),
         ("POST", "/v0/instances", {"machine": "../x"}, "BAD_REQUEST"),
         ("GET", "/v0/instances/nobody", None, "INSTANCE_NOT_FOUND"),
         ("DELETE", "/v0/instances/nobody", None, "INSTANCE_NOT_FOUND"),
         ("POST", "/v0/instances/nobody/events", {"event": "X"}, "INSTANCE_NOT_FOUND"),
         ("GET", "/v0/instances/nobody/history", None, "INSTANCE_NOT_FOUND"),
-        ("GET", "/v0/instances?limit=x", None, "invalid_request"),
+        ("GET", "/v0/instances?limit=x", None, "BAD_REQUEST"),
         ("GET", "/v0/machines/m/versions/0", None, "BAD_REQUEST"),
         ("GET", "/v0/machines/nobody/versions/latest", None, "MACHINE_NOT_FOUND"),
         ("PUT", "/v0/machines/m/versions/latest", {"definition": {}}, "BAD_REQUEST"),
-        ("PUT", "/v0/machines/m/versions/1", {"definition": 5}, "invalid_request"),
-        ("POST", "/v0/instances/batch", {"operations": []}, "invalid_request"),
-        ("POST", "/v0/instances/batch", {"operations": [{"op": "PING"}]}, "invalid_request"),
-        ("POST", "/v0/machines/wal/read", {"from_offset": -1}, "invalid_request"),
-        ("GET", "/v0/machines/m/versions/1/drawing?format=png", None, "invalid_request"),
-        ("GET", "/v0/instances/watch?from_offset=x", None, "invalid_request"),
+        ("PUT", "/v0/machines/m/versions/1", {"definition": 5}, "BAD_REQUEST"),
+        ("POST", "/v0/instances/batch", {"operations": []}, "BAD_REQUEST"),
+        ("POST", "/v0/instances/batch", {"operations": [{"op": "PING"}]}, "BAD_REQUEST"),
+        ("POST", "/v0/machines/wal/read", {"from_offset": -1}, "BAD_REQUEST"),
+        ("GET", "/v0/machines/m/versions/1/drawing?format=png", None, "BAD_REQUEST"),
+        ("GET", "/v0/instances/watch?from_offset=x", None, "BAD_REQUEST"),
     ],
 )
 def test_bad_requests_have_their_code_and_change_nothing(
@@ -151,6 +155,21 @@ def test_a_drawing_is_safe_to_open_in_a_browser(http: Browserless, name: str) ->
     assert b'class="state current"' in drawn.body
     text = http.get(f"{path}?format=mermaid")
     assert text.body.startswith(b"---\ntitle:")
+
+
+def test_nobody_waits_while_a_large_machine_is_drawn(
+    http: Browserless, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loops: list[bool] = []
+
+    def drawn(picture: Picture) -> str:
+        loops.append(asyncio._get_running_loop() is not None)
+        return svg(picture)
+
+    monkeypatch.setattr(drawing_svg, "svg", drawn)
+    put(http, name)
+    assert http.get(f"/v0/machines/{name}/versions/1/drawing").status == 200
+    assert loops == [False], "the loop that serves everybody does not draw"
 
 
 def test_a_stream_begins_with_history_and_goes_on_behind_the_last_id(

@@ -56,6 +56,7 @@ def test_the_verbs_of_the_contract_do_what_they_say(shell: Shell, name: str) -> 
     last = json.loads(shell("wal", "read", "--from-offset", offset, "-l", "1", "--json"))
     assert last == entries[-1]
     stats = json.loads(shell("wal", "stats", "--json"))
+    assert f"latest offset {stats['latest_offset']}" in " ".join(shell("wal", "stats").split())
     assert {"current_offset", "segment_count", "total_size_bytes", "oldest_segment"} <= set(stats)
     assert ".snap" in shell("snapshot-instance", one)
     assert ".snap" in shell("compact")
@@ -82,6 +83,22 @@ def test_the_verbs_work_on_a_directory_that_nobody_has_open(tmp_path: Path) -> N
     assert "paid" in shell("instance", "get", "o-1")
     code, told = shell.run("wal", "stats", "--url", "http://127.0.0.1:1")
     assert (code, "not both" in told) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("machine", "list"), ("instance", "get", "o-1"), ("wal", "stats"), ("compact",)],
+)
+def test_a_directory_that_is_not_there_is_told_and_not_made(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    code, told = Shell(["--dir", str(tmp_path / "tpyo")]).run(*words)
+    assert (code, told.count("\n")) == (2, 1)
+    assert "there is no directory" in told
+    assert not list(tmp_path.iterdir())
+    code, told = Shell(["--dir", str(tmp_path)]).run(*words)
+    assert (code, "is not a Headwater data directory" in told) == (2, True)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_watch_by_a_verb_tells_what_happened(shell: Shell, name: str) -> None:

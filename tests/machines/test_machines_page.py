@@ -47,6 +47,7 @@ def test_everything_on_the_page_runs_in_its_order(tmp_path: Path) -> None:
             said.append(done.stdout)
     assert "created -> paid {'amount': 99, 'by': 'ann'}" in said[0]
     assert "a repeat: paid applied now: False" in said[0]
+    assert "in a batch: paid" in said[0]
     assert "order-001 PAY paid" in said[0]
     assert "class s1 current" in said[1]
     assert (tmp_path / "order.svg").read_text(encoding="utf-8").startswith("<svg")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hmac
 import json
 import queue
@@ -9,6 +10,7 @@ import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ import pytest
 import headwater
 from headwater.config.machines import MachineSettings
 from headwater.core.errors import RequestError
+from headwater.engine.machines.watching import CatchUpPlan, CaughtUp
 from headwater.model.machines.errors import MachineError
 from headwater.server import webhooks
 from headwater.server.webhooks import parse_webhook
@@ -199,6 +202,59 @@ def test_a_receiver_that_is_gone_is_told_no_more(tmp_path: Path, receiver: Recei
         receiver.next()
         assert apply(http, "o-1", "SHIP").status == 200
     assert receiver.told.empty()
+
+
+def has_come_to(delivery: webhooks.Delivery, offset: int) -> bool:
+    return delivery.position == offset
+
+
+def test_a_full_disk_holds_up_no_webhook_and_costs_none_its_place(
+    tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    with served(tmp_path / "data", receiver) as server, server.talk() as http:
+        wait_for_webhooks(server)
+        (delivery,) = server.app.webhooks.deliveries
+        put(http, "order")
+        create(http, "order", "o-1", initial_ctx={"amount": 1})
+        with monkeypatch.context() as patch:
+            patch.setattr(webhooks, "replace_file", no_room)
+            for event in ("PAY", "CANCEL"):
+                place = delivery.saved
+                moved = apply(http, "o-1", event).json["wal_offset"]
+                assert receiver.next()[1]["event"] == event
+                eventually(partial(has_come_to, delivery, moved + 1))
+                assert delivery.saved == place
+        apply(http, "o-1", "PAY")
+        assert receiver.next()[1]["event"] == "PAY"
+        eventually(lambda: delivery.saved == delivery.position)
+        monkeypatch.setattr(webhooks, "replace_file", no_room)
+    # Stopped in good order, though there was no room for the last place.
+
+
+def test_a_log_that_could_not_be_read_for_a_moment_ends_no_webhook(
+    tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served(tmp_path / "data", receiver) as server, server.talk() as http:
+        wait_for_webhooks(server)
+        put(http, "order")
+        create(http, "order", "o-1", initial_ctx={"amount": 1})
+    with running(tmp_path / "data", settings()) as server, server.talk() as http:
+        apply(http, "o-1", "PAY")
+    read, failures = CatchUpPlan.read, [OSError(errno.EIO, "input/output error")]
+
+    def fails_once(plan: CatchUpPlan) -> CaughtUp:
+        if failures:
+            raise failures.pop()
+        return read(plan)
+
+    monkeypatch.setattr(CatchUpPlan, "read", fails_once)
+    unfed = replace(SMALL_ENGINE, machines=MachineSettings(transitions_topic=None))
+    with served(tmp_path / "data", receiver, engine_settings=unfed):
+        assert receiver.next()[1]["event"] == "PAY"
+    assert not failures
 
 
 def test_an_address_that_cannot_be_is_refused_at_the_start() -> None:

@@ -36,7 +36,7 @@ def put(
     text = sys.stdin.read() if file == "-" else read_text_file(file)
     definition = json_object(text, "the definition")
     assert definition is not None
-    with machines_at(url, context, token, directory) as machines:
+    with machines_at(url, context, token, directory, may_begin=True) as machines:
         made = machines.put_machine(machine, version, definition)
     if as_json:
         say_json(msgspec.to_builtins(made))

@@ -61,11 +61,16 @@ def stats(
     told.pop("performance", None)
     told |= told.pop("io_stats")
     rows = [
-        [name.replace("_", " "), f"{value:,}" if isinstance(value, int) else str(value)]
+        # An offset is for pasting into --from-offset, so nothing stands between its digits.
+        [name.replace("_", " "), str(value) if "offset" in name else _amount(value)]
         for name, value in told.items()
         if not name.endswith("_text")
     ]
     say_table(["what", "value"], rows, "value")
+
+
+def _amount(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def compact(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -30,8 +31,15 @@ RepeatOption = Annotated[
 
 @contextmanager
 def machines_at(
-    url: str | None, context: str | None, token: str | None, directory: str | None
+    url: str | None,
+    context: str | None,
+    token: str | None,
+    directory: str | None,
+    *,
+    may_begin: bool = False,
 ) -> Iterator[Machines]:
+    """Only a verb that may begin makes a directory that is not there: others would answer for the
+    one that was meant."""
     if directory is None:
         with connect(url, context, token) as client:
             yield client.machines
@@ -39,7 +47,11 @@ def machines_at(
     if url is not None or context is not None:
         raise RequestError("give --dir, or --url or --context, not both")
     import headwater  # late: most verbs talk to a server
+    from headwater.cli.place import find_log
+    from headwater.disk import PosixDisk
 
+    if not may_begin:
+        find_log(PosixDisk(), Path(directory))
     with headwater.open(directory) as database:
         yield database.machines
 

@@ -12,7 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headwater.config.machines import read_fsync_policy
-from headwater.core.limits import INTEGER_MAX, RECORD_BYTES_MAX
+from headwater.core.limits import (
+    INTEGER_MAX,
+    NAME_PATTERN,
+    PARTITION_PREFIX,
+    RECORD_BYTES_MAX,
+)
 from headwater.core.units import GIB
 
 ENVIRONMENT_PREFIX: Final = "HEADWATER_"
@@ -122,9 +127,14 @@ def host_and_port(given: object) -> str:
     return text(given)
 
 
-def text_or_off(given: object) -> str | None:
-    """A text, or `off` for none."""
-    return None if given is False or str(given).strip().lower() == "off" else text(given)
+def topic_or_off(given: object) -> str | None:
+    """A topic's name, or `off` for none."""
+    if given is False or str(given).strip().lower() == "off":
+        return None
+    name = text(given)
+    if NAME_PATTERN.fullmatch(name) is None or name.startswith(PARTITION_PREFIX):
+        raise NotThatError("the name of a topic, or off")
+    return name
 
 
 def secrets_list(given: object) -> tuple[str, ...]:
@@ -271,7 +281,7 @@ KEYS: Final[tuple[Key, ...]] = (
     Key(
         "machine_transitions_topic",
         "machines.transitions_topic",
-        text_or_off,
+        topic_or_off,
         "topic that every transition is written to, or off",
     ),
     Key(

@@ -202,7 +202,7 @@ class Engine:
     @property
     def trouble(self) -> Exception | None:
         """Why the keeper could not do all of his last round; it is tried again in the next."""
-        return self._keeper.error
+        return self._keeper.error or self.machines.trouble
 
     # -- what the log says
 

@@ -139,8 +139,8 @@ class AsyncMachines:
     async def batch(
         self, operations: Sequence[requests.Request], *, mode: str = "atomic"
     ) -> answers.BatchAnswer:
-        """Up to 100 of `CreateInstance`, `ApplyEvent`, `DeleteInstance`: `atomic`, all or nothing,
-        or `best_effort`, each for itself."""
+        """Up to 100 of `headwater.CreateInstance`, `ApplyEvent` and `DeleteInstance`: `atomic`, all
+        or nothing, or `best_effort`, each for itself."""
         found: answers.BatchAnswer = await self._ask(asks.Batch(operations, mode))
         return found
 

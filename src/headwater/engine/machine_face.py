@@ -28,8 +28,7 @@ class Machines:
     def put_machine(
         self, machine: str, version: int, definition: dict[str, Any]
     ) -> answers.MachinePutAnswer:
-        """Define a version of a machine. It never changes; the same definition again does nothing.
-        Define a version of a machine. It never changes; the same definition again does nothing."""
+        """Define a version of a machine. It never changes; the same again does nothing."""
         found: answers.MachinePutAnswer = self._ask(
             requests.PutMachine(machine, version, definition)
         )
@@ -141,8 +140,8 @@ class Machines:
     def batch(
         self, operations: Sequence[requests.Request], *, mode: str = "atomic"
     ) -> answers.BatchAnswer:
-        """Up to 100 of `CreateInstance`, `ApplyEvent`, `DeleteInstance`: `atomic`, all or nothing,
-        or `best_effort`, each for itself."""
+        """Up to 100 of `headwater.CreateInstance`, `ApplyEvent` and `DeleteInstance`: `atomic`, all
+        or nothing, or `best_effort`, each for itself."""
         found: answers.BatchAnswer = self._ask(asks.Batch(operations, mode))
         return found
 

@@ -37,6 +37,12 @@ class MachineRoom:
     def directory_exists(self) -> bool:
         return self._core.disk.is_directory(self._core.directory / MACHINES_DIRECTORY)
 
+    @property
+    def trouble(self) -> Exception | None:
+        """What fails while nobody waits for it: expiries, compaction, feeding the topic."""
+        found = None if self.store is None else self.store.trouble
+        return found or (None if self.feeder is None else self.feeder.trouble)
+
     def open(self, progress: Progress | None = None) -> MachineStore:
         with self._lock:
             if self.store is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import PurePath
 from typing import Any, NamedTuple, TypeVar
 
 from headwater.engine.engine import Engine
@@ -16,6 +17,7 @@ from headwater.engine.steps import Answered, AsOwner, InFiles, Steps
 from headwater.model.machines.definition import Definition, check_machine_name
 from headwater.model.machines.errors import bad_request
 from headwater.model.machines.instance import Instance
+from headwater.store.failures import file_work
 
 T = TypeVar("T")
 DRAWING_FORMS = ("svg", "mermaid")
@@ -44,12 +46,14 @@ def store_steps(engine: Engine) -> Steps[MachineStore]:
     return store
 
 
-def change_steps(engine: Engine, request: requests.Request) -> Steps[Any]:
+def change_steps(
+    engine: Engine, request: requests.Request, sees: requests.Sees | None = None
+) -> Steps[Any]:
     """One change: its answer, once the log has it."""
     store = engine.machines.store
     if store is None:
         store = yield from store_steps(engine)
-    return (yield Answered(partial(store.submit, request)))
+    return (yield Answered(partial(store.submit, request, sees)))
 
 
 def _change_steps(engine: Engine, change: Callable[[MachineStore], Pending[T]]) -> Steps[T]:
@@ -63,6 +67,17 @@ def look_steps(engine: Engine, look: Callable[[MachineStore], T]) -> Steps[T]:
     """Something that is in memory."""
     store = yield from store_steps(engine)
     found: T = yield AsOwner(lambda: look(store))
+    return found
+
+
+def _file_steps(place: PurePath, work: Callable[[], T]) -> Steps[T]:
+    """Something that is in files. What the disk says is told in our words."""
+
+    def run() -> T:
+        with file_work(place):
+            return work()
+
+    found: T = yield InFiles(run)
     return found
 
 
@@ -120,8 +135,13 @@ def draw_steps(
     from headwater.model.machines.drawing import mermaid, picture_of
     from headwater.model.machines.drawing_svg import svg
 
-    drawn = picture_of(definition, current)
-    return svg(drawn) if form == "svg" else mermaid(drawn)
+    def draw() -> str:
+        drawn = picture_of(definition, current)
+        return svg(drawn) if form == "svg" else mermaid(drawn)
+
+    # Not by the owner: a machine of thousands of states takes seconds.
+    finished: str = yield InFiles(draw)
+    return finished
 
 
 # -- instances
@@ -179,9 +199,12 @@ def migrate_instance_steps(
 
 
 def batch_steps(
-    engine: Engine, operations: Sequence[requests.Request], mode: str
+    engine: Engine,
+    operations: Sequence[requests.Request],
+    mode: str,
+    sees: requests.Sees | None = None,
 ) -> Steps[answers.BatchDone]:
-    return _change_steps(engine, lambda store: store.batch(operations, mode))
+    return _change_steps(engine, lambda store: store.batch(operations, mode, sees))
 
 
 def flush_all_steps(engine: Engine) -> Steps[answers.Flushed]:
@@ -192,14 +215,15 @@ def history_steps(engine: Engine, instance_id: str, limit: int) -> Steps[History
     plan: HistoryPlan = yield from look_steps(
         engine, lambda store: store.history(instance_id, limit)
     )
-    found: History = yield InFiles(plan.read)
-    return found
+    return (yield from _file_steps(plan.place.directory, plan.read))
 
 
 def snapshot_instance_steps(engine: Engine, instance_id: str) -> Steps[OneSnapshot]:
     found = yield from get_instance_steps(engine, instance_id)
     store = yield from store_steps(engine)
-    name, offset = yield InFiles(lambda: store.snapshot_instance(instance_id))
+    name, offset = yield from _file_steps(
+        store.directory, lambda: store.snapshot_instance(instance_id)
+    )
     return OneSnapshot(name, instance_id, found.state, offset)
 
 
@@ -210,13 +234,11 @@ def read_wal_steps(engine: Engine, from_offset: int, limit: int) -> Steps[WalPag
     plan: WalReadPlan = yield from look_steps(
         engine, lambda store: store.read_wal(from_offset, limit)
     )
-    page: WalPage = yield InFiles(plan.read)
-    return page
+    return (yield from _file_steps(plan.place.directory, plan.read))
 
 
 def catch_up_steps(plan: CatchUpPlan) -> Steps[CaughtUp]:
-    found: CaughtUp = yield InFiles(plan.read)
-    return found
+    return (yield from _file_steps(plan.place.directory, plan.read))
 
 
 def wal_stats_steps(engine: Engine) -> Steps[answers.WalStats]:
@@ -225,5 +247,4 @@ def wal_stats_steps(engine: Engine) -> Steps[answers.WalStats]:
 
 def compact_steps(engine: Engine) -> Steps[answers.Compacted]:
     store = yield from store_steps(engine)
-    done: answers.Compacted = yield InFiles(store.compact)
-    return done
+    return (yield from _file_steps(store.directory, store.compact))

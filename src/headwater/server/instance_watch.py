@@ -21,7 +21,7 @@ from headwater.engine.machines.watching import (
 from headwater.engine.steps import AsOwner, Steps
 from headwater.server.exchange import Exchange
 from headwater.server.machine_following import Follower
-from headwater.server.machine_operations import require_named_machines, require_seen
+from headwater.server.machine_operations import seen_by
 from headwater.server.stepping import Operation
 from headwater.server.streams import FRAME_BYTES, require_event_stream
 from headwater.server.topics import flag, number
@@ -67,13 +67,10 @@ def open_watch(app: App, exchange: Exchange) -> None:
 def _watch_steps(
     app: App, key: ApiKey, wanted: WatchFilter, start: int | None
 ) -> Steps[tuple[Watcher, int]]:
-    if wanted.instance_id is None:
-        require_named_machines(key, list(wanted.machines))
-    else:
-        yield from require_seen(app.engine, key, wanted.instance_id)
+    seen = yield from seen_by(app.engine, key, wanted)
     store = yield from steps.store_steps(app.engine)
     opened: tuple[Watcher, int] = yield AsOwner(
-        lambda: (store.watch(wanted, start), store.committed_offset if start is None else start)
+        lambda: (store.watch(seen, start), store.committed_offset if start is None else start)
     )
     return opened
 

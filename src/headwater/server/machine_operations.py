@@ -1,22 +1,26 @@
 """What can be asked of machines over the network: one function for each, for HTTP and RCPX alike.
 
 A key with prefixes sees the machines whose names begin with one of them, and their instances;
-others are as if they were not there.
+others are as if they were not there. For changes the engine itself looks, at the very instance that
+is changed: an id may be of another machine than it was a moment ago.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from headwater.engine import machine_steps as steps
 from headwater.engine import machine_telling as telling
 from headwater.engine.engine import Engine
 from headwater.engine.machines import requests
+from headwater.engine.machines.watching import WatchFilter
 from headwater.engine.steps import Steps
 from headwater.model.machines.errors import INSTANCE_NOT_FOUND, MachineError
-from headwater.server.keys import ApiKey
+from headwater.model.machines.instance import Instance
+from headwater.server.keys import ApiKey, Scope
 from headwater.server.stepping import OneStep, Work
 from headwater.wire import machine_answers as told
 from headwater.wire.http_errors import HttpError
@@ -67,6 +71,8 @@ def draw(
     instance_id: str | None,
 ) -> Steps[str]:
     key.require_name(machine)
+    if key.prefixes and instance_id is not None:
+        yield from require_seen(engine, key, instance_id)
     return (yield from steps.draw_steps(engine, machine, version, form, instance_id))
 
 
@@ -77,14 +83,11 @@ def create_instance(
     engine: Engine, key: ApiKey, body: CreateInstanceBody
 ) -> Work[told.InstanceMadeAnswer]:
     key.require_name(body.machine)
-    return _change(engine, _create(body), telling.created)
+    return _change(engine, key, _create(body), telling.created)
 
 
 def get_instance(engine: Engine, key: ApiKey, instance_id: str) -> Steps[told.InstanceAnswer]:
-    found = yield from steps.get_instance_steps(engine, instance_id)
-    if not key.may_name(found.machine):
-        _not_found(instance_id)
-    return telling.instance(found)
+    return telling.instance((yield from require_seen(engine, key, instance_id)))
 
 
 def list_instances(
@@ -100,38 +103,34 @@ def list_instances(
 def apply_event(
     engine: Engine, key: ApiKey, instance_id: str, body: ApplyEventBody
 ) -> Work[told.EventAppliedAnswer]:
-    request = _apply(instance_id, body)
-    if key.prefixes:
-        return _change_seen(engine, key, request, telling.applied)
-    return _change(engine, request, telling.applied)
+    return _change(engine, key, _apply(instance_id, body), telling.applied)
 
 
 def delete_instance(
     engine: Engine, key: ApiKey, instance_id: str, idempotency_key: str | None
 ) -> Work[told.InstanceDeletedAnswer]:
     request = requests.DeleteInstance(instance_id, idempotency_key)
-    if key.prefixes:
-        return _change_seen(engine, key, request, telling.deleted)
-    return _change(engine, request, telling.deleted)
+    return _change(engine, key, request, telling.deleted)
 
 
 def migrate(
     engine: Engine, key: ApiKey, instance_id: str, body: MigrateBody
 ) -> Work[told.MigratedAnswer]:
     request = requests.MigrateInstance(instance_id, body.version, body.state_map)
-    if key.prefixes:
-        return _change_seen(engine, key, request, telling.migrated)
-    return _change(engine, request, telling.migrated)
+    return _change(engine, key, request, telling.migrated)
 
 
 def run_batch(
     engine: Engine, key: ApiKey, operations: list[BatchOperation], mode: str
 ) -> Steps[told.BatchAnswer]:
     asked = [batch_params(each, index) for index, each in enumerate(operations)]
-    if key.prefixes:
-        yield from _require_batch(engine, key, asked)
+    for each in asked:
+        if isinstance(each, BatchCreate):
+            key.require_name(each.machine)
+        elif isinstance(each, BatchDelete):
+            key.require(Scope.DELETE)
     wanted = [_request(each) for each in asked]
-    return telling.batch((yield from steps.batch_steps(engine, wanted, mode)))
+    return telling.batch((yield from steps.batch_steps(engine, wanted, mode, _sees(key))))
 
 
 def history(engine: Engine, key: ApiKey, instance_id: str, limit: int) -> Steps[told.HistoryAnswer]:
@@ -170,27 +169,24 @@ def compact(engine: Engine, _key: ApiKey) -> Steps[told.CompactedAnswer]:
 # -- inside
 
 
-def _change(engine: Engine, request: requests.Request, tell: Callable[[Any], T]) -> Work[T]:
+def _sees(key: ApiKey) -> requests.Sees | None:
+    return key.may_name if key.prefixes else None
+
+
+def _change(
+    engine: Engine, key: ApiKey, request: requests.Request, tell: Callable[[Any], T]
+) -> Work[T]:
     """One change, which waits for the log only, once the machines are open."""
     store = engine.machines.store
     if store is None:
-        return _change_later(engine, request, tell)
-    return OneStep(partial(store.submit, request), tell)
+        return _change_later(engine, key, request, tell)
+    return OneStep(partial(store.submit, request, _sees(key)), tell)
 
 
-def _change_later(engine: Engine, request: requests.Request, tell: Callable[[Any], T]) -> Steps[T]:
-    return tell((yield from steps.change_steps(engine, request)))
-
-
-def _change_seen(
-    engine: Engine,
-    key: ApiKey,
-    request: requests.ApplyEvent | requests.DeleteInstance | requests.MigrateInstance,
-    tell: Callable[[Any], T],
+def _change_later(
+    engine: Engine, key: ApiKey, request: requests.Request, tell: Callable[[Any], T]
 ) -> Steps[T]:
-    """For a key that may not see all instances."""
-    yield from require_seen(engine, key, request.instance_id)
-    return tell((yield from steps.change_steps(engine, request)))
+    return tell((yield from steps.change_steps(engine, request, _sees(key))))
 
 
 def require_named_machines(key: ApiKey, machines: list[str] | None) -> None:
@@ -203,27 +199,25 @@ def require_named_machines(key: ApiKey, machines: list[str] | None) -> None:
         key.require_name(machine)
 
 
-def require_seen(engine: Engine, key: ApiKey, instance_id: str) -> Steps[None]:
+def require_seen(engine: Engine, key: ApiKey, instance_id: str) -> Steps[Instance]:
     """INSTANCE_NOT_FOUND when it is of a machine that this key may not name."""
     found = yield from steps.get_instance_steps(engine, instance_id)
     if not key.may_name(found.machine):
-        _not_found(instance_id)
+        raise MachineError(INSTANCE_NOT_FOUND, f"there is no instance {instance_id!r}")
+    return found
 
 
-def _require_batch(
-    engine: Engine, key: ApiKey, asked: list[BatchCreate | BatchApply | BatchDelete]
-) -> Steps[None]:
-    made: set[str] = set()
-    for each in asked:
-        if isinstance(each, BatchCreate):
-            key.require_name(each.machine)
-            made.add(each.instance_id or "")
-        elif each.instance_id not in made:
-            yield from require_seen(engine, key, each.instance_id)
-
-
-def _not_found(instance_id: str) -> NoReturn:
-    raise MachineError(INSTANCE_NOT_FOUND, f"there is no instance {instance_id!r}")
+def seen_by(engine: Engine, key: ApiKey, wanted: WatchFilter) -> Steps[WatchFilter]:
+    """What is left to watch for a key that sees some machines only. An instance's id may have been
+    of another machine before, and may be again: that one is not theirs to see."""
+    if wanted.instance_id is None:
+        require_named_machines(key, list(wanted.machines))
+        return wanted
+    found = yield from require_seen(engine, key, wanted.instance_id)
+    if not key.prefixes:
+        return wanted
+    require_named_machines(key, list(wanted.machines) or [found.machine])
+    return replace(wanted, machines=wanted.machines or frozenset((found.machine,)))
 
 
 def _create(body: CreateInstanceBody) -> requests.CreateInstance:

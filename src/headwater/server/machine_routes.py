@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Coroutine
+from dataclasses import replace
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final
 
+from headwater.core.errors import InvalidRequestError
+from headwater.model.machines.errors import BAD_REQUEST, MachineError
 from headwater.server import instance_watch, instances, machines
+from headwater.server.exchange import Exchange
 from headwater.server.keys import Scope
-from headwater.server.routing import Parameter, Route
+from headwater.server.routing import Handler, Parameter, Route
 from headwater.wire import machine_answers as answers
 from headwater.wire.machine_requests import (
     ApplyEventBody,
@@ -18,13 +24,16 @@ from headwater.wire.machine_requests import (
     WalReadBody,
 )
 
+if TYPE_CHECKING:
+    from headwater.server.app import App
+
 VERSION: Final = "/v0/machines/{machine}/versions/{version}"
 INSTANCE: Final = "/v0/instances/{instance_id}"
 BODY: Final = ("unsupported_media_type", "payload_too_large", "BAD_REQUEST")
 STORAGE: Final = ("disk_full", "storage_failed")
 CHANGING: Final = (*BODY, *STORAGE)
 
-MACHINE_ROUTES: Final = (
+_ROUTES: Final = (
     Route(
         "PUT", VERSION, machines.put_machine, "Define a version of a machine; it never changes",
         Scope.WRITE, PutMachineBody,
@@ -150,3 +159,21 @@ MACHINE_ROUTES: Final = (
         answer=answers.InstanceSnapshotAnswer, errors=("INSTANCE_NOT_FOUND", *STORAGE),
     ),
 )  # fmt: skip
+
+
+def _with_their_codes(handler: Handler) -> Handler:
+    """What cannot be read is BAD_REQUEST here, as over RCPX: one list of codes for machines."""
+
+    @wraps(handler)
+    def handle(app: App, exchange: Exchange) -> Coroutine[Any, Any, None] | None:
+        try:
+            return handler(app, exchange)
+        except InvalidRequestError as error:
+            raise MachineError(BAD_REQUEST, str(error), details=error.detail) from error
+
+    return handle
+
+
+MACHINE_ROUTES: Final = tuple(
+    replace(route, handler=_with_their_codes(route.handler)) for route in _ROUTES
+)

@@ -4,6 +4,9 @@ Each has a position in the machines' log that is on disk before the log moves on
 restart goes on where it was. What cannot be delivered is tried again, later and later; only its own
 webhook waits for it. The engine is never waited for by anybody here.
 
+An error of the disk is told and tried again, too: a full one costs no webhook its place, only a
+few repeats if the server is killed meanwhile.
+
 The log is kept for a webhook that is behind, so it gets everything however slow it is; but not for
 ever: more than HELD_BYTES_MAX behind, what is compacted away is told as a gap.
 
@@ -26,7 +29,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from headwater import __version__
-from headwater.core.errors import HeadwaterError, RequestError
+from headwater.core.errors import ClosedError, HeadwaterError, RequestError
 from headwater.core.units import GIB
 from headwater.disk import Disk, read_whole, replace_file
 from headwater.engine.machine_steps import store_steps
@@ -115,26 +118,32 @@ class Delivery:
         """Everything before this offset is delivered."""
         self.saved: int | None = None
         """The position as it is on disk."""
+        self.source: Source | None = None
+        self.is_gone = False
+        """The receiver wants no more."""
+        self._cannot_save = False
 
     # -- the position
 
-    def needs(self, store: MachineStore, source: Source) -> int | None:
+    def needs(self, store: MachineStore) -> int | None:
         """From where on the log is kept for it. Who waits for something new has all before it."""
-        if self.saved is None:
+        if self.saved is None or self.is_gone:
             return None
-        if source.waits_for_news:
+        if self.source is not None and self.source.waits_for_news:
             self.position = store.committed_offset
-            source.nudge()
+            self.source.nudge()
         segments = segment_of(store.committed_offset) - segment_of(self.saved)
         behind = segments * store.settings.wal_segment_bytes
         return None if behind > HELD_BYTES_MAX else self.saved
 
     async def load(self, end: int) -> int:
         """Where it was; at first use, the end of the log as it is now."""
-        self.position = self.saved = await self._app.loop.run_in_executor(None, self._read)
-        if self.position is None:
-            self.position = end
-            await self.save()
+        if self.saved is None:
+            self.saved = await self._app.loop.run_in_executor(None, self._read)
+            if self.saved is None:
+                await self._write(end)
+            self.position = self.saved
+        assert self.position is not None
         return self.position
 
     def _read(self) -> int | None:
@@ -147,7 +156,22 @@ class Delivery:
             return None  # replaced as a whole, so nobody of ours wrote this
 
     async def save(self) -> None:
-        position = self.position
+        """What cannot be saved now is saved with the next: until then the log is kept for it."""
+        if self.position is None:
+            return
+        try:
+            await self._write(self.position)
+            self._cannot_save = False
+        except (HeadwaterError, OSError) as error:
+            if not self._cannot_save:
+                self._cannot_save = True
+                self._app.log.warning(
+                    "the place of a webhook cannot be saved",
+                    webhook=self.webhook.label,
+                    error=str(error),
+                )
+
+    async def _write(self, position: int) -> None:
         data = msgspec.json.encode(_Position(str(position)))
         await self._app.loop.run_in_executor(None, replace_file, self._disk, self._path, data)
         self.saved = position
@@ -160,6 +184,7 @@ class Delivery:
             for told in await next_batch():
                 if not await self._deliver(told, poster):
                     self._app.log.warning("a webhook is gone", webhook=self.webhook.label)
+                    self.is_gone = True
                     return
                 self.position = told.next_offset
                 self.delivered += 1
@@ -208,7 +233,7 @@ class Source:
     ) -> None:
         self._printed = app.printed
         self._ready: list[Told] = []
-        self._waits = self._nudged = False
+        self._waits = self._nudged = self._ended = False
         self._news = asyncio.Event()
         self._follower = Follower(app, watcher, self, read_again)
         self._follower.begin()
@@ -216,6 +241,8 @@ class Source:
     async def next_batch(self) -> Sequence[Told]:
         self._waits = True
         while not self._ready and not self._nudged:
+            if self._ended:
+                raise ClosedError("there is nothing more to be read of the machines' log")
             self._news.clear()
             self._follower.pump()
             await self._news.wait()
@@ -260,7 +287,10 @@ class Source:
         self._news.set()
 
     def end(self) -> None:
-        """The machines are closed; so is the server, which cancels whoever waits here."""
+        """The log cannot be read; or the machines are closed, and so is the server, which cancels
+        whoever waits here."""
+        self._ended = True
+        self._news.set()
 
     def close(self) -> None:
         self._follower.close()
@@ -292,7 +322,24 @@ class Webhooks:
             from headwater.client.http import Poster
 
             self._poster = Poster(TIMEOUT_S)
-            self._tasks.append(self._app.loop.create_task(self._open()))
+            self._start(self._open, "*")
+
+    def _start(self, work: Callable[[], Awaitable[None]], label: str) -> None:
+        self._tasks.append(self._app.loop.create_task(self._until_done(work, label)))
+
+    async def _until_done(self, work: Callable[[], Awaitable[None]], label: str) -> None:
+        """What goes wrong with the disk is told, and may be right the next time."""
+        delay = self._app.settings.webhook_retry_ms / 1_000
+        while True:
+            try:
+                await work()
+                return
+            except (HeadwaterError, OSError):
+                self._app.log.exception(
+                    "a webhook stopped; trying again", webhook=label, again_in_s=round(delay, 3)
+                )
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, DELAY_S_MAX)
 
     async def _open(self) -> None:
         app = self._app
@@ -304,32 +351,27 @@ class Webhooks:
         for webhook in self._hooks:
             delivery = Delivery(app, webhook, disk, place)
             self.deliveries.append(delivery)
-            self._tasks.append(app.loop.create_task(self._run(delivery, store)))
+            store.compactor.needs.append(partial(delivery.needs, store))
+            self._start(partial(self._run, delivery, store), webhook.label)
 
     async def _run(self, delivery: Delivery, store: MachineStore) -> None:
         assert self._poster is not None
         machine = delivery.webhook.machine
         wanted = watch_filter(machines=None if machine is None else [machine])
-        needs = store.compactor.needs
+        begin = await delivery.load(store.committed_offset)
+        source = Source(self._app, store.watch(wanted, begin), partial(store.catch_up, wanted))
+        delivery.source = source
         try:
-            begin = await delivery.load(store.committed_offset)
-            source = Source(self._app, store.watch(wanted, begin), partial(store.catch_up, wanted))
-            need = partial(delivery.needs, store, source)
-            needs.append(need)
-            try:
-                await delivery.run(source.next_batch, self._poster)
-            finally:
-                needs.remove(need)
-                source.close()
-        except (HeadwaterError, OSError):
-            self._app.log.exception("a webhook stopped", webhook=delivery.webhook.label)
+            await delivery.run(source.next_batch, self._poster)
+        finally:
+            delivery.source = None
+            source.close()
 
     async def close(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for delivery in self.deliveries:
-            if delivery.position is not None:
-                await delivery.save()
+            await delivery.save()
         if self._poster is not None:
             await self._poster.close()

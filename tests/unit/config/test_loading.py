@@ -125,6 +125,15 @@ def test_every_mistake_is_told_with_its_source_and_what_is_meant(
     ]
 
 
+@pytest.mark.parametrize("name", ["with space", "-first", "kafka:orders:0"])
+def test_the_topic_of_transitions_must_be_a_topic_that_can_be(name: str) -> None:
+    told = mistakes({}, {"HEADWATER_MACHINE_TRANSITIONS_TOPIC": name})
+    assert told == [
+        "environment: HEADWATER_MACHINE_TRANSITIONS_TOPIC must be the name of a topic, or off, "
+        f"not {name!r}"
+    ]
+
+
 def test_a_file_that_is_not_toml_is_told_with_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(FILES, "bad.toml", "port 4000\n")
     (mistake,) = mistakes(config="bad.toml")

@@ -13,7 +13,6 @@ from headwater.core.errors import DamageError, NewerFormatError
 from headwater.core.units import MIB
 from headwater.format.machines.entry import EntryType
 from headwater.format.machines.names import global_offset, segment_of, within_segment
-from headwater.model.machines.errors import MachineError
 from headwater.testing import FakeDisk, ManualClock
 from tests.rig.machines import ORDER, PLACE, SMALL, SteppedStore, new_disk, policy
 
@@ -153,6 +152,40 @@ def test_compaction_comes_by_itself_when_the_log_has_grown() -> None:
     assert store.compactor.count == 1
 
 
+@pytest.mark.claims(93)
+def test_the_growth_of_the_log_is_counted_over_restarts() -> None:
+    clock = ManualClock()
+    chosen = CompactionSettings(events_threshold=100_000, size_threshold_bytes=4_000)
+    settings = replace(SMALL, compaction=chosen)
+    disk, store = begun(settings, clock)
+    compactions = 0
+    for _ in range(6):  # each writes less than what makes it due
+        turn(store, 3)
+        store.close()
+        store = SteppedStore(disk, settings, clock)
+        clock.advance(60_000_000)
+        store.keeping.round()
+        compactions += store.compactor.count
+    assert compactions == 3
+    assert store.wal_stats().total_size_bytes < 2 * 4_000
+
+
+def test_a_compaction_there_is_no_room_for_is_tried_again_a_minute_later() -> None:
+    clock = ManualClock()
+    settings = replace(SMALL, compaction=CompactionSettings(size_threshold_bytes=2_000))
+    disk, store = begun(settings, clock)
+    turn(store, 3)
+    clock.advance(60_000_000)
+    disk.capacity_bytes = sum(map(len, disk.files().values())) + 100
+    with pytest.raises(OSError, match="space"):
+        store.keeping.round()
+    store.keeping.round()  # nothing is tried, so nothing fails
+    disk.capacity_bytes = None
+    clock.advance(60_000_000)
+    store.keeping.round()
+    assert store.compactor.count == 1, "what had grown is not forgotten"
+
+
 def test_compaction_turned_off_never_comes_by_itself() -> None:
     clock = ManualClock()
     _, store = begun(replace(SMALL, compaction=CompactionSettings(False, 1, 1, 0)), clock)
@@ -250,19 +283,6 @@ def test_the_log_is_whole_after_a_power_loss_behind_a_compaction() -> None:
     history = again.history("a").read()
     assert history.complete
     assert history.damaged_at is None
-
-
-@pytest.mark.claims(98)
-def test_one_instance_can_be_put_into_a_file_of_its_own() -> None:
-    disk, store = begun()
-    name, offset = store.snapshot_instance("a")
-    found = msgspec.json.decode(disk.files()[SNAPSHOTS / name])
-    assert found["instance"]["ctx"] == {"total": 5}
-    assert offset == store.get_instance("a").last_wal_offset
-    store.close()
-    assert SteppedStore(disk).get_instance("a").context == {"total": 5}
-    with pytest.raises(MachineError):
-        SteppedStore(new_disk()).snapshot_instance("a")
 
 
 def test_a_history_walks_back_to_the_creation_or_to_where_the_log_begins() -> None:

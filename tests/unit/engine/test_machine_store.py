@@ -197,6 +197,31 @@ def test_ids_of_deleted_instances_can_be_kept_for_ever(disk: FakeDisk) -> None:
     store = SteppedStore(disk, settings)
     error = refused(store, lambda: store.create_instance("order", 1, "a"))
     assert error.code == "INSTANCE_EXISTS"
+    store.close()
+    store = SteppedStore(disk, SMALL)
+    assert store.do(lambda: store.create_instance("order", 1, "a")).applied, "allowed again"
+
+
+def test_an_id_kept_for_ever_is_kept_from_the_moment_it_was_given(disk: FakeDisk) -> None:
+    clock = ManualClock()
+    store = SteppedStore(disk, replace(SMALL, ids_may_be_reused=False), clock)
+    store.do(lambda: store.put_machine("order", 1, ORDER))
+    for name in ("batch", "on its way", "expired"):
+        store.do(partial(store.create_instance, "order", 1, name, None, None, 1_000))
+
+    def at_once() -> Any:
+        store.delete_instance("on its way")
+        return store.create_instance("order", 1, "on its way")
+
+    both: list[requests.Request] = [DeleteInstance("batch"), CreateInstance("order", 1, "batch")]
+    assert refused(store, lambda: store.batch(both)).code == "INSTANCE_EXISTS"
+    with pytest.raises(MachineError, match="already, or was before"):
+        store.do(at_once)
+    clock.advance(2_000_000)
+    again = partial(store.create_instance, "order", 1, "expired")
+    assert refused(store, again).code == "INSTANCE_EXISTS", "though nobody came to delete it yet"
+    store.keeping.round()
+    assert refused(store, again).code == "INSTANCE_EXISTS"
 
 
 def test_an_instance_with_a_ttl_deletes_itself(disk: FakeDisk) -> None:
@@ -237,6 +262,8 @@ def test_a_migrated_instance_goes_on_in_the_newer_version(store: SteppedStore) -
     store.do(lambda: store.put_machine("order", 2, ORDER_2))
     store.do(lambda: store.apply_event("a", "PAY"))
     assert refused(store, lambda: store.migrate_instance("a", 2)).code == "CONFLICT"
+    odd: Any = {"paid": ["settled"]}
+    assert refused(store, lambda: store.migrate_instance("a", 2, odd)).code == "BAD_REQUEST"
     answer = store.do(lambda: store.migrate_instance("a", 2, {"paid": "settled"}))
     assert (answer.from_state, answer.to_state, answer.version) == ("paid", "settled", 2)
     assert store.do(lambda: store.apply_event("a", "CLOSE")).to_state == "closed"

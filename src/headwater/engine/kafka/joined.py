@@ -21,6 +21,7 @@ from headwater.engine.kafka.native_fetching import NativeFetch, NativeLookup, fi
 from headwater.engine.kafka.native_producing import produce_steps
 from headwater.engine.kafka.native_topics import (
     ORGANISATION,
+    Names,
     NativePartition,
     NativeTopic,
     is_shown,
@@ -48,6 +49,7 @@ class JoinedStore:
         self._engine = engine
         self._readers = readers
         self._natives: dict[int, NativeTopic] = {}
+        self._names = Names(engine.core.settings.machines.transitions_topic)
         self.new_producer_id = store.new_producer_id
 
     # -- which there are
@@ -59,15 +61,22 @@ class JoinedStore:
 
     def _shown(self) -> Iterator[KafkaTopic]:
         for topic in list(self._engine.core.registry):
-            if is_shown(topic) and self._store.topic(ORGANISATION, topic.name) is None:
-                yield self._native(topic)
+            name = self._names.of(topic.name)
+            if name is not None:
+                found = self.topic(ORGANISATION, name)
+                if isinstance(found, NativeTopic) and found.is_of(topic):
+                    yield found
 
     def topic(self, org: int, name: str) -> KafkaTopic | None:
         found = self._store.topic(org, name)
         if found is not None or org != ORGANISATION:
             return found
-        topic = self._engine.find(name)
-        return None if topic is None or not is_shown(topic) else self._native(topic)
+        for own in (name, self._names.own(name)):
+            if own is not None and self._names.of(own) == name:
+                topic = self._engine.find(own)
+                if topic is not None and is_shown(topic):
+                    return self._native(topic, name)
+        return None
 
     def topic_by_id(self, org: int, topic_id: bytes) -> KafkaTopic | None:
         number = native_id(topic_id)
@@ -76,12 +85,12 @@ class JoinedStore:
         known = self._natives.get(number)
         return None if known is None or known.dropped else known
 
-    def _native(self, topic: Topic) -> NativeTopic:
+    def _native(self, topic: Topic, name: str) -> NativeTopic:
         known = self._natives.get(topic.topic_id)
         if known is None:
             if len(self._natives) > 2 * len(self._engine.core.registry):
                 self._natives = {n: each for n, each in self._natives.items() if not each.dropped}
-            known = self._natives[topic.topic_id] = NativeTopic(topic)
+            known = self._natives[topic.topic_id] = NativeTopic(topic, name)
         return known
 
     # -- changing them
@@ -99,7 +108,8 @@ class JoinedStore:
         return self._store.create_topic(org, name, partitions, configs)
 
     def _refuse_native_name(self, org: int, name: str) -> None:
-        if isinstance(self.topic(org, name), NativeTopic):
+        kept = org == ORGANISATION and self._names.own(name) is not None
+        if kept or isinstance(self.topic(org, name), NativeTopic):
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists")
 
     def delete_topic(self, topic: KafkaTopic) -> Pending[bool]:

@@ -24,12 +24,33 @@ _ID_PREFIX: Final = b"topic\x00\x00\x00"
 
 
 def is_shown(topic: Topic) -> bool:
-    """Queues are worked off and not read; and Kafka knows fewer names."""
-    return (
-        topic.log.settings.type is TopicType.LOG
-        and topic.broken is None
-        and TOPIC_NAME.fullmatch(topic.name) is not None
-    )
+    """Queues are worked off and not read."""
+    return topic.log.settings.type is TopicType.LOG and topic.broken is None
+
+
+class Names:
+    """What log topics are called among Kafka's, which may have no colon in their names: those that
+    have one are not shown; but the transitions of the machines are, with a dot instead."""
+
+    def __init__(self, transitions_topic: str | None) -> None:
+        self._kept: dict[str, str] = {}
+        """Kafka's name of a topic to its own."""
+        if transitions_topic is not None and not _is_kafka_name(transitions_topic):
+            self._kept[transitions_topic.replace(":", ".")] = transitions_topic
+
+    def of(self, name: str) -> str | None:
+        """Kafka's name for a log topic; None when it has none."""
+        if _is_kafka_name(name):
+            return name
+        return next((kafka for kafka, own in self._kept.items() if own == name), None)
+
+    def own(self, kafka_name: str) -> str | None:
+        """The log topic this name is kept for, whether it is there or not."""
+        return self._kept.get(kafka_name)
+
+
+def _is_kafka_name(name: str) -> bool:
+    return TOPIC_NAME.fullmatch(name) is not None
 
 
 class Turns:
@@ -109,12 +130,12 @@ class NativePartition(Partition):
 class NativeTopic(KafkaTopic):
     __slots__ = ("_native",)
 
-    def __init__(self, native: Topic) -> None:
+    def __init__(self, native: Topic, name: str) -> None:
         self._native = native
         settings = native.log.settings
         super().__init__(
             ORGANISATION,
-            native.name,
+            name,
             _ID_PREFIX + native.topic_id.to_bytes(8, "big"),
             0,
             0,
@@ -125,6 +146,9 @@ class NativeTopic(KafkaTopic):
             },
         )
         self.partitions = [NativePartition(self, native)]
+
+    def is_of(self, topic: Topic) -> bool:
+        return self._native is topic
 
     @property
     def dropped(self) -> bool:

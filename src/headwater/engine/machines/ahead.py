@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from headwater.engine.machines.tables import Key, Remembered
 from headwater.model.machines.definition import Definition
 from headwater.model.machines.instance import Instance
+
+_UNKNOWN: Final = object()
 
 
 class Ahead:
@@ -15,6 +20,34 @@ class Ahead:
         """None: deleted."""
         self.definitions: dict[tuple[str, int], Definition] = {}
         self.keys: dict[Key, Remembered] = {}
+
+    def note(
+        self,
+        instances: Mapping[str, Instance | None],
+        definitions: Mapping[tuple[str, int], Definition],
+        keys: Mapping[Key, Remembered],
+    ) -> None:
+        self.instances.update(instances)
+        if definitions:
+            self.definitions.update(definitions)
+        if keys:
+            self.keys.update(keys)
+
+    def forget(
+        self,
+        instances: Mapping[str, Instance | None],
+        definitions: Mapping[tuple[str, int], Definition],
+        keys: Mapping[Key, Remembered],
+    ) -> None:
+        """These are committed: the tables have them, unless something newer is on its way."""
+        for name, instance in instances.items():
+            if self.instances.get(name, _UNKNOWN) is instance:
+                del self.instances[name]
+        for version in definitions:
+            self.definitions.pop(version, None)
+        for key, remembered in keys.items():
+            if self.keys.get(key) is remembered:
+                del self.keys[key]
 
     def clear(self) -> None:
         self.instances.clear()

@@ -4,26 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from headwater.core.errors import HeadwaterError
 from headwater.engine.machines.answers import BatchDone, Outcome
 from headwater.engine.machines.book import Book
-from headwater.engine.machines.requests import Request
+from headwater.engine.machines.requests import (
+    ApplyEvent,
+    CreateInstance,
+    DeleteInstance,
+    MigrateInstance,
+    PutMachine,
+    Request,
+    Sees,
+)
 from headwater.engine.pending import Pending
+from headwater.model.machines.errors import bad_request
+
+BATCH_OPERATIONS_MAX: Final = 100
+BATCH_MODES: Final = ("atomic", "best_effort")
+BATCHED: Final = (PutMachine, CreateInstance, ApplyEvent, DeleteInstance, MigrateInstance)
+
+
+def check_batch(operations: Sequence[Request], mode: str) -> None:
+    if mode not in BATCH_MODES:
+        raise bad_request(f"mode must be one of {', '.join(BATCH_MODES)}")
+    if not 1 <= len(operations) <= BATCH_OPERATIONS_MAX:
+        raise bad_request(f"a batch has 1 to {BATCH_OPERATIONS_MAX} operations")
+    if not all(isinstance(operation, BATCHED) for operation in operations):
+        raise bad_request("this operation cannot be part of a batch")
 
 
 class BestEffort(Pending[BatchDone]):
-    def __init__(self, book: Book, operations: Sequence[Request]) -> None:
+    def __init__(self, book: Book, operations: Sequence[Request], sees: Sees | None) -> None:
         self._book = book
         self._operations = operations
+        self._sees = sees
         self._outcomes: list[Outcome | None] = [None] * len(operations)
         self._open = len(operations)
 
     def start(self) -> BestEffort:
         for index, operation in enumerate(self._operations):
             try:
-                pending = self._book.submit([operation])
+                pending = self._book.submit([operation], sees=self._sees)
             except HeadwaterError as error:
                 self._settle(index, Outcome(None, error))
                 continue

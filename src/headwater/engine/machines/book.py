@@ -15,7 +15,7 @@ from headwater.core.clock import Clock
 from headwater.core.errors import HeadwaterError, InvariantError, OverloadedError
 from headwater.engine.machines.ahead import Ahead
 from headwater.engine.machines.draft import Draft
-from headwater.engine.machines.requests import FlushAll, Request
+from headwater.engine.machines.requests import FlushAll, Request, Sees
 from headwater.engine.machines.tables import Effect, Tables
 from headwater.engine.pending import Pending
 from headwater.format.machines.names import global_offset, segment_of, within_segment
@@ -100,6 +100,7 @@ class Book:
         requests: Sequence[Request],
         *,
         shape: Callable[[Draft], Any] | None = None,
+        sees: Sees | None = None,
         essential: bool = False,
     ) -> Pending[Any]:
         """All of the requests as one batch. Raises what the rules refuse; nothing is kept then."""
@@ -108,7 +109,7 @@ class Book:
         flushes = type(requests[0]) is FlushAll
         if self._flushing or (flushes and self._in_flight):
             raise OverloadedError("other writes are under way; try again", retry_after_ms=10)
-        change = self._draft(requests)
+        change = self._draft(requests, sees)
         if shape is not None:
             change.shape = shape
         if not change.draft.effects:
@@ -117,17 +118,17 @@ class Book:
         self._flushing = flushes
         return change
 
-    def _draft(self, requests: Sequence[Request]) -> Change:
+    def _draft(self, requests: Sequence[Request], sees: Sees | None) -> Change:
         """The entries, at the place they will have; in the next segment if they do not fit."""
         place = self._place
-        draft = self._fill(requests, place)
+        draft = self._fill(requests, place, sees)
         used = within_segment(place)
         if used and used + draft.size > self.segment_bytes:
             place = global_offset(segment_of(place) + 1, 0)
-            draft = self._fill(requests, place)
+            draft = self._fill(requests, place, sees)
         return Change(draft, place, self._sequence)
 
-    def _fill(self, requests: Sequence[Request], place: int) -> Draft:
+    def _fill(self, requests: Sequence[Request], place: int, sees: Sees | None) -> Draft:
         assert self.log is not None
         draft = Draft(
             self.tables,
@@ -138,6 +139,8 @@ class Book:
             self.now_ms,
             self._versions_max,
         )
+        if sees is not None:
+            draft.sees = sees
         if len(requests) == 1:
             draft.add(requests[0])
             return draft

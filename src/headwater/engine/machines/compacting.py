@@ -20,7 +20,7 @@ from headwater.engine.machines.book import Book
 from headwater.engine.machines.requests import NoteSnapshot
 from headwater.engine.machines.snapshots import Captured, SnapshotFiles
 from headwater.engine.owner import Owner
-from headwater.format.machines.names import segment_of
+from headwater.format.machines.names import segment_of, within_segment
 from headwater.wal.shard import Shard
 
 
@@ -47,14 +47,17 @@ class Compactor:
         self._one_at_a_time = threading.Lock()
         self._last_us = clock.monotonic_us()
         self._snapshot_sequence = book.committed_sequence
-        self._bytes_at_snapshot = 0
+        self._snapshot_place = book.committed_place
         self.needs: list[Callable[[], int | None]] = []
         """Each tells from which offset on entries are still needed; None for none. As the owner."""
         self.count = 0
+        self.error: Exception | None = None
+        """Why the last one failed; None after a good one."""
 
-    def started_from(self, sequence: int) -> None:
-        """The snapshot this start began with was of this entry."""
+    def started_from(self, sequence: int, place: int) -> None:
+        """The snapshot this start began with was of this entry, or the log's first is."""
         self._snapshot_sequence = sequence
+        self._snapshot_place = place
 
     def is_due(self) -> bool:
         """By events or by size, and not too often. As the owner."""
@@ -65,28 +68,45 @@ class Compactor:
         if passed_us < settings.min_interval_ms * US_PER_MS:
             return False
         events = self._book.committed_sequence - self._snapshot_sequence
-        written = self._shard.counters.bytes_written - self._bytes_at_snapshot
         return events >= settings.events_threshold or (
-            events > 0 and written >= settings.size_threshold_bytes
+            events > 0 and self._log_bytes() >= settings.size_threshold_bytes
         )
+
+    def _log_bytes(self) -> int:
+        """Since the last snapshot, whoever wrote them: this process or one before it."""
+        begin, end = self._snapshot_place, self._book.committed_place
+        segments = segment_of(end) - segment_of(begin)
+        return segments * self._book.segment_bytes + within_segment(end) - within_segment(begin)
 
     def compact(self) -> Compacted:
         """Not for the owner's own thread."""
         with self._one_at_a_time:
-            captured = self._owner.call(self._capture)
-            # What the snapshot covers must be in the log for good: a power loss must not leave a
-            # log that ends before the snapshot does.
-            self._harden()
-            written = self._files.write(captured)
-            heading = written.heading
-            self._owner.call(lambda: self._note(heading.file, heading.wal_offset))
-            deleted = self._release(min(heading.wal_offset, *self._owner.call(self._needed)))
-            self._snapshot_sequence = captured.sequence
-            self._last_us = self._clock.monotonic_us()
-            self.count += 1
-            return Compacted(
-                heading.file, heading.wal_offset, heading.instance_count, written.bytes, deleted
-            )
+            try:
+                done = self._compact()
+                self.error = None
+                return done
+            except Exception as error:
+                self.error = error
+                raise
+            finally:
+                # Also when it failed: where there is no room for a snapshot, one is not written
+                # over and over.
+                self._last_us = self._clock.monotonic_us()
+
+    def _compact(self) -> Compacted:
+        captured = self._owner.call(self._capture)
+        # What the snapshot covers must be in the log for good: a power loss must not leave a log
+        # that ends before the snapshot does.
+        self._harden()
+        written = self._files.write(captured)
+        heading = written.heading
+        self._owner.call(lambda: self._note(heading.file, heading.wal_offset))
+        deleted = self._release(min(heading.wal_offset, *self._owner.call(self._needed)))
+        self._snapshot_sequence, self._snapshot_place = captured.sequence, captured.wal_offset
+        self.count += 1
+        return Compacted(
+            heading.file, heading.wal_offset, heading.instance_count, written.bytes, deleted
+        )
 
     def _needed(self) -> list[int]:
         return [offset for need in self.needs if (offset := need()) is not None] or [1 << 64]
@@ -101,7 +121,6 @@ class Compactor:
 
     def _capture(self) -> Captured:
         book, tables = self._book, self._book.tables
-        self._bytes_at_snapshot = self._shard.counters.bytes_written
         return Captured(
             [each for versions in tables.machines.values() for each in versions.values()],
             list(tables.instances.values()),

@@ -69,7 +69,6 @@ from headwater.model.machines.values import (
     object_bytes,
 )
 
-_UNKNOWN: Final = object()
 _NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
 _TTL_MS_MAX: Final = 100 * 365 * 86_400_000
 
@@ -79,6 +78,8 @@ class Draft:
     definitions: Mapping[tuple[str, int], Definition] = _NOTHING
     _keys: Mapping[Key, Remembered] = _NOTHING
     size = 0
+    sees: requests.Sees | None = None
+    """Set for who may not know of all machines."""
 
     def __init__(
         self,
@@ -121,24 +122,11 @@ class Draft:
 
     def note_in(self, ahead: Ahead) -> None:
         """It is on its way: later drafts see it."""
-        ahead.instances.update(self._instances)
-        if self.definitions:
-            ahead.definitions.update(self.definitions)
-        if self._keys:
-            ahead.keys.update(self._keys)
+        ahead.note(self._instances, self.definitions, self._keys)
 
     def forget_in(self, ahead: Ahead) -> None:
-        """It is committed: the tables have it, unless something newer is on its way."""
-        for name, instance in self._instances.items():
-            if ahead.instances.get(name, _UNKNOWN) is instance:
-                del ahead.instances[name]
-        if self.definitions:
-            for version in self.definitions:
-                ahead.definitions.pop(version, None)
-        if self._keys:
-            for key, remembered in self._keys.items():
-                if ahead.keys.get(key) is remembered:
-                    del ahead.keys[key]
+        """It is committed."""
+        ahead.forget(self._instances, self.definitions, self._keys)
 
     # -- what it sees
 
@@ -155,6 +143,14 @@ class Draft:
         found = self._newest(name)
         return None if found is None or self._is_expired(found) else found
 
+    def _is_taken(self, name: str) -> bool:
+        """Is this the id of an instance; where ids are kept for ever, was it ever?"""
+        tables = self._tables
+        if not tables.keeps_retired_ids:
+            return self._find(name) is not None
+        ever = (self._instances, self._ahead.instances, tables.instances, tables.retired_ids)
+        return any(name in each for each in ever)
+
     def _is_expired(self, instance: Instance) -> bool:
         return 0 < instance.expires_at <= self._expiry_ms()
 
@@ -162,7 +158,12 @@ class Draft:
         found = self._newest(name) if type(name) is str else None
         if found is None or (found.expires_at and self._is_expired(found)):
             raise _no_instance(checked_text(name, "the instance id"))
-        return found
+        return self._seen(found)
+
+    def _seen(self, instance: Instance) -> Instance:
+        if self.sees is not None and not self.sees(instance.machine):
+            raise _no_instance(instance.id)
+        return instance
 
     def _known_definition(self, machine: str, version: int) -> Definition | None:
         versions = self._tables.machines.get(machine)
@@ -249,7 +250,7 @@ class Draft:
             return created_again(known, request)
         name = request.instance_id
         name = str(uuid.uuid4()) if name is None else checked_text(name, "the instance id")
-        if self._find(name) is not None or name in self._tables.retired_ids:
+        if self._is_taken(name):
             raise MachineError(
                 INSTANCE_EXISTS, f"there is an instance {name!r} already, or was before"
             )
@@ -282,6 +283,7 @@ class Draft:
         if key is not None:
             known = self._remembered("apply", checked_text(name, "the instance id"), key)
             if known is not None:
+                self._seen(known.instance)
                 return applied_again(known, request)
         before = self._present(name)
         if request.expected_state is not None or request.expected_wal_offset is not None:
@@ -324,11 +326,12 @@ class Draft:
         name = checked_text(request.instance_id, "the instance id")
         known = self._remembered("delete", name, request.idempotency_key)
         if known is not None:
+            self._seen(known.instance)
             return Deleted(name, known.wal_offset, applied=False)
         before = self._find(name) if request.reason is None else self._newest(name)
         if before is None or (request.reason is not None and not self._is_expired(before)):
             raise _no_instance(name)
-        return self._delete(before, request.reason, request.idempotency_key)
+        return self._delete(self._seen(before), request.reason, request.idempotency_key)
 
     def _delete(self, before: Instance, reason: str | None, key: str | None) -> Deleted:
         offset = self._next_place()

@@ -2,7 +2,8 @@
 follow machines without anything new.
 
 Exactly once, across crashes: where to go on is read from the topic itself, whose last record of
-ours tells its `wal_offset`. A transition goes there once it is synced in the log, so the topic
+ours tells its `wal_offset`. Whoever writes copies of our records there, under our name, is beyond
+that. A transition goes there once it is synced in the log, so the topic
 never has one that a crash takes back; and compaction keeps what is not in the topic yet. When
 retention has emptied the topic, FED tells how far it was.
 
@@ -13,6 +14,7 @@ for what is not: after a start, after a failure, and when more came than is wort
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
@@ -48,7 +50,11 @@ _EVERYTHING: Final = WatchFilter()
 
 
 class _Position(msgspec.Struct):
-    wal_offset: int = 0
+    """What tells a record of ours, when it is read again."""
+
+    instance_id: str
+    event: str
+    wal_offset: int
 
 
 class _Transition(msgspec.Struct, gc=False):
@@ -69,7 +75,7 @@ class _Transition(msgspec.Struct, gc=False):
 
 
 _encode: Final = msgspec.json.Encoder().encode
-_position: Final = msgspec.json.Decoder(_Position).decode
+_decode: Final = msgspec.json.Decoder(_Position).decode
 
 
 class _Told(NamedTuple):
@@ -121,6 +127,11 @@ class TransitionFeeder:
 
     def start(self) -> None:
         self._keeper.start()
+
+    @property
+    def trouble(self) -> Exception | None:
+        """Why the last round failed; the next tries again."""
+        return self._keeper.error
 
     @property
     def position(self) -> int:
@@ -221,16 +232,36 @@ class TransitionFeeder:
         try:
             state = self._database.state(self._topic)
         except TopicNotFoundError:
+            # There before the first transition: who follows from the start finds a topic.
+            self._database.create(self._topic)
             return 0
         upto = state.head_seq
         while upto >= state.earliest_seq and upto > 0:
             since = max(upto - LOOK_BACK_RECORDS, state.earliest_seq - 1, 0)
             found = self._database.diff(self._topic, since, limit=upto - since)
             for record in reversed(found.records):
-                if record.node == NODE:
-                    return _position(record.data_json).wal_offset
+                if record.node == NODE and (offset := self._place_of(record.data_json)):
+                    return offset
             upto = since
         return 0
+
+    def _place_of(self, data: bytes) -> int:
+        """Where in the log a record is from; 0 when it is not. Anybody may write to the topic, also
+        under our name."""
+        try:
+            told = _decode(data)
+        except msgspec.MsgspecError:
+            return 0
+        offset = told.wal_offset
+        if not 0 < offset < self._store.committed_offset:
+            return 0
+        owner = self._database.engine.core.owner
+        plan = replace(owner.call(lambda: self._store.catch_up(_EVERYTHING, offset)), limit=1)
+        found = plan.read()
+        if found.gone_before is not None:
+            return offset  # nothing before it can be told any more
+        same = [(each.wal_offset, each.instance_id, each.event) for each in found.events]
+        return offset if same == [(offset, told.instance_id, told.event)] else 0
 
     def _keep_from(self) -> int:
         return self._kept_from

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
+
+Sees = Callable[[str], bool]
+"""May whoever asks know of this machine? Instances of others are not there for them."""
 
 
 class PutMachine(NamedTuple):

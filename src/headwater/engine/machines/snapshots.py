@@ -8,6 +8,7 @@ or the new one and its log, are there (I7).
 from __future__ import annotations
 
 import datetime
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -66,11 +67,15 @@ class Written(NamedTuple):
 
 
 class SnapshotFiles:
-    """The directory of snapshots. For the keeper, and for one look at start."""
+    """The directory of snapshots. For the keeper, and for one look at start; snapshots of one
+    instance are written by anybody, several at once."""
 
     def __init__(self, disk: Disk, directory: PurePath) -> None:
         self._disk = disk
         self._directory = directory
+        self._naming = threading.Lock()
+        self._in_hand: set[str] = set()
+        """Names of snapshots of one instance that are being written."""
 
     def newest(self) -> tuple[SnapshotHeading, PurePath] | None:
         """What the index names last; without a sound index, the newest file that is whole."""
@@ -145,7 +150,6 @@ class SnapshotFiles:
     def write_instance(self, instance: Instance, definition: Definition, at_ms: int) -> str:
         """One instance in a file of its own, beside the snapshots. Never loaded at start."""
         self._make_directory()
-        name = self._free_name(at_ms // 1_000, suffix=INSTANCE_SUFFIX)
         body = {
             "timestamp": _iso(at_ms),
             "instance": {
@@ -161,7 +165,14 @@ class SnapshotFiles:
             },
             "definition": msgspec.Raw(definition.canonical),
         }
-        replace_file(self._disk, self._directory / name, msgspec.json.encode(body))
+        with self._naming:
+            name = self._free_name(at_ms // 1_000, suffix=INSTANCE_SUFFIX)
+            self._in_hand.add(name)
+        try:
+            replace_file(self._disk, self._directory / name, msgspec.json.encode(body))
+        finally:
+            with self._naming:
+                self._in_hand.discard(name)
         return name
 
     def _make_directory(self) -> None:
@@ -171,8 +182,10 @@ class SnapshotFiles:
 
     def _remove_leftovers(self) -> None:
         """Snapshots that a crash cut off."""
+        with self._naming:
+            in_hand = set(self._in_hand)
         for name in self._disk.list_directory(self._directory):
-            if name.endswith(TEMPORARY_SUFFIX):
+            if name.endswith(TEMPORARY_SUFFIX) and name[: -len(TEMPORARY_SUFFIX)] not in in_hand:
                 self._disk.unlink(self._directory / name)
 
     def _names(self) -> list[str]:
@@ -180,7 +193,7 @@ class SnapshotFiles:
         return [name for name in names if parse_snapshot_file_name(name) is not None]
 
     def _free_name(self, unix_seconds: int, suffix: str = "") -> str:
-        taken = set(self._disk.list_directory(self._directory))
+        taken = {*self._disk.list_directory(self._directory), *self._in_hand}
         number = 0
         while (name := snapshot_file_name(unix_seconds, number) + suffix) in taken:
             number += 1

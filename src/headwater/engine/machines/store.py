@@ -31,7 +31,7 @@ from headwater.engine.machines.answers import (
     Outcome,
     WalStats,
 )
-from headwater.engine.machines.batches import BestEffort
+from headwater.engine.machines.batches import BestEffort, check_batch
 from headwater.engine.machines.book import Book
 from headwater.engine.machines.compacting import Compactor
 from headwater.engine.machines.draft import Draft
@@ -56,7 +56,7 @@ from headwater.engine.machines.tables import Effect
 from headwater.engine.machines.watching import CatchUpPlan, Watcher, Watchers, WatchFilter
 from headwater.engine.owner import Owner
 from headwater.engine.pending import Pending
-from headwater.format.machines.names import segment_of
+from headwater.format.machines.names import global_offset, segment_of
 from headwater.model.machines.definition import check_machine_name, check_version
 from headwater.model.machines.errors import (
     INSTANCE_NOT_FOUND,
@@ -64,7 +64,7 @@ from headwater.model.machines.errors import (
     bad_request,
 )
 from headwater.model.machines.instance import Instance
-from headwater.model.machines.values import checked_text, checked_whole
+from headwater.model.machines.values import checked_offset, checked_text, checked_whole
 from headwater.wal.committer import LogState
 from headwater.wal.counters import WalCounters
 from headwater.wal.entry_log import EntryLog
@@ -72,19 +72,10 @@ from headwater.wal.interpreter import switch_interval
 from headwater.wal.shard import Shard
 from headwater.wal.ticket import Ticket
 
-BATCH_OPERATIONS_MAX: Final = 100
 LIST_LIMIT_DEFAULT: Final = 100
 LIST_LIMIT_MAX: Final = 1_000
 WAL_READ_LIMIT_MAX: Final = 10_000
 _CLOSED: Final = "closing; nothing was written"
-BATCH_MODES: Final = ("atomic", "best_effort")
-BATCHED: Final = (
-    requests.PutMachine,
-    requests.CreateInstance,
-    requests.ApplyEvent,
-    requests.DeleteInstance,
-    requests.MigrateInstance,
-)
 
 Progress = Callable[[float], None]
 Listener = Callable[[Sequence[Effect]], None]
@@ -109,7 +100,7 @@ class MachineStore:
     ) -> None:
         """Open and recover. One process at a time has a directory."""
         self.settings = settings
-        self._disk, self._directory = disk, directory
+        self._disk, self.directory = disk, directory
         self._clock, self._owner = clock, owner
         make_directories(disk, directory)
         self._lock: DirectoryLock = disk.lock_directory(directory)
@@ -141,7 +132,7 @@ class MachineStore:
         counters = WalCounters()
         self._log = self.book.log = EntryLog(
             self._disk,
-            wal_directory(self._directory),
+            wal_directory(self.directory),
             position,
             counters,
             segment_bytes=settings.wal_segment_bytes,
@@ -159,13 +150,14 @@ class MachineStore:
             self._tickets_resolved,
             counters,
         )
-        self._files = SnapshotFiles(self._disk, snapshots_directory(self._directory))
+        self._files = SnapshotFiles(self._disk, snapshots_directory(self.directory))
         self.compactor = Compactor(
             self._disk, self._files, self.book, self.shard, self._owner, clock,
             settings.compaction, self.report.damaged_entries,
         )  # fmt: skip
         heading = self.report.snapshot
-        self.compactor.started_from(heading.sequence if heading else 1)
+        begin = (heading.sequence, heading.wal_offset) if heading else (1, global_offset(1, 0))
+        self.compactor.started_from(*begin)
         self.keeping = Keeping(self.book, self.compactor, self._owner, settings)
         self._keeper = make_keeper(clock, settings.keep_interval_ms, self.keeping.round)
         self._log.open()
@@ -174,11 +166,12 @@ class MachineStore:
         self.shard.start()
         self._keeper.start()
 
-    def submit(self, request: requests.Request) -> Pending[Any]:
+    def submit(self, request: requests.Request, sees: requests.Sees | None = None) -> Pending[Any]:
         """One change of any kind. Deletes are taken even when the disk is full."""
         if self._closing:
             raise ClosedError(_CLOSED)
-        return self.book.submit((request,), essential=type(request) is requests.DeleteInstance)
+        essential = type(request) is requests.DeleteInstance
+        return self.book.submit((request,), sees=sees, essential=essential)
 
     # -- machines
 
@@ -266,24 +259,22 @@ class MachineStore:
         return self.submit(requests.MigrateInstance(instance_id, version, state_map))
 
     def batch(
-        self, operations: Sequence[requests.Request], mode: str = "atomic"
+        self,
+        operations: Sequence[requests.Request],
+        mode: str = "atomic",
+        sees: requests.Sees | None = None,
     ) -> Pending[BatchDone]:
         """`atomic`: all or nothing, one group in the log. `best_effort`: each for itself."""
-        if mode not in BATCH_MODES:
-            raise bad_request(f"mode must be one of {', '.join(BATCH_MODES)}")
-        if not 1 <= len(operations) <= BATCH_OPERATIONS_MAX:
-            raise bad_request(f"a batch has 1 to {BATCH_OPERATIONS_MAX} operations")
-        if not all(isinstance(operation, BATCHED) for operation in operations):
-            raise bad_request("this operation cannot be part of a batch")
+        check_batch(operations, mode)
         if self._closing:
             raise ClosedError(_CLOSED)
         if mode == "best_effort":
-            return BestEffort(self.book, operations).start()
-        return self.book.submit(operations, shape=_all_answers)
+            return BestEffort(self.book, operations, sees).start()
+        return self.book.submit(operations, shape=_all_answers, sees=sees)
 
     def flush_all(self) -> Pending[Flushed]:
         if not self.settings.allow_flush_all:
-            raise bad_request("flush_all is off; the setting allow_flush_all turns it on")
+            raise bad_request("flush_all is off; the setting machine_allow_flush_all turns it on")
         return self.submit(requests.FlushAll())
 
     # -- reading the log
@@ -296,7 +287,7 @@ class MachineStore:
         return HistoryPlan(self._place(), found.last_wal_offset, limit, doubtful)
 
     def read_wal(self, from_offset: int = 0, limit: int = 100) -> WalReadPlan:
-        checked_whole(from_offset, "from_offset", 0)
+        checked_offset(from_offset, "from_offset")
         checked_whole(limit, "limit", 1)
         return WalReadPlan(self._place(), from_offset, min(limit, WAL_READ_LIMIT_MAX))
 
@@ -304,7 +295,7 @@ class MachineStore:
         """Live from now on; with `from_offset` the watcher's `catch_up` is to be read first."""
         catch_up = None
         if from_offset is not None:
-            checked_whole(from_offset, "from_offset", 0)
+            checked_offset(from_offset, "from_offset")
             catch_up = CatchUpPlan(self._place(), from_offset, wanted)
         return self._watchers.add(wanted, catch_up)
 
@@ -319,7 +310,7 @@ class MachineStore:
     def _place(self) -> LogPlace:
         return LogPlace(
             self._disk,
-            wal_directory(self._directory),
+            wal_directory(self.directory),
             self.book.committed_place,
             min(self.book.oldest_segment, segment_of(self.book.committed_place)),
             self._read_counters,
@@ -337,6 +328,11 @@ class MachineStore:
     @property
     def log_state(self) -> LogState:
         return self.shard.state
+
+    @property
+    def trouble(self) -> Exception | None:
+        """Why expiries or the last compaction failed; it is tried again."""
+        return self.compactor.error or self._keeper.error
 
     @property
     def poison(self) -> PoisonedError | None:

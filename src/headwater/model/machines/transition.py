@@ -79,6 +79,8 @@ def migrated_state(definition: Definition, instance: Instance, state_map: object
     if not isinstance(state_map, dict | None):
         raise bad_request("state_map must be a JSON object of states")
     wanted = (state_map or {}).get(instance.state, instance.state)
+    if not isinstance(wanted, str):
+        raise bad_request("state_map maps states to states, which are texts")
     if wanted not in definition.states:
         raise MachineError(
             CONFLICT,

@@ -17,6 +17,7 @@ from headwater.model.machines.errors import bad_request
 VALUE_BYTES_MAX: Final = 1 * MIB
 """A context, a payload or a definition."""
 DEPTH_MAX: Final = 100
+OFFSET_MAX: Final = 2**64 - 1
 EMPTY: Final = b"{}"
 
 _encode: Final = msgspec.json.Encoder(order="deterministic").encode
@@ -84,6 +85,11 @@ def checked_whole(value: object, what: str, low: int, high: int = INTEGER_MAX) -
         upper = "or more" if high == INTEGER_MAX else f"to {high}"
         raise bad_request(f"{what} must be a whole number, {low} {upper}")
     return value
+
+
+def checked_offset(value: object, what: str) -> int:
+    """A place in the log. From segment 8192 on it is above what every JSON reader keeps exact."""
+    return checked_whole(value, what, 0, OFFSET_MAX)
 
 
 def checked_key(value: object) -> str:

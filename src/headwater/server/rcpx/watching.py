@@ -17,7 +17,7 @@ from headwater.engine import machine_steps as steps
 from headwater.engine.machines.watching import TransitionEvent, Watcher, watch_filter
 from headwater.engine.steps import AsOwner, Steps
 from headwater.server.machine_following import Follower
-from headwater.server.machine_operations import require_named_machines, require_seen
+from headwater.server.machine_operations import seen_by
 from headwater.server.quotas import over_limit
 from headwater.server.rcpx.running import Result
 from headwater.wire.machine_requests import (
@@ -144,13 +144,11 @@ class Subscriptions:
 def watch_instance(connection: RcpxConnection, params: WatchInstanceParams) -> Steps[Result]:
     app, key = connection.app, connection.key
     assert key is not None
-    if key.prefixes:
-        yield from require_seen(app.engine, key, params.instance_id)
+    wanted = yield from seen_by(app.engine, key, watch_filter(params.instance_id))
     store = yield from steps.store_steps(app.engine)
 
     def begin() -> Result:
         instance = store.get_instance(params.instance_id)
-        wanted = watch_filter(instance_id=params.instance_id)
         watcher = store.watch(wanted, offset_of(params.from_offset))
         subscription = connection.subscriptions.add(watcher, with_ctx=params.include_ctx)
         told = {
@@ -169,13 +167,11 @@ def watch_instance(connection: RcpxConnection, params: WatchInstanceParams) -> S
 def watch_all(connection: RcpxConnection, params: WatchAllParams) -> Steps[Result]:
     app, key = connection.app, connection.key
     assert key is not None
-    require_named_machines(key, params.machines)
+    asked = watch_filter(None, params.machines, params.events, params.from_states, params.to_states)
+    wanted = yield from seen_by(app.engine, key, asked)
     store = yield from steps.store_steps(app.engine)
 
     def begin() -> Result:
-        wanted = watch_filter(
-            None, params.machines, params.events, params.from_states, params.to_states
-        )
         watcher = store.watch(wanted, offset_of(params.from_offset))
         subscription = connection.subscriptions.add(watcher, with_ctx=params.include_ctx)
         offset = store.wal_stats().current_offset

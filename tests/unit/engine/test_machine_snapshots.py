@@ -1,0 +1,63 @@
+"""Snapshots of one instance: files of their own, several at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import PurePath
+
+import msgspec
+import pytest
+
+from headwater.model.machines.errors import MachineError
+from headwater.testing import FakeDisk
+from tests.rig.machines import ORDER, SteppedStore, new_disk
+from tests.unit.engine.test_machine_compaction import SNAPSHOTS, begun
+
+
+@pytest.mark.claims(98)
+def test_one_instance_can_be_put_into_a_file_of_its_own() -> None:
+    disk, store = begun()
+    name, offset = store.snapshot_instance("a")
+    found = msgspec.json.decode(disk.files()[SNAPSHOTS / name])
+    assert found["instance"]["ctx"] == {"total": 5}
+    assert offset == store.get_instance("a").last_wal_offset
+    store.close()
+    assert SteppedStore(disk).get_instance("a").context == {"total": 5}
+    with pytest.raises(MachineError):
+        SteppedStore(new_disk()).snapshot_instance("a")
+
+
+class Busy(FakeDisk):
+    """Between the first bytes of a new snapshot and its name, something else is done once."""
+
+    meanwhile: Callable[[], object] | None = None
+
+    def rename(self, source: PurePath, target: PurePath) -> None:
+        work, self.meanwhile = self.meanwhile, None
+        if work is not None:
+            work()
+        super().rename(source, target)
+
+
+def test_two_snapshots_of_instances_at_once_are_two_files() -> None:
+    disk = Busy(["/data"])
+    store = SteppedStore(disk)
+    store.do(lambda: store.put_machine("order", 1, ORDER))
+    for name in ("a", "b"):
+        store.do(partial(store.create_instance, "order", 1, name))
+    made: list[str] = []
+    disk.meanwhile = lambda: made.append(store.snapshot_instance("b")[0])
+    made.append(store.snapshot_instance("a")[0])
+    found = [msgspec.json.decode(disk.files()[SNAPSHOTS / name]) for name in made]
+    assert [each["instance"]["instance_id"] for each in found] == ["b", "a"]
+
+
+def test_a_compaction_does_not_take_the_snapshot_of_an_instance_for_a_leftover() -> None:
+    disk = Busy(["/data"])
+    store = SteppedStore(disk)
+    store.do(lambda: store.put_machine("order", 1, ORDER))
+    store.do(lambda: store.create_instance("order", 1, "a"))
+    disk.meanwhile = store.compact
+    name, _ = store.snapshot_instance("a")
+    assert SNAPSHOTS / name in disk.files()
