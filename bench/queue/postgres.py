@@ -23,12 +23,11 @@ from typing import Final
 from bench.log_under_test import WrongResultError
 from bench.payloads import PAYLOADS
 from bench.server.load import Load
-from bench.server.processes import ServerProcess
+from bench.server.processes import ServerProcess, family_cpu_s_of
 
 INSTALL: Final = "apt-get install postgresql"
 USER: Final = "postgres"
 _PLACES: Final = "/usr/lib/postgresql"
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
 _TPS: Final = re.compile(r"tps = ([0-9.]+)")
 _LATENCY: Final = re.compile(r"latency average = ([0-9.]+) ms")
 
@@ -103,10 +102,8 @@ class PostgresServer(ServerProcess):
         super().end(number)
 
     def cpu_s(self) -> float:
-        """With those of its processes that have ended: one for each connection."""
-        stat = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8")
-        fields = stat.rpartition(")")[2].split()
-        return sum(int(field) for field in fields[11:15]) / _TICKS
+        """With all of its processes: one for each connection, and those that write."""
+        return family_cpu_s_of(self.pid)
 
     def bench(self, script: Path, workers: int, seconds: float) -> str:
         return self.run_tool(self.bench_command(script, workers, seconds))

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
@@ -44,6 +45,36 @@ def cpu_s_of(pid: int) -> float:
     stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     fields = stat.rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def family_cpu_s_of(pid: int) -> float:
+    """The same with its children, those that live and those that have ended.
+
+    One that has ended is in its parent's sum only when the parent has taken note of it, which may
+    be a moment after its client was told: until then it is looked at itself.
+    """
+    while True:
+        before = _own_and_noted(pid)
+        children = sum(map(_cpu_of_child(pid), Path("/proc").glob("[0-9]*/stat")))
+        if _own_and_noted(pid)[1] == before[1]:  # nobody changed from one sum to the other
+            return (sum(before) + children) / _TICKS
+
+
+def _own_and_noted(pid: int) -> tuple[int, int]:
+    stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    own_user, own_system, user, system = map(int, stat.rpartition(")")[2].split()[11:15])
+    return own_user + own_system, user + system
+
+
+def _cpu_of_child(parent: int) -> Callable[[Path], int]:
+    def ticks(path: Path) -> int:
+        try:
+            fields = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        except OSError:  # gone since it was listed
+            return 0
+        return sum(map(int, fields[11:15])) if int(fields[1]) == parent else 0
+
+    return ticks
 
 
 class ServerProcess(ABC):

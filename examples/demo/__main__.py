@@ -88,21 +88,32 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="headwater-demo-") as scratch:
         server = Server(Path(scratch), given.port)
         try:
-            return perform(Stage(server, Path(scratch), console, given.events), given)
+            code = perform(Stage(server, Path(scratch), console, given.events), given)
         except KeyboardInterrupt:
             console.print("\nstopped by Ctrl-C")
-            return EXIT_INTERRUPTED
+            code = EXIT_INTERRUPTED
         except BrokenPromiseError as error:
             complain(console, f"a promise was broken, please report this: {error}")
-            return 1
+            code = 1
         except (HeadwaterError, ServerError, httpx.HTTPError) as error:
             complain(console, f"{error}\nthe server said: {server.last_words()}")
-            return 1
+            code = 1
         finally:
             # Who presses it twice gets what was asked for the first time, and no half of it.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-            server.stop()
-            console.print("the server stopped cleanly, its directory is removed")
+            ended = end(server, console)
+    return code if ended else code or 1
+
+
+def end(server: Server, console: Console) -> bool:
+    """Whether it ended as it should: one that died in between is told of, and nothing is left."""
+    try:
+        server.stop()
+    except ServerError as error:
+        complain(console, f"{error}\nits directory is removed")
+        return False
+    console.print("the server stopped cleanly, its directory is removed")
+    return True
 
 
 def complain(console: Console, text: str) -> None:

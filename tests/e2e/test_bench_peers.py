@@ -26,6 +26,7 @@ from bench.registry import (
     chosen_names,
     load_all,
 )
+from bench.server.processes import family_cpu_s_of
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = REPOSITORY / "docs" / "benchmarks.md"
@@ -58,6 +59,37 @@ def test_every_peer_that_is_here_is_measured_and_ended(tmp_path: Path) -> None:
             assert row["conditions"]["durability"] == "disk"
     there = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
     assert not [line for line in there if str(tmp_path / "scratch").encode() in line]
+
+
+WORK_S = 0.3
+PARENT = f"""
+import os, sys, time
+child = os.fork()
+if child == 0:
+    while time.process_time() < {WORK_S}:
+        pass
+    os._exit(0)
+os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+print("ended", flush=True)
+sys.stdin.readline()
+os.waitpid(child, 0)
+print("noted", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_cpu_of_a_child_that_ended_counts_before_its_parent_has_taken_note() -> None:
+    """As of a connection of PostgreSQL; pgbench ends before the parent has heard of it."""
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        for word in ("ended", "noted"):
+            assert parent.stdout.readline() == f"{word}\n"
+            assert WORK_S * 0.9 <= family_cpu_s_of(parent.pid) < WORK_S * 2
+            parent.stdin.write("\n")
+            parent.stdin.flush()
 
 
 def test_a_contender_that_lost_a_record_gets_no_figure_and_stops_nobody_else(

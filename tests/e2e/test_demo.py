@@ -29,16 +29,16 @@ def run(tmp_path: Path, *words: str, timeout: int = 60) -> subprocess.CompletedP
     )
 
 
-def servers_in(directory: Path) -> list[str]:
-    """Command lines of processes that still use it."""
-    found = []
+def servers_in(directory: Path) -> dict[int, str]:
+    """Processes that still use it, with their command lines."""
+    found = {}
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             line = path.read_bytes()
         except OSError:  # it has ended since
             continue
         if str(directory).encode() in line:
-            found.append(line.decode(errors="replace"))
+            found[int(path.parent.name)] = line.decode(errors="replace")
     return found
 
 
@@ -63,7 +63,12 @@ def test_the_whole_demo_lands_every_event_in_a_table(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def interrupted(tmp_path: Path, moment: str, *words: str) -> tuple[int, str]:
+STOPPED = "the server stopped cleanly, its directory is removed\n"
+
+
+def interrupted(
+    tmp_path: Path, moment: str, *words: str, server_dies: bool = False
+) -> tuple[int, str]:
     """Ctrl-C when a line has these words, as a terminal sends it: to the whole group.
 
     Gives the exit code and everything that was said.
@@ -81,13 +86,16 @@ def interrupted(tmp_path: Path, moment: str, *words: str) -> tuple[int, str]:
     for line in demo.stdout:
         said.append(line)
         if moment in line:
+            if server_dies:
+                (server,) = servers_in(tmp_path)
+                os.kill(server, signal.SIGKILL)
             os.killpg(demo.pid, signal.SIGINT)
             break
     rest, _ = demo.communicate(timeout=60)
     told = "".join([*said, rest])
     assert "Traceback" not in told
-    assert told.endswith("the server stopped cleanly, its directory is removed\n")
-    assert servers_in(tmp_path) == []
+    assert told.endswith(STOPPED) is not server_dies
+    assert servers_in(tmp_path) == {}
     assert list(tmp_path.iterdir()) == []
     return demo.returncode, told
 
@@ -114,6 +122,29 @@ def test_an_interrupt_in_the_middle_ends_the_demo_and_its_server(
     code, told = interrupted(tmp_path, moment, "--only", "crash")
     assert code == 130, told
     assert "stopped by Ctrl-C" in told
+
+
+def test_a_server_that_died_while_the_demo_waited_is_told_of_without_a_traceback(
+    tmp_path: Path,
+) -> None:
+    words = ("--only", "crash")
+    code, told = interrupted(tmp_path, "press Ctrl-C to end", *words, server_dies=True)
+    assert code == 1, told
+    assert "FAILED the server ended with exit code -9: " in told
+
+
+def test_make_demo_in_ci_does_not_wait() -> None:
+    """What it does then is run by the whole demo, above."""
+    for given, expected in ((["CI=1"], "examples/demo --no-wait"), ([], "examples/demo")):
+        done = subprocess.run(
+            ["make", "--dry-run", "--assume-old=.venv/.installed", "demo", *given],
+            cwd=EXAMPLES.parent,
+            capture_output=True,
+            text=True,
+            check=True,
+            env={name: value for name, value in os.environ.items() if name != "CI"},
+        )
+        assert done.stdout.splitlines()[-1].strip().endswith(expected)
 
 
 def driver(*lines: str) -> str:
@@ -148,7 +179,7 @@ def test_an_interrupt_ends_a_helper_that_does_not_listen_to_it(tmp_path: Path) -
     os.killpg(demo.pid, signal.SIGINT)
     _, told = demo.communicate(timeout=30)
     assert b"KeyboardInterrupt" in told
-    assert servers_in(tmp_path) == []
+    assert servers_in(tmp_path) == {}
 
 
 def test_the_demo_says_what_is_wrong_with_its_port(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def test_the_pipeline_of_the_readme_lands_the_topic_in_a_table(tmp_path: Path) -
         database.append("orders", [{"data": {"total": 42}}, {"data": {"total": 7}}])
     _, session = blocks("sh")
     install, *commands = session.splitlines()
-    assert install.startswith('pip install "headwater[spark]"')
+    assert install.startswith('pip install ".[spark]"')
     done = subprocess.run(
         ["bash", "-euc", "\n".join(commands)],
         cwd=tmp_path,

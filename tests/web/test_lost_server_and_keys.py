@@ -102,6 +102,7 @@ def test_a_lost_server_is_told_and_found_again_by_itself(browser: Browser, tmp_p
         expect(dashboard.page.locator(".records tbody tr").first).to_contain_text("seen live")
     banner = dashboard.page.get_by_role("alert").filter(has_text="Trying again in")
     expect(banner).to_contain_text("The server does not answer.")
+    expect(dashboard.page.locator("#pulse")).to_have_text("away")
     expect(live).to_have_text("Live: waiting")
     expect(dashboard.page.locator(".records tbody")).to_contain_text("before")
     again = ServerSettings(port=port, deadlines=chosen.deadlines)

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from playwright.sync_api import expect
 
 from tests.kafka.broker import Broker
@@ -94,3 +96,20 @@ def test_kafka_topics_and_lag_of_groups_are_shown(dashboard: Dashboard, server: 
     expect(group.locator("td").nth(5)).to_have_text("4")
     row.get_by_role("link").click()
     expect(dashboard.page.locator(".records tbody tr[data-seq]")).to_have_count(6)
+    badges = dashboard.page.locator(".head .badge")
+    expect(badges).to_have_text(["log", "by acks"])
+    about = dashboard.page.locator(".facts").first
+    expect(about).to_contain_text("Keptfor ever")
+    expect(about).to_contain_text("Last writeunknown")
+
+
+def test_a_partition_of_kafka_is_kept_as_long_as_its_topic_says(
+    dashboard: Dashboard, server: Broker
+) -> None:
+    admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{server.kafka_port}"})
+    limits = {"retention.ms": "3600000", "retention.bytes": "-1"}
+    admin.create_topics([NewTopic("brief", 1, 1, config=limits)])["brief"].result(20)
+    dashboard.open("topic/kafka:brief:0")
+    about = dashboard.page.locator(".facts").first
+    expect(about).to_contain_text("Kept1 h")
+    expect(about).to_contain_text("Last writenever")

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import PurePath
 
 import pytest
 from playwright.sync_api import expect
 
+from headwater.disk import PosixDisk
+from headwater.engine.reports import keep_report
+from tests.kafka.broker import Broker
 from tests.server.speaking import Browserless
 from tests.web.looking import Dashboard
 
@@ -263,3 +267,22 @@ def test_last_runs_of_jobs_are_shown_with_their_findings(dashboard: Dashboard) -
     expect(lake).to_contain_text("<b>three</b> rows are bad")
     dashboard.open()
     expect(dashboard.page.locator("ul.attention")).to_contain_text("pipeline-lake found problems")
+
+
+def test_what_a_report_has_inside_is_shown_field_by_field(
+    dashboard: Dashboard, server: Broker
+) -> None:
+    """As `verify` and `pipeline stats` have it; nobody reads JSON in a narrow column."""
+    log = {"ok": True, "shards": 2, "files": [{"path": "wal-1.log", "frames": 7}], "findings": []}
+    topic = {"topic": "orders", "sizes": {"p50": 13, "p99": 350}, "last_ts": 1794885261845}
+    report = {"ok": True, "wal": log, "topics": [topic], "advice": [], "seen": True}
+    keep_report(PosixDisk(), PurePath(server.directory), "stats", 1794885689421, report)
+    dashboard.open("jobs")
+    run = dashboard.page.locator("section", has=dashboard.page.get_by_text("stats", exact=True))
+    expect(run.locator("dl")).to_contain_text("wal shards2advicenoneseenyes")
+    files, topics = run.locator("details").all()
+    expect(files).to_contain_text("wal files (1)")
+    expect(files.locator("tbody td")).to_have_text(["wal-1.log", "7"])
+    expect(topics.locator("th")).to_have_text(["topic", "sizes p50", "sizes p99", "last ts"])
+    expect(topics.locator("tbody td")).to_have_text(["orders", "13", "350", re.compile("^2026-")])
+    expect(run).not_to_contain_text("{")

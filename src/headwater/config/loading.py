@@ -22,8 +22,13 @@ from headwater.core.errors import RequestError
 ReadFile = Callable[[str], str]
 """The text of a file, or a RequestError with one line that says why not."""
 
-OTHER_VARIABLES: Final = frozenset({"CONFIG", "CONTEXT", "CRASH", "TOKEN", "URL"})
-"""Ours, but not settings of the server."""
+OTHER_VARIABLES: Final = frozenset(
+    {
+        *("CONFIG", "CONTEXT", "CRASH", "SPARK_ARCHIVE", "TOKEN", "URL"),
+        *("JOB_DELIVERIES", "JOB_LEASE_ID", "JOB_SEQ", "JOB_TAG", "JOB_TOPIC"),
+    }
+)
+"""Ours, but not settings of the server: it must start wherever they are set."""
 _OF_KUBERNETES: Final = re.compile(r"SERVICE_(HOST|PORT(_.*)?)|PORT_\d+_(TCP|UDP)(_.*)?")
 _SHOWN_CHARACTERS: Final = 60
 _USER_INFO: Final = re.compile(r"//[^/@]*@")
@@ -162,9 +167,15 @@ def _read(
     mistakes: list[str],
 ) -> Given | None:
     try:
+        where = "it"
         if key.secret and isinstance(value, str) and value.startswith("@") and read_file:
-            value = read_file(value[1:].strip())
-        return Given(key, key.read(value), _shown_source(source, spelled), spelled)
+            where = value[1:].strip()
+            value = read_file(where)
+        read = key.read(value)
+        if read == () and isinstance(value, str):
+            # Who names a file of keys wants some: an empty one must not open every door.
+            raise RequestError(f"there is nothing in {where}; put one a line there, or unset it")
+        return Given(key, read, _shown_source(source, spelled), spelled)
     except NotThatError as error:
         but = "" if key.secret else f", not {_shortened(value)}"
         mistakes.append(f"{source}: {spelled} must be {error}{but}")

@@ -70,10 +70,9 @@ def plan_kafka(disk: Disk, directory: PurePath) -> KafkaPlan:
         return plan
     known = checkpoint.segments
     last_known = known[-1].number if known else -1
+    young = [number for number in sorted(logs & indexes) if number > last_known]
     later = [
-        number
-        for number in sorted(logs & indexes)
-        if number > last_known and count_entries(read_all(disk, directory / index_name(number)))
+        number for number in young if count_entries(read_all(disk, directory / index_name(number)))
     ]
     place, as_of = str(directory), checkpoint.as_of
     for at, meta in enumerate(known, 1):
@@ -85,8 +84,15 @@ def plan_kafka(disk: Disk, directory: PurePath) -> KafkaPlan:
         # Where its ids begin is not asked: all of it is younger than the checkpoint.
         fresh = SegmentMeta(number, as_of, 0, 0, checksum64(b""), number)
         plan.segments.append(KafkaSegment(place, fresh, at < len(later), False, as_of))
-    plan.faults += _left_over(plan, logs, indexes)
+    begun = {young[-1]} if young and _only_begun(disk, directory, young[-1]) else set()
+    plan.faults += _left_over(plan, logs - begun, indexes - begun)
     return plan
+
+
+def _only_begun(disk: Disk, directory: PurePath, number: int) -> bool:
+    """A segment that waits for its first batch: every new log has one, and each roll makes one."""
+    names = (index_name(number), log_name(number))
+    return not any(read_all(disk, directory / name).strip(b"\x00") for name in names)
 
 
 def _checkpoint(

@@ -12,8 +12,11 @@ from headwater.format.names import REPORTS_DIRECTORY, TOPICS_DIRECTORY, WAL_DIRE
 from headwater.format.snapshot import META_DIRECTORY
 from headwater.store.verifying import Fault, FaultKind
 
+OF_A_VOLUME: Final = "lost+found"
+"""Where the data directory is a volume of its own, ext4 has put this there."""
 DIRECTORY_NAMES: Final = frozenset(
     {
+        OF_A_VOLUME,
         LOCK_NAME,
         WAL_DIRECTORY,
         META_DIRECTORY,

@@ -1,7 +1,7 @@
 // Is the server there? When it is not, everybody waits here; it is asked again and again, more
 // and more rarely, until it answers.
 
-import { make, refill } from "./element.js";
+import { make, refill, say } from "./element.js";
 
 const FIRST_MS = 500;
 const MOST_MS = 10_000;
@@ -81,6 +81,10 @@ function countDown(reason, milliseconds) {
 
 function showBanner(reason, seconds) {
     const banner = document.getElementById("banner");
+    const pulse = document.getElementById("pulse");
+    // What was last known of it is no longer so; the next status says how it is.
+    pulse.dataset.state = "bad";
+    say(pulse, "away");
     if (banner.hidden || banner.dataset.reason !== reason) {
         banner.dataset.reason = reason;
         refill(

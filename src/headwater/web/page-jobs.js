@@ -6,6 +6,9 @@ import { ago, clock, count } from "./format.js";
 import { repeat } from "./live.js";
 
 const ROWS_MAX = 200;
+const PARTS_MAX = 12;
+const A_TIME = /(^|_)ts$/;
+const YEAR_2001_MS = 1e12;
 
 const COMMANDS = [
     ["headwater verify DIR", "reads everything and says whether it is sound"],
@@ -67,17 +70,7 @@ function nothingYet() {
 }
 
 function runCard(run) {
-    const plain = [];
-    const lists = [];
-    for (const [name, value] of Object.entries(run.report)) {
-        if (
-            Array.isArray(value) &&
-            value.length &&
-            value.every((each) => each && typeof each === "object")
-        )
-            lists.push([name, value]);
-        else if (name !== "ok") plain.push([spoken(name), shownValue(value)]);
-    }
+    const { plain, lists } = partsOf(run.report);
     return make(
         "section",
         { class: "section" },
@@ -93,19 +86,63 @@ function runCard(run) {
     );
 }
 
+/** Single values, and lists of rows. What is inside another object has the names of both. */
+function partsOf(report, before = "") {
+    const plain = [];
+    const lists = [];
+    for (const [name, value] of Object.entries(report)) {
+        const whole = `${before}${spoken(name)}`;
+        if (hasParts(value)) {
+            const inside = partsOf(value, `${whole} `);
+            plain.push(...inside.plain);
+            lists.push(...inside.lists);
+        } else if (Array.isArray(value) && value.length && value.every(isRow))
+            lists.push([whole, value]);
+        else if (name !== "ok" && !(before && Array.isArray(value) && !value.length))
+            plain.push([whole, shownValue(value)]);
+    }
+    return { plain, lists };
+}
+
+function isRow(value) {
+    return value !== null && typeof value === "object" && !Array.isArray(value);
+}
+
+/** An object of a few fields, which read better one by one. */
+function hasParts(value) {
+    return isRow(value) && Object.keys(value).length <= PARTS_MAX;
+}
+
 function spoken(name) {
     return name.replaceAll("_", " ");
 }
 
-function shownValue(value) {
+function isNothing(value) {
+    return value === undefined || value === null || value.length === 0;
+}
+
+function shownValue(value, name = "") {
+    if (typeof value === "number" && A_TIME.test(name) && value > YEAR_2001_MS) return clock(value);
     if (typeof value === "number") return Number.isInteger(value) ? count(value) : value.toFixed(2);
-    if (value === null || value.length === 0) return "none";
+    if (typeof value === "boolean") return value ? "yes" : "no";
+    if (isNothing(value)) return "none";
     return typeof value === "object" ? make("code", {}, JSON.stringify(value)) : String(value);
 }
 
+/** The row with a cell for each field of the objects in it. */
+function flattened(row) {
+    const cells = Object.create(null);
+    for (const [name, value] of Object.entries(row))
+        if (hasParts(value))
+            for (const [inner, each] of Object.entries(value)) cells[`${name} ${inner}`] = each;
+        else cells[name] = value;
+    return cells;
+}
+
 function listOf(name, rows) {
-    const columns = [...new Set(rows.flatMap((row) => Object.keys(row)))];
-    const body = rows.slice(0, ROWS_MAX).map((row) =>
+    const flat = rows.slice(0, ROWS_MAX).map(flattened);
+    const columns = [...new Set(flat.flatMap((row) => Object.keys(row)))];
+    const body = flat.map((row) =>
         make(
             "tr",
             {},
@@ -113,9 +150,7 @@ function listOf(name, rows) {
                 make(
                     "td",
                     { class: "wrap" },
-                    row[column] === undefined || row[column] === null
-                        ? ""
-                        : shownValue(row[column]),
+                    isNothing(row[column]) ? "" : shownValue(row[column], column),
                 ),
             ),
         ),
@@ -127,7 +162,7 @@ function listOf(name, rows) {
     return make(
         "details",
         { class: "fold", open: rows.length <= 12 },
-        make("summary", {}, `${spoken(name)} (${count(rows.length)})`),
+        make("summary", {}, `${name} (${count(rows.length)})`),
         make(
             "div",
             { class: "scroll" },

@@ -37,7 +37,7 @@ export function openKafka({ place, signal, problem }) {
     const groupPages = new Pager(now);
     refill(
         place,
-        head("Kafka", "topics that Kafka clients see, and the groups that read them"),
+        head("Kafka", "topics of Kafka clients, who also see log topics, and the groups that read"),
         missing,
         section("Topics", "", topics.element, topicPages.element),
         section("Groups", "", groups.element, groupPages.element),

@@ -6,6 +6,7 @@ import { make, refill, section } from "./element.js";
 import { about, ago, count, milliseconds, percent, rate, several, size, span } from "./format.js";
 import { Rates, repeat } from "./live.js";
 import { address, link } from "./navigation.js";
+import { lastWrite } from "./page-topics.js";
 import { eachStatus, history, lately } from "./status.js";
 import { Table } from "./table.js";
 
@@ -31,7 +32,7 @@ export function openOverview({ place, signal, problem, reporter }) {
             {
                 title: "Last write",
                 kind: "number",
-                cell: (row) => (row.last_write_ts ? ago(row.last_write_ts) : "never"),
+                cell: lastWrite,
             },
         ],
         (row) => row.topic,

@@ -5,7 +5,7 @@ import { badge, facts, make, refill, section } from "./element.js";
 import { ago, count, rate, size } from "./format.js";
 import { Rates, repeat } from "./live.js";
 import { link } from "./navigation.js";
-import { durability, retention } from "./page-topics.js";
+import { durability, lastWrite, retention } from "./page-topics.js";
 import { RecordBrowser } from "./records.js";
 import { writeForm } from "./writing.js";
 
@@ -60,7 +60,7 @@ function factsOf(topic, routers, perSecond) {
         ["Floor", `${count(topic.earliest_seq)}${lost}`],
         ["Lag of routers", routers.length ? `${count(lag)} of ${routers.length}` : "no routers"],
         ["Kept", retention(topic.config)],
-        ["Last write", topic.last_write_ts ? ago(topic.last_write_ts) : "never"],
+        ["Last write", lastWrite(topic)],
         ["Last read", topic.last_read_ts ? ago(topic.last_read_ts) : "never"],
         ["Priority", count(topic.effective_priority)],
         ...(topic.queue

@@ -101,7 +101,7 @@ function topicsTable() {
             {
                 title: "Last write",
                 kind: "number",
-                cell: (row) => (row.last_write_ts ? ago(row.last_write_ts) : "never"),
+                cell: lastWrite,
             },
         ],
         (row) => `${row.topic} ${row.epoch}`,
@@ -118,6 +118,8 @@ function lag(row) {
 /** What an acknowledged write of this topic survives. */
 export function durability(config) {
     const kinds = { fsync: "good", disk: "" };
+    // A partition of Kafka: each producer chooses, by acks.
+    if (!config.durability) return badge("by acks");
     return badge(config.durability, kinds[config.durability] ?? "warn");
 }
 
@@ -126,6 +128,15 @@ export function retention(config) {
         config.ttl_ms ? span(config.ttl_ms) : null,
         config.cap_records ? `${about(config.cap_records)} records` : null,
         config.cap_bytes ? size(config.cap_bytes) : null,
+        // Of a topic of Kafka, where less than nothing means no limit.
+        config["retention.ms"] >= 0 ? span(Number(config["retention.ms"])) : null,
+        config["retention.bytes"] >= 0 ? size(Number(config["retention.bytes"])) : null,
     ].filter(Boolean);
     return limits.length ? limits.join(", ") : "for ever";
+}
+
+/** Of a partition of Kafka nobody keeps it: then it is not known, unless there never was one. */
+export function lastWrite(topic) {
+    if (topic.last_write_ts) return ago(topic.last_write_ts);
+    return topic.head_seq ? "unknown" : "never";
 }

@@ -14,6 +14,10 @@ from headwater.core.errors import RequestError
 FILES = {
     "server.toml": 'port = 5000\nhost = "127.0.0.2"\nsegment_max_events = 77\n',
     "keys.txt": "first-secret:read # the dashboard\n\nsecond-secret\n",
+    "empty.txt": "",
+    "remarks.txt": "# keys come here\n\n",
+    "api_keys.toml": 'api_keys = "@empty.txt"\n',
+    "kafka_users.toml": 'kafka_users = "@empty.txt"\n',
 }
 
 
@@ -88,6 +92,19 @@ def test_keys_come_from_a_file_when_an_at_sign_names_one() -> None:
     assert settings.server.api_keys == ("first-secret:read", "second-secret")
     (mistake,) = mistakes(environment={"HEADWATER_API_KEYS": "@nowhere"})
     assert mistake == ("environment: HEADWATER_API_KEYS: there is no file nowhere; check the path")
+
+
+@pytest.mark.parametrize("name", ["HEADWATER_API_KEYS", "HEADWATER_KAFKA_USERS"])
+def test_a_file_of_keys_without_a_key_is_refused_not_taken_for_none(name: str) -> None:
+    """As the file that was made for the unit and not filled yet: it would open every door."""
+    for file in ("empty.txt", "remarks.txt"):
+        (mistake,) = mistakes(environment={name: f"@{file}"})
+        assert mistake.startswith(f"environment: {name}: there is nothing in {file}; ")
+    (mistake,) = mistakes(config=f"{name.removeprefix('HEADWATER_').lower()}.toml")
+    assert "there is nothing in empty.txt; " in mistake
+    (mistake,) = mistakes(environment={name: " # later\n,"})
+    assert "there is nothing in it; " in mistake
+    assert load(environment={name: " "}).server.api_keys == ()
 
 
 def test_a_password_in_the_address_of_a_store_is_not_shown() -> None:

@@ -72,3 +72,13 @@ def test_both_verbs_tell_the_same_faults(suffix: str) -> None:
     by_engine, by_job = both(disk)
     assert by_engine == by_job
     assert any(found[0] == path and found[3] for found in by_engine)
+
+
+def test_a_volume_of_its_own_is_as_good_as_a_directory() -> None:
+    """As a container has it: ext4 keeps `lost+found` at the top of every volume."""
+    disk = everything()
+    disk.make_directory(DATA / "lost+found")
+    assert both(disk) == [set(), set()]
+    disk.make_directory(DATA / "found+lost")
+    for found in both(disk):
+        assert [path.name for path, *_ in found] == ["found+lost"]

@@ -163,3 +163,18 @@ def test_entries_of_two_batches_exchanged_are_found_by_their_places() -> None:
     found = forged(change)
     assert [fault.kind for fault in found if fault.bad] == [FaultKind.INDEX] * len(found)
     assert any("do not follow" in fault.what for fault in found)
+
+
+def test_a_log_that_waits_for_its_first_batch_has_no_findings() -> None:
+    """Every server that listens for Kafka clients has one, most of them for ever."""
+    life = KafkaLife()
+    assert isinstance(life.disk, FakeDisk)
+    assert {path.name for path in life.disk.files()} >= {"0.log", "0.oidx", "checkpoint"}
+    assert faults_of(life.disk) == []
+
+
+def test_batches_that_no_index_leads_to_are_told() -> None:
+    life = KafkaLife()
+    assert isinstance(life.disk, FakeDisk)
+    life.disk.write_file(KAFKA / "0.log", b"not nothing")
+    assert [fault.path.name for fault in faults_of(life.disk)] == ["0.oidx", "0.log"]
