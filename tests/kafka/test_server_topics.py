@@ -9,7 +9,8 @@ import pytest
 
 from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode
-from tests.kafka.broker import running_broker
+from headwater.wire.kafka.headers import request_frame
+from tests.kafka.broker import Broker, running_broker
 from tests.kafka.speaking import Speaker
 from tests.rig.kafka import batch_of
 
@@ -253,3 +254,36 @@ def test_settings_of_the_server_are_shown_and_not_changed(speaker: Speaker) -> N
     resource = {"resource_type": BROKER, "resource_name": "1", "configs": [change]}
     told = speaker.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, {"resources": [resource]})
     assert told["responses"][0]["error_code"] == ErrorCode.INVALID_REQUEST
+
+
+def change_of(topic: str, config: str, value: str) -> bytes:
+    configs = [{"name": config, "config_operation": 0, "value": value}]
+    resource = {"resource_type": TOPIC, "resource_name": topic, "configs": configs}
+    api = ApiKey.INCREMENTAL_ALTER_CONFIGS
+    return request_frame(api, 1, 7, "speaker", {"resources": [resource]})
+
+
+def test_two_changes_at_once_by_two_clients_are_both_made(
+    broker: Broker, speaker: Speaker, name: str
+) -> None:
+    speaker.make_topic(name)
+    with Speaker(broker.kafka_port) as other:
+        other.ask(ApiKey.API_VERSIONS)
+        with broker.held():
+            speaker.send(change_of(name, "retention.ms", "5000000"))
+            other.send(change_of(name, "retention.bytes", "6000000"))
+        for each in (speaker, other):
+            told = each.answer(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, 7)
+            assert told["responses"][0]["error_code"] == 0
+    assert configs_of(speaker, name) == ("5000000", "6000000")
+    # Nothing of them is kept: the next one begins with what the log says.
+    speaker.send(change_of(name, "retention.ms", "7000000"))
+    speaker.answer(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, 7)
+    assert configs_of(speaker, name) == ("7000000", "6000000")
+
+
+def configs_of(speaker: Speaker, topic: str) -> tuple[str, str]:
+    resource = {"resource_type": TOPIC, "resource_name": topic, "configuration_keys": None}
+    (told,) = speaker.ask(ApiKey.DESCRIBE_CONFIGS, {"resources": [resource]})["results"]
+    found = {each["name"]: each["value"] for each in told["configs"]}
+    return found["retention.ms"], found["retention.bytes"]

@@ -36,7 +36,8 @@ def commit(door: KafkaDoor, call: Call) -> None:
     now_ms = door.clock.wall_ms()
     for asked in values["topics"]:
         topic = door.store.topic(call.organisation, asked["name"])
-        partitions = 0 if topic is None else len(topic.partitions)
+        # While a topic is being dropped, too: the offset would outlive it, and meet the next one.
+        partitions = 0 if topic is None or topic.dropped else len(topic.partitions)
         rows: list[Row] = []
         topics.append({"name": asked["name"], "partitions": rows})
         for each in asked["partitions"]:
