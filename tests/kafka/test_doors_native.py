@@ -195,3 +195,37 @@ def test_log_topics_read_from_files_after_a_restart_have_the_same_offsets(tmp_pa
             ]  # fmt: skip
             if run == 1:
                 assert over_kafka(target, {"data": 3}) == 3
+
+
+def test_a_log_topic_made_again_is_not_read_from_where_a_group_was_in_the_one_before(
+    tmp_path: Path,
+) -> None:
+    def committed(broker: Broker) -> list[int]:
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "readers"})
+        spots = [TopicPartition(name, 0) for name in ("kept", "again", "kafkas")]
+        offsets = [each.offset for each in consumer.committed(spots, timeout=20)]
+        consumer.close()
+        return offsets
+
+    with running_broker(tmp_path / "data") as broker:
+        with headwater.Client(f"http://127.0.0.1:{broker.port}") as client:
+            for name in ("kept", "again", "kafkas"):
+                client.append(name, [{"data": n} for n in range(10)])
+            consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "readers"})
+            spots = [TopicPartition(name, 0, 10) for name in ("kept", "again", "kafkas")]
+            consumer.commit(offsets=spots, asynchronous=False)
+            consumer.close()
+            assert committed(broker) == [10, 10, 10]
+            for name in ("again", "kafkas"):
+                client.drop(name)
+            client.append("again", [{"data": n} for n in range(20)])
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic("kafkas", 1)])["kafkas"].result(20)
+        nowhere = -1001
+        assert committed(broker) == [10, nowhere, nowhere]
+        with broker.talk() as http:
+            (group,) = http.get("/v0/kafka/groups").json["groups"]
+            assert [each["topic"] for each in group["offsets"]] == ["kept"]
+    for _ in range(2):
+        with running_broker(tmp_path / "data") as broker:
+            assert committed(broker) == [10, nowhere, nowhere]

@@ -127,6 +127,10 @@ class NativeTopic(KafkaTopic):
         self.partitions = [NativePartition(self, native)]
 
     @property
+    def epoch(self) -> int:  # type: ignore[override]
+        return self._native.log.epoch
+
+    @property
     def dropped(self) -> bool:
         return self._native.dropped
 

@@ -156,6 +156,8 @@ class Partition:
 class KafkaTopic:
     """A name, a number of partitions and configs."""
 
+    epoch = 0
+    """Tells log topics of one name apart; of these topics the log itself says when they end."""
     __slots__ = (
         "altered",
         "configs",
