@@ -79,6 +79,10 @@ def test_only_log_topics_with_names_that_kafka_knows_are_shown(
         resource = ConfigResource(ConfigResource.Type.TOPIC, f"{name}.log")
         configs = admin.describe_configs([resource])[resource].result(20)
         assert configs["message.timestamp.type"].value == "LogAppendTime"
+        assert configs["retention.ms"].value == "-1"
+        client.create(f"{name}.log", ttl_ms=60_000)
+        configs = admin.describe_configs([resource])[resource].result(20)
+        assert configs["retention.ms"].value == "60000"
 
 
 def test_where_both_have_a_topic_of_one_name_the_kafka_topic_is_meant(

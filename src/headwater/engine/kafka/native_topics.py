@@ -111,20 +111,22 @@ class NativeTopic(KafkaTopic):
 
     def __init__(self, native: Topic) -> None:
         self._native = native
-        settings = native.log.settings
-        super().__init__(
-            ORGANISATION,
-            native.name,
-            _ID_PREFIX + native.topic_id.to_bytes(8, "big"),
-            0,
-            0,
-            {
-                "message.timestamp.type": "LogAppendTime",
-                "retention.ms": str(settings.ttl_ms or -1),
-                "retention.bytes": str(settings.cap_bytes or -1),
-            },
-        )
+        topic_id = _ID_PREFIX + native.topic_id.to_bytes(8, "big")
+        super().__init__(ORGANISATION, native.name, topic_id, 0, 0, {})
         self.partitions = [NativePartition(self, native)]
+
+    @property
+    def configs(self) -> dict[str, str]:
+        """As its settings are by now."""
+        settings = self._native.log.settings
+        return {
+            "message.timestamp.type": "LogAppendTime",
+            "retention.ms": str(settings.ttl_ms or -1),
+            "retention.bytes": str(settings.cap_bytes or -1),
+        }
+
+    @configs.setter
+    def configs(self, _configs: dict[str, str]) -> None: ...
 
     @property
     def epoch(self) -> int:  # type: ignore[override]
