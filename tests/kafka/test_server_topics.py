@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headwater.server.kafka import cluster, refusals
 from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.headers import request_frame
@@ -254,6 +255,29 @@ def test_settings_of_the_server_are_shown_and_not_changed(speaker: Speaker) -> N
     resource = {"resource_type": BROKER, "resource_name": "1", "configs": [change]}
     told = speaker.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, {"resources": [resource]})
     assert told["responses"][0]["error_code"] == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("version", [10, 11, 12])
+def test_a_topic_without_a_name_beside_one_that_is_being_made_is_answered(
+    speaker: Speaker, name: str, version: int
+) -> None:
+    topics = [{"name": None, "topic_id": b"n" * 16}, {"name": name}]
+    told = speaker.ask(ApiKey.METADATA, {"topics": topics}, version)
+    codes = [row["error_code"] for row in told["topics"]]
+    assert codes == [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.NONE]
+
+
+def test_an_answer_that_cannot_be_written_leaves_nobody_waiting(
+    broker: Broker, speaker: Speaker, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is known that would; whoever asks is told all the same, or hung up on."""
+    monkeypatch.setattr(cluster, "CLUSTER_ID", 5)
+    told = speaker.ask(ApiKey.METADATA, {"topics": [{"name": name}]})
+    assert told["topics"][0]["error_code"] == ErrorCode.UNKNOWN_SERVER_ERROR
+    monkeypatch.setitem(refusals.REFUSALS, ApiKey.METADATA, lambda *_: {"topics": 5})
+    values = {"topics": [{"name": f"{name}.other"}]}
+    speaker.send(request_frame(ApiKey.METADATA, 12, 7, "speaker", values))
+    assert speaker.is_hung_up()
 
 
 def change_of(topic: str, config: str, value: str) -> bytes:
