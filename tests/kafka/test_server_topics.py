@@ -257,6 +257,19 @@ def test_settings_of_the_server_are_shown_and_not_changed(speaker: Speaker) -> N
     assert told["responses"][0]["error_code"] == ErrorCode.INVALID_REQUEST
 
 
+@pytest.mark.claims(49)
+def test_there_is_one_copy_of_everything_and_clients_are_told_so(
+    speaker: Speaker, name: str
+) -> None:
+    (refused,) = create(speaker, asked(name, replication_factor=2))
+    assert refused["error_code"] == ErrorCode.INVALID_REPLICATION_FACTOR
+    (row,) = metadata(speaker, name)["partitions"]
+    assert (row["leader_id"], row["replica_nodes"], row["isr_nodes"]) == (1, [1], [1])
+    assert [broker["broker_id"] for broker in speaker.ask(ApiKey.DESCRIBE_CLUSTER)["brokers"]] == [
+        1
+    ]
+
+
 @pytest.mark.parametrize("version", [10, 11, 12])
 def test_a_topic_without_a_name_beside_one_that_is_being_made_is_answered(
     speaker: Speaker, name: str, version: int
