@@ -138,6 +138,31 @@ def test_half_a_request_is_waited_for_only_so_long(tmp_path: Path) -> None:
         assert broker.app.kafka.door.counters.hang_ups == 1
 
 
+def test_time_in_which_nothing_was_read_does_not_count_against_half_a_request(
+    tmp_path: Path,
+) -> None:
+    limits = {"body_s": 3.0, "drain_s": 1.0}
+    with (
+        running_broker(tmp_path / "data", deadlines=limits) as broker,
+        Speaker(broker.kafka_port) as speaker,
+    ):
+        speaker.make_topic("orders")
+        row = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1}
+        wait = {"max_wait_ms": 3_200, "min_bytes": 1}
+        values = {**wait, "topics": [{"topic": "orders", "partitions": [row]}]}
+        fetch = request_frame(ApiKey.FETCH, 12, 1, "speaker", values)
+        last = produce_frame(3, "orders")
+        speaker.send(fetch + produce_frame(2, "orders") + last[:9])
+        speaker.answer(ApiKey.FETCH, 12, 1)
+        speaker.answer(ApiKey.PRODUCE, PRODUCE, 2)
+        speaker.patience(0.6)  # more than a look at the deadlines
+        with pytest.raises(TimeoutError):
+            speaker.is_hung_up()
+        speaker.patience(20)
+        speaker.send(last[9:])
+        speaker.answer(ApiKey.PRODUCE, PRODUCE, 3)
+
+
 def test_a_byte_now_and_then_does_not_extend_a_deadline(tmp_path: Path) -> None:
     limits = {"body_s": 0.2, "drain_s": 1.0}
     pause = threading.Event()

@@ -249,14 +249,20 @@ class KafkaConnection(asyncio.Protocol):
             self._reading = wanted
             if wanted:
                 self.transport.resume_reading()
+                if self._in_request:
+                    self._await_rest()  # while we did not read, nobody could have been faster
             else:
                 self.transport.pause_reading()
 
     def _note_half_request(self) -> None:
         begun = self._frames.pending_bytes > 0
-        if begun and not self._in_request and self.principal is not None:
-            self.deadline_us = self.door.now_us() + self.door.body_deadline_us
+        if begun and not self._in_request:
+            self._await_rest()
         self._in_request = begun
+
+    def _await_rest(self) -> None:
+        if self.principal is not None:
+            self.deadline_us = self.door.now_us() + self.door.body_deadline_us
 
     def _await_request(self) -> None:
         door = self.door
