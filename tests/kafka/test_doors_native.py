@@ -13,10 +13,16 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 import headwater
+from headwater.core.errors import OverloadedError
+from headwater.engine.governing import Governing
 from headwater.engine.input import encode_records
 from headwater.format.kafka.batch import BatchHeader, read_sound
+from headwater.format.kafka.records import Producer as ProducerOf
+from headwater.wire.kafka.error_codes import ErrorCode
 from tests.kafka.broker import Broker, running_broker
 from tests.kafka.doors import Target, consumed, over_http, over_kafka
+from tests.kafka.speaking import Speaker
+from tests.rig.kafka import batch_of
 
 
 def test_records_deleted_within_a_log_topic_are_gaps_between_offsets(
@@ -233,3 +239,24 @@ def test_a_log_topic_made_again_is_not_read_from_where_a_group_was_in_the_one_be
     for _ in range(2):
         with running_broker(tmp_path / "data") as broker:
             assert committed(broker) == [10, nowhere, nowhere]
+
+
+@pytest.mark.parametrize("by_pressure", [True, False])
+def test_what_a_new_producer_sent_to_a_log_topic_behind_a_refused_batch_is_not_taken_before_it(
+    native_topic: Target, speaker: Speaker, by_pressure: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def overloaded(*_: object, **__: object) -> None:
+        raise OverloadedError("too much for now")
+
+    batches = [batch_of("1", producer=ProducerOf(77, 0, sequence)) for sequence in range(2)]
+    with monkeypatch.context() as pressed:
+        if by_pressure:
+            pressed.setattr(Governing, "refuses", True)
+        else:
+            pressed.setattr(native_topic.broker.app.engine, "append", overloaded)
+        told = speaker.produce(native_topic.kafka, batches[0])
+        assert told["error_code"] == ErrorCode.NOT_ENOUGH_REPLICAS
+    told = speaker.produce(native_topic.kafka, batches[1])
+    assert told["error_code"] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    offsets = [speaker.produce(native_topic.kafka, batch)["base_offset"] for batch in batches]
+    assert offsets == [0, 1]

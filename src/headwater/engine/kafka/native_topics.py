@@ -16,6 +16,7 @@ from headwater.engine.kafka.topics import TOPIC_NAME
 from headwater.engine.owner import Owner
 from headwater.engine.pending import Pending
 from headwater.engine.topic import Topic
+from headwater.format.kafka.batch import BatchHeader
 
 ORGANISATION: Final = 1
 """Topics of the engine belong to the first organisation; others see only their own."""
@@ -70,6 +71,11 @@ class NativePartition(Partition):
         super().__init__(topic, 0)
         self.producers = Producers(PRODUCERS_MAX)
         """Of this run; keys in the log of the topic know what an earlier run took."""
+
+    def refused(self, header: BatchHeader) -> None:
+        """A batch was not taken, and will come again: what its producer sent behind it waits."""
+        if header.producer_id >= 0 and self.producers is not None:
+            self.producers.refuse(header)
 
     @property
     def high_watermark(self) -> int:
