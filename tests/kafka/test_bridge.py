@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import ConfigResource, ResourceType
 from typer.testing import CliRunner
 
 from headwater.cli.app import app
@@ -125,6 +127,27 @@ def test_a_bridge_that_copies_other_topics_for_a_while_forgets_none_of_the_first
     source.write(first, 10, 5)
     assert bridge(source, dest, first, name=name).copied == 5
     assert dest.read(first) == source.read(first)
+
+
+def test_positions_are_kept_for_ever_and_not_guessed_when_they_are_gone(
+    source: Cluster, dest: Cluster, name: str
+) -> None:
+    source.make(name)
+    source.write(name, 0, 10)
+    bridge(source, dest, name, name=name)
+    positions = f"headwater-bridge.{name}"
+    resource = ConfigResource(ResourceType.TOPIC, positions)
+    told = dest.admin.describe_configs([resource])[resource].result(20)
+    assert {each: told[each].value for each in ("retention.ms", "retention.bytes")} == {
+        "retention.ms": "-1",
+        "retention.bytes": "-1",
+    }
+    assert not told["retention.ms"].is_default
+    spot = TopicPartition(positions, 0, _length(dest, positions, 1))
+    dest.admin.delete_records([spot])[spot].result(20)
+    with pytest.raises(BridgeStoppedError, match="nobody knows what was copied"):
+        bridge(source, dest, name, name=name)
+    assert len(dest.read(name)) == 10
 
 
 def test_two_bridges_of_one_name_notice_each_other(

@@ -198,8 +198,13 @@ class Bridge:
         topic = self._settings.positions
         marks = self._dest.watermarks(topic, 0)
         self._next_statement = marks.high
-        if marks.high <= marks.low:
+        if not marks.high:
             return None
+        if marks.high <= marks.low:
+            raise BridgeStoppedError(
+                f"{self._settings.dest}: what {topic} said was deleted, so nobody knows what was "
+                "copied. Copy under another --name, to new topics"
+            )
         last = list(read_range(self._settings.dest, topic, 0, marks.high - 1, marks.high))
         if not last:
             raise AwayError(f"{self._settings.dest} does not give the last record of {topic}")
@@ -228,7 +233,8 @@ class Bridge:
         there = self._dest.partitions()
         for topic, count in {self._settings.positions: 1, **wanted}.items():
             if topic not in there:
-                self._writing.make_topic(topic, count)
+                is_positions = topic == self._settings.positions
+                self._writing.make_topic(topic, count, for_ever=is_positions)
             elif len(there[topic]) < count:
                 raise BridgeStoppedError(
                     f"{self._settings.dest}: topic {topic!r} has {len(there[topic])} partitions, "

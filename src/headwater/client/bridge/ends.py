@@ -42,6 +42,7 @@ _WRITING: Final[Settings] = {
     "message.max.bytes": 100_000_000,
     "linger.ms": 10,
 }
+_FOR_EVER: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 _MINE: Final = frozenset((*_READING, *_WRITING)) - {"linger.ms", "message.max.bytes"}
 _SOON: Final = frozenset(
     (
@@ -180,8 +181,10 @@ class Writing:
         self._producer = Producer(_settings(cluster, _WRITING))
         self._admin = AdminClient(_settings(cluster, {}))
 
-    def make_topic(self, topic: str, partitions: int) -> None:
-        made = self._admin.create_topics([NewTopic(topic, partitions)], request_timeout=ANSWER_S)
+    def make_topic(self, topic: str, partitions: int, *, for_ever: bool = False) -> None:
+        """`for_ever`: with nothing that would make its records go by themselves."""
+        new = NewTopic(topic, partitions, config=_FOR_EVER if for_ever else {})
+        made = self._admin.create_topics([new], request_timeout=ANSWER_S)
         try:
             made[topic].result()
         except KafkaException as error:
