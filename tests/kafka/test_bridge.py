@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import ConfigResource, ResourceType
+from confluent_kafka.admin._config import ConfigResource
 from typer.testing import CliRunner
 
 from headwater.cli.app import app
@@ -136,7 +136,7 @@ def test_positions_are_kept_for_ever_and_not_guessed_when_they_are_gone(
     source.write(name, 0, 10)
     bridge(source, dest, name, name=name)
     positions = f"headwater-bridge.{name}"
-    resource = ConfigResource(ResourceType.TOPIC, positions)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, positions)
     told = dest.admin.describe_configs([resource])[resource].result(20)
     assert {each: told[each].value for each in ("retention.ms", "retention.bytes")} == {
         "retention.ms": "-1",
