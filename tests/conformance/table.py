@@ -16,8 +16,6 @@ PARTS_DONE = range(1, 401)
 """Claims whose part of the system is there: each must be shown, or be explained below."""
 
 EXPLAINED: dict[int, str] = {
-    46: "the shared log lies in `kafka/` of the data directory, which `data_dir` names",
-    49: "one machine and one copy by design: `headwater bridge` copies topics to a cluster",
     113: "there is none, as the document says: nothing to show",
     143: "a statement about 64-bit hashes; that the checksum has 64 bits is shown by 128",
     152: "a matter of measuring: `make bench`",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,22 @@ class Broker(RunningServer):
         assert listener is not None
         assert listener.door is not None
         return listener.door
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """What is sent meanwhile is met all at once: nothing of it is in the log by then."""
+        begun, go_on = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            begun.set()
+            go_on.wait(20)
+
+        self.app.loop.call_soon_threadsafe(hold)
+        assert begun.wait(20)
+        try:
+            yield
+        finally:
+            go_on.set()
 
     @property
     def bootstrap(self) -> str:

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin._config import ConfigResource
 from typer.testing import CliRunner
 
 from headwater.cli.app import app
@@ -68,14 +70,14 @@ def test_a_bridge_killed_at_any_time_leaves_no_gap_and_no_copy_twice(
         assert dest.read(name, partition) == source.read(name, partition)
 
 
-def _length(cluster: Cluster, topic: str) -> int:
+def _length(cluster: Cluster, topic: str, partitions: int = 2) -> int:
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "looking"})
     try:
         return sum(
             consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=10)[1]
-            for n in range(2)
+            for n in range(partitions)
         )
     except KafkaException:
         return 0  # not made yet
@@ -111,6 +113,102 @@ def test_a_destination_that_somebody_else_writes_to_stops_the_bridge(
     with pytest.raises(BridgeStoppedError, match="at 10 is no copy"):
         bridge(source, dest, name, name=name)
     assert len(dest.read(name)) == 11
+
+
+def test_a_bridge_that_copies_other_topics_for_a_while_forgets_none_of_the_first(
+    source: Cluster, dest: Cluster, name: str
+) -> None:
+    first, other = f"{name}.first", f"{name}.other"
+    for topic in (first, other):
+        source.make(topic)
+        source.write(topic, 0, 10)
+    assert bridge(source, dest, first, name=name).copied == 10
+    assert bridge(source, dest, other, name=name).copied == 10
+    source.write(first, 10, 5)
+    assert bridge(source, dest, first, name=name).copied == 5
+    assert dest.read(first) == source.read(first)
+
+
+def test_positions_are_kept_for_ever_and_not_guessed_when_they_are_gone(
+    source: Cluster, dest: Cluster, name: str
+) -> None:
+    source.make(name)
+    source.write(name, 0, 10)
+    bridge(source, dest, name, name=name)
+    positions = f"headwater-bridge.{name}"
+    resource = ConfigResource(ConfigResource.Type.TOPIC, positions)
+    told = dest.admin.describe_configs([resource])[resource].result(20)
+    assert {each: told[each].value for each in ("retention.ms", "retention.bytes")} == {
+        "retention.ms": "-1",
+        "retention.bytes": "-1",
+    }
+    assert not told["retention.ms"].is_default
+    spot = TopicPartition(positions, 0, _length(dest, positions, 1))
+    dest.admin.delete_records([spot])[spot].result(20)
+    with pytest.raises(BridgeStoppedError, match="nobody knows what was copied"):
+        bridge(source, dest, name, name=name)
+    assert len(dest.read(name)) == 10
+
+
+def test_two_bridges_of_one_name_notice_each_other(
+    source: Cluster, dest: Cluster, name: str
+) -> None:
+    first, other = f"{name}.first", f"{name}.other"
+    for topic in (first, other):
+        source.make(topic)
+        source.write(topic, 0, 10)
+    with running_bridge(source, dest, first, "--name", name) as process:
+        eventually(lambda: _length(dest, first, 1) == 10)
+        bridge(source, dest, other, name=name)
+        source.write(first, 10, 10)
+        _, told = process.communicate(timeout=60)
+        assert process.returncode == 2
+        assert "another bridge" in told
+
+
+def test_another_source_is_noticed_before_anything_of_it_is_left_out(
+    source: Cluster, dest: Cluster, name: str, tmp_path: Path
+) -> None:
+    source.make(name)
+    source.write(name, 0, 10)
+    bridge(source, dest, name, name=name)
+    with running_broker(tmp_path / "third") as broker:
+        third = Cluster(broker.bootstrap)
+        third.make(name)
+        third.write(name, 100, 20)
+        with pytest.raises(BridgeStoppedError, match="at 9 is no copy of what the source has at 9"):
+            bridge(third, dest, name, name=name)
+    assert dest.read(name) == source.read(name)
+
+
+def test_a_source_topic_that_was_made_anew_is_noticed_also_when_it_has_more_records(
+    source: Cluster, dest: Cluster, name: str
+) -> None:
+    source.make(name)
+    source.write(name, 0, 10)
+    bridge(source, dest, name, name=name)
+    source.admin.delete_topics([name])[name].result(20)
+    source.make(name)
+    source.write(name, 100, 20)
+    with pytest.raises(BridgeStoppedError, match="made anew"):
+        bridge(source, dest, name, name=name)
+    assert len(dest.read(name)) == 10
+
+
+def test_a_source_that_moved_to_another_address_is_known_by_its_records(
+    dest: Cluster, name: str, tmp_path: Path
+) -> None:
+    with running_broker(tmp_path / "moving") as broker:
+        before = Cluster(broker.bootstrap)
+        before.make(name, 2)
+        before.write(name, 0, 10)
+        assert bridge(before, dest, name, name=name).copied == 10
+    with running_broker(tmp_path / "moving") as broker:
+        after = Cluster(broker.bootstrap)
+        assert after.address != before.address
+        after.write(name, 10, 10, 2)
+        assert bridge(after, dest, name, name=name).copied == 10
+        assert dest.read(name) == after.read(name)
 
 
 def test_records_that_were_there_before_the_bridge_stay_where_they_are(

@@ -13,10 +13,16 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 import headwater
+from headwater.core.errors import OverloadedError
+from headwater.engine.governing import Governing
 from headwater.engine.input import encode_records
 from headwater.format.kafka.batch import BatchHeader, read_sound
+from headwater.format.kafka.records import Producer as ProducerOf
+from headwater.wire.kafka.error_codes import ErrorCode
 from tests.kafka.broker import Broker, running_broker
 from tests.kafka.doors import Target, consumed, over_http, over_kafka
+from tests.kafka.speaking import Speaker
+from tests.rig.kafka import batch_of
 
 
 def test_records_deleted_within_a_log_topic_are_gaps_between_offsets(
@@ -79,6 +85,10 @@ def test_only_log_topics_with_names_that_kafka_knows_are_shown(
         resource = ConfigResource(ConfigResource.Type.TOPIC, f"{name}.log")
         configs = admin.describe_configs([resource])[resource].result(20)
         assert configs["message.timestamp.type"].value == "LogAppendTime"
+        assert configs["retention.ms"].value == "-1"
+        client.create(f"{name}.log", ttl_ms=60_000)
+        configs = admin.describe_configs([resource])[resource].result(20)
+        assert configs["retention.ms"].value == "60000"
 
 
 def test_where_both_have_a_topic_of_one_name_the_kafka_topic_is_meant(
@@ -195,3 +205,58 @@ def test_log_topics_read_from_files_after_a_restart_have_the_same_offsets(tmp_pa
             ]  # fmt: skip
             if run == 1:
                 assert over_kafka(target, {"data": 3}) == 3
+
+
+def test_a_log_topic_made_again_is_not_read_from_where_a_group_was_in_the_one_before(
+    tmp_path: Path,
+) -> None:
+    def committed(broker: Broker) -> list[int]:
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "readers"})
+        spots = [TopicPartition(name, 0) for name in ("kept", "again", "kafkas")]
+        offsets = [each.offset for each in consumer.committed(spots, timeout=20)]
+        consumer.close()
+        return offsets
+
+    with running_broker(tmp_path / "data") as broker:
+        with headwater.Client(f"http://127.0.0.1:{broker.port}") as client:
+            for name in ("kept", "again", "kafkas"):
+                client.append(name, [{"data": n} for n in range(10)])
+            consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "readers"})
+            spots = [TopicPartition(name, 0, 10) for name in ("kept", "again", "kafkas")]
+            consumer.commit(offsets=spots, asynchronous=False)
+            consumer.close()
+            assert committed(broker) == [10, 10, 10]
+            for name in ("again", "kafkas"):
+                client.drop(name)
+            client.append("again", [{"data": n} for n in range(20)])
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic("kafkas", 1)])["kafkas"].result(20)
+        nowhere = -1001
+        assert committed(broker) == [10, nowhere, nowhere]
+        with broker.talk() as http:
+            (group,) = http.get("/v0/kafka/groups").json["groups"]
+            assert [each["topic"] for each in group["offsets"]] == ["kept"]
+    for _ in range(2):
+        with running_broker(tmp_path / "data") as broker:
+            assert committed(broker) == [10, nowhere, nowhere]
+
+
+@pytest.mark.parametrize("by_pressure", [True, False])
+def test_what_a_new_producer_sent_to_a_log_topic_behind_a_refused_batch_is_not_taken_before_it(
+    native_topic: Target, speaker: Speaker, by_pressure: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def overloaded(*_: object, **__: object) -> None:
+        raise OverloadedError("too much for now")
+
+    batches = [batch_of("1", producer=ProducerOf(77, 0, sequence)) for sequence in range(2)]
+    with monkeypatch.context() as pressed:
+        if by_pressure:
+            pressed.setattr(Governing, "refuses", True)
+        else:
+            pressed.setattr(native_topic.broker.app.engine, "append", overloaded)
+        told = speaker.produce(native_topic.kafka, batches[0])
+        assert told["error_code"] == ErrorCode.NOT_ENOUGH_REPLICAS
+    told = speaker.produce(native_topic.kafka, batches[1])
+    assert told["error_code"] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    offsets = [speaker.produce(native_topic.kafka, batch)["base_offset"] for batch in batches]
+    assert offsets == [0, 1]

@@ -16,6 +16,7 @@ from headwater.server.kafka.apis import HANDLED
 from headwater.server.listener import Server
 from headwater.wire.kafka.apis import SUPPORTED, ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.headers import request_frame
 from headwater.wire.kafka.messages.table import MESSAGES
 from tests.kafka.broker import Broker, running_broker
 from tests.kafka.speaking import Speaker
@@ -78,6 +79,18 @@ def write_and_read(config: dict[str, Any], topic: str) -> bytes | None:
     assert message is not None
     assert message.error() is None
     return message.value()
+
+
+def test_who_may_not_write_and_wants_no_answer_is_hung_up_on(locked: Broker, name: str) -> None:
+    """An answer would be taken for that to the next request."""
+    with signed_in(locked, "ann") as ann:
+        ann.make_topic(name)
+        with signed_in(locked, "reader") as reader:
+            rows = [{"index": 0, "records": batch_of("x")}]
+            values = {"acks": 0, "topic_data": [{"name": name, "partition_data": rows}]}
+            reader.send(request_frame(ApiKey.PRODUCE, 9, 7, "speaker", values))
+            assert reader.is_hung_up()
+        assert ann.end_of(name) == 0
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])

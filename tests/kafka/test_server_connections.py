@@ -58,6 +58,32 @@ def test_what_one_commit_answers_is_sent_in_one_go(
     assert len(sent) <= 50
 
 
+def test_what_is_sent_behind_a_change_sees_it(speaker: Speaker, name: str) -> None:
+    """Whoever does not wait for the first answer gets the second as if it had."""
+    spot = {"partition_index": 0}
+    made = {"name": name, "num_partitions": 1, "replication_factor": 1}
+    rows = [{"index": 0, "records": batch_of("x", "y")}]
+    ends = [{"name": name, "partitions": [{**spot, "timestamp": -1}]}]
+    commit = [{"name": name, "partitions": [{**spot, "committed_offset": 2}]}]
+    asked: list[tuple[ApiKey, int, dict[str, Any]]] = [
+        (ApiKey.CREATE_TOPICS, 7, {"topics": [made]}),
+        (ApiKey.PRODUCE, 9, {"acks": -1, "topic_data": [{"name": name, "partition_data": rows}]}),
+        (ApiKey.LIST_OFFSETS, 7, {"topics": ends}),
+        (ApiKey.OFFSET_COMMIT, 8, {"group_id": name, "topics": commit,
+                                   "generation_id_or_member_epoch": -1}),
+        (ApiKey.OFFSET_FETCH, 7, {"group_id": name, "topics": None}),
+        (ApiKey.DELETE_TOPICS, 6, {"topics": [{"name": name}]}),
+        (ApiKey.OFFSET_FETCH, 7, {"group_id": name, "topics": None}),
+    ]  # fmt: skip
+    frames = [request_frame(*each[:2], at, "speaker", each[2]) for at, each in enumerate(asked)]
+    speaker.send(b"".join(frames))
+    told = [speaker.answer(each[0], each[1], at) for at, each in enumerate(asked)]
+    assert told[1]["responses"][0]["partition_responses"][0]["error_code"] == 0
+    assert told[2]["topics"][0]["partitions"][0]["offset"] == 2
+    assert told[4]["topics"][0]["partitions"][0]["committed_offset"] == 2
+    assert told[6]["topics"] == []
+
+
 def test_no_answer_is_sent_where_none_is_wanted(speaker: Speaker, name: str) -> None:
     speaker.make_topic(name)
     frames = [produce_frame(1, name, acks=0), produce_frame(2, name), produce_frame(3, name, 0)]
@@ -110,6 +136,31 @@ def test_half_a_request_is_waited_for_only_so_long(tmp_path: Path) -> None:
         assert broker.app.kafka is not None
         assert broker.app.kafka.door is not None
         assert broker.app.kafka.door.counters.hang_ups == 1
+
+
+def test_time_in_which_nothing_was_read_does_not_count_against_half_a_request(
+    tmp_path: Path,
+) -> None:
+    limits = {"body_s": 3.0, "drain_s": 1.0}
+    with (
+        running_broker(tmp_path / "data", deadlines=limits) as broker,
+        Speaker(broker.kafka_port) as speaker,
+    ):
+        speaker.make_topic("orders")
+        row = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1}
+        wait = {"max_wait_ms": 3_200, "min_bytes": 1}
+        values = {**wait, "topics": [{"topic": "orders", "partitions": [row]}]}
+        fetch = request_frame(ApiKey.FETCH, 12, 1, "speaker", values)
+        last = produce_frame(3, "orders")
+        speaker.send(fetch + produce_frame(2, "orders") + last[:9])
+        speaker.answer(ApiKey.FETCH, 12, 1)
+        speaker.answer(ApiKey.PRODUCE, PRODUCE, 2)
+        speaker.patience(0.6)  # more than a look at the deadlines
+        with pytest.raises(TimeoutError):
+            speaker.is_hung_up()
+        speaker.patience(20)
+        speaker.send(last[9:])
+        speaker.answer(ApiKey.PRODUCE, PRODUCE, 3)
 
 
 def test_a_byte_now_and_then_does_not_extend_a_deadline(tmp_path: Path) -> None:

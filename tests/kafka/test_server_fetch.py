@@ -89,6 +89,57 @@ def test_a_fetch_waits_for_as_many_bytes_as_it_wants(
     assert len(split_batches(row["records"])) == 3
 
 
+def test_a_fetch_that_wants_most_of_what_it_may_have_is_answered_when_that_has_come(
+    broker: Broker, speaker: Speaker, name: str
+) -> None:
+    speaker.make_topic(name)
+    batch = batch_of("a" * 100)
+    values = asked(name, wait_ms=LONG_MS, min_bytes=len(batch) * 4, max_bytes=len(batch) * 5)
+    begin(speaker, 7, values)
+    with Speaker(broker.kafka_port) as producer:
+        for _ in range(4):
+            eventually(waiters(broker, name))
+            producer.produce(name, batch)
+    row = row_of(speaker.answer(ApiKey.FETCH, FETCH, 7))
+    assert len(split_batches(row["records"])) == 4
+
+
+@pytest.mark.parametrize("from_files", [False, True])
+def test_an_answer_from_many_partitions_is_no_longer_than_was_asked_for(
+    broker: Broker, speaker: Speaker, name: str, from_files: bool
+) -> None:
+    speaker.make_topic(name, 30)
+    batch = batch_of("a" * 10_000)
+    for partition in range(30):
+        speaker.produce(name, batch, partition=partition)
+    if from_files:
+        forget_what_is_in_memory(broker, name)
+
+    def partitions(max_bytes: int) -> list[int]:
+        rows = [
+            {"partition": each, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+            for each in range(30)
+        ]
+        values = {"max_bytes": max_bytes, "topics": [{"topic": name, "partitions": rows}]}
+        (told,) = speaker.ask(ApiKey.FETCH, values)["responses"]
+        lengths = [len(row["records"]) for row in told["partitions"]]
+        assert set(lengths) <= {0, len(batch)}
+        return [at for at, length in enumerate(lengths) if length]
+
+    assert partitions(3 * len(batch) + 1) == [0, 1, 2]
+    assert partitions(3 * len(batch) - 1) == [0, 1]
+    assert partitions(1) == [0]
+
+
+def forget_what_is_in_memory(broker: Broker, topic: str) -> None:
+    store = broker.app.kafka.store  # type: ignore[union-attr]
+    assert store is not None
+    found = store.topic(1, topic)
+    assert found is not None
+    for partition in found.partitions:
+        broker.inside(lambda partition=partition: store.core.drop_tail(partition))
+
+
 def test_a_fetch_that_waited_long_enough_is_answered_with_what_there_is(
     speaker: Speaker, name: str
 ) -> None:

@@ -263,3 +263,28 @@ def test_groups_are_listed_by_state(
     commit(speaker, name, speaker.make_topic(name), 1)
     told = speaker.ask(ApiKey.LIST_GROUPS, {"states_filter": states})
     assert (name in {each["group_id"] for each in told["groups"]}) == found
+
+
+def test_an_offset_of_a_topic_that_is_just_being_dropped_is_not_left_for_the_next_one(
+    broker: Broker, speaker: Speaker, name: str
+) -> None:
+    speaker.make_topic(name)
+    rows = [{"partition_index": 0, "committed_offset": 5}]
+    commit = {
+        "group_id": name,
+        "generation_id_or_member_epoch": -1,
+        "topics": [{"name": name, "partitions": rows}],
+    }
+    dropped = {"topics": [{"name": name}]}
+    with Speaker(broker.kafka_port) as other:
+        other.ask(ApiKey.API_VERSIONS)
+        with broker.held():
+            other.send(request_frame(ApiKey.DELETE_TOPICS, 6, 1, "speaker", dropped))
+            speaker.send(request_frame(ApiKey.OFFSET_COMMIT, 8, 2, "speaker", commit))
+        told = other.answer(ApiKey.DELETE_TOPICS, 6, 1)
+        assert told["responses"][0]["error_code"] == 0
+    (topic,) = speaker.answer(ApiKey.OFFSET_COMMIT, 8, 2)["topics"]
+    assert topic["partitions"][0]["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    speaker.make_topic(name)
+    told = speaker.ask(ApiKey.OFFSET_FETCH, {"group_id": name, "topics": None}, 7)
+    assert told["topics"] == []

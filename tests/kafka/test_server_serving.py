@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from headwater.config.loading import Settings
 from headwater.engine.governing import Governing
 from headwater.format.kafka.records import Producer
 from headwater.wire.kafka.apis import SUPPORTED, ApiKey
@@ -41,6 +42,23 @@ def test_serve_tells_its_kafka_port_and_stops_while_clients_wait(tmp_path: Path)
         server.restart()
         with Speaker(json.loads(ports.read_text())["kafka"]) as speaker:
             assert speaker.end_of("orders") == 1
+
+
+@pytest.mark.claims(46)
+@pytest.mark.e2e
+def test_segments_and_indexes_lie_in_the_data_directory_that_is_named(tmp_path: Path) -> None:
+    assert Settings().data_dir == "./headwater-data"
+    ports = tmp_path / "ports.json"
+    server = ServerProcess(
+        tmp_path / "named", "--kafka-port", "0", "--port-file", str(ports), HEADWATER_KAFKA_PORT=""
+    )
+    with server:
+        with Speaker(json.loads(ports.read_text())["kafka"]) as speaker:
+            speaker.make_topic("orders")
+            assert speaker.produce("orders", batch_of("a"))["error_code"] == 0
+        assert server.stop() == 0
+    found = {each.name for each in (tmp_path / "named" / "kafka").iterdir()}
+    assert found == {"0.log", "0.oidx", "checkpoint"}
 
 
 def test_under_pressure_producers_are_told_to_come_back(

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from headwater.server.kafka import cluster, refusals
 from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode
-from tests.kafka.broker import running_broker
+from headwater.wire.kafka.headers import request_frame
+from tests.kafka.broker import Broker, running_broker
 from tests.kafka.speaking import Speaker
 from tests.rig.kafka import batch_of
 
@@ -253,3 +255,72 @@ def test_settings_of_the_server_are_shown_and_not_changed(speaker: Speaker) -> N
     resource = {"resource_type": BROKER, "resource_name": "1", "configs": [change]}
     told = speaker.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, {"resources": [resource]})
     assert told["responses"][0]["error_code"] == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.claims(49)
+def test_there_is_one_copy_of_everything_and_clients_are_told_so(
+    speaker: Speaker, name: str
+) -> None:
+    (refused,) = create(speaker, asked(name, replication_factor=2))
+    assert refused["error_code"] == ErrorCode.INVALID_REPLICATION_FACTOR
+    (row,) = metadata(speaker, name)["partitions"]
+    assert (row["leader_id"], row["replica_nodes"], row["isr_nodes"]) == (1, [1], [1])
+    assert [broker["broker_id"] for broker in speaker.ask(ApiKey.DESCRIBE_CLUSTER)["brokers"]] == [
+        1
+    ]
+
+
+@pytest.mark.parametrize("version", [10, 11, 12])
+def test_a_topic_without_a_name_beside_one_that_is_being_made_is_answered(
+    speaker: Speaker, name: str, version: int
+) -> None:
+    topics = [{"name": None, "topic_id": b"n" * 16}, {"name": name}]
+    told = speaker.ask(ApiKey.METADATA, {"topics": topics}, version)
+    codes = [row["error_code"] for row in told["topics"]]
+    assert codes == [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.NONE]
+
+
+def test_an_answer_that_cannot_be_written_leaves_nobody_waiting(
+    broker: Broker, speaker: Speaker, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is known that would; whoever asks is told all the same, or hung up on."""
+    monkeypatch.setattr(cluster, "CLUSTER_ID", 5)
+    told = speaker.ask(ApiKey.METADATA, {"topics": [{"name": name}]})
+    assert told["topics"][0]["error_code"] == ErrorCode.UNKNOWN_SERVER_ERROR
+    monkeypatch.setitem(refusals.REFUSALS, ApiKey.METADATA, lambda *_: {"topics": 5})
+    values = {"topics": [{"name": f"{name}.other"}]}
+    speaker.send(request_frame(ApiKey.METADATA, 12, 7, "speaker", values))
+    assert speaker.is_hung_up()
+
+
+def change_of(topic: str, config: str, value: str) -> bytes:
+    configs = [{"name": config, "config_operation": 0, "value": value}]
+    resource = {"resource_type": TOPIC, "resource_name": topic, "configs": configs}
+    api = ApiKey.INCREMENTAL_ALTER_CONFIGS
+    return request_frame(api, 1, 7, "speaker", {"resources": [resource]})
+
+
+def test_two_changes_at_once_by_two_clients_are_both_made(
+    broker: Broker, speaker: Speaker, name: str
+) -> None:
+    speaker.make_topic(name)
+    with Speaker(broker.kafka_port) as other:
+        other.ask(ApiKey.API_VERSIONS)
+        with broker.held():
+            speaker.send(change_of(name, "retention.ms", "5000000"))
+            other.send(change_of(name, "retention.bytes", "6000000"))
+        for each in (speaker, other):
+            told = each.answer(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, 7)
+            assert told["responses"][0]["error_code"] == 0
+    assert configs_of(speaker, name) == ("5000000", "6000000")
+    # Nothing of them is kept: the next one begins with what the log says.
+    speaker.send(change_of(name, "retention.ms", "7000000"))
+    speaker.answer(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, 7)
+    assert configs_of(speaker, name) == ("7000000", "6000000")
+
+
+def configs_of(speaker: Speaker, topic: str) -> tuple[str, str]:
+    resource = {"resource_type": TOPIC, "resource_name": topic, "configuration_keys": None}
+    (told,) = speaker.ask(ApiKey.DESCRIBE_CONFIGS, {"resources": [resource]})["results"]
+    found = {each["name"]: each["value"] for each in told["configs"]}
+    return found["retention.ms"], found["retention.bytes"]

@@ -195,8 +195,8 @@ def topic_settings(
 ) -> TopicSettings:
     """The settings `given` on top of `base`, or of the defaults.
 
-    `topic` is whose settings they are; with it, a dead letter topic that is the topic itself is
-    refused.
+    `topic` is whose settings they are; with it, a dead letter topic that is the topic itself, or
+    can never be made, is refused.
     """
     checked: dict[str, Any] = {}
     for name, value in given.items():
@@ -210,6 +210,9 @@ def topic_settings(
     settings = msgspec.structs.replace(base or DEFAULT_TOPIC_SETTINGS, **checked)
     if topic is not None and settings.dead_letter == topic:
         raise _refuse("dead_letter", "another topic", topic)
+    letters = checked.get("dead_letter")
+    if topic is not None and letters is not None and letters.startswith(PARTITION_PREFIX):
+        raise _refuse("dead_letter", "a topic, and no partition of a Kafka topic", letters)
     return _shared(settings)
 
 

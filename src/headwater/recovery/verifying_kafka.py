@@ -148,7 +148,11 @@ def join_kafka(plan: KafkaPlan, looks: Sequence[KafkaLook]) -> list[Fault]:
 
 
 def _misplaced_chains(plan: KafkaPlan, looks: Sequence[KafkaLook]) -> Iterator[Fault]:
-    """Base offsets go on from segment to segment, for topics that the checkpoint knows."""
+    """Base offsets go on from segment to segment, for topics that the checkpoint knows.
+
+    From the log start on: of dead records segments in between may be gone, so that they cannot
+    be counted, and nobody is told where they were.
+    """
     assert plan.checkpoint is not None
     remade = {
         topic_hash(event.org, event.name)
@@ -157,19 +161,22 @@ def _misplaced_chains(plan: KafkaPlan, looks: Sequence[KafkaLook]) -> Iterator[F
         if isinstance(event, TopicMade)
     }
     made: dict[bytes, int] = {}
+    starts: dict[bytes, int] = {}
     following: dict[bytes, int] = {}
     for topic in plan.checkpoint.topics:
         hashed = topic_hash(topic.org, topic.name)
         for number, partition in enumerate(() if hashed in remade else topic.partitions):
             key = entry_key(topic.org, hashed, number)
             made[key], following[key] = topic.made_id, partition.dropped
+            starts[key] = partition.log_start
     for segment, look in zip(plan.segments, looks, strict=True):
         places = []
         for chain in sorted(look.chains, key=lambda each: each.place):
             if chain.key not in made or chain.first_id <= made[chain.key]:
                 continue
             known = following[chain.key]
-            if chain.base is not None and chain.base != known:
+            is_live = known + chain.records > starts[chain.key]
+            if is_live and chain.base is not None and chain.base != known:
                 places.append((chain.place, misplaced(chain.base, known)))
             following[chain.key] = known + chain.records
         path = plan.directory / log_name(segment.meta.log_number)

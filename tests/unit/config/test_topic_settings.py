@@ -100,6 +100,7 @@ def test_what_is_out_of_range_is_clamped_where_the_contract_says_so(
         {"dead_letter": "../etc"},
         {"dead_letter": ""},
         {"dead_letter": "own"},
+        {"dead_letter": "kafka:orders:0"},
         {"type": "stream"},
         {"colour": "red"},
     ],

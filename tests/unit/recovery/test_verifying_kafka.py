@@ -72,6 +72,25 @@ def test_a_sound_log_has_no_findings_stopped_killed_or_empty() -> None:
     assert faults_of(FakeDisk(["/data"])) == []
 
 
+def test_dead_batches_before_a_segment_that_is_gone_are_no_finding() -> None:
+    """They are in a segment that other topics keep, and cannot be counted any more."""
+    life = KafkaLife(settings=replace(SMALL_KAFKA, cache_bytes=0, rewrite_dead_ratio=1.0))
+    life.create("orders")
+    life.create("clicks")
+    for number in range(10):
+        life.append("orders", batch_of(f"o{number}"))
+        life.append("clicks", batch_of(f"c{number}"))
+    for number in range(10, 80):
+        life.append("clicks", batch_of(f"c{number}"))
+    life.do(lambda: life.store.delete_records(life.partition("clicks"), 78))
+    life.store.housekeep()
+    assert life.store.counters.segments_deleted > 0
+    life.append("clicks", batch_of("c80"))
+    life.close()
+    assert isinstance(life.disk, FakeDisk)
+    assert faults_of(life.disk) == []
+
+
 @pytest.mark.parametrize("cleanly", [True, False])
 def test_every_planted_fault_of_kafkas_files_is_found(cleanly: bool) -> None:
     files = [path for path in FakeDisk(image=image(cleanly)).files() if path.parent == KAFKA]

@@ -10,12 +10,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from headwater.client.bridge.addresses import Cluster
 from headwater.client.bridge.ends import AwayError, Reading, Writing, is_end, read_range
 from headwater.client.bridge.partition import Crossing
-from headwater.client.bridge.resuming import resume_place
+from headwater.client.bridge.resuming import Marks, Spot, check_last_copies, resume_place
 from headwater.client.bridge.statement import (
     BridgeStoppedError,
     Place,
@@ -90,6 +90,10 @@ class Bridge:
         self._told_us = 0
         self._stated_copied = 0
         self._statements = 0
+        self._next_statement = 0
+        """Where the next statement goes, if nobody else makes any."""
+        self._others: dict[str, dict[str, Place]] = {}
+        """Places of topics that an earlier run copied, and this one does not."""
         self._failure: BridgeStoppedError | None = None
 
     # -- the whole way
@@ -112,13 +116,14 @@ class Bridge:
     def _round(self) -> None:
         for message in self._source.take(TAKE_RECORDS, 0.1):
             spot = (message.topic() or "", message.partition() or 0)
-            crossing = self._crossings[spot]
             if is_end(message):
                 self._ends[spot] = message.offset() or 0
             elif (error := message.error()) is not None:
-                if not error.retriable():
-                    raise BridgeStoppedError(f"{crossing}: the source says: {error.str()}")
+                if not error.retriable():  # not all are about a partition
+                    where = "/".join(map(str, spot)) if spot in self._crossings else "it"
+                    raise BridgeStoppedError(f"{where}: the source says: {error.str()}")
             else:
+                crossing = self._crossings[spot]
                 self._writing.copy(message, crossing.topic, crossing.acked)
                 crossing.sent(message.offset() or 0)
         self._writing.look()
@@ -160,7 +165,7 @@ class Bridge:
     # -- statements
 
     def _state(self, *, is_clean: bool = False) -> None:
-        places: dict[str, dict[str, Place]] = {}
+        places: dict[str, dict[str, Place]] = dict(self._others)
         for crossing in self._crossings.values():
             places.setdefault(crossing.topic, {})[str(crossing.partition)] = crossing.place
         statement = Statement(str(self._settings.source), places, is_clean)
@@ -170,11 +175,18 @@ class Bridge:
             self._settings.positions, 0, None, encode_statement(statement), self._stated
         )
 
-    def _stated(self, error: object, message: object) -> None:
+    def _stated(self, error: object, message: Any) -> None:
         if error is not None:
             self._failure = BridgeStoppedError(f"the position cannot be written: {error}")
+            return
+        offset, wanted = int(message.offset() or 0), self._next_statement
+        self._next_statement += 1
+        if offset != wanted:
+            self._failure = BridgeStoppedError(
+                f"the position went to offset {offset} of {self._settings.positions} instead of "
+                f"{wanted}; another bridge has the same --name, and each needs its own"
+            )
         elif self._statements % KEPT_STATEMENTS == 0:
-            offset = int(getattr(message, "offset")() or 0)  # noqa: B009
             self._writing.forget_before(self._settings.positions, 0, offset)
 
     def _flush_statement(self) -> None:
@@ -185,8 +197,14 @@ class Bridge:
     def _last_statement(self) -> Statement | None:
         topic = self._settings.positions
         marks = self._dest.watermarks(topic, 0)
-        if marks.high <= marks.low:
+        self._next_statement = marks.high
+        if not marks.high:
             return None
+        if marks.high <= marks.low:
+            raise BridgeStoppedError(
+                f"{self._settings.dest}: what {topic} said was deleted, so nobody knows what was "
+                "copied. Copy under another --name, to new topics"
+            )
         last = list(read_range(self._settings.dest, topic, 0, marks.high - 1, marks.high))
         if not last:
             raise AwayError(f"{self._settings.dest} does not give the last record of {topic}")
@@ -205,10 +223,8 @@ class Bridge:
         statement = self._last_statement()
         if statement is not None and not statement.is_clean:
             self._wait_until_settled(wanted)
-        for topic, count in wanted.items():
-            for partition in range(count):
-                place = self._place(statement, topic, partition)
-                self._crossings[topic, partition] = Crossing(topic, partition, place)
+            statement = self._last_statement()
+        self._take_places(statement, [(t, n) for t, count in wanted.items() for n in range(count)])
         self._state()
         self._flush_statement()
         self._source.begin((*spot, each.place.source) for spot, each in self._crossings.items())
@@ -217,20 +233,32 @@ class Bridge:
         there = self._dest.partitions()
         for topic, count in {self._settings.positions: 1, **wanted}.items():
             if topic not in there:
-                self._writing.make_topic(topic, count)
+                is_positions = topic == self._settings.positions
+                self._writing.make_topic(topic, count, for_ever=is_positions)
             elif len(there[topic]) < count:
                 raise BridgeStoppedError(
                     f"{self._settings.dest}: topic {topic!r} has {len(there[topic])} partitions, "
                     f"the source has {count}; add partitions to it first"
                 )
 
-    def _place(self, statement: Statement | None, topic: str, partition: int) -> Place:
-        source = self._source.watermarks(topic, partition)
-        dest = self._dest.watermarks(topic, partition)
-        known = None if statement is None else statement.place(topic, partition)
-        if known is None:
-            return Place(source.low, dest.high)
-        return resume_place(self._settings, topic, partition, known, source, dest)
+    def _take_places(self, statement: Statement | None, spots: Sequence[Spot]) -> None:
+        """Where each partition goes on. What was said of other topics is said again."""
+        known: dict[Spot, Place] = {}
+        if statement is not None:
+            ours = {topic for topic, _ in spots}
+            said = statement.places
+            self._others = {topic: said[topic] for topic in said if topic not in ours}
+            known = {spot: place for spot in spots if (place := statement.place(*spot)) is not None}
+        marks: dict[Spot, Marks] = {
+            spot: (self._source.watermarks(*spot), self._dest.watermarks(*spot)) for spot in spots
+        }
+        check_last_copies(self._settings, known, marks)
+        for spot in spots:
+            source, dest = marks[spot]
+            place = Place(source.low, dest.high)
+            if spot in known:
+                place = resume_place(self._settings, *spot, known[spot], source, dest)
+            self._crossings[spot] = Crossing(*spot, place)
 
     def _wait_until_settled(self, wanted: dict[str, int]) -> None:
         """A bridge that was killed may have had copies under way: count when they have landed."""
@@ -238,7 +266,7 @@ class Bridge:
         while not self._stop.is_set():
             marks = [
                 self._dest.watermarks(topic, partition)
-                for topic, count in wanted.items()
+                for topic, count in {self._settings.positions: 1, **wanted}.items()
                 for partition in range(count)
             ]
             if marks == before:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from headwater.client.bridge.addresses import Cluster, Settings
@@ -42,6 +42,7 @@ _WRITING: Final[Settings] = {
     "message.max.bytes": 100_000_000,
     "linger.ms": 10,
 }
+_FOR_EVER: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 _MINE: Final = frozenset((*_READING, *_WRITING)) - {"linger.ms", "message.max.bytes"}
 _SOON: Final = frozenset(
     (
@@ -74,9 +75,9 @@ def _away(cluster: Cluster, error: KafkaException) -> UnavailableError:
 class Reading:
     """A cluster that is read: assigned partitions, no group."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, more: Settings | None = None) -> None:
         self._cluster = cluster
-        self._consumer = Consumer(_settings(cluster, _READING))
+        self._consumer = Consumer(_settings(cluster, {**_READING, **(more or {})}))
 
     def partitions(self) -> dict[str, list[int]]:
         """Every topic. Asking for one by name would make it where that is allowed."""
@@ -144,16 +145,46 @@ def read_range(
         reading.close()
 
 
+def read_each(
+    cluster: Cluster, places: Mapping[tuple[str, int], int]
+) -> dict[tuple[str, int], Message]:
+    """One record of each partition: the one at this offset, where it is still there."""
+    found: dict[tuple[str, int], Message] = {}
+    if not places:
+        return found
+    waiting = dict(places)
+    reading = Reading(cluster, {"queued.min.messages": 1})
+    try:
+        reading.begin((*spot, offset) for spot, offset in places.items())
+        patience = int(ANSWER_S / LOOK_S)
+        while waiting:
+            messages = reading.take(len(waiting), LOOK_S)
+            patience = int(ANSWER_S / LOOK_S) if messages else patience - 1
+            if not patience:
+                raise AwayError(f"{cluster} gives nothing of {waiting} any more")
+            for message in messages:
+                spot = (message.topic() or "", message.partition() or 0)
+                if (error := message.error()) is not None and not is_end(message):
+                    raise AwayError(f"{cluster}, {spot[0]}/{spot[1]}: {error.str()}")
+                if waiting.pop(spot, None) == message.offset() and not is_end(message):
+                    found[spot] = message
+    finally:
+        reading.close()
+    return found
+
+
 class Writing:
     """A cluster that is written to, by one idempotent producer."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._producer = Producer(_settings(cluster, _WRITING))
-        self._admin = AdminClient(dict(cluster.settings))
+        self._admin = AdminClient(_settings(cluster, {}))
 
-    def make_topic(self, topic: str, partitions: int) -> None:
-        made = self._admin.create_topics([NewTopic(topic, partitions)], request_timeout=ANSWER_S)
+    def make_topic(self, topic: str, partitions: int, *, for_ever: bool = False) -> None:
+        """`for_ever`: with nothing that would make its records go by themselves."""
+        new = NewTopic(topic, partitions, config=_FOR_EVER if for_ever else {})
+        made = self._admin.create_topics([new], request_timeout=ANSWER_S)
         try:
             made[topic].result()
         except KafkaException as error:

@@ -14,6 +14,8 @@ class Committed(NamedTuple):
     leader_epoch: int = -1
     metadata: str = ""
     time_ms: int = -1
+    topic_epoch: int = 0
+    """Of a log topic: it is offset of that one, and not of another that got its name later."""
 
 
 OffsetKey = tuple[str, int]
@@ -37,7 +39,7 @@ class GroupOffsets:
         offsets = self._groups.setdefault((org, group), {})
         for row in rows:
             offsets[row.topic, row.partition] = Committed(
-                row.offset, row.leader_epoch, row.metadata, row.time_ms
+                row.offset, row.leader_epoch, row.metadata, row.time_ms, row.topic_epoch
             )
 
     def forget(self, org: int, group: str, keys: Iterable[OffsetKey] | None = None) -> None:
@@ -69,7 +71,4 @@ class GroupOffsets:
 
 
 def rows_of(offsets: Mapping[OffsetKey, Committed]) -> list[OffsetRow]:
-    return [
-        OffsetRow(topic, partition, known.offset, known.leader_epoch, known.metadata, known.time_ms)
-        for (topic, partition), known in offsets.items()
-    ]
+    return [OffsetRow(topic, partition, *known) for (topic, partition), known in offsets.items()]

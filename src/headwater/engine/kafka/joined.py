@@ -138,8 +138,10 @@ class JoinedStore:
         return self._begin(produce_steps(self._engine, partition, bytes(batch), durability))
 
     def refused(self, partition: Partition, header: BatchHeader) -> None:
-        """Log topics remember nothing of producers but what is stored."""
-        if not isinstance(partition, NativePartition):
+        """A batch was turned away before it got here, for now."""
+        if isinstance(partition, NativePartition):
+            partition.refused(header)
+        else:
             self._store.refused(partition, header)
 
     def plan_fetch(self, partition: Partition, offset: int, max_bytes: int) -> FetchPlan:

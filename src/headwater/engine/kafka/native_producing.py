@@ -8,7 +8,12 @@ from typing import Final
 
 from headwater.core import limits
 from headwater.core.durability import Durability
-from headwater.core.errors import BatchTooLargeError, InvalidRequestError, RecordTooLargeError
+from headwater.core.errors import (
+    BatchTooLargeError,
+    InvalidRequestError,
+    RecordTooLargeError,
+    UnavailableError,
+)
 from headwater.core.units import KIB
 from headwater.engine.engine import Engine
 from headwater.engine.input import EncodedRecords
@@ -45,7 +50,11 @@ def produce_steps(
             decode = partial(_decoded, batch)
             in_passing = not header.codec and len(batch) <= IN_PASSING_BYTES_MAX
             records: EncodedRecords = decode() if in_passing else (yield InFiles(decode))
-            write = _start(engine, partition, header, records, synced=synced)
+            try:
+                write = _start(engine, partition, header, records, synced=synced)
+            except UnavailableError:
+                partition.refused(header)
+                raise
         elif sent.pending is not None:
             write = _follow(sent.pending)
         else:

@@ -16,6 +16,7 @@ from headwater.engine.kafka.topics import TOPIC_NAME
 from headwater.engine.owner import Owner
 from headwater.engine.pending import Pending
 from headwater.engine.topic import Topic
+from headwater.format.kafka.batch import BatchHeader
 
 ORGANISATION: Final = 1
 """Topics of the engine belong to the first organisation; others see only their own."""
@@ -92,6 +93,11 @@ class NativePartition(Partition):
         self.producers = Producers(PRODUCERS_MAX)
         """Of this run; keys in the log of the topic know what an earlier run took."""
 
+    def refused(self, header: BatchHeader) -> None:
+        """A batch was not taken, and will come again: what its producer sent behind it waits."""
+        if header.producer_id >= 0 and self.producers is not None:
+            self.producers.refuse(header)
+
     @property
     def high_watermark(self) -> int:
         return self.native.log.visible_seq
@@ -132,23 +138,29 @@ class NativeTopic(KafkaTopic):
 
     def __init__(self, native: Topic, name: str) -> None:
         self._native = native
-        settings = native.log.settings
-        super().__init__(
-            ORGANISATION,
-            name,
-            _ID_PREFIX + native.topic_id.to_bytes(8, "big"),
-            0,
-            0,
-            {
-                "message.timestamp.type": "LogAppendTime",
-                "retention.ms": str(settings.ttl_ms or -1),
-                "retention.bytes": str(settings.cap_bytes or -1),
-            },
-        )
+        topic_id = _ID_PREFIX + native.topic_id.to_bytes(8, "big")
+        super().__init__(ORGANISATION, name, topic_id, 0, 0, {})
         self.partitions = [NativePartition(self, native)]
 
     def is_of(self, topic: Topic) -> bool:
         return self._native is topic
+
+    @property
+    def configs(self) -> dict[str, str]:
+        """As its settings are by now."""
+        settings = self._native.log.settings
+        return {
+            "message.timestamp.type": "LogAppendTime",
+            "retention.ms": str(settings.ttl_ms or -1),
+            "retention.bytes": str(settings.cap_bytes or -1),
+        }
+
+    @configs.setter
+    def configs(self, _configs: dict[str, str]) -> None: ...
+
+    @property
+    def epoch(self) -> int:  # type: ignore[override]
+        return self._native.log.epoch
 
     @property
     def dropped(self) -> bool:

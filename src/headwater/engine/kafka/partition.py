@@ -156,7 +156,10 @@ class Partition:
 class KafkaTopic:
     """A name, a number of partitions and configs."""
 
+    epoch = 0
+    """Tells log topics of one name apart; of these topics the log itself says when they end."""
     __slots__ = (
+        "altered",
         "configs",
         "dropped",
         "hashed",
@@ -183,6 +186,8 @@ class KafkaTopic:
         self.made_id = made_id
         """Entries with its hash and an earlier id are of another topic that had the name."""
         self.configs = configs
+        self.altered: dict[str, str] | None = None
+        """Configs that are on their way to the log: the next change begins with them."""
         self.hashed = topic_hash(org, name)
         self.partitions = [Partition(self, index) for index in range(partitions)]
         self.dropped = False

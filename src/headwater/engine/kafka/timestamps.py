@@ -25,6 +25,7 @@ from headwater.store.kafka.locating import Batches, Ids, SegmentTable, count_bef
 from headwater.wire.kafka.error_codes import ErrorCode
 
 WINDOW: Final = 65_536
+_LONG_AGO: Final = -(2**63)
 _EIGHT: Final = numpy.arange(8)
 
 
@@ -109,13 +110,23 @@ class NewestPlan(TimestampPlan):
     def __init__(self, core: KafkaCore, partition: Partition) -> None:
         super().__init__(core, partition, 0)
 
-    def read(self) -> FoundTime | None:
-        found = (locate(self._files, self._table, ids) for _, ids in self._windows())
-        newest = [int(newest_timestamps(self._files, each).max()) for each in found]
+    def _search(self) -> FoundTime | None:
+        located = (locate(self._files, self._table, ids) for _, ids in self._windows())
+        newest = [newest_timestamps(self._files, each) for each in located]
         if not newest:
             return None
-        self._timestamp_ms = max(newest)
-        return super().read()
+        times = numpy.concatenate(newest)
+        found = self._first_from(int(times.max()))
+        if found is None:
+            # The log begins within its first batch, and the newest of that one is gone.
+            found = better = self._first_from(int(times[1:].max(initial=_LONG_AGO)))
+            while better is not None:
+                found, better = better, self._first_from(better.timestamp_ms + 1)
+        return found
+
+    def _first_from(self, timestamp_ms: int) -> FoundTime | None:
+        self._timestamp_ms = timestamp_ms
+        return super()._search()
 
 
 def newest_timestamps(files: SegmentFiles, found: Batches) -> NDArray[numpy.int64]:

@@ -90,8 +90,21 @@ class KafkaTopics:
 
     def alter_configs(self, topic: KafkaTopic, configs: Mapping[str, str]) -> Pending[bool]:
         self._check_there(topic)
-        checked = check_configs(configs)
-        return self.say(events.ConfigsSet(topic.topic_id, checked), essential=True)
+        core, checked = self._core, check_configs(configs)
+        event = events.ConfigsSet(topic.topic_id, checked)
+
+        def settled() -> None:
+            if topic.altered is checked:
+                topic.altered = None
+
+        def altered(change: EventChange) -> bool:
+            apply_event(core, event, change.event_id)
+            settled()
+            return True
+
+        change = core.log_event(event, altered, settled, essential=True)
+        topic.altered = checked
+        return change
 
     def delete_records(self, partition: Partition, before_offset: int) -> Pending[int]:
         core, topic = self._core, partition.topic

@@ -61,6 +61,9 @@ class OffsetRow(msgspec.Struct, frozen=True, array_like=True):
     leader_epoch: int
     metadata: str
     time_ms: int
+    topic_epoch: int = 0
+    """Which topic of that name, where the log does not know: 0 for topics of its own, whose end it
+    was told."""
 
 
 class OffsetsCommitted(Event, frozen=True, tag="offsets_committed"):

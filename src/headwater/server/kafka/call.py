@@ -23,6 +23,7 @@ class Call:
     """Answered once; what comes after that is ignored."""
 
     __slots__ = (
+        "_gave_up",
         "api",
         "client_id",
         "connection",
@@ -53,6 +54,7 @@ class Call:
         self.values = values
         self.unsupported = unsupported
         """Of a version that is only told so."""
+        self._gave_up = False
         self.pieces: Sequence[Piece] | None = None
         """The answer, once there is one."""
         self.hurry: Callable[[], None] | None = None
@@ -75,8 +77,21 @@ class Call:
 
     def answer(self, values: Mapping[str, Any]) -> None:
         if self.pieces is None:
-            self.pieces = response_frame(self.api, self.version, self.correlation_id, values)
+            try:
+                self.pieces = response_frame(self.api, self.version, self.correlation_id, values)
+            except Exception as error:  # whoever waits for it must not wait for ever
+                self._give_up(error)
+                return
             self.connection.answer_ready()
+
+    def _give_up(self, error: Exception) -> None:
+        """An answer that cannot be written. Neither can the one that says so: then we hang up."""
+        if self._gave_up:
+            self.answer_nothing()
+            self.connection.finish()
+        else:
+            self._gave_up = True
+            self.connection.door.broken(self, error)
 
     def answer_nothing(self) -> None:
         """The client asked for no answer; its place in the order is free."""
@@ -85,8 +100,17 @@ class Call:
             self.connection.answer_ready()
 
     def refuse(self, code: ErrorCode, message: str | None = None) -> None:
-        """Everything that was asked for gets this error."""
-        self.answer(refusal(self.api, self.values, code, message))
+        """Everything that was asked for gets this error.
+
+        Who wants no answer must not get one, or would take it for that to something else. Like
+        Kafka we hang up then, which is told from silence.
+        """
+        if self.api is ApiKey.PRODUCE and self.values["acks"] == 0:
+            self.connection.door.hung_up(self.connection, f"{code.name}, and no answer was wanted")
+            self.answer_nothing()
+            self.connection.finish()
+        else:
+            self.answer(refusal(self.api, self.values, code, message))
 
 
 class Gathering(Generic[R]):

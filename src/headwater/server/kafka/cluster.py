@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 NODE_ID: Final = 1
 CLUSTER_ID: Final = "headwater"
 LEADER_EPOCH: Final = 0
+NULL_NAME_SINCE: Final = 12
+"""Version of Metadata in whose answers a topic may have no name."""
 _NO_TOPIC_ID: Final = bytes(16)
 _GROUP_KEY: Final = 0
 
@@ -83,8 +85,9 @@ def metadata(door: KafkaDoor, call: Call) -> None:
         if topic is not None:
             rows[index] = _topic_row(topic)
         elif name is None:
+            nameless = None if call.version >= NULL_NAME_SINCE else ""
             code = ErrorCode.UNKNOWN_TOPIC_ID
-            rows[index] = {"name": None, "topic_id": topic_id, "error_code": code}
+            rows[index] = {"name": nameless, "topic_id": topic_id, "error_code": code}
         elif makes:
             _make_topic(door, call, name, rows, index, gathering)
         else:

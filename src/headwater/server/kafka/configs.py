@@ -105,7 +105,7 @@ def alter(door: KafkaDoor, call: Call) -> None:
 
 def alter_incrementally(door: KafkaDoor, call: Call) -> None:
     def wanted(topic: KafkaTopic, asked: Row) -> dict[str, str]:
-        configs = dict(topic.configs)
+        configs = dict(topic.configs if topic.altered is None else topic.altered)
         for each in asked["configs"]:
             _change_one(configs, each["name"], each["config_operation"], each["value"] or "")
         return configs

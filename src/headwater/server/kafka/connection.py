@@ -1,8 +1,8 @@
 """One connection of a Kafka client.
 
-Requests are begun as they come and answered in their order; there is no task per request. A fetch
-is begun alone: what is behind it waits, as it would with Kafka, so one client never has more than
-one answer full of records under way.
+Requests are begun as they come and answered in their order; there is no task per request. Produces
+go side by side. Anything else is begun alone: it sees what was asked before it, and what is behind
+it waits, as with Kafka. So one client never has more than one answer full of records under way.
 
 What a client can make us hold is bounded: a request has a limit that is looked at before anything
 is set aside for it, requests behind those that wait are not begun, and nothing is read while a
@@ -22,7 +22,7 @@ from headwater.wire.kafka.codec import decode_request
 from headwater.wire.kafka.encoding import Piece
 from headwater.wire.kafka.errors import ProtocolError
 from headwater.wire.kafka.framing import FrameReader
-from headwater.wire.kafka.headers import RequestHeader, read_request_header
+from headwater.wire.kafka.headers import RequestHeader, read_request_header, request_kind
 
 if TYPE_CHECKING:
     from headwater.server.kafka.door import KafkaDoor
@@ -50,7 +50,7 @@ class KafkaConnection(asyncio.Protocol):
         self._held: deque[memoryview] = deque()
         """Requests that are not begun, behind those that are."""
         self._alone = False
-        """The last call that was begun is a fetch."""
+        """The last call that was begun is no produce."""
         self._paused = False
         self._reading = True
         self._corked = False
@@ -140,13 +140,16 @@ class KafkaConnection(asyncio.Protocol):
             finally:
                 self._corked = False
             self._flush()
-            # A fetch that was answered at once no longer stands before what is behind it.
+            # What was answered at once no longer stands before what is behind it.
             if not self._held or self._closing or not self._may_begin():
                 break
         self._set_reading()
 
     def _may_begin(self) -> bool:
-        return not self._paused and not self._alone and len(self._pending) < self.door.pipeline_max
+        """The next of those that are held."""
+        if self._paused or self._alone or len(self._pending) >= self.door.pipeline_max:
+            return False
+        return not self._pending or request_kind(self._held[0]) == ApiKey.PRODUCE
 
     def _begin(self, frame: memoryview) -> None:
         try:
@@ -156,7 +159,7 @@ class KafkaConnection(asyncio.Protocol):
             self._hang_up(error)
             return
         self._pending.append(call)
-        self._alone = call.api is ApiKey.FETCH
+        self._alone = call.api is not ApiKey.PRODUCE
         self.door.handle(call)
 
     def _call(self, header: RequestHeader, frame: memoryview) -> Call:
@@ -246,14 +249,20 @@ class KafkaConnection(asyncio.Protocol):
             self._reading = wanted
             if wanted:
                 self.transport.resume_reading()
+                if self._in_request:
+                    self._await_rest()  # while we did not read, nobody could have been faster
             else:
                 self.transport.pause_reading()
 
     def _note_half_request(self) -> None:
         begun = self._frames.pending_bytes > 0
-        if begun and not self._in_request and self.principal is not None:
-            self.deadline_us = self.door.now_us() + self.door.body_deadline_us
+        if begun and not self._in_request:
+            self._await_rest()
         self._in_request = begun
+
+    def _await_rest(self) -> None:
+        if self.principal is not None:
+            self.deadline_us = self.door.now_us() + self.door.body_deadline_us
 
     def _await_request(self) -> None:
         door = self.door

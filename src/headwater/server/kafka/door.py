@@ -151,8 +151,6 @@ class KafkaDoor:
     def _refuse_version(self, call: Call) -> None:
         if call.api is ApiKey.API_VERSIONS:
             HANDLED[call.api].handle(self, call)
-        elif call.values["acks"] == 0:
-            call.answer_nothing()
         else:
             call.refuse(ErrorCode.UNSUPPORTED_VERSION)
 

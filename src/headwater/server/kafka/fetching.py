@@ -66,7 +66,8 @@ class _Fetch:
     def __init__(self, door: KafkaDoor, call: Call) -> None:
         self._door = door
         self._call = call
-        self._bytes_left = min(max(call.values["max_bytes"], 0), ANSWER_BYTES_MAX)
+        self._bytes_max = min(max(call.values["max_bytes"], 0), ANSWER_BYTES_MAX)
+        self._bytes_left = self._bytes_max
         self._bytes_found = 0
         self._failed = False
         self._timer: asyncio.TimerHandle | None = None
@@ -106,8 +107,7 @@ class _Fetch:
     # -- looking
 
     def _plan(self, row: _Row) -> None:
-        """What this partition has, as far as the answer has room: the first that has something is
-        answered with one batch at least, however long."""
+        """What this partition has, as far as the answer has room."""
         partition = row.partition
         if partition is None:
             self._fail(row, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
@@ -115,8 +115,10 @@ class _Fetch:
         if row.asked["current_leader_epoch"] > LEADER_EPOCH:
             self._fail(row, ErrorCode.UNKNOWN_LEADER_EPOCH, "there was only ever one leader")
             return
-        room = min(max(row.asked["partition_max_bytes"], 0), self._bytes_left)
-        if self._bytes_found and not room:
+        # What it was found to have before, while it waited, is looked for again.
+        left = self._bytes_left + row.size_bytes
+        room = min(max(row.asked["partition_max_bytes"], 0), left)
+        if self._bytes_found > row.size_bytes and room <= 0:
             return
         try:
             plan = self._door.store.plan_fetch(partition, row.asked["fetch_offset"], room)
@@ -187,7 +189,22 @@ class _Fetch:
                 except HeadwaterError as error:
                     row.error = (code_of(error), str(error))
 
+    def _fit(self) -> None:
+        """Leave out what the answer has no room for.
+
+        Every partition found one batch at least, however long; only the first of them may be
+        longer than the answer, so that a client with little room gets on all the same.
+        """
+        total = 0
+        for row in self._rows:
+            for at, batch in enumerate(row.batches):
+                if total and total + len(batch) > self._bytes_max:
+                    row.batches = row.batches[:at]
+                    break
+                total += len(batch)
+
     def _answer(self, _: None = None) -> None:
+        self._fit()
         topics: dict[str, list[dict[str, Any]]] = {}
         for row in self._rows:
             topics.setdefault(row.topic, []).append(self._answer_row(row))

@@ -36,7 +36,9 @@ def commit(door: KafkaDoor, call: Call) -> None:
     now_ms = door.clock.wall_ms()
     for asked in values["topics"]:
         topic = door.store.topic(call.organisation, asked["name"])
-        partitions = 0 if topic is None else len(topic.partitions)
+        # While a topic is being dropped, too: the offset would outlive it, and meet the next one.
+        partitions = 0 if topic is None or topic.dropped else len(topic.partitions)
+        topic_epoch = 0 if topic is None else topic.epoch
         rows: list[Row] = []
         topics.append({"name": asked["name"], "partitions": rows})
         for each in asked["partitions"]:
@@ -50,7 +52,11 @@ def commit(door: KafkaDoor, call: Call) -> None:
             else:
                 accepted.append(row)
                 offsets[asked["name"], each["partition_index"]] = Committed(
-                    each["committed_offset"], each["committed_leader_epoch"], metadata, now_ms
+                    each["committed_offset"],
+                    each["committed_leader_epoch"],
+                    metadata,
+                    now_ms,
+                    topic_epoch,
                 )
 
     def end(code: ErrorCode) -> None:
@@ -92,15 +98,27 @@ def fetch(door: KafkaDoor, call: Call) -> None:
             {
                 "group_id": each["group_id"],
                 "topics": _topics(
-                    door.coordinator.committed(call.organisation, each["group_id"]), each["topics"]
+                    committed_of(door, call.organisation, each["group_id"]), each["topics"]
                 ),
             }
             for each in values["groups"]
         ]
         call.answer({"groups": groups})
         return
-    committed = door.coordinator.committed(call.organisation, values["group_id"])
+    committed = committed_of(door, call.organisation, values["group_id"])
     call.answer({"topics": _topics(committed, values["topics"])})
+
+
+def committed_of(
+    door: KafkaDoor, organisation: int, group: str
+) -> Mapping[tuple[str, int], Committed]:
+    """How far a group is, in the topics that have these names now."""
+    return {
+        spot: known
+        for spot, known in door.coordinator.committed(organisation, group).items()
+        if (topic := door.store.topic(organisation, spot[0])) is None
+        or known.topic_epoch in (0, topic.epoch)
+    }
 
 
 def _topics(

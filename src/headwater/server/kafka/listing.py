@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headwater.core import limits
 from headwater.format.kafka.partition_names import partition_name
 from headwater.server.exchange import Exchange
+from headwater.server.kafka.group_offsets import committed_of
 from headwater.server.keys import ApiKey, Scope
 from headwater.server.routing import Parameter, Route
 from headwater.server.topics import answer, number
@@ -110,8 +111,7 @@ def offsets_of(
     door: KafkaDoor, organisation: int, group: str
 ) -> Iterator[tuple[str, int, int, int]]:
     """Topic, partition, committed offset and lag. What was removed unread is no lag."""
-    committed_of = door.coordinator.committed(organisation, group)
-    for (name, index), committed in sorted(committed_of.items()):
+    for (name, index), committed in sorted(committed_of(door, organisation, group).items()):
         topic = door.store.topic(organisation, name)
         if topic is not None and index < len(topic.partitions):
             partition = topic.partitions[index]

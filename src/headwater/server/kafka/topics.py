@@ -42,8 +42,7 @@ def create(door: KafkaDoor, call: Call) -> None:
     rows: list[Row] = []
     gathering: Gathering[KafkaTopic] = Gathering(lambda: call.answer({"topics": rows}))
     times = Counter(asked["name"] for asked in call.values["topics"])
-    for name in times:
-        asked = next(each for each in call.values["topics"] if each["name"] == name)
+    for name, asked in {each["name"]: each for each in call.values["topics"]}.items():
         row: Row = {"name": name, "error_code": ErrorCode.NONE}
         rows.append(row)
         try:

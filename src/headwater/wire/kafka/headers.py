@@ -37,6 +37,11 @@ class RequestHeader(NamedTuple):
     """Where the body begins. Meaningless for kinds and versions that are not known."""
 
 
+def request_kind(frame: Buffer) -> int:
+    """What is asked, known or not, without reading on."""
+    return int.from_bytes(frame[:2], "big", signed=True)
+
+
 def read_request_header(frame: Buffer) -> RequestHeader:
     """The header of a request. Kinds and versions that nobody knows are read too."""
     try:

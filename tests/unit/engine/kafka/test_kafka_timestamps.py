@@ -60,3 +60,18 @@ def test_the_record_with_the_newest_time_is_found() -> None:
     life.create("empty")
     empty = life.partition("empty")
     assert life.owner.call(lambda: life.store.find_newest(empty)).read() is None
+
+
+@pytest.mark.parametrize("start", range(len(TIMES)))
+def test_the_newest_is_one_that_is_left_where_the_log_begins_within_a_batch(start: int) -> None:
+    times = list(reversed(TIMES))
+    life = KafkaLife()
+    life.create("orders")
+    partition = life.partition("orders")
+    for at in range(0, len(times), 3):
+        records = [NewRecord(time, None, b"x") for time in times[at : at + 3]]
+        life.append("orders", encode_batch(records))
+    life.do(lambda: life.store.delete_records(partition, start))
+    latest = max(times[start:])
+    expected = (times.index(latest, start), latest)
+    assert life.owner.call(lambda: life.store.find_newest(partition)).read() == expected
