@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from dataclasses import replace
 
 import pytest
@@ -12,10 +13,10 @@ from headwater.engine.engine import Engine
 from headwater.engine.input import encode_records
 from headwater.engine.loading import load_once
 from headwater.model.match import parse_match
-from headwater.testing import KILL, POWER_LOSS, Fault, FaultDisk, Verb
+from headwater.testing import KILL, POWER_LOSS, TORN, Fault, FaultDisk, Verb
 from tests.rig.judging import read_events
 from tests.rig.life import SMALL, Life, check_again, new_disk, with_shards
-from tests.rig.scripts import records
+from tests.rig.scripts import SCRIPTS, records
 
 pytestmark = pytest.mark.crash
 
@@ -341,3 +342,16 @@ def test_a_missing_segment_is_a_loss_that_readers_are_told_of() -> None:
     assert ("tombstone", 6, 10) in events
     assert [event[0] for event in events if event[0] != "tombstone"] == [1, 2, 3, 4, 5, 11, 12]
     assert life.db.engine.core.findings
+
+
+def test_a_delete_whose_flag_was_torn_is_done_again() -> None:
+    """The byte that says deleted became another one: the frame is sound, and its tag is known."""
+    life = SCRIPTS["rewriting"].recorded()
+    torn_flags = [
+        state
+        for state in life.states(plan=TORN)
+        if re.search(r": torn #\d+ write seg-\d+\.data\[(\d+):\d+\] after 0 bytes", state.label)
+    ]
+    assert torn_flags
+    for state in torn_flags:
+        check_again(life.reborn(state, life.worlds_at(state.crash_point)), state)

@@ -35,6 +35,7 @@ Loaded = StoredLog
 
 _TAGGED = int(FrameFlag.HAS_TAG)
 _UNREADABLE = int(IndexFlag.DELETED | IndexFlag.DAMAGED)
+_TAG_IS_SOUND = (FrameFault.NONE, FrameFault.DELETED, FrameFault.STATE)
 
 
 def topic_from_meta(core: EngineCore, meta: TopicMeta) -> Topic:
@@ -139,7 +140,8 @@ def plan_tags(topic: Topic) -> list[TagPiece]:
 def load_tags(topic: Topic, pieces: list[TagPiece]) -> list[tuple[bytes, int]]:
     """Anywhere: the tags of live records, in order of seq.
 
-    A damaged record has no tag that could be trusted; it is never served, deleted or not.
+    A damaged record has no tag that could be trusted; it is never served, deleted or not. One whose
+    state alone is unknown has: a crash tore its delete, which the log is about to do again (I8).
     """
     found: list[tuple[bytes, int]] = []
     for piece in pieces:
@@ -147,7 +149,7 @@ def load_tags(topic: Topic, pieces: list[TagPiece]) -> list[tuple[bytes, int]]:
         flags = index_flags(entries)
         part = topic.files.read(piece.segment, first, first + len(entries) - 1, entries)
         faults = frame_faults(part.buffer, entries, first, part.base)
-        sound = (faults == FrameFault.NONE) | (faults == FrameFault.DELETED)
+        sound = numpy.isin(faults, _TAG_IS_SOUND)
         tagged = numpy.flatnonzero((flags & _TAGGED != 0) & (flags & _UNREADABLE == 0) & sound)
         offsets = entries["offset"][tagged].astype(numpy.int64) - part.base
         heads = heads_at(part.buffer, SEGMENT_FRAME, offsets)

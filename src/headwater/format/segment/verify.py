@@ -45,8 +45,9 @@ class FrameFault(IntEnum):
     SEQ = 3
     TS = 4
     FLAGS = 5
-    STATE = 6
-    CHECKSUM = 7
+    CHECKSUM = 6
+    STATE = 7
+    """The rest of the frame is sound: a delete whose one byte was torn, or damage to that byte."""
     DELETED = 8
     """Deleted in the data, live in the index: a delete that was not finished or just happened."""
     NOT_DELETED = 9
@@ -60,8 +61,8 @@ FAULT_MEANING: Final[dict[FrameFault, str]] = {
     FrameFault.SEQ: "the frame has another seq",
     FrameFault.TS: "the frame has another time than its entry",
     FrameFault.FLAGS: "the frame has other flags than its entry",
-    FrameFault.STATE: "the state byte is neither live nor deleted",
     FrameFault.CHECKSUM: "checksum does not match",
+    FrameFault.STATE: "the state byte is neither live nor deleted",
     FrameFault.DELETED: "deleted in the data, live in the index",
     FrameFault.NOT_DELETED: "live in the data, deleted in the index",
 }
@@ -108,7 +109,7 @@ def frame_faults(
     found = _header_faults(view, heads, entries, offsets, sizes, seqs)
     if found is not None:
         faults[places] = found
-        hashed = (found == FrameFault.NONE) | (found >= FrameFault.DELETED)
+        hashed = (found == FrameFault.NONE) | (found >= FrameFault.STATE)
         places, offsets, sizes = places[hashed], offsets[hashed], sizes[hashed]
     if not checksums:
         return faults
