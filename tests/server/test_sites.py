@@ -56,6 +56,9 @@ def test_a_name_that_was_made_to_lead_here_is_refused_without_keys(
 def test_with_keys_or_when_told_so_any_name_will_do(
     tmp_path: Path, chosen: dict[str, object]
 ) -> None:
-    with running(tmp_path / "data", settings(**chosen)) as server:
-        with server.talk(key="some-secret") as http:
-            assert http.ask("GET", "/v0/topics", headers={"host": "shop.example"}).status == 200
+    named = {"host": "shop.example"}
+    with (
+        running(tmp_path / "data", settings(**chosen)) as server,
+        server.talk(key="some-secret") as http,
+    ):
+        assert http.ask("GET", "/v0/topics", headers=named).status == 200
