@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headwater.core.errors import HeadwaterError
+from headwater.core.limits import ROUTERS_MAX
 from headwater.engine.pending import Change
 from headwater.format.router_frames import RouterMark, RouterMeta
 from headwater.model.match import TagMatcher
@@ -161,8 +162,8 @@ class Feed:
 class RouterTable:
     """Every router: by name, by what it feeds and by what it is fed from."""
 
-    def __init__(self) -> None:
-        self.graph = RouterGraph()
+    def __init__(self, limit: int = ROUTERS_MAX) -> None:
+        self.graph = RouterGraph(limit)
         self._by_name: dict[str, Router] = {}
         self._circles_allowed = 0
         """Routers that may close a circle; while there are none, there is none to look for."""
