@@ -57,7 +57,7 @@ class Queues:
         if queue is None:
             topic.queue = queue = TopicQueue()
             if topic.lease_history is not None:
-                topic.lease_history.keep(topic.log.index.is_live)
+                topic.lease_history.keep(topic.log.index.is_live, held=settings.leases_durable)
                 meta = topic.lease_history.meta()
                 resume(queue.leases, meta, self._core.opened_us, self._core.opened_ms)
                 self._core.lease_ceilings.restore(topic.topic_id, meta.ceiling)
@@ -80,10 +80,11 @@ class Queues:
         if topic.loaded:
             return self.stats(topic)
         known = topic.lease_history or LeaseHistory()
-        delayed = len(known.delays) + len(known.appointments)
-        count = self._topics.state(topic).count
-        ready = max(count - len(known.leases) - delayed, 0)
-        return QueueStats(ready, len(known.leases), delayed, known.dead_lettered)
+        durable = topic.log.settings.leases_durable
+        held = len(known.leases) if durable else 0
+        delayed = len(known.appointments) + (len(known.delays) if durable else 0)
+        ready = max(self._topics.state(topic).count - held - delayed, 0)
+        return QueueStats(ready, held, delayed, known.dead_lettered)
 
     # -- claiming
 

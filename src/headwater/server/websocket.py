@@ -251,17 +251,24 @@ class WebSocket(asyncio.Protocol):
             WriteRequest(records=wish.records, node=wish.node),
             self._app.settings.limits.record_bytes,
         )
-        write = space.append(
-            wish.topic,
-            records,
-            idempotency_key=wish.idempotency_key,
-            expect_head_seq=wish.expect_head_seq,
-            create=wish.create,
-            settings=wish.config,
-            disable_backpressure=wish.disable_backpressure,
-        )
+        usage = self._app.quotas.of(self._key)
+        usage.begin()
+        try:
+            write = space.append(
+                wish.topic,
+                records,
+                idempotency_key=wish.idempotency_key,
+                expect_head_seq=wish.expect_head_seq,
+                create=wish.create,
+                settings=wish.config,
+                disable_backpressure=wish.disable_backpressure,
+            )
+        except BaseException:
+            usage.end()
+            raise
 
         def answer(done: Pending[Appended]) -> None:
+            usage.end()
             if done.error is not None:
                 self._say_error(done.error, wish.request_id)
                 return
