@@ -225,9 +225,8 @@ def test_publications_under_way_count_for_the_limit_of_their_key(tmp_path: Path)
         disk.syncs.close()
         try:
             with connect(f"ws://127.0.0.1:{server.port}/v0/ws") as ws:
+                publish = {"op": "publish", "topic": "t", "records": [{"data": 1}]}
                 for number in range(3):
-                    records = [{"data": number}]
-                    publish = {"op": "publish", "topic": "t", "records": records}
                     ws.send(json.dumps({**publish, "request_id": number}))
                 refused = json.loads(ws.recv(20))
                 assert (refused["op"], refused["code"]) == ("error", "throttled")
