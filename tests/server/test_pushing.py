@@ -141,6 +141,17 @@ def test_a_lease_that_runs_out_is_pushed_to_whoever_has_room(
     assert job.data["deliveries"] == 2
 
 
+def test_a_lone_worker_is_given_a_job_again_whose_lease_ran_out(
+    server: RunningServer, http: Browserless, topic: str
+) -> None:
+    http.put(topic, type="queue")
+    http.write(topic, 1)
+    with working(server, topic, max=1, lease_ms=100) as events:
+        found = [job.data for job in jobs(events, 3)]
+    assert [(job["$seq"], job["deliveries"]) for job in found] == [(1, 1), (1, 2), (1, 3)]
+    assert len({job["lease_id"] for job in found}) == 3
+
+
 def test_a_delayed_job_is_pushed_when_its_time_comes(
     server: RunningServer, http: Browserless, topic: str
 ) -> None:

@@ -132,8 +132,9 @@ class WorkLine:
                 for stream in list(self.streams):
                     stream.send_gone()
                 return
+            has_next = self.queues.has_next(self.topic)  # first: what ran out makes room
             hungry = [stream for stream in self.streams if stream.room > 0]
-            if hungry and self.queues.has_next(self.topic):
+            if hungry and has_next:
                 if not await self._hand_out(hungry):
                     await self._wait(self._app.now_us() + LETTERS_AGAIN_US)
             else:
