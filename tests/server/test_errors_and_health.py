@@ -30,7 +30,7 @@ def disk() -> GatedDisk:
 @pytest.fixture
 def gated(tmp_path: Path, disk: GatedDisk) -> Iterator[RunningServer]:
     wal = WalSettings(shards=1, file_bytes=1024 * 1024, full_retry_interval_us=50_000)
-    engine = EngineSettings(wal=wal, topics_max=5)
+    engine = EngineSettings(wal=wal, topics_max=5, routers_max=1)
     with running(tmp_path / "data", disk=disk, engine_settings=engine) as server:
         yield server
 
@@ -123,6 +123,19 @@ def test_a_topic_too_many_is_refused_with_the_name_of_the_limit(gated: RunningSe
         assert (refused.status, refused.code) == (429, "throttled")
         assert refused.json["error"]["detail"]["limit"] == "topics"
         assert int(refused.headers["retry-after"]) >= 1
+
+
+def test_a_router_too_many_is_refused_with_the_name_of_the_limit(gated: RunningServer) -> None:
+    with gated.talk() as http:
+        http.put("in")
+        definition = {"source": "in", "dest": "out"}
+        assert http.ask("PUT", "/v0/routers/one", definition).status == 201
+        refused = http.ask("PUT", "/v0/routers/two", definition)
+        assert (refused.status, refused.code) == (429, "throttled")
+        assert refused.json["error"]["detail"] == {"limit": "routers", "allowed": 1}
+        assert http.ask("PUT", "/v0/routers/one", definition).status == 200
+        assert http.ask("DELETE", "/v0/routers/one").json["deleted"]
+        assert http.ask("PUT", "/v0/routers/two", definition).status == 201
 
 
 def test_a_fault_of_ours_is_told_without_its_insides(

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from headwater.engine.queue_steps import served_steps
+from headwater.server import pushing
 from tests.rig.windows import end_window
 from tests.server.running import RunningServer, eventually
 from tests.server.speaking import Browserless, Event, Events
@@ -139,6 +141,17 @@ def test_a_lease_that_runs_out_is_pushed_to_whoever_has_room(
     assert job.data["deliveries"] == 2
 
 
+def test_a_lone_worker_is_given_a_job_again_whose_lease_ran_out(
+    server: RunningServer, http: Browserless, topic: str
+) -> None:
+    http.put(topic, type="queue")
+    http.write(topic, 1)
+    with working(server, topic, max=1, lease_ms=100) as events:
+        found = [job.data for job in jobs(events, 3)]
+    assert [(job["$seq"], job["deliveries"]) for job in found] == [(1, 1), (1, 2), (1, 3)]
+    assert len({job["lease_id"] for job in found}) == 3
+
+
 def test_a_delayed_job_is_pushed_when_its_time_comes(
     server: RunningServer, http: Browserless, topic: str
 ) -> None:
@@ -195,7 +208,10 @@ def test_a_worker_that_does_not_read_is_not_given_more(
         eventually(lambda: held(server, topic) >= 1)
         for _ in range(50):  # time enough to push everything, if that were done
             http.get(f"/v0/topics/{topic}")
-        rest = http.queue("claim", topic, "other", max=1000).json["count"]
+        rest = 0
+        while count := http.queue("claim", topic, "other", max=1000).json["count"]:
+            assert count < 10, "large jobs are given a few at a time"
+            rest += count
         assert rest >= 10
     eventually(lambda: held(server, topic) == rest)
 
@@ -207,3 +223,34 @@ def test_a_wrong_worker_is_refused_before_the_stream_begins(http: Browserless, t
         assert (answer.status, answer.code) == (400, "invalid_request"), query
     assert http.get(f"/v0/topics/{topic}/work?node=w", accept="application/json").status == 406
     assert http.get(f"/v0/topics/{topic}.no/work?node=w").status == 404
+
+
+def test_a_dead_letter_that_cannot_be_put_away_keeps_nobody_busy(
+    server: RunningServer, http: Browserless, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes: list[None] = []
+
+    def counted(*given: Any) -> Any:
+        passes.append(None)
+        return served_steps(*given)
+
+    monkeypatch.setattr(pushing, "served_steps", counted)
+    http.put(topic + "-lost", cap_records=1, discard="reject")
+    http.write(topic + "-lost", "full")
+    http.put(topic, type="queue", max_deliveries=1, dead_letter=topic + "-lost")
+    http.write(topic, "often")
+    http.queue("claim", topic)
+    http.queue("nack", topic, seqs=[1])
+    with working(server, topic) as events:
+        eventually(lambda: passes)
+        before = len(passes)
+        for _ in range(300):
+            http.get("/v0/health")
+        assert len(passes) <= before + 10, "it tries again and again, and nothing has changed"
+        http.ask("POST", f"/v0/topics/{topic}-lost/delete", {"before_seq": 2})
+        found = http.ask(
+            "POST", f"/v0/topics/{topic}-lost/diff", {"from_seq": 1, "wait_ms": 20_000}
+        ).json["records"]
+        assert [letter["data"] for letter in found] == ["often"]
+        http.write(topic, "fresh")
+        assert [job.data["data"] for job in jobs(events, 1)] == ["fresh"]

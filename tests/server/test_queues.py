@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headwater.engine.topic import Topic
+from headwater.server.keys import ANYONE
 from tests.rig.windows import end_window
 from tests.server.gated_disk import GatedDisk
 from tests.server.running import RunningServer, eventually, running, settings
@@ -123,6 +126,24 @@ def test_a_claim_that_waits_is_answered_by_a_write_and_by_its_time(
         eventually(lambda: server.inside(lambda: server.app.engine.topic(topic).waiters))
         http.write(topic, 1)
         assert seqs(waiting.answer()) == [1]
+
+
+def test_workers_that_wait_for_a_job_keep_nobody_from_writing(tmp_path: Path) -> None:
+    limited = settings(limits={"in_flight_per_key": 3})
+    with running(tmp_path / "data", limited) as server, server.talk() as http, ExitStack() as open_:
+        http.put("jobs", type="queue")
+
+        def jobs() -> Topic:
+            return server.app.engine.topic("jobs")
+
+        waiting = [open_.enter_context(server.talk()) for _ in range(5)]
+        for number, worker in enumerate(waiting):
+            wish = {"node": f"w{number}", "wait_ms": 20_000}
+            worker.send(worker.request("POST", "/v0/topics/jobs/claim", wish))
+            eventually(lambda: server.inside(lambda: len(jobs().waiters)) == number + 1)  # noqa: B023
+        assert http.write("jobs", *range(5)).status == 200
+        assert sorted(seqs(worker.answer())[0] for worker in waiting) == [1, 2, 3, 4, 5]
+        assert server.inside(lambda: server.app.quotas.of(ANYONE).in_flight) == 0
 
 
 def test_whoever_leaves_while_it_waits_takes_no_job_along(

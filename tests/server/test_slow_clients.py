@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import selectors
 import socket
@@ -10,7 +11,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from websockets.sync.client import connect
 
+from tests.server.gated_disk import GatedDisk
 from tests.server.running import RunningServer, eventually, running, settings
 from tests.server.speaking import Browserless, Events
 from tests.server.watching import open_watch, watching
@@ -212,3 +215,26 @@ def test_writes_under_way_have_a_limit_for_each_key(tmp_path: Path) -> None:
         assert refused[0].json["error"]["detail"]["limit"] == "in_flight_per_key"
         written = sum(answer.status == 200 for answer in answers)
         assert http.diff("t", limit=1_000).json["head_seq"] == written
+
+
+def test_publications_under_way_count_for_the_limit_of_their_key(tmp_path: Path) -> None:
+    limited = settings(limits={"in_flight_per_key": 2})
+    disk = GatedDisk()
+    with running(tmp_path / "data", limited, disk=disk) as server, server.talk() as http:
+        http.put("t")
+        disk.syncs.close()
+        try:
+            with connect(f"ws://127.0.0.1:{server.port}/v0/ws") as ws:
+                publish = {"op": "publish", "topic": "t", "records": [{"data": 1}]}
+                for number in range(3):
+                    ws.send(json.dumps({**publish, "request_id": number}))
+                refused = json.loads(ws.recv(20))
+                assert (refused["op"], refused["code"]) == ("error", "throttled")
+                assert refused["request_id"] == 2
+                assert refused["detail"]["limit"] == "in_flight_per_key"
+                disk.syncs.open()
+                assert [json.loads(ws.recv(20))["op"] for _ in range(2)] == ["ack", "ack"]
+                ws.send(json.dumps(publish))
+                assert json.loads(ws.recv(20))["op"] == "ack", "there is room again"
+        finally:
+            disk.syncs.open()

@@ -309,11 +309,25 @@ def test_only_one_path_speaks_websocket(server: RunningServer) -> None:
             assert plain.ask("GET", path, headers=headers).status == 404
 
 
-def test_a_bad_handshake_is_refused(server: RunningServer) -> None:
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==", "sec-websocket-version": "7"},
+        {"sec-websocket-key": "short", "sec-websocket-version": "13"},
+        {"sec-websocket-version": "13", "x-long": "x" * 20_000},
+    ],
+    ids=["no key", "an old version", "a bad key", "a long line"],
+)
+def test_a_bad_handshake_is_refused_as_any_other_request(
+    server: RunningServer, more: dict[str, str]
+) -> None:
     with server.talk() as plain:
-        headers = {"upgrade": "websocket", "connection": "Upgrade", "sec-websocket-version": "13"}
-        plain.send(plain.request("GET", "/v0/ws", headers=headers))
-        assert plain.head()[0] in (400, 426)
+        headers = {"upgrade": "websocket", "connection": "Upgrade", **more}
+        answer = plain.ask("GET", "/v0/ws", headers=headers)
+        assert (answer.status, answer.code) == (400, "invalid_request")
+        assert answer.headers["sec-websocket-version"] == "13"
+        assert plain.is_closed()
     eventually(lambda: server.app.quotas.streams == len(server.app.delivery._streams))
 
 

@@ -132,6 +132,7 @@ VERBS: Verbs = {
     "backup": "headwater.cli.backup:backup",
     "restore": "headwater.cli.restore:restore",
     "verify": "headwater.cli.verify:verify",
+    "repair": "headwater.cli.wal_repair:repair",
     "show": "headwater.cli.show:show",
     "completion": "headwater.cli.completion:completion",
 }

@@ -147,6 +147,7 @@ class RecordsEvent(msgspec.Struct):
     topic: str
     records: list[RecordOut]
     to_seq: int
+    head_seq: int
 
 
 class TombstoneEvent(msgspec.Struct):

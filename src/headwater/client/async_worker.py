@@ -169,15 +169,15 @@ class AsyncWorker:
             while True:
                 self._news.clear()
                 settlings = hand.settlings()
-                holding = hand.holding(self._clock.monotonic_us())
                 for settling in settlings:
                     await self._settle(settling)
+                holding = hand.holding(self._clock.monotonic_us())
+                if holding:  # also when there is always something to settle
+                    await self._hold(holding)
                 if settlings:
                     continue
                 if self._closing:
                     return
-                if holding:
-                    await self._hold(holding)
                 await self._wait()
         except HeadwaterError as error:
             hand.error = error

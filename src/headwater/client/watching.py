@@ -3,11 +3,13 @@
 The cursor of every topic is kept here and moves when its records have been handed over. After a
 broken connection the same session is followed again from `Last-Event-ID`; when the server does not
 know the session any more (it was restarted, or we were away for long), a new one is opened at the
-same cursors. Nothing is handed over twice and nothing is left out.
+same cursors. Where there are more of them than a request can carry, the server begins earlier, and
+what was handed over before is left out here. Nothing is handed over twice and nothing is missing.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -22,8 +24,8 @@ from headwater.config.topic import check_topic_name
 from headwater.core import limits
 from headwater.core.errors import HeadwaterError, InvalidRequestError, TopicNotFoundError
 from headwater.core.records import Record
-from headwater.model.loss import Tombstone
-from headwater.wire.sse import encode_cursor
+from headwater.model.loss import RECREATED, Tombstone
+from headwater.wire.sse import CURSOR_BYTES_MAX, encode_cursor
 
 SILENCE_S: Final = 2.5 * calls.HEARTBEAT_MS / 1_000
 """A stream that shows no life for so long is given up and opened again."""
@@ -81,6 +83,11 @@ class Wanted:
 
     def opening(self) -> Call[answers.WatchOpened]:
         wishes = {name: self._wish(name, begin) for name, begin in self.topics.items()}
+        if self.opened_before:  # those that were found by a prefix
+            found = itertools.islice(self.cursors.items(), limits.WATCH_TOPICS_MAX)
+            for name, cursor in found:
+                if len(wishes) < limits.WATCH_TOPICS_MAX:
+                    wishes.setdefault(name, {"from_seq": cursor})
         node = self.node or None
         return calls.open_watch(wishes, node, self.match, lenient=self.opened_before)
 
@@ -102,16 +109,29 @@ class Wanted:
         self.topics.pop(name, None)
         return Watched(name, TopicGone())
 
+    def _seen(self, name: str, head_seq: int) -> int:
+        """Up to where a topic was handed over; nothing of it, if it was made again since."""
+        seen = self.cursors.get(name, 0)
+        return seen if seen <= head_seq else 0
+
+    def last_event_id(self) -> str | None:
+        """Where to go on; None when that is too long to be said."""
+        cursor = encode_cursor(self.cursors).decode() if self.cursors else None
+        return cursor if cursor is None or len(cursor) <= CURSOR_BYTES_MAX else None
+
     def take(self, event: Event) -> list[Watched]:
         """What an event means. An `error` event is raised."""
         if event.name == "record":
             records = answers.decode(event.data, answers.RecordsEvent)
-            self.cursors[records.topic] = records.to_seq
-            return [Watched(records.topic, found.record()) for found in records.records]
+            seen = self._seen(records.topic, records.head_seq)
+            self.cursors[records.topic] = max(seen, records.to_seq)
+            found = (each.record() for each in records.records)
+            return [Watched(records.topic, record) for record in found if record.seq > seen]
         if event.name == "tombstone":
             gap = answers.decode(event.data, answers.TombstoneEvent)
-            self.cursors[gap.topic] = gap.gap_to
-            return [Watched(gap.topic, gap.tombstone())]
+            seen = 0 if gap.reason == RECREATED else self._seen(gap.topic, gap.head_seq)
+            self.cursors[gap.topic] = max(seen, gap.gap_to)
+            return [] if seen and gap.gap_to <= seen else [Watched(gap.topic, gap.tombstone())]
         if event.name == "caught-up":
             caught_up = answers.decode(event.data, answers.CaughtUpEvent)
             self.cursors[caught_up.topic] = caught_up.seq
@@ -165,8 +185,7 @@ def _follow(watch: Wanted, wid: str, manner: Manner) -> WatchSteps:
     while watch.topics:
         error: HeadwaterError = NoAnswerError("the server ended the stream")
         try:
-            cursor = encode_cursor(watch.cursors).decode() if watch.cursors else None
-            answer: Answer = yield Follow(calls.follow_watch(wid, cursor))
+            answer: Answer = yield Follow(calls.follow_watch(wid, watch.last_event_id()))
             if answer.status == 404:
                 return
             if not answer.is_good:

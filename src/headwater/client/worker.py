@@ -170,12 +170,13 @@ class Worker:
                 with self._lock:
                     closing = self._closing
                     settlings = hand.settlings()
-                    holding = hand.holding(self._clock.monotonic_us())
-                    next_us = hand.next_hold_us
                     self._futures = {f: job for f, job in self._futures.items() if not f.done()}
                 for settling in settlings:
                     self._settle(settling)
-                if holding and not settlings:
+                with self._lock:  # also when there is always something to settle
+                    holding = hand.holding(self._clock.monotonic_us())
+                    next_us = hand.next_hold_us
+                if holding:
                     self._hold(holding)
                 if closing and not settlings:
                     return

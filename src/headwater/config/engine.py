@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from headwater.config.machines import MachineSettings
 from headwater.config.store import SegmentSettings
 from headwater.config.wal import WalSettings, default_shards
+from headwater.core.limits import ROUTERS_MAX
 from headwater.core.units import MIB
 
 
@@ -30,6 +31,7 @@ class EngineSettings:
     sweep_interval_ms: int = 1_000
     """How often topics with an age limit are looked at when nobody reads them."""
     topics_max: int = 100_000
+    routers_max: int = ROUTERS_MAX
     total_bytes_max: int = 0
     """Live bytes of all topics; at this much, writes are refused. 0 means any."""
     verify_reads: bool = True

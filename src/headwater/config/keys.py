@@ -240,6 +240,7 @@ KEYS: Final[tuple[Key, ...]] = (
     Key("snapshot_interval_ms", "engine.snapshot_interval_ms", COUNT, "time between snapshots"),
     Key("reader_threads", "engine.reader_threads", whole(1, 256), "threads that read files"),
     Key("limit_topics", "limits.topics,engine.topics_max", COUNT, "topics"),
+    Key("limit_routers", "engine.routers_max", COUNT, "routers"),
     Key("limit_watch_sessions", "limits.watch_sessions", COUNT, "watch sessions"),
     Key("limit_streams", "limits.streams", COUNT, "open streams"),
     Key("limit_streams_per_key", "limits.streams_per_key", COUNT, "open streams of one key"),

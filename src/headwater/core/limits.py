@@ -47,6 +47,8 @@ PRIORITY_CLAMP: Final = (-1_000, 1_000)
 LEASE_MS_CLAMP: Final = (100, 86_400_000)
 CLAIM_JITTER_MS_CLAMP: Final = (0, 5_000)
 CLAIM_JOBS_CLAMP: Final = (1, 1_000)
+CLAIM_BYTES_MAX: Final = 8 * MIB
+"""Of the jobs of one claim; one job is always given, however large."""
 SETTLE_JOBS_MAX: Final = 1_000
 """Jobs that one ack, nack or extend names."""
 NACK_DELAY_MS_MAX: Final = 86_400_000

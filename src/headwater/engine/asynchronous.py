@@ -18,6 +18,7 @@ from headwater.core.errors import ClosedError
 from headwater.core.records import Record
 from headwater.core.units import US_PER_MS, US_PER_S
 from headwater.engine.blocking import Records
+from headwater.engine.configuring import create_steps
 from headwater.engine.engine import Engine
 from headwater.engine.machine_asks import answer_steps
 from headwater.engine.machine_async_face import AsyncMachines
@@ -48,7 +49,6 @@ from headwater.engine.steps import (
     Steps,
     Woken,
     append_steps,
-    create_steps,
     delete_steps,
     diff_request,
     diff_steps,

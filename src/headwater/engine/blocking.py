@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from headwater.core.clock import Doorbell
 from headwater.core.errors import ClosedError
 from headwater.core.records import Record
+from headwater.engine.configuring import create_steps
 from headwater.engine.engine import Engine
 from headwater.engine.machine_asks import answer_steps
 from headwater.engine.machine_face import Machines
@@ -44,7 +45,6 @@ from headwater.engine.steps import (
     Steps,
     Woken,
     append_steps,
-    create_steps,
     delete_steps,
     diff_request,
     diff_steps,

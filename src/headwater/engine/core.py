@@ -85,7 +85,7 @@ class EngineCore:
     maps: SegmentMaps = field(default_factory=SegmentMaps)
     wal: ShardedWal | None = None
     registry: Registry = field(default_factory=Registry)
-    routers: RouterTable = field(default_factory=RouterTable)
+    routers: RouterTable = field(init=False)
     shards: list[ShardProgress] = field(default_factory=list)
     counters: EngineCounters = field(default_factory=EngineCounters)
     live_bytes: int = 0
@@ -133,6 +133,7 @@ class EngineCore:
     """Told of a topic whose visible records were synced only now: for streams that wait for it."""
 
     def __post_init__(self) -> None:
+        self.routers = RouterTable(self.settings.routers_max)
         self.opened_us = self.clock.monotonic_us()
         self.opened_ms = self.clock.wall_ms()
 

@@ -25,13 +25,13 @@ from headwater.engine.topic import Topic
 from headwater.model.queue import Dying
 
 
-def dead_letter_steps(engine: Engine, queues: Queues, topic: Topic) -> Steps[None]:
-    """Put away what is to be put away since the last time."""
+def dead_letter_steps(engine: Engine, queues: Queues, topic: Topic) -> Steps[bool]:
+    """Put away what is to be put away since the last time. False when some of it could not be."""
     assert topic.queue is not None
     leases = topic.queue.leases
     dying: list[Dying] = yield AsOwner(leases.take_dying)
     if not dying:
-        return
+        return True
     left = [job.seq for job in dying]
     target = topic.log.settings.dead_letter
     try:
@@ -48,11 +48,12 @@ def dead_letter_steps(engine: Engine, queues: Queues, topic: Topic) -> Steps[Non
             yield Answered(partial(queues.put_away, topic, job.seq))
             left.remove(job.seq)
     except HeadwaterError:
-        return  # the next claim tries again; the one at hand is answered
+        return False  # the next claim tries again; the one at hand is answered
     finally:
         if left:
             now_us = engine.core.clock.monotonic_us()
             engine.core.owner.post(lambda: leases.stays(left, now_us))
+    return not left
 
 
 def dead_letter(topic: Topic, record: Record, job: Dying) -> EncodedRecords:

@@ -166,9 +166,11 @@ def _pass_steps(
         yield from _keyed_pass_steps(engine, queues, topic, requests, wanted)
         return
 
+    bytes_max = limits.CLAIM_BYTES_MAX * len(requests)
+
     def serve() -> None:
         queues.sweep(topic)
-        queues.deal(topic, requests, queues.draw(topic, wanted))
+        queues.deal(topic, requests, queues.draw(topic, wanted, bytes_max))
         if len(requests) > 1:
             topic.wake()
 
@@ -196,12 +198,20 @@ def _keyed_pass_steps(
         yield Woken(topic, None, lambda: not queue.passing)
     admitted: list[int] = []
     drawn: list[int] = []
+    room = limits.CLAIM_BYTES_MAX * len(requests)
+
+    def draw() -> list[int]:
+        return queues.draw(topic, wanted - len(admitted), room) if room > 0 else []
 
     def admit(records: dict[int, Record]) -> None:
         """Those whose record cannot be read have no key that could be waited for."""
+        nonlocal room
         leases = queue.leases
-        admitted.extend([seq for seq in drawn if leases.admit(seq, _key(records.get(seq)))])
+        now = [seq for seq in drawn if leases.admit(seq, _key(records.get(seq)))]
+        admitted.extend(now)
         drawn.clear()
+        jobs = topic.log.index
+        room -= sum(jobs.payload_at(seq) for seq in now if jobs.is_live(seq))
 
     ended = False
 
@@ -222,7 +232,7 @@ def _keyed_pass_steps(
             keys = {seq: _key(record) for seq, record in known.items()}
             yield AsOwner(partial(queue.leases.learn_keys, keys))
         for _ in range(EMPTY_ROUNDS_MAX):
-            drawn += yield AsOwner(lambda: queues.draw(topic, wanted - len(admitted)))
+            drawn += yield AsOwner(draw)
             if not drawn:
                 break
             records = yield from records_steps(engine, topic, list(drawn))

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from headwater.config.topic import TopicType
 from headwater.core.errors import HeadwaterError, NotAQueueError
-from headwater.core.limits import LEASE_MS_CLAMP
+from headwater.core.limits import CLAIM_BYTES_MAX, LEASE_MS_CLAMP
 from headwater.core.records import Record
 from headwater.core.units import US_PER_MS
 from headwater.engine.core import EngineCore
@@ -25,6 +25,7 @@ from headwater.format.frame import FrameType
 from headwater.format.lease_frames import LeaseEvent, LeaseKind, encode_lease_event
 from headwater.format.topic_frames import RecordsDeleted, encode_body
 from headwater.model.queue import Grant, LeaseHistory, QueueLeases, Verdict, share
+from headwater.model.queue.fresh import fitting
 from headwater.model.queue.history import resume
 
 DRAWS_MAX = 16
@@ -57,7 +58,7 @@ class Queues:
         if queue is None:
             topic.queue = queue = TopicQueue()
             if topic.lease_history is not None:
-                topic.lease_history.keep(topic.log.index.is_live)
+                topic.lease_history.keep(topic.log.index.is_live, held=settings.leases_durable)
                 meta = topic.lease_history.meta()
                 resume(queue.leases, meta, self._core.opened_us, self._core.opened_ms)
                 self._core.lease_ceilings.restore(topic.topic_id, meta.ceiling)
@@ -80,10 +81,11 @@ class Queues:
         if topic.loaded:
             return self.stats(topic)
         known = topic.lease_history or LeaseHistory()
-        delayed = len(known.delays) + len(known.appointments)
-        count = self._topics.state(topic).count
-        ready = max(count - len(known.leases) - delayed, 0)
-        return QueueStats(ready, len(known.leases), delayed, known.dead_lettered)
+        durable = topic.log.settings.leases_durable
+        held = len(known.leases) if durable else 0
+        delayed = len(known.appointments) + (len(known.delays) if durable else 0)
+        ready = max(self._topics.state(topic).count - held - delayed, 0)
+        return QueueStats(ready, held, delayed, known.dead_lettered)
 
     # -- claiming
 
@@ -120,8 +122,8 @@ class Queues:
     def _sweep(self, topic: Topic, leases: QueueLeases) -> None:
         leases.sweep(self._core.clock.monotonic_us(), self._core.retention_ms())
 
-    def draw(self, topic: Topic, wanted: int) -> list[int]:
-        """Jobs for a pass, out of line from now on."""
+    def draw(self, topic: Topic, wanted: int, bytes_max: int = CLAIM_BYTES_MAX) -> list[int]:
+        """Jobs for a pass, out of line from now on. One is drawn, however large it is."""
         leases = self.of(topic).leases
         drawn: list[int] = []
         if topic.log.settings.paused:
@@ -130,6 +132,10 @@ class Queues:
             drawn += leases.draw(topic.log.index, wanted - len(drawn))
             if len(drawn) >= wanted or not leases.has_fresh(topic.log.index):
                 break
+        if len(drawn) > 1:
+            count = max(fitting(topic.log.index, drawn, bytes_max), 1)
+            leases.put_back(drawn[count:])
+            del drawn[count:]
         return drawn
 
     def deal(self, topic: Topic, requests: Sequence[ClaimRequest], seqs: list[int]) -> None:

@@ -9,16 +9,44 @@ destination in their order, and what was said of a copy holds for the copy that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from headwater.core.errors import HeadwaterError
+from headwater.core.limits import ROUTERS_MAX
+from headwater.engine.pending import Change
 from headwater.format.router_frames import RouterMark, RouterMeta
 from headwater.model.match import TagMatcher
 from headwater.model.router import CursorMark, Guarantee, RouterCursor, RouterGraph, RouterSettings
 
 if TYPE_CHECKING:
     from headwater.engine.topic import Topic
+
+
+class Definition(Change):
+    """A router on its way to the log. Whoever asks for the same meanwhile is answered with it."""
+
+    def __init__(
+        self, take_effect: Callable[[], tuple[Any, bool]], give_up: Callable[[], None]
+    ) -> None:
+        super().__init__(take_effect, give_up)
+        self._followers: list[Change] = []
+
+    def follow(self) -> Change:
+        follower = Change(lambda: True)
+        self._followers.append(follower)
+        return follower
+
+    def succeed(self, result: tuple[Any, bool]) -> None:
+        super().succeed(result)
+        for follower in self._followers:
+            follower.succeed((result[0], False))
+
+    def fail(self, error: HeadwaterError) -> None:
+        super().fail(error)
+        for follower in self._followers:
+            follower.fail(error)
 
 
 @dataclass(slots=True, eq=False)
@@ -34,6 +62,8 @@ class Router:
     matcher: TagMatcher | None = None
     made: bool = False
     """The log has its definition."""
+    definition: Definition | None = None
+    """Until then: what is on its way there."""
     stopped: bool = True
     """Nothing is copied: it is not made yet, or on its way out."""
     busy: bool = False
@@ -132,8 +162,8 @@ class Feed:
 class RouterTable:
     """Every router: by name, by what it feeds and by what it is fed from."""
 
-    def __init__(self) -> None:
-        self.graph = RouterGraph()
+    def __init__(self, limit: int = ROUTERS_MAX) -> None:
+        self.graph = RouterGraph(limit)
         self._by_name: dict[str, Router] = {}
         self._circles_allowed = 0
         """Routers that may close a circle; while there are none, there is none to look for."""
@@ -163,9 +193,11 @@ class RouterTable:
 
     def detach(self, router: Router) -> None:
         """It is gone. What is unsettled in its destination stays so, for the log to be told."""
+        if self._by_name.get(router.name) is not router:
+            return  # gone before, and there may be another of its name
         router.stopped = True
         self.graph.remove(router.name)
-        self._by_name.pop(router.name, None)
+        del self._by_name[router.name]
         router.source.outlets = [each for each in router.source.outlets if each is not router]
         feed = router.dest.feed
         if feed is not None and router in feed.routers:

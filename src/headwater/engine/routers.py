@@ -15,7 +15,7 @@ from headwater.config.topic import topic_settings
 from headwater.core.errors import RouterNotFoundError
 from headwater.engine.core import EngineCore
 from headwater.engine.pending import Change
-from headwater.engine.router_state import Router
+from headwater.engine.router_state import Definition, Router
 from headwater.engine.topic import Topic
 from headwater.engine.topics import Topics
 from headwater.format.router_frames import (
@@ -102,9 +102,11 @@ class Routers:
         if not settings.create_dest:
             core.registry.get(settings.dest)
         if not core.routers.graph.put(name, settings):
-            change = Change(lambda: True)
             known = core.routers.find(name)
             assert known is not None, "what is in the graph is in the table"
+            if known.definition is not None:
+                return known.definition.follow()  # a crash could still take it
+            change = Change(lambda: True)
             change.result = (self.state(known), False)
             return change
         dest: Topic | None = None
@@ -137,7 +139,7 @@ class Routers:
 
         def take_effect() -> tuple[RouterState, bool]:
             dest.in_flight -= 1
-            dest.creation = None
+            dest.creation = router.definition = None
             core.changed = True
             if ceiling is not None:
                 confirm(core, dest, ceiling)
@@ -156,7 +158,7 @@ class Routers:
             core.routers.detach(router)
             self._topics.forget_if_never_made(dest)
 
-        change = Change(take_effect, give_up)
+        change = router.definition = Definition(take_effect, give_up)
         try:
             self._topics.submit(
                 dest, b"".join(frames), change, frame_count=len(frames), essential=False

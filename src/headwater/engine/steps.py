@@ -121,15 +121,6 @@ def loaded_steps(engine: ReadSide, topic: Topic) -> Steps[None]:
         yield AsOwner(lambda: install(topic, loaded, engine.core))
 
 
-def create_steps(engine: Engine, name: str, settings: Mapping[str, Any]) -> Steps[TopicState]:
-    existing: Topic | None = yield AsOwner(lambda: engine.find(name))
-    if existing is not None:
-        yield from loaded_steps(engine, existing)
-    state, _created = yield Answered(lambda: engine.create(name, settings))
-    found: TopicState = state
-    return found
-
-
 def append_steps(
     engine: Engine,
     name: str,

@@ -71,6 +71,8 @@ class Topic:
     dropped: bool = False
     creation: bytes | None = None
     """The frame that makes the topic, until it is known to be safe in the log."""
+    configuring: bool = False
+    """A change of its settings is on its way; the next one begins with what comes of it."""
     meta: TopicMeta | None = None
     """What the last snapshot said, as long as nothing changed since."""
     queue: TopicQueue | None = None

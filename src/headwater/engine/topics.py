@@ -145,21 +145,24 @@ class Topics:
             frames.append(self.watermark(topic))
 
         def take_effect() -> tuple[TopicState, bool]:
-            resumes = topic.log.settings.paused and not wanted.paused
             self.reconfigure(topic, wanted)
-            if resumes:
-                topic.wake()
             self.touched(topic)
             self.evict(topic)
+            give_up()
             return self.state(topic), False
 
-        change = Change(take_effect)
+        def give_up() -> None:
+            topic.configuring = False
+            topic.wake()  # for who has the next change, or waits for a job of a paused queue
+
+        change = Change(take_effect, give_up)
         if not is_changed and topic.creation is None:
             change.result = (self.state(topic), False)
             return change
         if topic.creation is not None:
             frames.insert(0, topic.creation)  # not known to be safe yet: this change may be first
         self.submit(topic, b"".join(frames), change, frame_count=len(frames))
+        topic.configuring = True
         return change
 
     def reconfigure(self, topic: Topic, settings: TopicSettings) -> None:

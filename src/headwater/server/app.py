@@ -29,6 +29,7 @@ from headwater.server.pushing import Pushing
 from headwater.server.quotas import Quotas
 from headwater.server.routing import Handler, Route, RouteTable
 from headwater.server.sessions import WatchSessions
+from headwater.server.sites import refuse_foreign_names
 from headwater.server.spaces import Spaces
 from headwater.server.status import Summing
 from headwater.server.webhooks import Webhooks
@@ -197,6 +198,7 @@ class App:
             head.usage = self.quotas.of(key)
             if not len(self.keys):
                 refuse_other_sites(head)
+                refuse_foreign_names(head.headers.get(b"host"), self.settings)
             if route.scope is not Scope.NONE:
                 key.require(route.scope)
             if route.names_topic:

@@ -167,7 +167,7 @@ def _told(steps: Steps[T], pending: Pending[Any]) -> Step:
 class Operation(Stepping[T]):
     """For a request over HTTP; `then` is told the result."""
 
-    __slots__ = ("_exchange", "_then")
+    __slots__ = ("_exchange", "_is_counted", "_then")
 
     def __init__(
         self, app: App, exchange: Exchange, steps: Work[T], then: Callable[[T], None]
@@ -177,6 +177,16 @@ class Operation(Stepping[T]):
         super().__init__(app, usage, steps)
         self._exchange = exchange
         self._then = then
+        self._is_counted = False
+
+    def _enter(self) -> None:
+        super()._enter()
+        self._is_counted = True
+
+    def _leave(self) -> None:
+        if self._is_counted:
+            self._is_counted = False
+            super()._leave()
 
     def begin(self, *, quits: bool = False) -> None:
         """Raises what goes wrong at once. `quits`: given up when the client goes away."""
@@ -194,6 +204,7 @@ class Operation(Stepping[T]):
         self._app.broken(self._exchange, error)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self._leave()  # whoever waits for a job or a file keeps no other request from beginning
         self._exchange.on_gone = None  # the task has its own way to end
         self._app.spawn(self._exchange, work)
 

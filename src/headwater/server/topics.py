@@ -11,8 +11,9 @@ import msgspec
 from headwater.config.topic import TopicType, check_topic_name
 from headwater.core import limits
 from headwater.core.errors import InvalidRequestError
+from headwater.engine.configuring import create_steps
 from headwater.engine.queues import Queues
-from headwater.engine.steps import create_steps, delete_steps, drop_steps
+from headwater.engine.steps import delete_steps, drop_steps
 from headwater.engine.topic import Topic
 from headwater.model.priority import base_priority
 from headwater.server.body import body_of

@@ -27,6 +27,7 @@ from headwater.server.following import Following
 from headwater.server.keys import ApiKey, Scope
 from headwater.server.topics import require_named
 from headwater.server.writing import encode_request
+from headwater.wire.http_errors import HttpError
 from headwater.wire.render import Projection
 from headwater.wire.requests import WriteRequest
 from headwater.wire.websocket import Ping, Publish, Subscribe, Unsubscribe, decode_operation
@@ -40,6 +41,7 @@ MESSAGE_BYTES: Final = 262_144
 PING_AFTER_US: Final = 20_000_000
 PART_BYTES: Final = 64
 """What holding a fragment costs beside its bytes."""
+_SWITCHING: Final = 101
 _GOING_AWAY: Final = 1001
 _NOT_TEXT: Final = 1007
 _TOO_BIG: Final = 1009
@@ -52,10 +54,12 @@ def upgrade(app: App, exchange: Exchange, rest: bytes) -> None:
         raise InvalidRequestError("a WebSocket cannot stand behind requests not yet answered")
     app.quotas.open_stream(app.key_of(exchange))
     socket = WebSocket(app, exchange)
-    if socket.handshake():
-        socket.begin(rest)
-    else:
+    try:
+        socket.handshake()
+    except BaseException:
         app.quotas.close_stream(app.key_of(exchange))
+        raise
+    socket.begin(rest)
 
 
 class WebSocket(asyncio.Protocol):
@@ -77,24 +81,28 @@ class WebSocket(asyncio.Protocol):
 
     # -- the protocol
 
-    def handshake(self) -> bool:
-        """Let the library read the request once more and answer it. True when it agreed."""
-        exchange = self._exchange
+    def handshake(self) -> None:
+        """Let the library read the request once more and answer it, or refuse it as any other."""
+        exchange, protocol = self._exchange, self._protocol
         target = exchange.path + (b"?" + exchange.query_bytes if exchange.query_bytes else b"")
         lines = [b"GET %b HTTP/1.1" % target]
         lines += [b"%b: %b" % item for item in exchange.headers.items()]
-        self._protocol.receive_data(b"\r\n".join(lines) + b"\r\n\r\n")
+        protocol.receive_data(b"\r\n".join(lines) + b"\r\n\r\n")
+        responses = [
+            protocol.accept(found)
+            for found in protocol.events_received()
+            if isinstance(found, Request)
+        ]
+        if not responses or responses[0].status_code != _SWITCHING:
+            why = protocol.handshake_exc
+            raise HttpError(
+                "invalid_request",
+                "not a WebSocket handshake" + (f": {why}" if why is not None else ""),
+                headers={"sec-websocket-version": "13"},
+            )
         exchange.hand_over()
-        agreed = False
-        for found in self._protocol.events_received():
-            if isinstance(found, Request):
-                response = self._protocol.accept(found)
-                self._protocol.send_response(response)
-                agreed = response.status_code == 101
+        protocol.send_response(responses[0])
         self._flush()
-        if not agreed:
-            self._connection.finish()
-        return agreed
 
     def begin(self, rest: bytes) -> None:
         connection, settings = self._connection, self._app.settings
@@ -243,17 +251,24 @@ class WebSocket(asyncio.Protocol):
             WriteRequest(records=wish.records, node=wish.node),
             self._app.settings.limits.record_bytes,
         )
-        write = space.append(
-            wish.topic,
-            records,
-            idempotency_key=wish.idempotency_key,
-            expect_head_seq=wish.expect_head_seq,
-            create=wish.create,
-            settings=wish.config,
-            disable_backpressure=wish.disable_backpressure,
-        )
+        usage = self._app.quotas.of(self._key)
+        usage.begin()
+        try:
+            write = space.append(
+                wish.topic,
+                records,
+                idempotency_key=wish.idempotency_key,
+                expect_head_seq=wish.expect_head_seq,
+                create=wish.create,
+                settings=wish.config,
+                disable_backpressure=wish.disable_backpressure,
+            )
+        except BaseException:
+            usage.end()
+            raise
 
         def answer(done: Pending[Appended]) -> None:
+            usage.end()
             if done.error is not None:
                 self._say_error(done.error, wish.request_id)
                 return

@@ -119,6 +119,23 @@ def test_a_prefix_watch_finds_what_was_made_while_it_was_away(server: ServerProc
             assert found.item.data == "live"
 
 
+def test_a_prefix_watch_hands_nothing_over_twice(server: ServerProcess) -> None:
+    """More topics than a watch can name: some of them are begun again at their first record."""
+    names = [f"many.{number:03}" for number in range(300)]
+    with headwater.Client(server.url, retry=QUICK) as client:
+        settings = {"durability": "disk"}
+        for name in names:
+            client.append(name, [{"data": 1}, {"data": 2}], settings=settings)
+        watch = client.watch_topics({"many.*": 0})
+        found = [next(watch) for _ in range(2 * len(names))]
+        server.restart(kill=False)
+        for name in names:
+            client.append(name, {"data": 3})
+        found += [next(watch) for _ in names]
+    seen = sorted((each.topic, each.item.data) for each in found if isinstance(each.item, Record))
+    assert seen == [(name, data) for name in names for data in (1, 2, 3)]
+
+
 def test_a_server_that_is_not_there_is_told_after_the_time_allowed() -> None:
     with (
         headwater.Client("http://127.0.0.1:9", retry=Retry(give_up_after_s=0.0)) as client,

@@ -17,6 +17,7 @@ DIRECTORY_COMMANDS = [
     ("wal", "dump"),
     ("wal", "repair"),
     ("wal", "repair", "--apply"),
+    ("repair",),
 ]
 every_command = pytest.mark.parametrize("command", DIRECTORY_COMMANDS, ids=" ".join)
 

@@ -27,6 +27,12 @@ def test_a_sound_log_needs_no_repair_and_gets_none(run: Run, data: Path) -> None
     assert everything_in(data) == before
 
 
+def test_repair_is_a_verb_beside_verify_as_well(run: Run, damaged: Path) -> None:
+    assert run("repair", damaged).out == run("wal", "repair", damaged).out
+    assert run("repair", damaged, "--apply").code == 0
+    assert run("verify", damaged).code == 0
+
+
 def test_without_apply_the_plan_is_shown_and_nothing_is_changed(run: Run, damaged: Path) -> None:
     before = everything_in(damaged)
     outcome = run("wal", "repair", damaged)

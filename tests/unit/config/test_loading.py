@@ -172,6 +172,11 @@ def test_the_limit_on_topics_reaches_the_engine_too() -> None:
     assert settings.changed_lines() == ["limit_topics = 5 (HEADWATER_LIMIT_TOPICS)"]
 
 
+def test_the_limit_on_routers_reaches_the_engine() -> None:
+    settings = load(environment={"HEADWATER_LIMIT_ROUTERS": "2"})
+    assert settings.engine.routers_max == 2
+
+
 def test_variables_that_kubernetes_sets_are_left_alone() -> None:
     load(
         environment={

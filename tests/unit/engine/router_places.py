@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
 from headwater.format.frame import FrameType
 from headwater.testing import KILL, FakeDisk, ManualClock
 from tests.rig.life import SMALL, new_disk, open_stepped, with_shards
+from tests.rig.stepped import SteppedOwner
 from tests.unit.engine.looking import frames_in_log
 
 ROOMY = replace(SMALL, checkpoint_tail_bytes=20_000)
@@ -29,6 +31,12 @@ class Place:
     def forward(self) -> None:
         self.db.engine.forwarding.look_at_all()
         self.db.engine.forwarding.run_dry()
+
+    def holding(self) -> AbstractContextManager[None]:
+        """Inside, what is asked for gathers; the log takes it at the end."""
+        owner: Any = self.db.engine.core.owner
+        assert isinstance(owner, SteppedOwner)
+        return owner.holding()
 
     def datas(self, topic: str) -> list[Any]:
         found: list[Any] = []

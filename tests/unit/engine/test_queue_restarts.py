@@ -144,3 +144,16 @@ def test_leases_nobody_asked_for_in_a_whole_life_are_there_in_the_next() -> None
     place.crash()
     assert place.db.queue_stats("jobs") == (2, 2, 0, 0)
     assert place.db.ack("jobs", "one", [1, 2]).seqs == [1, 2]
+
+
+@pytest.mark.parametrize("ends", ["crash", "restart"])
+def test_leases_that_are_durable_no_longer_hold_nothing_after_a_restart(ends: str) -> None:
+    place = Place(leases_durable=True)
+    place.write(3)
+    place.db.claim("jobs", "one", 2, lease_ms=3_600_000)
+    place.db.nack("jobs", "one", [1], delay_ms=3_600_000)
+    place.db.create("jobs", leases_durable=False)
+    place.db.nack("jobs", "one", [2])
+    getattr(place, ends)()
+    assert place.db.queue_stats("jobs")[:3] == (3, 0, 0)
+    assert place.db.claim("jobs", "two", 3).seqs == [1, 2, 3]

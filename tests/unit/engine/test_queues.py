@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from headwater.core import limits
 from headwater.core.errors import (
     InvalidRequestError,
     NotAQueueError,
@@ -313,3 +314,22 @@ def test_settings_that_change_while_jobs_are_out_count_from_then_on() -> None:
     place.db.nack("jobs", "one", [2, 3])
     assert place.db.claim("jobs", "one", 3).seqs == [4]
     assert place.db.state("dead").count == 2
+
+
+@pytest.mark.parametrize("order", [{}, {"fifo_key": "tag"}], ids=["any order", "by key"])
+def test_large_jobs_are_claimed_a_few_at_a_time_and_none_is_lost(
+    order: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "CLAIM_BYTES_MAX", 1_000)
+    place = Place(**order)
+    sizes = [300, 300, 300, 300, 5_000, 10, 10, 10]
+    place.db.append("jobs", [{"data": "x" * size, "tag": f"{size}"} for size in sizes])
+    if order:
+        place.db.append("jobs", [{"data": "y", "tag": f"own {n}"} for n in range(3)])
+    claims: list[list[int]] = []
+    while found := place.db.claim("jobs", "one", 100).seqs:
+        claims.append(found)
+        place.db.ack("jobs", "one", found)
+    assert max(map(len, claims)) <= 5 if order else claims == [[1, 2, 3], [4], [5], [6, 7, 8]]
+    assert sorted(seq for found in claims for seq in found) == list(range(1, 12 if order else 9))
+    assert place.db.queue_stats("jobs") == (0, 0, 0, 0)

@@ -212,3 +212,37 @@ def test_a_topic_that_is_dropped_takes_its_routers_and_leaves_its_copies(place: 
     assert place.datas("far")[:2] == [1, 2]
     assert place.db.drop("far")
     assert place.db.routers() == []
+
+
+def test_a_router_made_again_is_not_taken_by_a_second_delete_of_the_first(place: Place) -> None:
+    definition = {"source": "in", "dest": "out"}
+    place.db.put_router("r", **definition)
+    routers = place.db.engine.routers
+
+    def put_again(_: object) -> None:
+        routers.put("r", definition)
+
+    with place.holding():
+        first, second = routers.delete("r"), routers.delete("r")
+        first.on_done = put_again
+    assert second.done
+    place.write("kept")
+    place.forward()
+    assert place.datas("out") == ["kept"]
+    assert [router.router for router in place.db.routers()] == ["r"]
+    place.db.delete_router("r")
+    place.write("not copied")
+    place.forward()
+    assert place.datas("out") == ["kept"]
+    place.restart()
+    assert place.db.routers() == []
+
+
+def test_a_router_put_twice_at_once_is_told_of_when_the_log_has_it(place: Place) -> None:
+    definition = {"source": "in", "dest": "out"}
+    routers = place.db.engine.routers
+    with place.holding():
+        first, second = (routers.put("r", definition) for _ in range(2))
+        assert not first.done
+        assert not second.done, "a crash could still take it"
+    assert (first.answer()[1], second.answer()[1]) == (True, False)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
 
 import numpy
 from numpy.typing import NDArray
@@ -31,6 +32,14 @@ class LiveSeqs(Protocol):
     def flags(self, first_seq: int, end_seq: int) -> NDArray[numpy.uint32]: ...
 
 
+class Sizes(Protocol):
+    """How large jobs are; a `SeqIndex` knows that, too."""
+
+    def payload_at(self, seq: int) -> int: ...
+
+    def peek(self, first_seq: int, end_seq: int) -> Any: ...
+
+
 def next_live(jobs: LiveSeqs, from_seq: int, wanted: int) -> tuple[list[int], int]:
     """At most `wanted` live seqs from here on, and how far was looked.
 
@@ -49,3 +58,15 @@ def next_live(jobs: LiveSeqs, from_seq: int, wanted: int) -> tuple[list[int], in
         return list(range(first, end)), end
     live = numpy.flatnonzero(jobs.flags(first, end) & DEAD == 0)
     return (live + first).tolist(), end
+
+
+def fitting(jobs: Sizes, seqs: Sequence[int], bytes_max: int) -> int:
+    """How many of these, from the first, have no more payload than that together."""
+    first, end = seqs[0], seqs[-1] + 1
+    if end - first == len(seqs) and int(jobs.peek(first, end)["len"].sum()) <= bytes_max:
+        return len(seqs)  # mostly they are neighbours, and small
+    for count, seq in enumerate(seqs):
+        bytes_max -= jobs.payload_at(seq)
+        if bytes_max < 0:
+            return count
+    return len(seqs)

@@ -129,8 +129,12 @@ class LeaseHistory:
         """Every job this history knows something of."""
         return {*self.leases, *self.returned, *self.delays, *self.appointments}
 
-    def keep(self, is_live: Callable[[int], bool]) -> None:
-        """Forget every job that is not there any more."""
+    def keep(self, is_live: Callable[[int], bool], *, held: bool = True) -> None:
+        """Forget every job that is not there any more; and, when leases are durable no longer, who
+        held them: the log was not told what became of that."""
+        if not held:
+            self.leases.clear()
+            self.delays.clear()
         for seq in self.seqs():
             if not is_live(seq):
                 self.forget(seq)

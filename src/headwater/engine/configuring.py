@@ -1,0 +1,44 @@
+"""Making a topic and changing its settings, for threads and for event loops.
+
+A change in the log says what all settings are. One that is asked for while another is on its way
+waits for what becomes of that, so that two callers who change different settings undo nothing of
+each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from headwater.engine.engine import Engine
+from headwater.engine.pending import Change
+from headwater.engine.steps import Answered, AsOwner, Steps, Woken, loaded_steps
+from headwater.engine.topic import Topic
+from headwater.engine.topics import TopicState
+
+
+def create_steps(engine: Engine, name: str, settings: Mapping[str, Any]) -> Steps[TopicState]:
+    existing: Topic | None = yield AsOwner(lambda: engine.find(name))
+    if existing is not None:
+        yield from loaded_steps(engine, existing)
+    create = partial(_create, engine, name, settings)
+    found: Topic | tuple[TopicState, bool] = yield Answered(create)
+    while isinstance(found, Topic):
+        yield Woken(found, None, partial(_may_configure, found))
+        found = yield Answered(create)
+    return found[0]
+
+
+def _create(engine: Engine, name: str, settings: Mapping[str, Any]) -> Change:
+    """The answer is the topic itself while its settings are being changed by somebody else."""
+    topic = engine.find(name)
+    if topic is None or _may_configure(topic):
+        return engine.create(name, settings)
+    change = Change(lambda: topic)
+    change.result = topic
+    return change
+
+
+def _may_configure(topic: Topic) -> bool:
+    return not topic.configuring
