@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import PurePath
+from typing import Any, cast
+
 import msgspec
 import pytest
 
 from headwater.core.durability import Durability
 from headwater.core.errors import DamageError
-from headwater.disk import OpenMode, read_whole, replace_file
+from headwater.disk import Disk, OpenMode, read_whole, replace_file
 from headwater.format.crc32c import crc32c
 from headwater.format.kafka.batch import CRC_FROM, MAX_TIMESTAMP_AT
 from headwater.format.kafka.checkpoint import (
@@ -22,9 +26,10 @@ from headwater.format.kafka.names import CHECKPOINT_NAME, index_name, log_name
 from headwater.format.kafka.records import NewRecord, encode_batch
 from headwater.recovery.kafka_beside import look_at_topics
 from headwater.spark.reading.filters import Filters
+from headwater.store.segment import SegmentChangedError
 from headwater.testing import FakeDisk
 from tests.rig.kafka import KAFKA, LARGE_KAFKA, NOW_MS, KafkaLife, batch_of
-from tests.spark.test_source_kafka import Beside, filled, values
+from tests.spark.test_source_kafka import UNCACHED, Beside, filled, values
 
 CHECKPOINT = KAFKA / CHECKPOINT_NAME
 
@@ -138,3 +143,58 @@ def with_newest(honest: bytes, timestamp_ms: int) -> bytes:
     changed[MAX_TIMESTAMP_AT : MAX_TIMESTAMP_AT + 8] = timestamp_ms.to_bytes(8, "big")
     changed[CRC_FROM - 4 : CRC_FROM] = crc32c(bytes(changed[CRC_FROM:])).to_bytes(4, "big")
     return bytes(changed)
+
+
+def test_a_deletion_is_not_missed_when_its_segment_is_rewritten_while_one_looks() -> None:
+    life = KafkaLife(settings=UNCACHED)
+    life.create("orders")
+    life.create("clicks")
+    life.append("orders", batch_of('"o0"', '"o1"'))
+    life.store.checkpoint()
+    seen_first = read_whole(life.disk, CHECKPOINT, 1 << 20)
+    life.do(lambda: life.store.delete_records(life.partition("orders"), 1))
+    for number in range(40):
+        life.append("clicks", batch_of(f'"c{number}"'))
+    life.do(lambda: life.store.delete_records(life.partition("clicks"), 40))
+    life.store.housekeep()
+    assert life.store.counters.segments_rewritten
+    planned = Beside(life).plan("kafka:orders:0")
+    assert [each.first_seq for each in planned] == [2]
+    # Who looks read the checkpoint before, and the rewritten index after.
+    replace_file(life.disk, CHECKPOINT, seen_first)
+    with pytest.raises(SegmentChangedError, match="rewritten"):
+        look_at_topics(life.disk, KAFKA)
+
+
+class BeforeListing:
+    """A disk on which the owner does something just before names are listed, once."""
+
+    def __init__(self, disk: Disk, work: Callable[[], None]) -> None:
+        self._disk = disk
+        self._work: list[Callable[[], None]] = [work]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._disk, name)
+
+    def list_directory(self, path: PurePath) -> list[str]:
+        while self._work:
+            self._work.pop()()
+        return self._disk.list_directory(path)
+
+
+def test_segments_that_go_between_the_checkpoint_and_the_names_are_not_overlooked() -> None:
+    life = KafkaLife(settings=UNCACHED)
+    life.create("orders")
+    life.create("kept")
+    for number in range(12):  # so that the segment there is stays what it is
+        life.append("kept", batch_of(f'"k{number}"'))
+    life.store.checkpoint()
+    for number in range(60):
+        life.append("orders", batch_of(f'"o{number}"'))
+    life.do(lambda: life.store.delete_records(life.partition("orders"), 40))
+    beside = Beside(life)
+    # The checkpoint that was read does not know the segments that are deleted now.
+    beside.directory.disk = cast(Disk, BeforeListing(life.disk, life.store.housekeep))
+    assert beside.everything("kafka:orders:0") == values(life, "orders")
+    assert life.store.counters.segments_deleted
+    assert values(life, "orders")[0] == (41, '"o40"')

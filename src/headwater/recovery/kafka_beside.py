@@ -24,7 +24,12 @@ from headwater.disk import Disk, File, OpenMode
 from headwater.format.checksum import checksum64
 from headwater.format.kafka import events
 from headwater.format.kafka.batch import read_sound
-from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta, decode_checkpoint
+from headwater.format.kafka.checkpoint import (
+    CHECKPOINT_HEADER,
+    KafkaCheckpoint,
+    SegmentMeta,
+    decode_checkpoint,
+)
 from headwater.format.kafka.entry import (
     ENTRY_BYTES,
     PREFIX_BYTES,
@@ -49,6 +54,7 @@ from headwater.recovery.kafka_batches import walk_batches
 from headwater.recovery.kafka_synced import entries_known_synced, synced_and_bad
 from headwater.recovery.kafka_topics import SeenTopic, SeenTopics
 from headwater.store.pair import read_all, with_file
+from headwater.store.segment import SegmentChangedError
 
 _ADVICE: Final = "see `headwater verify`, or restore a backup"
 _UPDATE: Final = "read it with the version that wrote it"
@@ -126,14 +132,24 @@ def read_checkpoint(disk: Disk, directory: PurePath) -> KafkaCheckpoint:
         raise NewerFormatError(error.what, path=path, advice=_UPDATE) from error
 
 
+def _mark(disk: Disk, directory: PurePath) -> bytes:
+    """Tells one checkpoint from another: the header, with the checksum of the rest."""
+    path = directory / CHECKPOINT_NAME
+    if not disk.exists(path):
+        return b""
+    size = CHECKPOINT_HEADER.size
+    return bytes(with_file(disk, path, OpenMode.READ, lambda file: file.read(0, size)))
+
+
 def look_at_topics(disk: Disk, directory: PurePath) -> SeenTopics:
     """Only the topics, as of now: what was said about them, and none of their records.
 
     A DamageError may also mean what a crash left at the end: a `KafkaView` tells them apart.
     """
+    mark = _mark(disk, directory)
     checkpoint = read_checkpoint(disk, directory)
     topics = SeenTopics(checkpoint)
-    for young in _segments(disk, directory, checkpoint):
+    for young in _segments(disk, directory, checkpoint, mark):
         first = max(checkpoint.as_of - young.meta.base_id, 0)
         tail = _entries_from(disk, directory, young.meta.number, first)
         found = _events(disk, directory, young.meta.number, tail)
@@ -154,11 +170,12 @@ class KafkaView:
         self._disk = disk
         self._directory = directory
         self._known = {} if known is None else known
+        mark = _mark(disk, directory)
         self.checkpoint = read_checkpoint(disk, directory)
         self.topics = SeenTopics(self.checkpoint)
         self.segments: list[SeenSegment] = []
         numbers = set()
-        for young in _segments(disk, directory, self.checkpoint, all_of_them=True):
+        for young in _segments(disk, directory, self.checkpoint, mark, all_of_them=True):
             self._take(young)
             numbers.add(young.meta.number)
         for number in self._known.keys() - numbers:
@@ -272,9 +289,18 @@ class KafkaView:
 
 
 def _segments(
-    disk: Disk, directory: PurePath, checkpoint: KafkaCheckpoint, *, all_of_them: bool = False
+    disk: Disk,
+    directory: PurePath,
+    checkpoint: KafkaCheckpoint,
+    mark: bytes,
+    *,
+    all_of_them: bool = False,
 ) -> Iterator[_Young]:
-    """Segments in the order of their ids: those with something young, or all of them."""
+    """Segments in the order of their ids: those with something young, or all of them.
+
+    One that the checkpoint does not know yet is known by its name alone. None of those went
+    unseen: an owner writes a checkpoint before it deletes a segment, so there is another one then.
+    """
     known = checkpoint.segments
     if not disk.is_directory(directory):
         return
@@ -284,6 +310,8 @@ def _segments(
     young = [n for n in numbers if n > last_known and (n, KafkaFile.INDEX) in there]
     sizes = {n: len(_entries_from(disk, directory, n, 0)) for n in young}
     later = [n for n in young if sizes[n]]
+    if _mark(disk, directory) != mark:
+        raise SegmentChangedError(f"{directory} has a newer checkpoint; look again")
     for at, meta in enumerate(known, 1):
         listed = at < len(known)
         if all_of_them or not listed or meta.base_id + meta.entries > checkpoint.as_of:
@@ -316,9 +344,11 @@ def _events(
     disk: Disk, directory: PurePath, number: int, entries: Entries
 ) -> Iterator[tuple[int, events.AnyEvent]]:
     """The events among these entries. One that is not sound may have told of a deletion."""
-    ours = numpy.flatnonzero((keys_of(entries) == _EVENT_KEY) & (entries["length"] > 0))
+    ours = numpy.flatnonzero(keys_of(entries) == _EVENT_KEY)
     if not len(ours):
         return
+    if not entries["length"][ours].all():  # a newer checkpoint has what they said
+        raise SegmentChangedError(f"{index_name(number)} was rewritten; look again")
     path = directory / log_name(number)
     file = disk.open(path, OpenMode.READ)
     try:
