@@ -61,6 +61,7 @@ def test_the_command_lands_replays_and_refuses(server: ServerProcess, tmp_path: 
     code, said, complained = run(server, tmp_path, "--fields", "amount string")
     assert code == 2, said
     assert "'amount' of" in complained
+    assert "MicroBatchExecution" not in complained
 
     wider = ("--fields", "amount long, note string")
     code, said, complained = run(server, tmp_path, *wider, "--replay-dead-letters")

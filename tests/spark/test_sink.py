@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 import headwater
+from headwater.core.errors import TopicNotFoundError
 from headwater.spark.writing.ledger import ledger_name
 from tests.rig.server_process import ServerProcess
 
@@ -95,6 +97,19 @@ def test_tasks_that_fail_and_are_tried_again_double_nothing(
 ) -> None:
     """The first attempt at every partition dies after some of its chunks, by a bad row."""
     marker = str(tmp_path / "failed")
+    url = server.url
+
+    def until_something_is_there() -> None:
+        """Rows go to the sink through buffers; on a busy machine it begins after they are full."""
+        pause = threading.Event()
+        with headwater.Client(url) as looking:
+            for _ in range(300):
+                try:
+                    if looking.state("retried").head_seq:
+                        return
+                except TopicNotFoundError:
+                    pass
+                pause.wait(0.1)
 
     def fail_once(batches: Iterator[Any]) -> Iterator[Any]:
         from pyspark import TaskContext
@@ -104,6 +119,7 @@ def test_tasks_that_fail_and_are_tried_again_double_nothing(
         for number, batch in enumerate(batches):
             if number == 25 and not Path(f"{marker}-{context.partitionId()}").exists():
                 Path(f"{marker}-{context.partitionId()}").touch()
+                until_something_is_there()
                 raise RuntimeError("the first attempt dies here")
             yield batch
 

@@ -214,7 +214,7 @@ def test_without_the_rule_or_pushdown_filters_are_left_to_spark(
         ({"payload": "avro"}, "option payload must be one of"),
         ({"fields": "a strin"}, "there is no type 'strin'"),
         ({"topic": "nothing"}, "there is no topic 'nothing'"),
-        ({"topic": "kafka:orders:0"}, "a partition of Kafka's is read with option url"),
+        ({"topic": "kafka:orders:0"}, "there is no topic 'kafka:orders:0' in what is read"),
         ({"fields": "user long"}, "the payload of seq 1 of topic 'orders'"),
         ({"endingTimestamp": "noon"}, "option endingTimestamp"),
     ],

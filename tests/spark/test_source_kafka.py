@@ -67,15 +67,27 @@ class Beside:
         """As one task, elsewhere."""
         found: Found = []
         arrived = pickle.loads(pickle.dumps(slices))
-        context = ReadContext(filters or Filters(), verify=True, fail_on_data_loss=strict)
+        wanted = filters or Filters()
+        context = ReadContext(wanted, verify=True, fail_on_data_loss=strict)
         elsewhere = KafkaDirectory(str(KAFKA.parent), 1, self.directory.disk, self.directory.clock)
         for _, what in read_slices(elsewhere, arrived, context):
             if isinstance(what, Gap):
                 found.append(what)
                 continue
-            datas = what.text("data").to_pylist()
-            found += list(zip(what.seqs.tolist(), datas, strict=True))
+            mask = wanted.mask(what)
+            rows = what if mask is None else what.kept(mask)
+            datas = rows.text("data").to_pylist()
+            found += list(zip(rows.seqs.tolist(), datas, strict=True))
         return found
+
+    def seq_at(self, name: str, ts_ms: int) -> int:
+        def work(view: KafkaView) -> int:
+            sight = KafkaSight(self.directory, view, self.rows_max, 1 << 20)
+            facts = sight.facts(name)
+            assert facts is not None, name
+            return sight.seq_at(facts, ts_ms * 1_000)
+
+        return self.directory.now(work)
 
     def everything(self, name: str) -> Found:
         return self.read(self.plan(name))

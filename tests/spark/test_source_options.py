@@ -65,11 +65,23 @@ def test_a_relative_place_is_one_of_the_planner_not_of_an_executor(
 
 
 def test_a_place_to_begin_can_be_given_for_each_topic() -> None:
-    found = given(startingSeq='{"orders": 12, "clicks": "latest"}', endingSeq='{"orders": 20}')
+    places = {"startingSeq": '{"orders": 12, "clicks": "latest"}', "endingSeq": '{"orders": 20}'}
+    found = source_options({"path": "/data", "topics": "orders,clicks,others", **places})
     assert found.start_of("orders") == Start(12)
     assert found.start_of("clicks") == Start(latest=True)
     assert found.start_of("others").is_earliest
     assert (found.end_of("orders"), found.end_of("clicks")) == (20, None)
+
+
+@pytest.mark.parametrize("option", ["startingSeq", "endingSeq"])
+@pytest.mark.parametrize("topics", [{"topics": "orders,clicks"}, {"topicPattern": "order.*"}])
+def test_a_place_in_a_topic_that_is_not_read_is_refused(
+    option: str, topics: dict[str, str]
+) -> None:
+    wanted = {"path": "/data", **topics, option: '{"orders": 12, "ordres": 7}'}
+    with pytest.raises(RequestError, match=f"option {option} names 'ordres'") as caught:
+        source_options(wanted)
+    assert caught.value.detail == {"option": option}
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,12 @@ from headwater.disk import Disk, File, OpenMode
 from headwater.format.checksum import checksum64
 from headwater.format.kafka import events
 from headwater.format.kafka.batch import read_sound
-from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta, decode_checkpoint
+from headwater.format.kafka.checkpoint import (
+    CHECKPOINT_HEADER,
+    KafkaCheckpoint,
+    SegmentMeta,
+    decode_checkpoint,
+)
 from headwater.format.kafka.entry import (
     ENTRY_BYTES,
     PREFIX_BYTES,
@@ -47,74 +52,14 @@ from headwater.format.kafka.names import (
 from headwater.format.kafka.topic_hash import topic_hash
 from headwater.recovery.kafka_batches import walk_batches
 from headwater.recovery.kafka_synced import entries_known_synced, synced_and_bad
+from headwater.recovery.kafka_topics import SeenTopic, SeenTopics
 from headwater.store.pair import read_all, with_file
+from headwater.store.segment import SegmentChangedError
 
 _ADVICE: Final = "see `headwater verify`, or restore a backup"
 _UPDATE: Final = "read it with the version that wrote it"
 _WINDOW_BYTES: Final = 1 * MIB
 _EVENT_KEY: Final = numpy.frombuffer(events.INTERNAL_KEY, f"V{len(events.INTERNAL_KEY)}")[0]
-
-
-@dataclass(slots=True)
-class SeenPartition:
-    dropped: int = 0
-    """Records that went with deleted segments."""
-    log_start: int = 0
-
-
-@dataclass(slots=True)
-class SeenTopic:
-    org: int
-    name: str
-    topic_id: bytes
-    made_id: int
-    """Entries with its hash and an earlier id are of another topic that had the name."""
-    partitions: list[SeenPartition]
-
-
-class SeenTopics:
-    """Which topics there are, and where their logs start."""
-
-    def __init__(self, checkpoint: KafkaCheckpoint) -> None:
-        self._by_id: dict[bytes, SeenTopic] = {}
-        self._by_name: dict[tuple[int, str], SeenTopic] = {}
-        for meta in checkpoint.topics:
-            partitions = [SeenPartition(each.dropped, each.log_start) for each in meta.partitions]
-            self._add(SeenTopic(meta.org, meta.name, meta.topic_id, meta.made_id, partitions))
-
-    def __iter__(self) -> Iterator[SeenTopic]:
-        return iter(self._by_id.values())
-
-    def find(self, org: int, name: str) -> SeenTopic | None:
-        return self._by_name.get((org, name))
-
-    def take_in(self, event: events.AnyEvent, event_id: int) -> None:
-        """What an event says about topics. One whose effect is known changes nothing."""
-        if isinstance(event, events.TopicMade):
-            if event.topic_id not in self._by_id:
-                partitions = [SeenPartition() for _ in range(event.partitions)]
-                self._add(SeenTopic(event.org, event.name, event.topic_id, event_id, partitions))
-            return
-        if not isinstance(
-            event, events.TopicDropped | events.PartitionsAdded | events.LogStartMoved
-        ):
-            return
-        topic = self._by_id.get(event.topic_id)
-        if topic is None:
-            return
-        if isinstance(event, events.TopicDropped):
-            del self._by_id[topic.topic_id]
-            self._by_name.pop((topic.org, topic.name), None)
-        elif isinstance(event, events.PartitionsAdded):
-            missing = event.total - len(topic.partitions)
-            topic.partitions += [SeenPartition() for _ in range(missing)]
-        elif event.partition < len(topic.partitions):
-            partition = topic.partitions[event.partition]
-            partition.log_start = max(partition.log_start, event.offset)
-
-    def _add(self, topic: SeenTopic) -> None:
-        self._by_id[topic.topic_id] = topic
-        self._by_name[topic.org, topic.name] = topic
 
 
 class SeenSegment(NamedTuple):
@@ -175,6 +120,9 @@ def read_checkpoint(disk: Disk, directory: PurePath) -> KafkaCheckpoint:
     """An empty one when nobody ever used Kafka here."""
     path = directory / CHECKPOINT_NAME
     if not disk.exists(path):
+        names = disk.list_directory(directory) if disk.is_directory(directory) else ()
+        if any(parse_name(name) for name in names):  # it is there before they are
+            raise DamageError("the checkpoint is missing", path=path, advice=_ADVICE)
         return KafkaCheckpoint()
     try:
         return decode_checkpoint(read_all(disk, path))
@@ -184,11 +132,24 @@ def read_checkpoint(disk: Disk, directory: PurePath) -> KafkaCheckpoint:
         raise NewerFormatError(error.what, path=path, advice=_UPDATE) from error
 
 
+def _mark(disk: Disk, directory: PurePath) -> bytes:
+    """Tells one checkpoint from another: the header, with the checksum of the rest."""
+    path = directory / CHECKPOINT_NAME
+    if not disk.exists(path):
+        return b""
+    size = CHECKPOINT_HEADER.size
+    return bytes(with_file(disk, path, OpenMode.READ, lambda file: file.read(0, size)))
+
+
 def look_at_topics(disk: Disk, directory: PurePath) -> SeenTopics:
-    """Only the topics, as of now: what was said about them, and none of their records."""
+    """Only the topics, as of now: what was said about them, and none of their records.
+
+    A DamageError may also mean what a crash left at the end: a `KafkaView` tells them apart.
+    """
+    mark = _mark(disk, directory)
     checkpoint = read_checkpoint(disk, directory)
     topics = SeenTopics(checkpoint)
-    for young in _segments(disk, directory, checkpoint):
+    for young in _segments(disk, directory, checkpoint, mark):
         first = max(checkpoint.as_of - young.meta.base_id, 0)
         tail = _entries_from(disk, directory, young.meta.number, first)
         found = _events(disk, directory, young.meta.number, tail)
@@ -209,11 +170,12 @@ class KafkaView:
         self._disk = disk
         self._directory = directory
         self._known = {} if known is None else known
+        mark = _mark(disk, directory)
         self.checkpoint = read_checkpoint(disk, directory)
         self.topics = SeenTopics(self.checkpoint)
         self.segments: list[SeenSegment] = []
         numbers = set()
-        for young in _segments(disk, directory, self.checkpoint, all_of_them=True):
+        for young in _segments(disk, directory, self.checkpoint, mark, all_of_them=True):
             self._take(young)
             numbers.add(young.meta.number)
         for number in self._known.keys() - numbers:
@@ -302,13 +264,14 @@ class KafkaView:
         def work(file: File) -> int:
             log, at = _Window(file), 0
             for batch in walk_batches(meta.number, tail, log, meta.log_bytes):
-                if batch.problem:
+                problem = batch.problem or self._stranger(batch.key)
+                if problem:
                     entries = numpy.concatenate((read_entries(vouched, meta.entries), tail))
                     synced = entries_known_synced(
                         meta.number, entries, meta.entries + at, lambda a, b: log[a:b]
                     )
                     if young.sealed or meta.entries + at < synced:
-                        what = synced_and_bad(batch.problem, meta.number, meta.entries + at)
+                        what = synced_and_bad(problem, meta.number, meta.entries + at)
                         raise DamageError(what, path=path, offset=batch.offset, advice=_ADVICE)
                     return at
                 if batch.key == events.INTERNAL_KEY:
@@ -318,11 +281,26 @@ class KafkaView:
 
         return with_file(self._disk, path, OpenMode.READ, work)
 
+    def _stranger(self, key: bytes) -> str:
+        """Counted to nobody, its records would give those behind them the seqs before theirs."""
+        if key == events.INTERNAL_KEY or self.topics.owns(key):
+            return ""
+        return "the entries are of a topic that does not exist"
+
 
 def _segments(
-    disk: Disk, directory: PurePath, checkpoint: KafkaCheckpoint, *, all_of_them: bool = False
+    disk: Disk,
+    directory: PurePath,
+    checkpoint: KafkaCheckpoint,
+    mark: bytes,
+    *,
+    all_of_them: bool = False,
 ) -> Iterator[_Young]:
-    """Segments in the order of their ids: those with something young, or all of them."""
+    """Segments in the order of their ids: those with something young, or all of them.
+
+    One that the checkpoint does not know yet is known by its name alone. None of those went
+    unseen: an owner writes a checkpoint before it deletes a segment, so there is another one then.
+    """
     known = checkpoint.segments
     if not disk.is_directory(directory):
         return
@@ -332,6 +310,8 @@ def _segments(
     young = [n for n in numbers if n > last_known and (n, KafkaFile.INDEX) in there]
     sizes = {n: len(_entries_from(disk, directory, n, 0)) for n in young}
     later = [n for n in young if sizes[n]]
+    if _mark(disk, directory) != mark:
+        raise SegmentChangedError(f"{directory} has a newer checkpoint; look again")
     for at, meta in enumerate(known, 1):
         listed = at < len(known)
         if all_of_them or not listed or meta.base_id + meta.entries > checkpoint.as_of:
@@ -363,10 +343,12 @@ def _entries_from(disk: Disk, directory: PurePath, number: int, first: int) -> E
 def _events(
     disk: Disk, directory: PurePath, number: int, entries: Entries
 ) -> Iterator[tuple[int, events.AnyEvent]]:
-    """The events among these entries, up to one that is not written to its end yet."""
-    ours = numpy.flatnonzero((keys_of(entries) == _EVENT_KEY) & (entries["length"] > 0))
+    """The events among these entries. One that is not sound may have told of a deletion."""
+    ours = numpy.flatnonzero(keys_of(entries) == _EVENT_KEY)
     if not len(ours):
         return
+    if not entries["length"][ours].all():  # a newer checkpoint has what they said
+        raise SegmentChangedError(f"{index_name(number)} was rewritten; look again")
     path = directory / log_name(number)
     file = disk.open(path, OpenMode.READ)
     try:
@@ -375,8 +357,8 @@ def _events(
             batch = memoryview(file.read(begin, int(entries["length"][at])))
             try:
                 read_sound(batch)
-            except FormatError:
-                return
+            except FormatError as error:
+                raise DamageError(error.reason, path=path, offset=begin, advice=_ADVICE) from error
             yield at, _event(batch, path)
     finally:
         file.close()

@@ -64,6 +64,14 @@ logger.executor.level = off
 logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
 logger.tasks.level = off
 """
+_QUIET_JOBS: Final = (
+    _QUIET
+    + b"""\
+# A job waits for its queries, and tells what ended one in fewer words.
+logger.queries.name = org.apache.spark.sql.execution.streaming.runtime
+logger.queries.level = off
+"""
+)
 
 Setting = str | int | float | bool | None
 
@@ -86,7 +94,8 @@ def start(
     use_archive: bool = True,
     use_launcher: bool = False,
 ) -> SparkSession:
-    """The same for our own programs, which may go through the launcher to be spared a warning."""
+    """The same for our own programs, which may go through the launcher to be spared a warning,
+    and whose errors are told by them and not by Spark's log."""
     require_pyspark()
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -107,7 +116,7 @@ def start(
         _set_environment(java, where, wanted)
         settings = {**_for_a_machine(where, wanted), **settings}
         settings[DRIVER_JAVA_OPTIONS] = _options(
-            f"-Dlog4j2.configurationFile={_quiet_logging()}",
+            f"-Dlog4j2.configurationFile={_quiet_logging(for_a_job=use_launcher)}",
             _archive_option(java, use_archive),
             wanted.get(DRIVER_JAVA_OPTIONS),
         )
@@ -201,10 +210,11 @@ def _driver_memory() -> int:
     return min(max(memory // 4, DRIVER_MEMORY_LEAST), DRIVER_MEMORY_MOST)
 
 
-def _quiet_logging() -> str:
-    path = cache_directory("spark", "log4j2.properties")
-    if read_cached(path) != _QUIET:
-        write_cached(path, _QUIET)
+def _quiet_logging(*, for_a_job: bool) -> str:
+    name, text = ("jobs", _QUIET_JOBS) if for_a_job else ("log4j2", _QUIET)
+    path = cache_directory("spark", f"{name}.properties")
+    if read_cached(path) != text:
+        write_cached(path, text)
     return str(path)
 
 

@@ -128,6 +128,7 @@ def test_rows_go_to_the_topics_they_name() -> None:
         ({"data": ["1"], "meta": ['{"a":1}, "x": {}']}, r"meta is not a JSON object"),
         ({"data": ["1", "1"], "topic": ["t", NO]}, r"row 1 of partition 3: the column topic is"),
         ({"data": ["1"], "topic": ["no such name!"]}, r"topic must be 1 to 255 letters"),
+        ({"data": ["1"], "topic": ["kafka:orders:0"]}, r"kafka:orders:0 is a partition of a Kafka"),
     ],
 )
 def test_a_row_that_is_no_record_is_named_and_refused(columns: Any, message: str) -> None:
@@ -161,6 +162,7 @@ def test_a_mark_of_another_sink_is_taken_out_of_the_meta() -> None:
         ({"topic": "t", "url": ""}, "say which server"),
         ({}, "name the topic"),
         ({"topic": "../t"}, "topic must be"),
+        ({"topic": "kafka:orders:0"}, "write to a log topic, which Kafka clients read as well"),
         ({"topic": "t", "durability": "strong"}, "durability is one of ephemeral, memory"),
         ({"topic": "t", "batchRecords": "10001"}, "batchRecords is a whole number from 1 to 10000"),
         ({"topic": "t", "batchBytes": "x"}, "batchBytes is a whole number"),

@@ -96,9 +96,12 @@ def stored_batches(disk: Disk, directory: PurePath, batches: OwnedBatches) -> It
 
 
 def first_not_older(
-    disk: Disk, directory: PurePath, batches: OwnedBatches, ts_us: int
+    disk: Disk, directory: PurePath, batches: OwnedBatches, first_seq: int, ts_us: int
 ) -> int | None:
-    """The seq of the first record that is not older; None when all are."""
+    """The first seq from `first_seq` on whose record is not older; None when all are.
+
+    A batch whose header says that all are is not looked into, as when a server is asked.
+    """
     for stored in stored_batches(disk, directory, batches):
         header, batch = stored.sound(verify=True)
         if header.max_timestamp * US_PER_MS < ts_us:
@@ -107,7 +110,7 @@ def first_not_older(
             records = decode_records(batch)
         except BatchError as error:
             raise stored.unreadable(error) from error
-        for record in records:
-            if max(record.timestamp_ms, 0) * US_PER_MS >= ts_us:
-                return stored.first_seq + record.offset_delta
+        for seq, record in enumerate(records, stored.first_seq):
+            if seq >= first_seq and max(record.timestamp_ms, 0) * US_PER_MS >= ts_us:
+                return seq
     return None

@@ -18,7 +18,8 @@ from headwater.core.errors import DataLossError
 from headwater.disk import Disk, PosixDisk
 from headwater.format.kafka.names import KAFKA_DIRECTORY
 from headwater.format.kafka.partition_names import parse_partition_name, partition_name
-from headwater.recovery.kafka_beside import KafkaView, OwnedBatches, SeenSegment, SeenTopic
+from headwater.recovery.kafka_beside import KafkaView, OwnedBatches, SeenSegment
+from headwater.recovery.kafka_topics import SeenTopic
 from headwater.spark.reading.assembling import Gap
 from headwater.spark.reading.directory import MAY_PASS, Tries
 from headwater.spark.reading.filters import Filters
@@ -146,9 +147,10 @@ class KafkaSight:
         return facts.gap_after(cursor)
 
     def seq_at(self, facts: TopicFacts, ts_us: int) -> int:
-        batches = between(self._batches[facts.topic], facts.first_seq, facts.head_seq)
-        found = first_not_older(self.directory.disk, self.directory.path, batches, ts_us)
-        return facts.head_seq + 1 if found is None else max(found, facts.first_seq)
+        first = facts.first_seq
+        batches = between(self._batches[facts.topic], first, facts.head_seq)
+        found = first_not_older(self.directory.disk, self.directory.path, batches, first, ts_us)
+        return facts.head_seq + 1 if found is None else found
 
     def _portions(self, batches: OwnedBatches) -> Iterator[OwnedBatches]:
         """Whole batches in as few portions as the bounds allow, all about equally large."""

@@ -275,7 +275,20 @@ def source_options(given: Mapping[str, str]) -> SourceOptions:
         else:
             found[name] = read(option, value)
     _check_together({_SPELLING.get(key.lower(), key) for key in given})
-    return SourceOptions(**found)
+    options = SourceOptions(**found)
+    _check_places(options)
+    return options
+
+
+def _check_places(options: SourceOptions) -> None:
+    """A name that was misspelt would be read from its beginning, perhaps a second time."""
+    for option, name in _BY_TOPIC.items():
+        for topic in getattr(options, name):
+            if not options.wants(topic):
+                raise RequestError(
+                    f"option {option} names {topic!r}, which is not among the topics that are read",
+                    detail={"option": option},
+                )
 
 
 def _unknown(key: str) -> RequestError:

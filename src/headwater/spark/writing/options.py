@@ -103,7 +103,7 @@ def sink_options(given: Mapping[str, str], schema: StructType, *, overwrite: boo
     return SinkOptions(
         url=url,
         token=given.get("token"),
-        topic=None if topic is None else check_topic_name(topic),
+        topic=None if topic is None else check_sink_topic(topic),
         durability=durability,
         batch_records=_whole_number(
             given, "batchRecords", limits.BATCH_RECORDS_MAX, limits.BATCH_RECORDS_MAX
@@ -114,6 +114,16 @@ def sink_options(given: Mapping[str, str], schema: StructType, *, overwrite: boo
         trust=_rerun(given) == TRUST,
         columns=_columns(schema, topic_given=topic is not None),
     )
+
+
+def check_sink_topic(name: str) -> str:
+    """A name the sink can write to. Kafka's headers have no place for its marks."""
+    if name.startswith(limits.PARTITION_PREFIX):
+        raise InvalidRequestError(
+            f"{name} is a partition of a Kafka topic, where this sink cannot keep that every row "
+            "is there once: write to a log topic, which Kafka clients read as well (docs/doors.md)"
+        )
+    return check_topic_name(name)
 
 
 def _check_names(given: Mapping[str, str]) -> None:

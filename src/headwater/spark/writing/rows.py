@@ -15,11 +15,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.config.topic import check_topic_name
 from headwater.core import limits
 from headwater.core.errors import InvalidRequestError, RecordTooLargeError
 from headwater.spark.writing.json_columns import is_variant, json_objects, json_texts, quoted
-from headwater.spark.writing.options import Columns
+from headwater.spark.writing.options import Columns, check_sink_topic
 
 MARK: Final = "$sink"
 """The key in a record's meta that says which chunk begins here."""
@@ -62,7 +61,7 @@ class Rows:
             yield TopicRows(self._topic, texts)
             return
         for name in pc.unique(names).to_pylist():
-            yield TopicRows(check_topic_name(name), texts.filter(pc.equal(names, name)))
+            yield TopicRows(check_sink_topic(name), texts.filter(pc.equal(names, name)))
 
     def _names(self, names: Any) -> Any:
         if names.null_count:
