@@ -258,6 +258,20 @@ def test_what_is_not_taken_together_is_tried_one_by_one(
     assert [records[answer.json["first_seq"]]["data"] for answer in answers] == list(range(WRITERS))
 
 
+def test_a_mistake_of_the_servers_own_leaves_nobody_without_an_answer(
+    server: RunningServer, writers: Writers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def append(*_given: Any, **_options: Any) -> Write:
+        raise ZeroDivisionError("a mistake")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(server.app.engine, "append", append)
+        answers = writers.send_at_once([single(n) for n in range(WRITERS)])
+    assert [answer.status for answer in answers] == [500] * WRITERS
+    again = writers.send_at_once([single(n) for n in range(WRITERS)])
+    assert [answer.status for answer in again] == [200] * WRITERS
+
+
 def test_more_writes_than_a_key_may_have_under_way_are_refused_one_by_one(
     tmp_path: Path, topic: str
 ) -> None:

@@ -178,6 +178,11 @@ class Gathering:
                 _end(exchange)
                 self._app.attempt(exchange, partial(write_request, request=request))
             return
+        except Exception as error:  # a mistake of ours: nobody is left without an answer (I15)
+            for exchange, _ in members:
+                _end(exchange)
+                self._app.broken(exchange, error)
+            return
         answer = partial(self._answer, members)
         if write.done:
             answer(write)
