@@ -65,7 +65,7 @@ def test_the_page_has_a_place_for_every_benchmark_of_library_and_server() -> Non
     load_all()
     text = PAGE.read_text(encoding="utf-8")
     named = [name for name in BENCHMARKS if name.startswith(("embedded-", "server-"))]
-    assert len(named) == 9
+    assert len(named) == 10
     assert [name for name in named if not has_place(text, name)] == []
 
 

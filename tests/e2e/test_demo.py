@@ -137,7 +137,7 @@ def test_make_demo_in_ci_does_not_wait() -> None:
     """What it does then is run by the whole demo, above."""
     for given, expected in ((["CI=1"], "examples/demo --no-wait"), ([], "examples/demo")):
         done = subprocess.run(
-            ["make", "--dry-run", "--assume-old=.venv/.installed", "demo", *given],
+            ["make", "--no-print-directory", "-n", "--assume-old=.venv/.installed", "demo", *given],
             cwd=EXAMPLES.parent,
             capture_output=True,
             text=True,
