@@ -35,6 +35,7 @@ from headwater.recovery.verifying_machine_segment import look_at_machine_segment
 from headwater.recovery.verifying_machines import join_machines, plan_machines
 from headwater.recovery.verifying_parts import DIRECTORY_NAMES, gone
 from headwater.store.pair import file_bytes
+from headwater.store.segment import SegmentChangedError
 from headwater.store.verifying import Advance, Expected, Fault, FaultKind, verify_segments
 
 LOOKS_MAX: Final = 6
@@ -146,7 +147,10 @@ def _topics(
         else:
             report.topics = len(view.core.registry)
             return {topic.topic_id: topic for topic in view.core.registry}
-    if isinstance(failure, StorageError):
+    if isinstance(failure, SegmentChangedError):  # somebody writes without a pause: no damage
+        what = f"the topics could not be held against the log: {failure}, each time; try again"
+        report.faults.append(Fault(directory, None, what, bad=False))
+    elif isinstance(failure, StorageError):
         path = PurePath(failure.path) if failure.path is not None else directory
         report.faults.append(Fault(path, failure.offset, failure.what, bad=True))
     else:
