@@ -45,7 +45,7 @@ class SubmissionQueue:
     @property
     def fill(self) -> float:
         """Which part of its room is taken: 0 to 1, or more when a single ticket is over it."""
-        return max(len(self._waiting) / self._submissions_max, self._bytes / self._bytes_max)
+        return max(self._writers / self._submissions_max, self._bytes / self._bytes_max)
 
     @property
     def closed(self) -> bool:
@@ -56,12 +56,14 @@ class SubmissionQueue:
         with self._lock:
             if self._closed:
                 raise ClosedError("the log is closed; nothing was written")
-            depth = len(self._waiting) + 1
+            # A ticket takes as many places as there are writers behind it: how they came together
+            # must not change how much is let in.
+            depth = self._writers + ticket.writers
             size = self._bytes + len(ticket.body)
-            if depth > self._submissions_max or (size > self._bytes_max and depth > 1):
+            if depth > self._submissions_max or (size > self._bytes_max and self._waiting):
                 self._counters.submit_full += 1
                 raise OverloadedError(
-                    f"{depth - 1} writes are waiting for the disk, {self._bytes} bytes; "
+                    f"{self._writers} writes are waiting for the disk, {self._bytes} bytes; "
                     "nothing was written, try again",
                     retry_after_ms=50,
                 )
@@ -70,7 +72,7 @@ class SubmissionQueue:
             self._bytes = size
             if depth > self._counters.queue_depth_peak:
                 self._counters.queue_depth_peak = depth
-            self._writers += ticket.writers
+            self._writers = depth
             wake = 0 < self._wake_at <= self._writers
             if wake:
                 self._wake_at = 0
