@@ -136,16 +136,16 @@ class Gathering:
         assert usage is not None
         key = None if request.idempotency_key is None else checked_key(request.idempotency_key)
         goes_along = _is_single(request) and not (key is not None and self._is_known(group, key))
-        data = plain_record(request) if goes_along else None
+        if not goes_along or request.records[0].deliver_at is not None:
+            self._send(group)
+            write_request(self._app, exchange, request)
+            return
+        data = plain_record(request)
         if data is not None and len(data) <= bytes_max:
             usage.begin()
             group.add_plain(exchange, request, data)
         else:
             encoded = encode_request(request, bytes_max)
-            if not goes_along or encoded.deliver_at is not None:
-                self._send(group)
-                write_request(self._app, exchange, request)
-                return
             usage.begin()
             group.add(exchange, request, encoded)
         if key is not None:

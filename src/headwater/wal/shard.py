@@ -74,7 +74,7 @@ class Shard:
 
     @property
     def queue_depth(self) -> int:
-        return len(self._queue)
+        return self._queue.writers
 
     @property
     def queue_fill(self) -> float:
