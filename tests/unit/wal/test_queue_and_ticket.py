@@ -57,6 +57,28 @@ def test_submission_4097_is_refused_and_nothing_of_it_is_kept() -> None:
     assert taken(queue) == [b"one too many"]
 
 
+def test_a_ticket_takes_as_many_places_as_writers_wait_for_it() -> None:
+    counters = WalCounters()
+    queue = SubmissionQueue(10, counters, bytes_max=10)
+    many, few = ticket(b"x" * 11), ticket(b"")
+    many.writers, few.writers = 8, 3
+    queue.put(many)  # the first always fits, however many bytes it has
+    assert (len(queue), queue.writers, queue.fill) == (1, 8, 1.1)
+    assert taken(queue) == [many.body]
+    many.body = b""
+    queue.put(many)
+    assert queue.fill == 0.8
+    with pytest.raises(OverloadedError, match="8 writes are waiting"):
+        queue.put(few)
+    few.writers = 2
+    queue.put(few)
+    assert (queue.writers, queue.fill, counters.queue_depth_peak) == (10, 1.0, 10)
+    assert taken(queue, frames_max=1) == [b""]
+    assert queue.writers == 2
+    assert taken(queue) == [b""]
+    assert (queue.writers, queue.fill) == (0, 0.0)
+
+
 @pytest.mark.claims(182)
 def test_a_group_is_limited_by_frames_and_by_bytes() -> None:
     queue = SubmissionQueue(100, WalCounters())
