@@ -35,6 +35,13 @@ def remembered(data: bytes, known: KnownHeads | None = None) -> RepeatedHead | N
     return known.find(data)
 
 
+def begins(known: RepeatedHead, data: bytes) -> bool:
+    """True when a connection that knows this head takes these bytes for one request with it."""
+    heads = KnownHeads()
+    heads._known.append(known)
+    return heads.find(data) is known
+
+
 def request(body: bytes, *headers: bytes) -> bytes:
     lines = [b"POST /v0/topics/a HTTP/1.1", b"host: x", b"content-length: %d" % len(body), *headers]
     return b"\r\n".join(lines) + b"\r\n\r\n" + body
@@ -43,7 +50,7 @@ def request(body: bytes, *headers: bytes) -> bytes:
 def test_a_request_with_the_same_head_and_another_body_is_the_same_head() -> None:
     known = remembered(request(b"12345"))
     assert known is not None
-    assert known.begins(request(b"abcde"))
+    assert begins(known, request(b"abcde"))
     head = known.head
     assert (head.method, head.path, head.keep_alive) == (b"POST", b"/v0/topics/a", True)
 
@@ -52,7 +59,7 @@ def test_a_body_that_looks_like_another_request_is_still_only_a_body() -> None:
     inner = b"GET / HTTP/1.1\r\nhost: y\r\n\r\n"
     known = remembered(request(b"x" * len(inner)))
     assert known is not None
-    assert known.begins(request(inner))
+    assert begins(known, request(inner))
     assert request(inner)[len(known.data) :] == inner
 
 
@@ -72,7 +79,7 @@ def test_a_body_that_looks_like_another_request_is_still_only_a_body() -> None:
 def test_anything_that_is_not_wholly_the_same_goes_through_the_parser(other: bytes) -> None:
     known = remembered(request(b"12345"))
     assert known is not None
-    assert not known.begins(other)
+    assert not begins(known, other)
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,7 @@ class Appender:
         write = Write(topic, first_seq, max(now, topic.last_ts))
         write.created = topic.creation is not None and topic.in_flight == 0
         write.synced = synced
+        write.writers = records.writers
         try:
             self._send(write, records, key)
         except BaseException:
@@ -187,8 +188,7 @@ class Appender:
             if settlement is not None:
                 count += settlement.frame_count - 1
         ticket = Ticket(body, count, durability, context=write)
-        if records.writers > 1:
-            write.writers = ticket.writers = records.writers
+        ticket.writers = write.writers
         core.submit_to(topic.shard, ticket)
         if durability is Durability.FSYNC:
             write.waits = True

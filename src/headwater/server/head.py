@@ -75,10 +75,6 @@ class RepeatedHead(NamedTuple):
     """Bytes of the whole request."""
     head: Head
 
-    def begins(self, data: bytes) -> bool:
-        """True when these bytes are exactly one request with this head."""
-        return len(data) == self.size and data.startswith(self.data)
-
 
 class KnownHeads:
     """The last few heads of a connection that are likely to come again."""
