@@ -26,10 +26,10 @@ help: ## Show this list
 
 venv: $(STAMP) ## Create .venv with pinned dependencies (another Python: make clean venv PYTHON=...)
 
-# hatchling and editables are installed first and build isolation is switched off, so that
-# the tools which build the package are pinned like everything else. setuptools builds PySpark,
-# which comes as source only; PIP_USE_PEP517 spares readers a warning about it from older pips.
-$(STAMP): pyproject.toml $(CONSTRAINTS)
+# hatchling and what it compiles with are installed first and build isolation is switched off, so
+# that the tools which build the package are pinned like everything else. setuptools builds PySpark
+# too, which comes as source only; PIP_USE_PEP517 spares readers a warning about it from older pips.
+$(STAMP): pyproject.toml $(CONSTRAINTS) hatch_build.py $(wildcard src/headwater/native/*.pyx src/headwater/native/*.pxd)
 	@command -v $(PYTHON) >/dev/null || { \
 	  echo "Headwater needs Python 3.11 or newer; there is no '$(PYTHON)' here. Try: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; \
 	  exit 1; }
@@ -39,7 +39,7 @@ $(STAMP): pyproject.toml $(CONSTRAINTS)
 	@echo "Setting up $(VENV): libraries, Spark and tools. A few minutes, once."
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) \
-	  hatchling editables setuptools
+	  hatchling editables setuptools cython pyarrow
 	@PIP_USE_PEP517=1 $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  -c $(CONSTRAINTS) --no-build-isolation -e '.[dev]'
 	@$(BIN)/python -m pip check
@@ -107,7 +107,7 @@ demo-wal: $(STAMP) ## Write a log, kill the writer, recover, show what happened
 
 lock: ## Renew the pinned versions from what pyproject.toml allows today
 	@rm -rf build/lock && $(PYTHON) -m venv build/lock
-	@build/lock/bin/python -m pip install --quiet --disable-pip-version-check hatchling editables setuptools
+	@build/lock/bin/python -m pip install --quiet --disable-pip-version-check hatchling editables setuptools cython pyarrow
 	@build/lock/bin/python -m pip install --quiet --disable-pip-version-check \
 	  --no-build-isolation -e '.[dev]'
 	@{ grep '^#' $(CONSTRAINTS); build/lock/bin/python -m pip freeze --all --exclude headwater --exclude pip; } \

@@ -3,7 +3,7 @@
 The same bytes as `encode_frame` gives one by one (a test holds them together), column by column
 so that the loops are the interpreter's own. Most records have neither node nor tag; they are
 told apart once for a batch. Making the heads as one numpy column was tried and is not faster: the
-slices for the checksums cost more than the packing saves.
+slices for the checksums cost more than the packing saves. Where it is compiled, it is a plain loop.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from headwater.format.frame import (
     FrameType,
 )
 from headwater.format.segment.run import at_each_byte, hash_ranges
+from headwater.native import compiled
 
+_native: Final = compiled("frames")
 _LENGTH: Final = struct.Struct("<I")
 _AFTER_LENGTH: Final = struct.Struct("<" + FRAME.packer.format.removeprefix("<I"))
 _CHECKSUM: Final = struct.Struct("<Q")
@@ -59,6 +61,9 @@ def encode_appends(
         raise ValueError("the columns of a batch are equally long")
     if not count:
         return Appends(b"", [], [])
+    if _native is not None:
+        found = _native.encode_appends(topic_id, first_seq, times, flags, nodes, tags, datas)
+        return Appends(*found)
     if count == 1:
         return _encode_one(topic_id, first_seq, times[0], flags[0], nodes[0], tags[0], datas[0])
     sizes = list(map(len, datas))

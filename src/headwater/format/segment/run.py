@@ -41,9 +41,11 @@ from headwater.format.segment.frame import (
     STATE_BYTES,
     FrameState,
 )
+from headwater.native import compiled
 
 Integers = NDArray[numpy.int64]
 
+_native: Final = compiled("frames")
 SEGMENT_BYTES_MAX: Final = 2**32 - 1
 """An entry's offset has 32 bits."""
 
@@ -98,6 +100,9 @@ def heads_at(buffer: Any, layout: Layout, offsets: Integers) -> NDArray[Any]:
 def hash_ranges(view: memoryview, starts: Integers, ends: Integers) -> NDArray[numpy.uint64]:
     """The checksum of every [start, end) of the view."""
     hashes = numpy.empty(len(starts), numpy.uint64)
+    if _native is not None:
+        _native.hash_ranges(view, *map(numpy.ascontiguousarray, (starts, ends)), hashes)
+        return hashes
     order, borders = _by_length(ends - starts)
     if (len(borders) + 1) * _ALIKE_MIN > len(starts):
         for at in range(0, len(starts), _HASH_AT_ONCE):

@@ -1,0 +1,131 @@
+# cython: boundscheck=False, wraparound=False, cdivision=True
+"""Frames of the log and of segments: encoding and checksums, record by record.
+
+The twins are in `headwater.format.appends` and `headwater.format.segment.run`, which say what the
+bytes mean. Checksums of many records are made without the interpreter.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from headwater.native.xxh3 cimport XXH3_64bits
+
+
+cdef extern from "Python.h":
+    int PyObject_GetBuffer(object, Py_buffer *, int) except -1
+    void PyBuffer_Release(Py_buffer *)
+    int PyBUF_SIMPLE
+
+
+cdef packed struct AppendHead:
+    uint32_t frame_len
+    uint8_t type
+    uint8_t flags
+    uint64_t topic_id
+    uint64_t seq
+    uint64_t ts
+    uint16_t node_len
+    uint16_t tag_len
+    uint32_t data_len
+
+
+cdef enum:
+    APPEND = 1
+    LENGTH_BYTES = 4
+    CHECKSUM_BYTES = 8
+    PART_BYTES_MAX = 0xFFFF
+
+
+def hash_ranges(buffer, const int64_t[::1] starts, const int64_t[::1] ends, uint64_t[::1] hashes):
+    """The checksum of every [start, end) of the buffer, into `hashes`."""
+    cdef Py_ssize_t count = starts.shape[0]
+    cdef Py_ssize_t row
+    cdef Py_buffer view
+    cdef const char *data
+    if ends.shape[0] != count or hashes.shape[0] != count:
+        raise ValueError("starts, ends and hashes are equally long")
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        data = <const char *>view.buf
+        for row in range(count):
+            if starts[row] < 0 or ends[row] < starts[row] or ends[row] > view.len:
+                raise ValueError(f"no bytes {starts[row]} to {ends[row]} in {view.len}")
+        with nogil:
+            for row in range(count):
+                hashes[row] = XXH3_64bits(data + starts[row], ends[row] - starts[row])
+    finally:
+        PyBuffer_Release(&view)
+
+
+def encode_appends(
+    uint64_t topic_id,
+    uint64_t first_seq,
+    times,
+    flags,
+    nodes,
+    tags,
+    datas,
+):
+    """The frames of these records, where each begins, and how long each is."""
+    return _encode_appends(
+        topic_id, first_seq, list(times), list(flags), list(nodes), list(tags), list(datas)
+    )
+
+
+cdef tuple _encode_appends(
+    uint64_t topic_id, uint64_t first_seq, list times, list flags, list nodes, list tags, list datas
+):
+    cdef Py_ssize_t count = len(datas)
+    cdef Py_ssize_t row, total = 0
+    cdef bytes node, tag, data, frames
+    cdef AppendHead head
+    cdef char *at
+    cdef char *start
+    cdef uint64_t checksum
+    cdef list offsets = [0] * count
+    cdef list sizes = [0] * count
+    for row in range(count):
+        node, tag, data = nodes[row], tags[row], datas[row]
+        if PyBytes_GET_SIZE(node) > PART_BYTES_MAX or PyBytes_GET_SIZE(tag) > PART_BYTES_MAX:
+            raise OverflowError("a node or tag has 65,535 bytes at most")
+        total += (
+            sizeof(AppendHead)
+            + PyBytes_GET_SIZE(node)
+            + PyBytes_GET_SIZE(tag)
+            + PyBytes_GET_SIZE(data)
+            + CHECKSUM_BYTES
+        )
+    frames = PyBytes_FromStringAndSize(NULL, total)
+    start = at = PyBytes_AS_STRING(frames)
+    head.type = APPEND
+    head.topic_id = topic_id
+    for row in range(count):
+        node, tag, data = nodes[row], tags[row], datas[row]
+        head.flags = flags[row]
+        head.seq = first_seq + row
+        head.ts = times[row]
+        head.node_len = <uint16_t>PyBytes_GET_SIZE(node)
+        head.tag_len = <uint16_t>PyBytes_GET_SIZE(tag)
+        head.data_len = <uint32_t>PyBytes_GET_SIZE(data)
+        head.frame_len = <uint32_t>(
+            sizeof(AppendHead) - LENGTH_BYTES + head.node_len + head.tag_len + head.data_len
+            + CHECKSUM_BYTES
+        )
+        offsets[row] = at - start
+        sizes[row] = head.frame_len + LENGTH_BYTES
+        memcpy(at, &head, sizeof(AppendHead))
+        at += sizeof(AppendHead)
+        memcpy(at, PyBytes_AS_STRING(node), head.node_len)
+        at += head.node_len
+        memcpy(at, PyBytes_AS_STRING(tag), head.tag_len)
+        at += head.tag_len
+        memcpy(at, PyBytes_AS_STRING(data), head.data_len)
+        at += head.data_len
+        checksum = XXH3_64bits(
+            at - head.data_len - head.tag_len - head.node_len - sizeof(AppendHead) + LENGTH_BYTES,
+            head.frame_len - CHECKSUM_BYTES,
+        )
+        memcpy(at, &checksum, CHECKSUM_BYTES)
+        at += CHECKSUM_BYTES
+    return frames, offsets, sizes

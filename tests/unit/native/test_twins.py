@@ -1,0 +1,109 @@
+"""Every compiled function gives what its pure twin gives, and refuses what that refuses."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import numpy
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwater.core.errors import FormatError
+from headwater.format import appends
+from headwater.format.frame import decode_frame
+from headwater.format.segment import run
+from headwater.native import MODULES, PURE_VARIABLE, compiled, missing
+
+is_compiled = pytest.mark.skipif(
+    bool(missing()) and not os.environ.get("CI"),
+    reason="not compiled here: apt-get install gcc python3-dev, then make clean venv",
+)
+
+parts = st.tuples(
+    st.integers(0, 2**63 - 1),
+    st.integers(0, 15),
+    st.binary(max_size=40),
+    st.binary(max_size=40),
+    st.binary(max_size=600),
+)
+
+
+def pure(function: Any, module: Any, *arguments: Any) -> Any:
+    """What the module's own code gives."""
+    native, module._native = module._native, None
+    try:
+        return function(*arguments)
+    finally:
+        module._native = native
+
+
+def test_continuous_integration_has_all_of_it_compiled() -> None:
+    if os.environ.get("CI") and not os.environ.get(PURE_VARIABLE):
+        assert missing() == []
+
+
+def test_a_variable_asks_for_the_pure_code() -> None:
+    program = "from headwater.native import missing; print(*missing())"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, PURE_VARIABLE: "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout.split() == list(MODULES)
+
+
+def test_a_module_that_was_not_compiled_is_none() -> None:
+    assert compiled("no_such_module") is None
+
+
+@is_compiled
+@given(st.integers(0, 2**64 - 1), st.integers(0, 2**62), st.lists(parts, min_size=1, max_size=20))
+def test_appends_are_the_same_bytes(topic_id: int, first_seq: int, rows: list[Any]) -> None:
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    times, flags, nodes, tags, datas = columns
+    given_all = (topic_id, first_seq, times, flags, nodes, tags, datas)
+    found = appends.encode_appends(*given_all)
+    assert found == pure(appends.encode_appends, appends, *given_all)
+    frame = decode_frame(memoryview(found.buffer), found.offsets[-1], len(found.buffer))
+    assert frame.seq == first_seq + len(rows) - 1
+
+
+@is_compiled
+@pytest.mark.parametrize(
+    ("times", "flags", "node"),
+    [([-1], [0], b""), ([2**64], [0], b""), ([0], [256], b""), ([0], [0], bytes(65_536))],
+)
+def test_what_does_not_fit_a_frame_is_refused_by_both(
+    times: list[int], flags: list[int], node: bytes
+) -> None:
+    for native in (appends._native, None):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(appends, "_native", native)
+            with pytest.raises(Exception) as raised:  # noqa: PT011 - each has its own
+                appends.encode_appends(1, 1, times, flags, [node], [b""], [b"1"])
+            assert not isinstance(raised.value, FormatError | AssertionError)
+
+
+@is_compiled
+@given(st.binary(max_size=2_000), st.lists(st.tuples(st.integers(0), st.integers(0)), max_size=400))
+def test_checksums_of_ranges_are_the_same(data: bytes, cuts: list[tuple[int, int]]) -> None:
+    ranges = [sorted((a % (len(data) + 1), b % (len(data) + 1))) for a, b in cuts]
+    starts = numpy.array([low for low, _ in ranges], numpy.int64)
+    ends = numpy.array([high for _, high in ranges], numpy.int64)
+    found = run.hash_ranges(memoryview(data), starts, ends)
+    assert found.tolist() == pure(run.hash_ranges, run, memoryview(data), starts, ends).tolist()
+
+
+@is_compiled
+@pytest.mark.parametrize(("start", "end"), [(-1, 2), (2, 1), (0, 11), (11, 12)])
+def test_a_range_outside_of_the_bytes_is_refused(start: int, end: int) -> None:
+    starts, ends = numpy.array([start]), numpy.array([end])
+    with pytest.raises(ValueError, match="no bytes"):
+        run.hash_ranges(memoryview(bytes(10)), starts, ends)
