@@ -129,3 +129,28 @@ cdef tuple _encode_appends(
         memcpy(at, &checksum, CHECKSUM_BYTES)
         at += CHECKSUM_BYTES
     return frames, offsets, sizes
+
+
+cdef packed struct IndexEntry:
+    uint32_t offset
+    uint32_t length
+    uint64_t ts
+    uint32_t flags
+
+
+def index_entries(list lengths, list times, list flags):
+    """Entries of records that are in no segment yet: a length, a time and flags each."""
+    cdef Py_ssize_t count = len(lengths)
+    cdef Py_ssize_t row
+    cdef bytes entries
+    cdef IndexEntry *at
+    if len(times) != count or len(flags) != count:
+        raise ValueError("lengths, times and flags are equally many")
+    entries = PyBytes_FromStringAndSize(NULL, count * sizeof(IndexEntry))
+    at = <IndexEntry *>PyBytes_AS_STRING(entries)
+    for row in range(count):
+        at[row].offset = 0
+        at[row].length = lengths[row]
+        at[row].ts = times[row]
+        at[row].flags = flags[row]
+    return entries

@@ -20,7 +20,7 @@ import httptools
 
 from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.server.exchange import Exchange, Part, write_parts
-from headwater.server.head import Head, KnownHeads
+from headwater.server.head import Head, KnownHeads, RepeatedHead
 from headwater.server.incoming import Incoming
 from headwater.wire.http_errors import HttpError
 from headwater.wire.http_response import CONTINUE
@@ -101,7 +101,7 @@ class HttpConnection(asyncio.Protocol):
         if whole:
             known = self._known.find(data)
             if known is not None:
-                self._begin(known.head, data[len(known.data) :])
+                self._begin_known(known, data)
                 return
             self.begin_request()
         message = self._incoming.messages
@@ -164,8 +164,6 @@ class HttpConnection(asyncio.Protocol):
     def answer_ready(self) -> None:
         """An exchange has its answer: send all that are next in order."""
         pending = self._pending
-        if len(pending) == 1 and self._send_alone(pending[0]):
-            return
         out: list[Part] = []
         while pending:
             exchange = pending[0]
@@ -192,26 +190,22 @@ class HttpConnection(asyncio.Protocol):
         if not pending and not self._in_request:
             self._await_request()
 
-    def _send_alone(self, exchange: Exchange) -> bool:
-        """The short way for what is most frequent: one request, one answer, and nothing else is
-        the matter with this connection. False when something is."""
+    def answer_now(self, exchange: Exchange, reply: bytes, now_us: int) -> None:
+        """What is most frequent, by a short way: a whole answer to the one request of a connection
+        that stays open and with which nothing else is the matter."""
         if (
-            not self._reading
+            len(self._pending) != 1
+            or not self._reading
             or self.paused
             or self._closing
             or self.peer_is_gone
-            or exchange.streaming
-            or not exchange.keep_alive
         ):
-            return False
-        answer = exchange.take()
-        if not isinstance(answer, bytes):
-            return False
+            exchange.answer_whole(reply)
+            return
         self._pending.popleft()
-        self.transport.write(answer)
+        self.transport.write(reply)
         if not self._in_request:
-            self._await_request()
-        return True
+            self.deadline_us = now_us + self.app.idle_deadline_us
 
     def send(self, data: bytes) -> None:
         """More of a stream."""
@@ -269,6 +263,16 @@ class HttpConnection(asyncio.Protocol):
             head.keep_alive = False
         self._in_request = False
         return head
+
+    def _begin_known(self, known: RepeatedHead, data: bytes) -> None:
+        """What is most frequent by a short way: a plain write with nothing before it."""
+        head, app = known.head, self.app
+        if head.is_plain_write and not (self._pending or self.paused or app.draining):
+            exchange = Exchange(self, head, data[known.head_bytes :], app.now_us())
+            self._pending.append(exchange)
+            app.handle(exchange)
+        else:
+            self._begin(head, data[known.head_bytes :])
 
     def _begin(self, head: Head, body: bytes | bytearray) -> None:
         pending = self._pending

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.core.units import KIB
 from headwater.wire.http_errors import HttpError, error_body, error_headers, status_of
-from headwater.wire.http_response import answer_head, header_lines, json_answer, short_json_answer
+from headwater.wire.http_response import answer_head, header_lines, json_answer
 
 if TYPE_CHECKING:
     from headwater.server.connection import HttpConnection
@@ -133,9 +133,9 @@ class Exchange:
         self._ready = answer[: len(answer) - len(body)] if self.head.method == b"HEAD" else answer
         self.connection.answer_ready()
 
-    def answer_short(self, body: bytes) -> None:
-        """A good answer to a POST that is kept alive and has a number, too short to be packed."""
-        self._ready = short_json_answer(body, self.connection.app.request_prefix, self.number)
+    def answer_whole(self, reply: bytes) -> None:
+        """A good answer with its head, to a POST that is kept alive, too short to be packed."""
+        self._ready = reply
         self.connection.answer_ready()
 
     def answer_json_parts(self, *parts: bytes) -> None:

@@ -23,7 +23,7 @@ from headwater.engine.pending import Appended, Pending, Write
 from headwater.server.body import body_of
 from headwater.server.exchange import Exchange
 from headwater.server.writing import encode_request, plain_record, write_records, write_request
-from headwater.wire.answers import single_write_answer
+from headwater.wire.answers import single_write_reply
 from headwater.wire.requests import WriteRequest, decode_request
 
 if TYPE_CHECKING:
@@ -122,32 +122,34 @@ class Gathering:
 
     def _read(self, group: _Group) -> None:
         app = self._app
+        bytes_max = app.settings.limits.record_bytes
         for exchange in group.came:
             try:
-                self._take_in(group, exchange)
+                request = decode_request(body_of(exchange), WriteRequest)
+                data = plain_record(request)
+                if data is None or len(data) > bytes_max:
+                    self._take_in(group, exchange, request)
+                    continue
+                exchange.head.begin_use()
+                group.add_plain(exchange, request, data)
+                if len(group.members) >= MEMBERS_MAX:
+                    self._send(group)
             except HeadwaterError as error:
                 exchange.fail(error)
             except Exception as error:
                 app.broken(exchange, error)
 
-    def _take_in(self, group: _Group, exchange: Exchange) -> None:
-        request = decode_request(body_of(exchange), WriteRequest)
-        usage, bytes_max = exchange.head.usage, self._app.settings.limits.record_bytes
-        assert usage is not None
+    def _take_in(self, group: _Group, exchange: Exchange, request: WriteRequest) -> None:
+        """One that brings more than a payload."""
         key = None if request.idempotency_key is None else checked_key(request.idempotency_key)
         goes_along = _is_single(request) and not (key is not None and self._is_known(group, key))
         if not goes_along or request.records[0].deliver_at is not None:
             self._send(group)
             write_request(self._app, exchange, request)
             return
-        data = plain_record(request)
-        if data is not None and len(data) <= bytes_max:
-            usage.begin()
-            group.add_plain(exchange, request, data)
-        else:
-            encoded = encode_request(request, bytes_max)
-            usage.begin()
-            group.add(exchange, request, encoded)
+        encoded = encode_request(request, self._app.settings.limits.record_bytes)
+        exchange.head.begin_use()
+        group.add(exchange, request, encoded)
         if key is not None:
             group.add_key(key)
         if len(group.members) >= MEMBERS_MAX:
@@ -175,12 +177,12 @@ class Gathering:
         except HeadwaterError:
             # Nothing of it was taken. One by one, each gets the answer that is its own.
             for exchange, request in members:
-                _end(exchange)
+                exchange.head.end_use()
                 self._app.attempt(exchange, partial(write_request, request=request))
             return
         except Exception as error:  # a mistake of ours: nobody is left without an answer (I15)
             for exchange, _ in members:
-                _end(exchange)
+                exchange.head.end_use()
                 self._app.broken(exchange, error)
             return
         answer = partial(self._answer, members)
@@ -193,16 +195,19 @@ class Gathering:
         assert isinstance(write, Write)
         error, broken = write.error, None
         now_us, sync_us, throttle_us = self._app.now_us(), write.sync_us, write.throttle_us
+        prefix = self._app.request_prefix
         head_seq = 0 if write.result is None else write.result.head_seq
         for seq, (exchange, _) in enumerate(members, write.first_seq):
-            _end(exchange)
+            exchange.head.end_use()
             try:
                 if error is not None:
                     exchange.fail(error)
                     continue
                 total_us = now_us - exchange.started_us
-                body = single_write_answer(seq, head_seq, total_us, sync_us, throttle_us)
-                exchange.answer_short(body)
+                reply = single_write_reply(
+                    prefix, exchange.number, seq, head_seq, total_us, sync_us, throttle_us
+                )
+                exchange.connection.answer_now(exchange, reply, now_us)
             except Exception as problem:  # whoever is behind it is answered all the same (I15)
                 broken = broken or problem
         if broken is not None:
@@ -237,9 +242,3 @@ def _takes_groups(topic: Topic) -> bool:
         and topic.creation is None
         and topic.log.settings.discard is not Discard.REJECT
     )
-
-
-def _end(exchange: Exchange) -> None:
-    usage = exchange.head.usage
-    assert usage is not None
-    usage.end()

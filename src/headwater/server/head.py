@@ -68,12 +68,22 @@ class Head:
         self.key: ApiKey | None = None
         self.usage: Usage | None = None
 
+    def begin_use(self) -> None:
+        """A request of its key is under way; raises when that are too many."""
+        assert self.usage is not None, "let in first"
+        self.usage.begin()
+
+    def end_use(self) -> None:
+        assert self.usage is not None, "let in first"
+        self.usage.end()
+
 
 class RepeatedHead(NamedTuple):
     data: bytes
     size: int
     """Bytes of the whole request."""
     head: Head
+    head_bytes: int
 
 
 class KnownHeads:
@@ -115,7 +125,7 @@ def _repeatable(data: bytes, body_bytes: int, head: Head) -> RepeatedHead | None
         or b"upgrade" in headers
     ):
         return None
-    return RepeatedHead(before, len(data), head)
+    return RepeatedHead(before, len(data), head, len(before))
 
 
 def parsed_head(

@@ -130,11 +130,19 @@ def encode_request(request: WriteRequest, record_bytes_max: int) -> EncodedRecor
 
 
 def plain_record(request: WriteRequest) -> bytes | None:
-    """The payload of the only record, if that is all it brings."""
-    record = request.records[0]
-    if request.node is not None or _have_extras((record,)):
+    """The payload of the only record, if a write brings nothing else and asks for nothing."""
+    records = request.records
+    if (
+        len(records) != 1
+        or request.node is not None
+        or request.idempotency_key is not None
+        or request.expect_head_seq is not None
+        or request.config is not None
+        or request.disable_backpressure
+        or _have_extras(records)
+    ):
         return None
-    return bytes(record.data)
+    return bytes(records[0].data)
 
 
 def _have_extras(records: Sequence[RecordIn]) -> bool:

@@ -42,7 +42,9 @@ def short_json_answer(body: bytes, prefix: bytes, number: int) -> bytes:
     return _SHORT % (len(body), prefix, number, body)
 
 
-_SHORT: Final = _JSON_HEAD[200] + b"%d\r\nx-request-id: %b-%x\r\n\r\n%b"
+SHORT_HEAD: Final = _JSON_HEAD[200]
+"""How such an answer begins, up to the length of its body."""
+_SHORT: Final = SHORT_HEAD + b"%d\r\nx-request-id: %b-%x\r\n\r\n%b"
 
 
 def answer_head(status: int, headers: Mapping[str, str], keep_alive: bool) -> bytes:

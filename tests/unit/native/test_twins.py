@@ -16,7 +16,9 @@ from headwater.core.errors import FormatError
 from headwater.format import appends
 from headwater.format.frame import decode_frame
 from headwater.format.segment import run
+from headwater.model import index
 from headwater.native import MODULES, PURE_VARIABLE, compiled, missing
+from headwater.wire import answers
 
 is_compiled = pytest.mark.skipif(
     bool(missing()) and not os.environ.get("CI"),
@@ -107,3 +109,41 @@ def test_a_range_outside_of_the_bytes_is_refused(start: int, end: int) -> None:
     starts, ends = numpy.array([start]), numpy.array([end])
     with pytest.raises(ValueError, match="no bytes"):
         run.hash_ranges(memoryview(bytes(10)), starts, ends)
+
+
+@is_compiled
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1)),
+        min_size=2,
+        max_size=50,
+    )
+)
+def test_index_entries_are_the_same_bytes(rows: list[tuple[int, int, int]]) -> None:
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    lengths, times, flags = columns
+
+    def grown() -> bytes:
+        found = index.SeqIndex()
+        found.append_many(lengths, times, flags)
+        return bytes(found._buffer)
+
+    assert grown() == pure(grown, index)
+
+
+numbers = st.integers(0, 2**63 - 1)
+
+
+@is_compiled
+@given(st.binary(max_size=40), st.tuples(*[numbers] * 6))
+def test_the_answer_to_a_single_write_is_the_same_bytes(
+    prefix: bytes, told: tuple[int, ...]
+) -> None:
+    found = answers.single_write_reply(prefix, *told)
+    assert found == pure(answers.single_write_reply, answers, prefix, *told)
+
+
+@is_compiled
+def test_a_prefix_that_is_too_long_for_an_answer_is_refused() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        answers.single_write_reply(bytes(1_000), *[0] * 6)
