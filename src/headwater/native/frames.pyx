@@ -154,3 +154,34 @@ def index_entries(list lengths, list times, list flags):
         at[row].ts = times[row]
         at[row].flags = flags[row]
     return entries
+
+
+def copy_ranges(buffer, const int64_t[::1] starts, const int64_t[::1] ends, uint8_t[::1] target):
+    """Every [start, end) of the buffer, one behind the other, into a target that they fill."""
+    cdef Py_ssize_t count = starts.shape[0]
+    cdef Py_ssize_t row
+    cdef int64_t total = 0
+    cdef Py_buffer view
+    cdef const char *data
+    cdef uint8_t *at
+    if ends.shape[0] != count:
+        raise ValueError("starts and ends are equally many")
+    if not count:
+        return
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        data = <const char *>view.buf
+        for row in range(count):
+            if starts[row] < 0 or ends[row] < starts[row] or ends[row] > view.len:
+                raise ValueError(f"no bytes {starts[row]} to {ends[row]} in {view.len}")
+            total += ends[row] - starts[row]
+        if total != target.shape[0]:
+            raise ValueError(f"{total} bytes do not fill a target of {target.shape[0]}")
+        if total:
+            at = &target[0]
+            with nogil:
+                for row in range(count):
+                    memcpy(at, data + starts[row], ends[row] - starts[row])
+                    at += ends[row] - starts[row]
+    finally:
+        PyBuffer_Release(&view)

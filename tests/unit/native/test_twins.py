@@ -104,6 +104,30 @@ def test_checksums_of_ranges_are_the_same(data: bytes, cuts: list[tuple[int, int
 
 
 @is_compiled
+@given(st.lists(st.binary(max_size=300), max_size=30), st.binary(max_size=20))
+def test_a_run_is_copied_to_the_same_bytes(datas: list[bytes], before: bytes) -> None:
+    ends = numpy.cumsum([len(data) for data in datas], dtype=numpy.int64)
+    starts = ends - numpy.array([len(data) for data in datas], numpy.int64)
+    alive = numpy.zeros(len(datas), numpy.bool_)
+
+    def copied() -> bytearray:
+        target = bytearray(before)
+        run._copy(target, memoryview(b"".join(datas)), starts, ends, alive)
+        return target
+
+    assert copied() == pure(copied, run) == before + b"".join(datas)
+
+
+@is_compiled
+@pytest.mark.parametrize(("start", "end", "room"), [(-1, 2, 3), (2, 1, 0), (0, 11, 11), (0, 5, 4)])
+def test_a_copy_from_outside_or_into_other_room_is_refused(start: int, end: int, room: int) -> None:
+    native = compiled("frames")
+    assert native is not None
+    with pytest.raises(ValueError, match="bytes"):
+        native.copy_ranges(bytes(10), numpy.array([start]), numpy.array([end]), bytearray(room))
+
+
+@is_compiled
 @pytest.mark.parametrize(("start", "end"), [(-1, 2), (2, 1), (0, 11), (11, 12)])
 def test_a_range_outside_of_the_bytes_is_refused(start: int, end: int) -> None:
     starts, ends = numpy.array([start]), numpy.array([end])

@@ -227,6 +227,12 @@ def _copy(
     is_dead: NDArray[numpy.bool_],
 ) -> None:
     """Append the live ranges to the data in order, and an empty frame for each dead record."""
+    if _native is not None and not is_dead.any():
+        before, size = len(data), int((ends - starts).sum())
+        data += bytes(size)
+        with memoryview(data)[before:] as target:
+            _native.copy_ranges(view, starts, ends, target)
+        return
     ranges = map(view.__getitem__, map(slice, starts.tolist(), ends.tolist()))
     if not is_dead.any():
         while taken := tuple(islice(ranges, _COPY_AT_ONCE)):
