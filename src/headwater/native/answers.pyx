@@ -1,12 +1,25 @@
-"""What is answered most often, printed in one go: the twin is `headwater.wire.answers`."""
+"""What is answered most often, printed in one go, and sent to many at once.
+
+The twin of what is printed is `headwater.wire.answers`, that of sending `server.gathering`.
+"""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport uint64_t
 from libc.string cimport memcpy
+
+
+cdef extern from "sys/socket.h" nogil:
+    int MSG_DONTWAIT
+    int MSG_NOSIGNAL
+    ssize_t send(int descriptor, const void *data, size_t length, int flags)
+
 
 cdef enum:
     NUMBER_BYTES_MAX = 20
     BODY_BYTES_MAX = 512  # its words have 184 bytes, and its nine numbers 24 each at most
+    HEAD_BYTES_MAX = 256
+    REPLY_BYTES_MAX = 1024
 
 
 cdef inline char *_text(char *at, const char *text, size_t length) noexcept nogil:
@@ -47,20 +60,28 @@ cdef inline char *_milliseconds(char *at, uint64_t us) noexcept nogil:
     return at + 4
 
 
-def single_write(
-    bytes head,
-    bytes prefix,
+cdef struct Reply:
+    int descriptor
+    size_t length
+    ssize_t sent
+    char text[REPLY_BYTES_MAX]
+
+
+cdef size_t _print(
+    char *text,
+    const char *head, size_t head_bytes,
+    const char *prefix, size_t prefix_bytes,
     uint64_t number,
     uint64_t seq,
     uint64_t head_seq,
     uint64_t total_us,
     uint64_t sync_us,
     uint64_t throttle_us,
-):
-    """The whole answer to a write of one record: `head` up to the length of its body, the id of
-    the request from `prefix` and `number`, and the body."""
+) noexcept nogil:
+    """The whole answer; gives its length."""
     cdef char body[BODY_BYTES_MAX]
     cdef char *at = body
+    cdef size_t body_bytes
     cdef uint64_t append_us = total_us - sync_us if total_us > sync_us else 0
     at = _text(at, b'{"first_seq":', 13)
     at = _number(at, seq)
@@ -79,28 +100,100 @@ def single_write(
     at = _text(at, b'},"seqs":[', 10)
     at = _number(at, seq)
     at = _text(at, b"]}", 2)
-    return _joined(head, prefix, number, body, at - body)
-
-
-cdef bytes _joined(bytes head, bytes prefix, uint64_t number, const char *body, size_t length):
-    cdef Py_ssize_t room = (
-        PyBytes_GET_SIZE(head) + PyBytes_GET_SIZE(prefix) + length + 2 * NUMBER_BYTES_MAX + 21
-    )
-    cdef bytes answer
-    cdef char text[512]
-    cdef char *at
-    cdef char *start
-    if room > <Py_ssize_t>(sizeof(text) + length):
-        raise ValueError("the head of an answer is shorter than that")
-    start = at = text
-    at = _text(at, PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head))
-    at = _number(at, length)
+    body_bytes = at - body
+    at = _text(text, head, head_bytes)
+    at = _number(at, body_bytes)
     at = _text(at, b"\r\nx-request-id: ", 16)
-    at = _text(at, PyBytes_AS_STRING(prefix), PyBytes_GET_SIZE(prefix))
+    at = _text(at, prefix, prefix_bytes)
     at = _text(at, b"-", 1)
     at = _hexadecimal(at, number)
     at = _text(at, b"\r\n\r\n", 4)
-    answer = PyBytes_FromStringAndSize(NULL, at - start + length)
-    memcpy(PyBytes_AS_STRING(answer), start, at - start)
-    memcpy(PyBytes_AS_STRING(answer) + (at - start), body, length)
-    return answer
+    return _text(at, body, body_bytes) - text
+
+
+cdef int _refuse_long(bytes head, bytes prefix) except -1:
+    if PyBytes_GET_SIZE(head) + PyBytes_GET_SIZE(prefix) > HEAD_BYTES_MAX:
+        raise ValueError("the head of an answer is shorter than that")
+    return 0
+
+
+def single_write(
+    bytes head,
+    bytes prefix,
+    uint64_t number,
+    uint64_t seq,
+    uint64_t head_seq,
+    uint64_t total_us,
+    uint64_t sync_us,
+    uint64_t throttle_us,
+):
+    """The whole answer to a write of one record: `head` up to the length of its body, the id of
+    the request from `prefix` and `number`, and the body."""
+    cdef char text[REPLY_BYTES_MAX]
+    cdef size_t length
+    _refuse_long(head, prefix)
+    length = _print(
+        text,
+        PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head),
+        PyBytes_AS_STRING(prefix), PyBytes_GET_SIZE(prefix),
+        number, seq, head_seq, total_us, sync_us, throttle_us,
+    )
+    return PyBytes_FromStringAndSize(text, length)
+
+
+def send_single_writes(
+    bytes head,
+    bytes prefix,
+    list asked,
+    uint64_t head_seq,
+    uint64_t now_us,
+    uint64_t sync_us,
+    uint64_t throttle_us,
+):
+    """Print and send the same to many at once, without the interpreter.
+
+    Each is asked by a socket that has nothing else to send, the number of a request, a seq, and
+    when the request came. Gives what could not be sent, by its place: a socket that takes no more,
+    or is gone, is its owner's matter.
+    """
+    cdef Py_ssize_t count = len(asked)
+    cdef Py_ssize_t row
+    cdef tuple one
+    cdef uint64_t came_us
+    cdef Reply *replies
+    cdef Reply *reply
+    cdef dict unsent = {}
+    _refuse_long(head, prefix)
+    replies = <Reply *>PyMem_Malloc(count * sizeof(Reply))
+    if replies == NULL:
+        raise MemoryError
+    try:
+        for row in range(count):
+            one = asked[row]
+            reply = &replies[row]
+            reply.descriptor = one[0]
+            came_us = one[3]
+            reply.length = _print(
+                reply.text,
+                PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head),
+                PyBytes_AS_STRING(prefix), PyBytes_GET_SIZE(prefix),
+                one[1], one[2], head_seq, now_us - came_us if now_us > came_us else 0,
+                sync_us, throttle_us,
+            )
+        with nogil:
+            for row in range(count):
+                reply = &replies[row]
+                reply.sent = send(
+                    reply.descriptor, reply.text, reply.length, MSG_DONTWAIT | MSG_NOSIGNAL
+                )
+        for row in range(count):
+            reply = &replies[row]
+            if reply.sent < 0:
+                reply.sent = 0
+            if <size_t>reply.sent < reply.length:
+                unsent[row] = PyBytes_FromStringAndSize(
+                    reply.text + reply.sent, reply.length - reply.sent
+                )
+    finally:
+        PyMem_Free(replies)
+    return unsent

@@ -42,6 +42,8 @@ class HttpConnection(asyncio.Protocol):
         self.on_resumed: Callable[[], None] | None = None
         """Told when the client takes bytes again; set by a stream."""
         self.deadline_us = 0
+        self.descriptor = -1
+        """Of a socket that takes answers as they are; -1 where they are sealed first."""
         self._transport: asyncio.Transport | None = None
         self._incoming = Incoming(self, app.settings.limits)
         self._pending: deque[Exchange] = deque()
@@ -75,6 +77,8 @@ class HttpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
+        if transport.get_extra_info("ssl_object") is None:
+            self.descriptor = transport.get_extra_info("socket").fileno()
         if not self.app.add_connection(self):
             self._transport.abort()
             return
@@ -190,20 +194,22 @@ class HttpConnection(asyncio.Protocol):
         if not pending and not self._in_request:
             self._await_request()
 
-    def answer_now(self, exchange: Exchange, reply: bytes, now_us: int) -> None:
-        """What is most frequent, by a short way: a whole answer to the one request of a connection
-        that stays open and with which nothing else is the matter."""
-        if (
-            len(self._pending) != 1
-            or not self._reading
-            or self.paused
-            or self._closing
-            or self.peer_is_gone
-        ):
-            exchange.answer_whole(reply)
-            return
+    @property
+    def is_calm(self) -> bool:
+        """One request waits for its answer, and nothing else is the matter with this connection."""
+        return (
+            len(self._pending) == 1
+            and self._reading
+            and not (self.paused or self._closing or self.peer_is_gone)
+        )
+
+    @property
+    def has_sent_all(self) -> bool:
+        return not self.transport.get_write_buffer_size()
+
+    def answered(self, now_us: int) -> None:
+        """Calm as it was, it has the answer, by whatever way."""
         self._pending.popleft()
-        self.transport.write(reply)
         if not self._in_request:
             self.deadline_us = now_us + self.app.idle_deadline_us
 

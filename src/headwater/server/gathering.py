@@ -22,8 +22,8 @@ from headwater.engine.input import EncodedRecords, checked_key
 from headwater.engine.pending import Appended, Pending, Write
 from headwater.server.body import body_of
 from headwater.server.exchange import Exchange
+from headwater.server.replying import Direct, Told, is_direct, send_directly
 from headwater.server.writing import encode_request, plain_record, write_records, write_request
-from headwater.wire.answers import single_write_reply
 from headwater.wire.requests import WriteRequest, decode_request
 
 if TYPE_CHECKING:
@@ -194,22 +194,20 @@ class Gathering:
     def _answer(self, members: list[Member], write: Pending[Appended]) -> None:
         assert isinstance(write, Write)
         error, broken = write.error, None
-        now_us, sync_us, throttle_us = self._app.now_us(), write.sync_us, write.throttle_us
-        prefix = self._app.request_prefix
-        head_seq = 0 if write.result is None else write.result.head_seq
+        told = Told.of(write, self._app.now_us(), self._app.request_prefix)
+        direct: list[Direct] = []
         for seq, (exchange, _) in enumerate(members, write.first_seq):
             exchange.head.end_use()
             try:
                 if error is not None:
                     exchange.fail(error)
-                    continue
-                total_us = now_us - exchange.started_us
-                reply = single_write_reply(
-                    prefix, exchange.number, seq, head_seq, total_us, sync_us, throttle_us
-                )
-                exchange.connection.answer_now(exchange, reply, now_us)
+                elif is_direct(exchange.connection):
+                    direct.append((exchange, seq))
+                else:
+                    exchange.answer_whole(told.reply(exchange, seq))
             except Exception as problem:  # whoever is behind it is answered all the same (I15)
                 broken = broken or problem
+        send_directly(direct, told)
         if broken is not None:
             raise broken
 

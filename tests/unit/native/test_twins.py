@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 import subprocess
 import sys
 from typing import Any
@@ -19,6 +21,7 @@ from headwater.format.segment import run
 from headwater.model import index
 from headwater.native import MODULES, PURE_VARIABLE, compiled, missing
 from headwater.wire import answers
+from headwater.wire.http_response import SHORT_HEAD
 
 is_compiled = pytest.mark.skipif(
     bool(missing()) and not os.environ.get("CI"),
@@ -171,3 +174,44 @@ def test_the_answer_to_a_single_write_is_the_same_bytes(
 def test_a_prefix_that_is_too_long_for_an_answer_is_refused() -> None:
     with pytest.raises(ValueError, match="shorter"):
         answers.single_write_reply(bytes(1_000), *[0] * 6)
+
+
+@is_compiled
+def test_answers_sent_at_once_are_those_that_are_printed_one_by_one() -> None:
+    native = compiled("answers")
+    assert native is not None
+    pairs = [socket.socketpair() for _ in range(5)]
+    asked = [(ours.fileno(), 255 + at, 7 + at, 100 * at) for at, (ours, _) in enumerate(pairs)]
+    try:
+        unsent = native.send_single_writes(SHORT_HEAD, b"abc", asked, 99, 1_000, 300, 20)
+        assert unsent == {}
+        for (_, number, seq, came_us), (_, theirs) in zip(asked, pairs, strict=True):
+            wanted = answers.single_write_reply(b"abc", number, seq, 99, 1_000 - came_us, 300, 20)
+            assert theirs.recv(4_096) == wanted
+    finally:
+        for ours, theirs in pairs:
+            ours.close()
+            theirs.close()
+
+
+@is_compiled
+def test_what_a_socket_does_not_take_is_given_back() -> None:
+    native = compiled("answers")
+    assert native is not None
+    full, reader = socket.socketpair()
+    gone, other = socket.socketpair()
+    other.close()
+    full.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            full.send(bytes(65_536))
+    try:
+        asked = [(full.fileno(), 1, 1, 0), (gone.fileno(), 2, 2, 0), (-1, 3, 3, 0)]
+        unsent = native.send_single_writes(SHORT_HEAD, b"", asked, 9, 9, 9, 9)
+        wanted = {
+            at: answers.single_write_reply(b"", at + 1, at + 1, 9, 9, 9, 9) for at in range(3)
+        }
+        assert unsent == wanted
+    finally:
+        for each in (full, reader, gone):
+            each.close()

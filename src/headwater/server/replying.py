@@ -1,0 +1,69 @@
+"""The answers to writes that were one append: alike but for a few numbers, and sent together.
+
+Where it is compiled, they are printed and handed to the kernel in one go, without the interpreter:
+meanwhile the log's thread has it. A connection that has more to send than this, or seals what it
+sends, gets its answer the usual way.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from headwater.engine.pending import Write
+from headwater.native import compiled
+from headwater.wire.answers import single_write_reply
+from headwater.wire.http_response import SHORT_HEAD
+
+if TYPE_CHECKING:
+    from headwater.server.connection import HttpConnection
+    from headwater.server.exchange import Exchange
+
+_native: Final = compiled("answers")
+
+Direct = tuple["Exchange", int]
+"""A request whose answer can go to its socket, and the seq of its record."""
+
+
+class Told(NamedTuple):
+    """What all of them are told."""
+
+    prefix: bytes
+    head_seq: int
+    now_us: int
+    sync_us: int
+    throttle_us: int
+
+    @classmethod
+    def of(cls, write: Write, now_us: int, prefix: bytes) -> Told:
+        head_seq = 0 if write.result is None else write.result.head_seq
+        return cls(prefix, head_seq, now_us, write.sync_us, write.throttle_us)
+
+    def reply(self, exchange: Exchange, seq: int) -> bytes:
+        total_us = self.now_us - exchange.started_us
+        return single_write_reply(
+            self.prefix, exchange.number, seq, self.head_seq, total_us, *self[3:]
+        )
+
+
+def is_direct(connection: HttpConnection) -> bool:
+    return (
+        _native is not None
+        and connection.descriptor >= 0
+        and connection.is_calm
+        and connection.has_sent_all
+    )
+
+
+def send_directly(direct: list[Direct], told: Told) -> None:
+    if not direct:
+        return
+    assert _native is not None, "nobody was taken for direct"
+    asked = [
+        (exchange.connection.descriptor, exchange.number, seq, exchange.started_us)
+        for exchange, seq in direct
+    ]
+    unsent = _native.send_single_writes(SHORT_HEAD, told.prefix, asked, *told[1:])
+    for exchange, _ in direct:
+        exchange.connection.answered(told.now_us)
+    for place, rest in unsent.items():
+        direct[place][0].connection.send(rest)
