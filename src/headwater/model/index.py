@@ -21,9 +21,8 @@ import numpy
 from numpy.typing import NDArray
 
 from headwater.core.errors import InvariantError
-from headwater.format.segment import ENTRY_BYTES, INDEX_DTYPE, INDEX_ENTRY, Entries
+from headwater.format.segment import ENTRY_BYTES, INDEX_DTYPE, INDEX_ENTRY, Entries, pack_entries
 from headwater.model.slots import DEAD, IN_WAL, LOST, OVERHEAD, Live, as_run, sum_live
-from headwater.native import compiled
 
 Seqs = NDArray[numpy.int64]
 
@@ -31,7 +30,6 @@ BLOCK_BITS: Final = 12
 BLOCK_SLOTS: Final = 1 << BLOCK_BITS
 _BLOCK_MASK: Final = BLOCK_SLOTS - 1
 
-_native: Final = compiled("frames")
 _PACK: Final = struct.Struct("<IIQI")
 _FLAGS_AT: Final = INDEX_ENTRY.offset_of("flags_check")
 _LEN_AT: Final = INDEX_ENTRY.offset_of("len")
@@ -105,15 +103,7 @@ class SeqIndex:
     ) -> None:
         """Live records, of one moment or with a time each, beginning at `next_seq`."""
         count = len(lengths)
-        if _native is not None and type(lengths) is list and type(flags) is list:
-            times = [ts] * count if isinstance(ts, int) else list(ts)
-            self._extend(_native.index_entries(lengths, times, flags))
-        else:  # recovery brings columns
-            entries = numpy.zeros(count, INDEX_DTYPE)
-            entries["len"] = lengths
-            entries["ts"] = ts
-            entries["flags_check"] = flags
-            self._extend(entries.view(numpy.uint8).data)
+        self._extend(pack_entries(lengths, ts, flags))
         self._grow(count, Live(count, sum(lengths) - OVERHEAD * count))
 
     def append_dead(self, count: int, ts: int, *, lost: bool = False) -> None:

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from headwater.core.errors import FormatError
 from headwater.format import appends
 from headwater.format.frame import decode_frame
-from headwater.format.segment import run
-from headwater.model import index
+from headwater.format.segment import entry, run
 from headwater.native import MODULES, PURE_VARIABLE, compiled, missing
 from headwater.wire import answers
 from headwater.wire.http_response import SHORT_HEAD
@@ -150,12 +149,8 @@ def test_index_entries_are_the_same_bytes(rows: list[tuple[int, int, int]]) -> N
     columns = [list(column) for column in zip(*rows, strict=True)]
     lengths, times, flags = columns
 
-    def grown() -> bytes:
-        found = index.SeqIndex()
-        found.append_many(lengths, times, flags)
-        return bytes(found._buffer)
-
-    assert grown() == pure(grown, index)
+    found = entry.pack_entries(lengths, times, flags)
+    assert bytes(found) == bytes(pure(entry.pack_entries, entry, lengths, times, flags))
 
 
 numbers = st.integers(0, 2**63 - 1)

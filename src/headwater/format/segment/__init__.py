@@ -10,6 +10,7 @@ from headwater.format.segment.entry import (
     bad_entries,
     decode_entries,
     index_flags,
+    pack_entries,
     seal_checks,
 )
 from headwater.format.segment.frame import (
@@ -70,6 +71,7 @@ __all__ = [
     "encode_segment_frame",
     "frame_faults",
     "index_flags",
+    "pack_entries",
     "parse_deleted_directory_name",
     "parse_segment_file",
     "parse_segment_name",

@@ -8,6 +8,7 @@ change of a single bit changes the sum, with certainty and not only with high od
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntFlag
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from headwater.core.errors import FormatError
 from headwater.format.layout import Field, Layout
 from headwater.format.segment.frame import SEGMENT_FRAME_BYTES_MIN
+from headwater.native import compiled
 
 INDEX_ENTRY: Final = Layout(
     "index entry",
@@ -32,6 +34,7 @@ INDEX_ENTRY: Final = Layout(
     ),
 )
 
+_native: Final = compiled("frames")
 INDEX_DTYPE: Final = INDEX_ENTRY.dtype
 ENTRY_BYTES: Final = INDEX_ENTRY.size
 """20: entry of a seq is at (seq - first_seq) x 20."""
@@ -83,6 +86,22 @@ def decode_entries(buffer: bytes | bytearray | memoryview) -> Entries:
             len(buffer) - len(buffer) % ENTRY_BYTES,
         )
     return numpy.frombuffer(buffer, INDEX_DTYPE).copy()
+
+
+def pack_entries(
+    lengths: Sequence[int], ts: int | Sequence[int], flags: Sequence[int]
+) -> bytes | memoryview:
+    """Entries of records that are in no segment yet, at one moment or with a time each."""
+    count = len(lengths)
+    if _native is not None and type(lengths) is list and type(flags) is list:
+        times = [ts] * count if isinstance(ts, int) else list(ts)
+        found: bytes = _native.index_entries(lengths, times, flags)
+        return found
+    entries = numpy.zeros(count, INDEX_DTYPE)
+    entries["len"] = lengths
+    entries["ts"] = ts
+    entries["flags_check"] = flags
+    return entries.view(numpy.uint8).data
 
 
 def index_flags(entries: Entries) -> NDArray[numpy.uint8]:
