@@ -1,15 +1,16 @@
 # Two steps: what builds the package is not in the image that runs it.
 FROM python:3.12-slim AS build
 WORKDIR /source
-COPY pyproject.toml README.md LICENSE ./
+RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*
+COPY pyproject.toml README.md LICENSE hatch_build.py ./
 COPY requirements requirements
 COPY src src
-# Pinned like every other installation; nothing is compiled, all wheels are ready-made. What builds the
-# package has an environment of its own, so that the one that runs has what the package needs and no more.
+# Pinned like every other installation. Only our own hot loops are compiled, all other wheels are ready-made. What
+# builds the package has an environment of its own, so that the one that runs has what the package needs and no more.
 RUN python -m venv /opt/build \
  && /opt/build/bin/pip install --no-cache-dir --disable-pip-version-check \
-      -c requirements/constraints.txt hatchling \
- && /opt/build/bin/pip wheel --no-cache-dir --disable-pip-version-check \
+      -c requirements/constraints.txt hatchling cython pyarrow setuptools \
+ && HEADWATER_COMPILED=1 /opt/build/bin/pip wheel --no-cache-dir --disable-pip-version-check \
       --no-deps --no-build-isolation --wheel-dir /wheels . \
  && python -m venv --without-pip /opt/headwater \
  && /opt/build/bin/pip --python /opt/headwater/bin/python install --no-cache-dir \

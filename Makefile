@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv check format docs docs-format docs-conformance test test-all crash bench bench-server bench-peers bench-queue bench-kafka bench-machines bench-spark demo demo-wal lock clean
+.PHONY: help venv check format docs docs-format docs-conformance test test-all test-pure crash bench bench-server bench-peers bench-queue bench-kafka bench-machines bench-spark demo demo-wal lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
@@ -73,6 +73,12 @@ test: $(STAMP) ## Run the fast tests
 
 test-all: $(STAMP) ## Run every test, the slow ones too
 	$(BIN)/python -m pytest -q -n $(WORKERS) $(ARGS)
+
+test-pure: $(STAMP) ## Run tests of formats, rules, engine and server without the compiled loops
+	HEADWATER_PURE=1 $(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow" \
+	  tests/unit/format tests/unit/model tests/unit/wal tests/unit/store tests/unit/engine tests/unit/wire \
+	  tests/server/test_gathering.py tests/server/test_reading.py tests/server/test_writing.py \
+	  tests/server/test_queues.py $(ARGS)
 
 # No time limit per test here: a full sweep is long on purpose.
 crash: $(STAMP) ## Run the crash and fault sweeps in full

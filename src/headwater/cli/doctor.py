@@ -23,6 +23,7 @@ from headwater.core.errors import RequestError, StorageError, SyncError
 from headwater.core.units import GIB, MIB, US_PER_MS
 from headwater.disk import PosixDisk
 from headwater.engine.reports import keep_report
+from headwater.native import MODULES, missing
 
 OK: Final = "ok"
 NOTE: Final = "note"
@@ -94,8 +95,21 @@ def _software() -> list[Check]:
             return [Check(package, "missing", BAD, f"pip install {package}")]
     return [
         Check("python", f"{platform.python_version()}, {', '.join(found)}"),
+        _compiled(),
         Check("system", f"{platform.system()} {platform.release()}, {os.cpu_count()} cores"),
     ]
+
+
+def _compiled() -> Check:
+    absent = missing()
+    if not absent:
+        return Check("hot loops", "compiled")
+    advice = (
+        "Headwater was installed without a compiler, or HEADWATER_PURE is set: it works, slower. "
+        "Install gcc and Python's headers (apt-get install gcc python3-dev), then install it again"
+    )
+    found = "not compiled" if len(absent) == len(MODULES) else f"not compiled: {', '.join(absent)}"
+    return Check("hot loops", found, NOTE, advice)
 
 
 def _limits() -> list[Check]:
