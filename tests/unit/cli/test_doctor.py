@@ -68,7 +68,8 @@ def test_the_probe_measures_syncs_and_leaves_nothing_behind(tmp_path: Path) -> N
 
 def test_the_doctor_tells_every_check_for_people_and_programs(run: Run, tmp_path: Path) -> None:
     told = run("doctor", tmp_path, "--seconds", "0.1", "--json").json()
-    assert [check["what"] for check in told["checks"]][:3] == ["python", "system", "open files"]
+    whats = [check["what"] for check in told["checks"]]
+    assert whats[:4] == ["python", "hot loops", "system", "open files"]
     assert told["sync_us"]["count"] >= 20
     assert told["suggested"]["wal_shards"] >= 1
     outcome = run("doctor", tmp_path / "not-made-yet", "--seconds", "0.1")
@@ -79,3 +80,13 @@ def test_the_doctor_tells_every_check_for_people_and_programs(run: Run, tmp_path
         2,
         f"headwater: there is no directory {tmp_path}/no/where; check the path",
     )
+
+
+def test_the_doctor_says_when_the_hot_loops_are_not_compiled(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADWATER_PURE", "1")
+    told = run("doctor", tmp_path, "--seconds", "0.1", "--json").json()
+    check = next(check for check in told["checks"] if check["what"] == "hot loops")
+    assert (check["found"], check["verdict"]) == ("not compiled", "note")
+    assert "gcc" in check["advice"]
