@@ -102,9 +102,7 @@ def render_objects(
         borders = ends.tolist()
         starts = [0, *[end + 1 for end in borders]]
         return [printed[start:end] for start, end in zip(starts, borders, strict=False)]
-    return _render_objects(
-        buffer, offsets, in_segment=in_segment, projection=projection, more=more
-    )
+    return _render_objects(buffer, offsets, in_segment=in_segment, projection=projection, more=more)
 
 
 def _printed(
