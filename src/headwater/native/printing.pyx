@@ -184,36 +184,23 @@ cdef bytes _print_frames(
                 if not _read(source, length, offsets[row], form, &record):
                     at = NULL
                     break
-                at = _print(at, end, &record, &time, more_at, more_len)
+                at = _print(at, end, &record, &time, more_at, more_len, row + 1 < count)
                 if at == NULL:
                     break
                 if tells_ends:
-                    ends[row] = at - start
-                if row + 1 < count:
-                    if at == end:
-                        at = NULL
-                        break
-                    at[0] = b","
-                    at += 1
+                    ends[row] = at - start - (row + 1 < count)
     else:
         for row in range(count):
             if not _read(source, length, offsets[row], form, &record):
                 at = NULL
                 break
             told = special.get(record.seq, more)
-            at = _print(
-                at, end, &record, &time, PyBytes_AS_STRING(told), PyBytes_GET_SIZE(told)
-            )
+            more_at, more_len = PyBytes_AS_STRING(told), PyBytes_GET_SIZE(told)
+            at = _print(at, end, &record, &time, more_at, more_len, row + 1 < count)
             if at == NULL:
                 break
             if tells_ends:
-                ends[row] = at - start
-            if row + 1 < count:
-                if at == end:
-                    at = NULL
-                    break
-                at[0] = b","
-                at += 1
+                ends[row] = at - start - (row + 1 < count)
     if at == NULL:
         return None
     return text if at == end else text[: at - start]
@@ -281,10 +268,16 @@ cdef inline bint _read(
 
 
 cdef inline char *_print(
-    char *at, char *end, Record *record, Number *time, const char *more, Py_ssize_t more_len
+    char *at,
+    char *end,
+    Record *record,
+    Number *time,
+    const char *more,
+    Py_ssize_t more_len,
+    bint comma,
 ) noexcept nogil:
-    """Behind the record, or NULL when there is no room for it."""
-    if end - at < record.printed + more_len:
+    """Behind the record and its comma, or NULL when there is no room for them."""
+    if end - at < record.printed + more_len + comma:
         return NULL
     memcpy(at, b'{"$seq":', 8)
     at = _put_number(at + 8, record.seq)
@@ -316,7 +309,11 @@ cdef inline char *_print(
         memcpy(at + 8, record.meta.at, record.meta.length)
         at += 8 + record.meta.length
     at[0] = b"}"
-    return at + 1
+    at += 1
+    if comma:
+        at[0] = b","
+        at += 1
+    return at
 
 
 cdef inline Py_ssize_t _digits_of(uint64_t value) noexcept nogil:

@@ -21,26 +21,28 @@ from headwater.disk.residence import is_resident
 from headwater.format.segment import (
     ENTRY_BYTES,
     Entries,
-    IndexFlag,
     SegmentFile,
     SegmentPart,
     bad_entries,
-    index_flags,
 )
-from headwater.native import compiled
 from headwater.store import appending, deleting, dropping, rewriting
 from headwater.store.checked import Finding
 from headwater.store.cold_index import cold_index_bytes, flagged_copy, mend_cold_entries
 from headwater.store.failures import file_work
 from headwater.store.loading import Loader
 from headwater.store.maps import MapKey, Mapped, SegmentMaps
-from headwater.store.pair import cut_file, mend_entries, read_range, whole_entries, with_file
+from headwater.store.pair import (
+    cut_file,
+    mend_entries,
+    read_range,
+    readable_span,
+    whole_entries,
+    with_file,
+)
 from headwater.store.segment import Segment, SegmentChangedError, SegmentSlice
 from headwater.store.settling import TopicDirectory
 from headwater.store.stores import SegmentStore
 from headwater.store.tier import TopicTier
-
-_native = compiled("entries")
 
 
 class TopicFiles:
@@ -239,7 +241,7 @@ class TopicFiles:
         """
         if len(entries) != last_seq - first_seq + 1:
             raise InvariantError(f"{len(entries)} entries for seqs {first_seq} to {last_seq}")
-        begin, end = _readable_span(entries)
+        begin, end = readable_span(entries)
         end = min(end, segment.data_bytes)
         known = self._mapped(segment)
         if known is not None:
@@ -264,7 +266,7 @@ class TopicFiles:
         known = self._mapped(segment)
         if known is None or not len(entries):
             return False
-        begin, end = _readable_span(entries)
+        begin, end = readable_span(entries)
         return is_resident(known.view[begin:end])
 
     def checked(self, segment: Segment) -> NDArray[numpy.bool_] | None:
@@ -387,15 +389,3 @@ class TopicFiles:
     def _tell(self, finding: Finding) -> None:
         if self._report is not None:
             self._report(finding)
-
-
-def _readable_span(entries: Entries) -> tuple[int, int]:
-    """Where the first frame of these begins and the last one ends, damaged ones left out."""
-    if _native is not None:
-        found: tuple[int, int] = _native.readable_span(numpy.ascontiguousarray(entries))
-        return found
-    readable = entries[(index_flags(entries) & IndexFlag.DAMAGED) == 0]
-    if not len(readable):
-        return 0, 0
-    ends = readable["offset"].astype(numpy.int64) + readable["len"]
-    return int(readable["offset"].min()), int(ends.max())

@@ -15,8 +15,9 @@ from headwater.format.segment import INDEX_DTYPE, IndexFlag, encode_segment_fram
 from headwater.format.segment.frame import FrameState
 from headwater.model import selection
 from headwater.model.index import SeqIndex
+from headwater.model.slots import OVERHEAD
 from headwater.native import PURE_VARIABLE, missing
-from headwater.store import topic_files
+from headwater.store import pair
 
 pytestmark = pytest.mark.skipif(
     "entries" in missing() and (not os.environ.get("CI") or bool(os.environ.get(PURE_VARIABLE))),
@@ -43,7 +44,7 @@ def test_the_same_records_are_picked(
     slots: list[tuple[int, bool]], limit: int, bytes_max: int, data: st.DataObject
 ) -> None:
     index = SeqIndex(7)
-    index.append_many([selection.OVERHEAD + size for size, _ in slots], 5, [0] * len(slots))
+    index.append_many([OVERHEAD + size for size, _ in slots], 5, [0] * len(slots))
     index.mark_deleted([7 + at for at, (_, dead) in enumerate(slots) if dead])
     start = data.draw(st.integers(7, 6 + len(slots)))
     stop = data.draw(st.integers(start, 7 + len(slots)))
@@ -54,7 +55,7 @@ def test_the_same_records_are_picked(
 @given(st.lists(st.tuples(*[st.integers(0, 2**32 - 1)] * 2, st.integers(0, 255)), max_size=20))
 def test_the_same_stretch_is_read(rows: list[tuple[int, int, int]]) -> None:
     entries = numpy.array([(at, size, 0, flags) for at, size, flags in rows], INDEX_DTYPE)
-    compiled, pure = both(topic_files, topic_files._readable_span, entries)
+    compiled, pure = both(pair, pair.readable_span, entries)
     assert compiled == pure
     if not any(flags & IndexFlag.DAMAGED == 0 for *_, flags in rows):
         assert compiled == (0, 0)

@@ -66,6 +66,12 @@ def frames_of(rows: list[Any], *, in_segment: bool) -> tuple[memoryview, Any]:
     return memoryview(data), entries["offset"].astype(numpy.int64)
 
 
+def print_frames(*arguments: Any) -> bytes | None:
+    assert frames._native is not None
+    found: bytes | None = frames._native.print_frames(*arguments)
+    return found
+
+
 def both(function: Any, *arguments: Any, **options: Any) -> tuple[Any, Any]:
     """What the compiled code gives and what the twin gives, or which error each raises."""
     found = []
@@ -122,10 +128,10 @@ def test_every_character_there_is_is_quoted_alike() -> None:
     pieces = [characters[at : at + 10_000] for at in range(0, len(characters), 10_000)]
     rows = [(1, 5, b"", "".join(map(chr, piece)).encode(), b"1", None) for piece in pieces]
     buffer, offsets = frames_of(rows, in_segment=True)
-    options = {"in_segment": True, "projection": Projection(tags=True)}
-    compiled, pure = both(render_objects, buffer, offsets, **options)
+    projection = Projection(tags=True)
+    compiled, pure = both(render_objects, buffer, offsets, in_segment=True, projection=projection)
     assert compiled == pure
-    assert frames._printed(buffer, offsets, more=NOTHING_MORE, **options) is not None
+    assert frames._printed(buffer, offsets, True, projection, NOTHING_MORE) is not None
 
 
 def lies_in(buffer: bytes, layout: Layout, offset: int) -> bool:
@@ -150,9 +156,7 @@ def test_damaged_frames_are_never_read_beyond_their_buffer(in_segment: bool) -> 
             wrong[at % len(wrong)] = dice.choice((0, 1, 0x7F, 0xFF, dice.randrange(256)))
         cut = bytes(wrong[: dice.randint(0, len(wrong))])  # of its own: what is behind is not ours
         places = [layout.offset_of("flags"), layout.offset_of("seq"), layout.size]
-        printed = frames._native.print_frames(
-            cut, offsets, *places, True, True, True, b"", {}, None
-        )
+        printed = print_frames(cut, offsets, *places, True, True, True, b"", {}, None)
         if not all(lies_in(cut, layout, offset) for offset in offsets.tolist()):
             assert printed is None
 
@@ -162,7 +166,7 @@ def test_an_offset_outside_of_the_buffer_is_left_to_the_twin(offset: int) -> Non
     buffer, _ = frames_of([(0, 1, b"", b"", b"1", None)], in_segment=True)
     places = [SEGMENT_FRAME.offset_of("flags"), SEGMENT_FRAME.offset_of("seq"), SEGMENT_FRAME.size]
     offsets = numpy.array([offset], numpy.int64)
-    printed = frames._native.print_frames(buffer, offsets, *places, True, True, True, b"", {}, None)
+    printed = print_frames(buffer, offsets, *places, True, True, True, b"", {}, None)
     assert printed is None
 
 
