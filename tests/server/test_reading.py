@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import numpy
 import pyarrow.ipc
 import pytest
 
-from tests.server.running import RunningServer, eventually
+from headwater.server import reading
+from tests.server.running import PATIENCE_S, RunningServer, eventually
 from tests.server.speaking import Answer, Browserless
 
 
@@ -230,6 +234,30 @@ def test_records_can_be_read_as_arrow(http: Browserless, topic: str) -> None:
     assert (first["data"], first["meta"]) == ('{"a": 1}', '{"m": "\\u00e9"}')
     assert (second["data"], second["meta"], second["tag"]) == ("null", None, None)
     assert answer.headers["x-caught-up"] == "true"
+
+
+def test_the_server_answers_others_while_arrow_is_loaded_for_the_first_who_asks(
+    server: RunningServer, http: Browserless, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def load_slowly(name: str) -> ModuleType:
+        begun.set()
+        assert go_on.wait(PATIENCE_S), "nobody else was answered meanwhile"
+        return import_module(name)
+
+    monkeypatch.setattr(reading, "import_module", load_slowly)
+    reading._load_arrow.cache_clear()
+    http.write(topic, 1)
+    with server.talk() as other, ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(other.get, f"/v0/topics/{topic}/arrow")
+        try:
+            assert begun.wait(PATIENCE_S)
+            assert seqs(http.diff(topic)) == [1]
+            assert not asked.done()
+        finally:
+            go_on.set()
+        assert table(asked.result(PATIENCE_S))["seq"].to_pylist() == [1]
 
 
 def test_a_range_of_arrow_is_open_below_and_closed_above(http: Browserless, topic: str) -> None:

@@ -14,6 +14,9 @@ from typing import Any
 
 import numpy
 
+from headwater.native import compiled
+
+_native = compiled("residence")
 PAGE_BYTES = mmap.PAGESIZE
 STRETCH_BYTES_MAX = 2 * 1024 * 1024
 """Longer ones are not worth asking about: whoever reads them should not do it in passing."""
@@ -23,8 +26,12 @@ _IN_MEMORY = 1
 def is_resident(view: memoryview) -> bool:
     """True when every page of this stretch of a mapped file was in memory a moment ago."""
     length = len(view)
+    if not 0 < length <= STRETCH_BYTES_MAX:
+        return False
+    if _native is not None:
+        return bool(_native.is_resident(view, PAGE_BYTES))
     ask = _mincore()
-    if ask is None or not 0 < length <= STRETCH_BYTES_MAX:
+    if ask is None:
         return False
     address = int(numpy.frombuffer(view, numpy.uint8).ctypes.data)
     begin = address - address % PAGE_BYTES

@@ -210,7 +210,9 @@ class Reader:
         at = topic.segment_position(int(seqs[0]))
         while len(seqs):
             segment = topic.segments[at]
-            until = int(numpy.searchsorted(seqs, segment.end_seq + 1))
+            until = len(seqs)
+            if seqs[-1] > segment.end_seq:
+                until = int(seqs.searchsorted(segment.end_seq + 1))
             if until:
                 here = seqs[:until]
                 entries = topic.log.index.entries(int(here[0]), int(here[-1]))
@@ -246,21 +248,32 @@ class Reader:
         seqs = piece.seqs
         first = int(seqs[0])
         found = topic.files.read(piece.segment, first, int(seqs[-1]), piece.entries)
-        positions = seqs - first
+        # None: all of them, as mostly. Nothing is picked then.
+        positions = None if len(seqs) == len(piece.entries) else seqs - first
         findings: list[Finding] = []
         checked = topic.files.checked(piece.segment)
         if checked is not None:
             checked = checked[first - piece.segment.first_seq :][: len(piece.entries)]
-        if self._core.settings.verify_reads and not (
-            checked is not None and checked[positions].all()
-        ):
+        if self._core.settings.verify_reads and not _all_true(checked, positions):
             good, findings = good_positions(found, piece.entries, first)
             if checked is not None:
                 checked |= good
             if not good.all():
-                positions = positions[good[positions]]
-        offsets = piece.entries["offset"][positions].astype(numpy.int64) - found.base
+                positions = (
+                    numpy.flatnonzero(good) if positions is None else positions[good[positions]]
+                )
+        places = piece.entries["offset"]
+        offsets = (places if positions is None else places[positions]).astype(numpy.int64)
+        offsets -= found.base
         return FrameRun(found.buffer, offsets, in_segment=True), findings
+
+
+def _all_true(checked: NDArray[numpy.bool_] | None, positions: NDArray[numpy.int64] | None) -> bool:
+    if checked is None:
+        return False
+    if positions is None:
+        return int(numpy.count_nonzero(checked)) == len(checked)
+    return bool(checked[positions].all())
 
 
 def _from_tail(pieces: Sequence[TailPiece]) -> FrameRun:

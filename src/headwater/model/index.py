@@ -168,7 +168,9 @@ class SeqIndex:
 
     def entries(self, first_seq: int, last_seq: int) -> Entries:
         """A copy of the entries of these seqs, both ends included."""
-        return self._copy(self.peek(first_seq, last_seq + 1))
+        low, high = first_seq - self.base_seq, last_seq + 1 - self.base_seq
+        # As plain bytes: numpy copies a record field by field, which takes ten times as long.
+        return numpy.frombuffer(self._buffer[low * ENTRY_BYTES : high * ENTRY_BYTES], INDEX_DTYPE)
 
     def take(self, seqs: Seqs) -> Entries:
         """A copy of the entries of these seqs, which must be in the index."""

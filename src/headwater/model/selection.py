@@ -16,10 +16,12 @@ from headwater.core.limits import READ_RECORDS_CLAMP, READ_SLOTS_MAX
 from headwater.model.index import SeqIndex, Seqs
 from headwater.model.loss import RECREATED, Eviction, Tombstone
 from headwater.model.slots import DEAD, LOST, OVERHEAD
+from headwater.native import compiled
 
 if TYPE_CHECKING:
     from headwater.model.topic import TopicLog
 
+_native: Final = compiled("entries")
 _NOTHING: Final[Seqs] = numpy.empty(0, numpy.int64)
 _OVERHEADS: Final = numpy.arange(1, READ_RECORDS_CLAMP + 1, dtype=numpy.int64) * OVERHEAD
 
@@ -115,6 +117,11 @@ def _first_lost_run(index: SeqIndex, start: int, stop: int) -> tuple[int, int] |
 
 def _pick(index: SeqIndex, start: int, stop: int, limit: int, bytes_max: int) -> tuple[Seqs, int]:
     """Live seqs of [start, stop) within the limits, and the last seq that was looked at."""
+    if _native is not None:
+        picked = numpy.empty(min(limit, stop - start), numpy.int64)
+        slots = index.peek(start, stop)
+        count, last = _native.pick_live(slots, start, bytes_max, DEAD, OVERHEAD, picked)
+        return picked[:count], last
     dense = index.live_count == len(index)
     found: list[Seqs] = []
     at, wanted, room = start, limit, bytes_max

@@ -8,7 +8,14 @@ from types import ModuleType
 from typing import Final
 
 PURE_VARIABLE: Final = "HEADWATER_PURE"
-MODULES: Final = ("answers", "frames")
+MODULES: Final = (
+    "answers",
+    "columns",
+    "entries",
+    "frames",
+    "printing",
+    "residence",
+)
 """What is compiled, each from a `.pyx` of that name."""
 
 

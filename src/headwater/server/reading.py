@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Coroutine
 from dataclasses import replace
+from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,6 +14,8 @@ from headwater.core import limits
 from headwater.core.units import MIB
 from headwater.engine.steps import (
     Found,
+    InFiles,
+    Steps,
     diff_request,
     found_steps,
     long_poll_steps,
@@ -81,15 +85,27 @@ def encode_tombstone(tombstone: Tombstone) -> bytes:
     return msgspec.json.encode(tombstone)
 
 
+@cache
+def _load_arrow() -> None:
+    """Late, since Arrow takes as long to load as a small log takes to open."""
+    import_module("headwater.server.arrow_reading")
+
+
+def _loading_steps() -> Steps[None]:
+    """By a thread that may wait: everybody else would be kept waiting by the loop."""
+    yield InFiles(_load_arrow)
+
+
 async def read_arrow(app: App, exchange: Exchange) -> None:
     """A range of records as an Arrow IPC stream."""
-    # Late: Arrow takes as long to load as a small log takes to open.
+    database = app.ready_database
+    if not _load_arrow.cache_info().currsize:
+        await database.drive(_loading_steps())
     from headwater.server.arrow_reading import ARROW_MEDIA_TYPE, arrow_stream, take_arrow
 
     from_seq = number(exchange, "from_seq", 0, 0, limits.INTEGER_MAX)
     to_seq = number(exchange, "to_seq", limits.INTEGER_MAX, 0, limits.INTEGER_MAX)
     most = number(exchange, "limit", ARROW_ROWS_DEFAULT, 1, ARROW_ROWS_MAX)
-    database = app.ready_database
     space = app.space(exchange.parameters[0], exchange.head.key)
     topic = await database.drive(topic_steps(space, exchange.parameters[0]))
     take = take_arrow(topic.name, to_seq)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 from functools import lru_cache
 
 from headwater.core.records import Record
 from headwater.engine.reading import Reader, ReadFilter, ReadPlan, decode_run
 from headwater.engine.steps import Take, Taken
+from headwater.native import compiled
 from headwater.wire.frames import render_frames
 from headwater.wire.render import Projection, render_record
 
-_one_at_a_time = threading.Lock()
-"""Printing needs the interpreter all the time. Threads that take turns at it get more done than
-threads that take it from each other every fifth of a millisecond."""
+_one_at_a_time = threading.Lock() if compiled("printing") is None else nullcontext()
+"""Printing that is not compiled needs the interpreter all the time. Threads that take turns at it
+get more done than threads that take it from each other every fifth of a millisecond."""
 
 
 @lru_cache(maxsize=64)

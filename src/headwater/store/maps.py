@@ -10,12 +10,18 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from pathlib import PurePath
+from typing import NamedTuple
 
 import numpy
 from numpy.typing import NDArray
 
-MapKey = tuple[PurePath, int]
-"""The file and its length: a rewritten file is another file."""
+MapKey = tuple[PurePath, int, int]
+"""A topic's directory, a segment's first seq and its length: a rewritten file is another file."""
+
+
+class Mapped(NamedTuple):
+    view: memoryview
+    path: PurePath
 
 
 class SegmentMaps:
@@ -24,22 +30,22 @@ class SegmentMaps:
     def __init__(self, maps_max: int = 256) -> None:
         self._maps_max = maps_max
         self._lock = threading.Lock()
-        self._views: OrderedDict[MapKey, memoryview] = OrderedDict()
+        self._views: OrderedDict[MapKey, Mapped] = OrderedDict()
         self._checked: dict[MapKey, NDArray[numpy.bool_]] = {}
 
     def __len__(self) -> int:
         return len(self._views)
 
-    def find(self, key: MapKey) -> memoryview | None:
+    def find(self, key: MapKey) -> Mapped | None:
         with self._lock:
-            view = self._views.get(key)
-            if view is not None:
+            found = self._views.get(key)
+            if found is not None:
                 self._views.move_to_end(key)
-            return view
+            return found
 
-    def keep(self, key: MapKey, view: memoryview) -> None:
+    def keep(self, key: MapKey, mapped: Mapped) -> None:
         with self._lock:
-            self._views[key] = view
+            self._views[key] = mapped
             self._views.move_to_end(key)
             self._checked.pop(key, None)
             while len(self._views) > self._maps_max:
@@ -54,7 +60,7 @@ class SegmentMaps:
     def forget_all_in(self, directory: PurePath) -> None:
         """The files of this directory are going."""
         with self._lock:
-            for key in [key for key in self._views if key[0].parent == directory]:
+            for key in [key for key in self._views if key[0] == directory]:
                 del self._views[key]
                 self._checked.pop(key, None)
 

@@ -21,10 +21,13 @@ from headwater.format.segment import (
     Entries,
     IndexFlag,
     bad_entries,
+    index_flags,
     rebuild_entries,
 )
+from headwater.native import compiled
 from headwater.store.checked import Finding
 
+_native = compiled("entries")
 Answer = TypeVar("Answer")
 
 
@@ -142,3 +145,15 @@ def _stretches(positions: NDArray[numpy.int64]) -> list[NDArray[numpy.int64]]:
     if not len(positions):
         return []
     return numpy.split(positions, numpy.flatnonzero(numpy.diff(positions) > 1) + 1)
+
+
+def readable_span(entries: Entries) -> tuple[int, int]:
+    """Where the first frame of these begins and the last one ends, damaged ones left out."""
+    if _native is not None:
+        found: tuple[int, int] = _native.readable_span(numpy.ascontiguousarray(entries))
+        return found
+    readable = entries[(index_flags(entries) & IndexFlag.DAMAGED) == 0]
+    if not len(readable):
+        return 0, 0
+    ends = readable["offset"].astype(numpy.int64) + readable["len"]
+    return int(readable["offset"].min()), int(ends.max())

@@ -21,19 +21,24 @@ from headwater.disk.residence import is_resident
 from headwater.format.segment import (
     ENTRY_BYTES,
     Entries,
-    IndexFlag,
     SegmentFile,
     SegmentPart,
     bad_entries,
-    index_flags,
 )
 from headwater.store import appending, deleting, dropping, rewriting
 from headwater.store.checked import Finding
 from headwater.store.cold_index import cold_index_bytes, flagged_copy, mend_cold_entries
 from headwater.store.failures import file_work
 from headwater.store.loading import Loader
-from headwater.store.maps import SegmentMaps
-from headwater.store.pair import cut_file, mend_entries, read_range, whole_entries, with_file
+from headwater.store.maps import MapKey, Mapped, SegmentMaps
+from headwater.store.pair import (
+    cut_file,
+    mend_entries,
+    read_range,
+    readable_span,
+    whole_entries,
+    with_file,
+)
 from headwater.store.segment import Segment, SegmentChangedError, SegmentSlice
 from headwater.store.settling import TopicDirectory
 from headwater.store.stores import SegmentStore
@@ -236,10 +241,11 @@ class TopicFiles:
         """
         if len(entries) != last_seq - first_seq + 1:
             raise InvariantError(f"{len(entries)} entries for seqs {first_seq} to {last_seq}")
-        readable = entries[(index_flags(entries) & IndexFlag.DAMAGED) == 0]
-        begin = int(readable["offset"].min(initial=2**32 - 1)) if len(readable) else 0
-        ends = readable["offset"].astype(numpy.int64) + readable["len"]
-        end = min(int(ends.max(initial=begin)), segment.data_bytes)
+        begin, end = readable_span(entries)
+        end = min(end, segment.data_bytes)
+        known = self._mapped(segment)
+        if known is not None:
+            return SegmentSlice(known.view[begin:end], begin, known.path)
         path = self._directory.path_of(segment.first_seq, SegmentFile.DATA)
         if segment.is_cold:
             pointer = self._directory.path_of(segment.first_seq, SegmentFile.COLD)
@@ -257,14 +263,11 @@ class TopicFiles:
 
     def at_hand(self, segment: Segment, entries: Entries) -> bool:
         """Is it likely that reading these records waits for no disk? They lie in seq order."""
-        if self._maps is None or segment.is_cold or not segment.sealed or not len(entries):
+        known = self._mapped(segment)
+        if known is None or not len(entries):
             return False
-        path = self._directory.path_of(segment.first_seq, SegmentFile.DATA)
-        view = self._maps.find((path, segment.data_bytes))
-        if view is None:
-            return False
-        last = entries[-1]
-        return is_resident(view[int(entries[0]["offset"]) : int(last["offset"] + last["len"])])
+        begin, end = readable_span(entries)
+        return is_resident(known.view[begin:end])
 
     def checked(self, segment: Segment) -> NDArray[numpy.bool_] | None:
         """Which records of a sealed segment were found sound since its file was mapped.
@@ -274,17 +277,22 @@ class TopicFiles:
         """
         if self._maps is None or segment.is_cold or not segment.sealed:
             return None
-        path = self._directory.path_of(segment.first_seq, SegmentFile.DATA)
-        return self._maps.checked((path, segment.data_bytes), segment.count)
+        return self._maps.checked(self._map_key(segment), segment.count)
+
+    def _map_key(self, segment: Segment) -> MapKey:
+        return self._directory.path, segment.first_seq, segment.data_bytes
+
+    def _mapped(self, segment: Segment) -> Mapped | None:
+        """The map of a sealed segment, if there is one: only of those that are hot."""
+        if self._maps is None or segment.is_cold or not segment.sealed:
+            return None
+        return self._maps.find(self._map_key(segment))
 
     def _map(self, segment: Segment, path: PurePath) -> memoryview:
-        key = (path, segment.data_bytes)
-        if self._maps is not None and (known := self._maps.find(key)) is not None:
-            return known
         view = with_file(self._disk, path, OpenMode.READ, lambda file: file.view())
         self._refuse_stale(segment)
         if self._maps is not None:
-            self._maps.keep(key, view)
+            self._maps.keep(self._map_key(segment), Mapped(view, path))
         return view
 
     def _read_cold(self, segment: Segment, begin: int, end: int) -> memoryview:
@@ -371,8 +379,7 @@ class TopicFiles:
     def forget(self, segment: Segment) -> None:
         """Let the map of a segment go; slices of it that somebody holds stay readable."""
         if self._maps is not None:
-            path = self._directory.path_of(segment.first_seq, SegmentFile.DATA)
-            self._maps.forget((path, segment.data_bytes))
+            self._maps.forget(self._map_key(segment))
 
     def tell_missing(self, first_seq: int, last_seq: int) -> None:
         """These seqs should be in a segment, and there is none that has them."""

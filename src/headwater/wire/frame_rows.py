@@ -1,6 +1,7 @@
 """Frames as Arrow columns: headers gathered in one step, payloads cut out of the file's bytes.
 
-No Python work per record. A string column is built over the mapped file itself, with offsets that
+No Python work per record. Where it is compiled, the wanted parts are copied together in one pass
+(`native/columns.pyx`). Else a string column is built over the mapped file itself, with offsets that
 point at every wanted part and at what lies between, and `take` copies the wanted ones together.
 """
 
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy
 import pyarrow
@@ -21,8 +22,10 @@ from headwater.format.frame import FRAME, FrameFlag
 from headwater.format.layout import Layout
 from headwater.format.segment import SEGMENT_FRAME
 from headwater.format.segment.run import at_each_byte, heads_at
+from headwater.native import compiled
 from headwater.wire.laying import Pieces
 
+_native: Final = compiled("columns")
 Integers = NDArray[numpy.int64]
 Mask = NDArray[numpy.bool_]
 Column = Any
@@ -33,8 +36,16 @@ SPAN_BYTES_MAX: Final = 2**31 - 1
 _TAG: Final = int(FrameFlag.HAS_TAG)
 _NODE: Final = int(FrameFlag.HAS_NODE)
 _META: Final = int(FrameFlag.HAS_META)
+_FLAGS: Final = {"node": _NODE, "tag": _TAG, "meta": _META}
 _META_LENGTH_BYTES: Final = 4
 _TIMESTAMP: Final = pyarrow.timestamp("us", tz="UTC")
+
+
+class Gathered(NamedTuple):
+    """A column of bytes; where they are known to be ASCII, nobody need look at them again."""
+
+    column: Column
+    is_ascii: bool
 
 
 class Rows(Protocol):
@@ -66,7 +77,7 @@ class FrameRows:
     offsets: Integers
     layout: Layout
     heads: NDArray[Any]
-    _made: dict[str, Column] = field(default_factory=dict)
+    _made: dict[str, Gathered] = field(default_factory=dict)
 
     @classmethod
     def of_segment(cls, buffer: memoryview, offsets: Integers) -> FrameRows:
@@ -93,17 +104,19 @@ class FrameRows:
         return FrameRows(self.buffer, self.offsets[mask], self.layout, self.heads[mask])
 
     def text(self, name: str) -> Column:
-        return as_text(self.binary(name))
+        column, is_ascii = self._gathered(name)
+        return column.view(pyarrow.string()) if is_ascii else as_text(column)
 
     def binary(self, name: str) -> Column:
+        return self._gathered(name).column
+
+    def _gathered(self, name: str) -> Gathered:
         if name not in self._made:
-            start, end, has = self._places(name)
-            none = has is not None and not has.any()
-            self._made[name] = (
-                pyarrow.nulls(len(self), pyarrow.binary())
-                if none
-                else spans(self.buffer, start, end, has)
-            )
+            flag = _FLAGS.get(name)
+            if flag is not None and not (self.heads["flags"] & flag).any():
+                self._made[name] = Gathered(pyarrow.nulls(len(self), pyarrow.binary()), True)
+            else:
+                self._made[name] = gather(self.buffer, *self._places(name))
         return self._made[name]
 
     def _places(self, name: str) -> tuple[Integers, Integers, Mask | None]:
@@ -131,8 +144,25 @@ class FrameRows:
         return (data_at, meta_at, None) if name == "data" else (meta_at, meta_end, has_meta)
 
 
-def spans(buffer: memoryview, start: Integers, end: Integers, has: Mask | None) -> Column:
+def gather(buffer: memoryview, start: Integers, end: Integers, has: Mask | None) -> Gathered:
     """The bytes from each start to its end; null where `has` says so."""
+    if _native is None:
+        return Gathered(spans(buffer, start, end, has), False)
+    borders = numpy.empty(len(start) + 1, numpy.int32)
+    flags = None if has is None or has.all() else has.view(numpy.uint8)
+    given = (numpy.ascontiguousarray(each, numpy.int64) for each in (start, end))
+    found = _native.gather_parts(buffer, *given, flags, borders)
+    if found is None:
+        return Gathered(spans(buffer, start, end, has), False)
+    values, is_ascii = found
+    nulls = None if flags is None else pyarrow.py_buffer(numpy.packbits(flags, bitorder="little"))
+    buffers = [nulls, pyarrow.py_buffer(borders), pyarrow.py_buffer(values)]
+    column = pyarrow.BinaryArray.from_buffers(pyarrow.binary(), len(start), buffers)
+    return Gathered(column, is_ascii)
+
+
+def spans(buffer: memoryview, start: Integers, end: Integers, has: Mask | None) -> Column:
+    """The same, put together by Arrow."""
     count = len(start)
     if count and (has is None or has.all()):
         alike = Pieces(buffer, start, end - start)

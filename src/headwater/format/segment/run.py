@@ -46,6 +46,7 @@ from headwater.native import compiled
 Integers = NDArray[numpy.int64]
 
 _native: Final = compiled("frames")
+_columns: Final = compiled("columns")
 SEGMENT_BYTES_MAX: Final = 2**32 - 1
 """An entry's offset has 32 bits."""
 
@@ -93,6 +94,12 @@ def at_each_byte(buffer: Any, kind: str | numpy.dtype[Any]) -> NDArray[Any]:
 
 def heads_at(buffer: Any, layout: Layout, offsets: Integers) -> NDArray[Any]:
     """The fixed parts that begin at these offsets."""
+    if _columns is not None:
+        heads = numpy.empty(len(offsets), layout.dtype)
+        _columns.gather_heads(
+            buffer, numpy.ascontiguousarray(offsets, numpy.int64), layout.size, heads
+        )
+        return heads
     # Gathered as plain bytes and named afterwards: numpy copies a record field by field.
     return at_each_byte(buffer, f"V{layout.size}")[offsets].view(layout.dtype)
 
