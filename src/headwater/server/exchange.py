@@ -133,6 +133,10 @@ class Exchange:
         self._ready = answer[: len(answer) - len(body)] if self.head.method == b"HEAD" else answer
         self.connection.answer_ready()
 
+    @property
+    def takes_short_answer(self) -> bool:
+        return self.keep_alive and self.number > 0 and self.head.method == b"POST"
+
     def answer_short(self, body: bytes) -> None:
         """A good answer to a POST that is kept alive and has a number, too short to be packed."""
         self._ready = short_json_answer(body, self.connection.app.request_prefix, self.number)

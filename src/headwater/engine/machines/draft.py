@@ -107,10 +107,10 @@ class Draft:
         """One more operation; MachineError when the rules refuse it."""
         self.answers.append(_OPERATIONS[type(request)](self, request))
 
-    def encode(self, sequence: int) -> bytes:
-        """The entries as they go into the log."""
-        last = len(self._payloads) - 1
-        if last == 0:
+    def encode(self, sequence: int, *, is_batch: bool = True) -> bytes:
+        """The entries as they go into the log: those of a batch count together or not at all."""
+        last = len(self._payloads) - 1 if is_batch else 0
+        if len(self._payloads) == 1:
             kind, payload = self._payloads[0]
             return encode_entry(kind, sequence, payload)
         return b"".join(
@@ -314,9 +314,11 @@ class Draft:
         after = applied_instance(body, offset, before, to_state, ctx)
         remembered = None
         if body.idempotency_key is not None:
-            remembered = self._remember(remembered_of(body, offset, after))
-        self._instances[after.id] = after
+            remembered = remembered_of(body, offset, after)
+        # Last what may refuse it, then what is seen: others may be in this draft already.
         self._write(body, Effect(body, offset, before, after, None, remembered))
+        self._remember(remembered)
+        self._instances[after.id] = after
         return Applied(
             after.id, after.machine, after.version, body.from_state, to_state, ctx, offset,
             True, body.event_id,

@@ -35,6 +35,7 @@ from headwater.engine.machines.batches import BestEffort, check_batch
 from headwater.engine.machines.book import Book
 from headwater.engine.machines.compacting import Compactor
 from headwater.engine.machines.draft import Draft
+from headwater.engine.machines.gathering import EventAsked, Gathering
 from headwater.engine.machines.keeping import Keeping
 from headwater.engine.machines.log_reading import (
     HistoryPlan,
@@ -129,6 +130,7 @@ class MachineStore:
             versions_max=settings.versions_max,
             published=self._published,
         )
+        self.gathering = Gathering(self.book, self._owner)
         counters = WalCounters()
         self._log = self.book.log = EntryLog(
             self._disk,
@@ -172,6 +174,12 @@ class MachineStore:
             raise ClosedError(_CLOSED)
         essential = type(request) is requests.DeleteInstance
         return self.book.submit((request,), sees=sees, essential=essential)
+
+    def gather(self, asked: EventAsked) -> None:
+        """One event, along with others that come in the same turn of the owner's loop."""
+        if self._closing:
+            raise ClosedError(_CLOSED)
+        self.gathering.add(asked)
 
     # -- machines
 
@@ -375,6 +383,7 @@ class MachineStore:
         self._lock.release()
 
     def _begin_closing(self) -> None:
+        self.gathering.flush()
         self._closing = True
         self._watchers.close()
 
