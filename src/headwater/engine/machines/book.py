@@ -237,7 +237,10 @@ class Book:
         for effect in made:
             self.tables.take(effect)
         effects += made
-        draft.forget_in(self._ahead)
+        if self._in_flight:
+            draft.forget_in(self._ahead)
+        else:  # nothing is on its way any more
+            self._ahead.clear()
         self.committed_place = change.end
         self.committed_sequence = change.sequence + len(made)
         self.latest_offset = made[-1].offset

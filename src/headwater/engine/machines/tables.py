@@ -92,7 +92,15 @@ class Tables:
     def take(self, effect: Effect) -> None:
         """Make an effect true."""
         body, before, after = effect.body, effect.before, effect.after
-        if type(body) in _OF_INSTANCES:
+        if (
+            before is not None
+            and after is not None
+            and before.state is after.state
+            and before.machine is after.machine
+            and before.expires_at == after.expires_at
+        ):
+            self.instances[after.id] = after  # listed where it was
+        elif type(body) in _OF_INSTANCES:
             self._put(before, after)
         elif effect.definition is not None:
             definition = effect.definition
@@ -112,12 +120,6 @@ class Tables:
             self.instances[after.id] = after
             if after.expires_at and (before is None or before.expires_at != after.expires_at):
                 heappush(self._expiring, (after.expires_at, after.id))
-            if (
-                before is not None
-                and before.state is after.state
-                and before.machine is after.machine
-            ):
-                return  # listed where it was
         self.listing.changed(before, after)
 
     def load(self, instances: list[Instance]) -> None:

@@ -185,8 +185,9 @@ class RcpxConnection(asyncio.Protocol):
         self.fail(request_id, InvariantError("something went wrong here; the log has more"))
 
     def send(self, payload: bytes, flags: int = CHECKED) -> None:
-        if not self.is_gone:
-            self.transport.write(message(payload, self._reader.mode, flags))
+        transport = self._transport
+        if not self.is_gone and transport is not None:
+            transport.write(message(payload, self._reader.mode, flags))
 
     def write(self, messages: bytes) -> None:
         """Messages that are framed already."""
