@@ -60,9 +60,7 @@ class Follower(asyncio.Protocol):
 async def fan_out(port: int, watchers: int, rate: int, seconds: float) -> dict[str, Any]:
     """One writer at a steady rate, and many who follow it."""
     loop = asyncio.get_running_loop()
-    made = [
-        await loop.create_connection(Follower, "127.0.0.1", port) for _ in range(watchers)
-    ]
+    made = [await loop.create_connection(Follower, "127.0.0.1", port) for _ in range(watchers)]
     await asyncio.gather(*(follower.watches for _, follower in made))
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(rcpx_request("HELLO", protocol_version=1))

@@ -124,7 +124,7 @@ class Draft:
 
     def _newest(self, name: str) -> Instance | None:
         """The newest instance of this id, be its time up or not."""
-        found = self._instances.get(name, _UNKNOWN)
+        found: Instance | None = self._instances.get(name, _UNKNOWN)
         if found is _UNKNOWN:
             found = self._ahead.instances.get(name, _UNKNOWN)
             if found is _UNKNOWN:

@@ -28,13 +28,11 @@ from headwater.engine.machines.answers import (
     MachineFound,
     MachineListed,
     MachinePut,
-    Outcome,
     WalStats,
 )
-from headwater.engine.machines.batches import BestEffort, check_batch
+from headwater.engine.machines.batches import BestEffort, all_answers, check_batch
 from headwater.engine.machines.book import Book
 from headwater.engine.machines.compacting import Compactor
-from headwater.engine.machines.draft import Draft
 from headwater.engine.machines.gathering import EventAsked, Gathering
 from headwater.engine.machines.keeping import Keeping
 from headwater.engine.machines.log_reading import (
@@ -278,7 +276,7 @@ class MachineStore:
             raise ClosedError(_CLOSED)
         if mode == "best_effort":
             return BestEffort(self.book, operations, sees).start()
-        return self.book.submit(operations, shape=_all_answers, sees=sees)
+        return self.book.submit(operations, shape=all_answers, sees=sees)
 
     def flush_all(self) -> Pending[Flushed]:
         if not self.settings.allow_flush_all:
@@ -399,7 +397,3 @@ class MachineStore:
             self._watchers.publish(effects)
         for listener in self.listeners:
             listener(effects)
-
-
-def _all_answers(draft: Draft) -> BatchDone:
-    return BatchDone("atomic", [Outcome(answer) for answer in draft.answers])
