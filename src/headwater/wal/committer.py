@@ -207,7 +207,7 @@ class GroupCommitter:
         unsynced = self._unsynced
         if not unsynced.submissions:
             unsynced.since_us = now
-        unsynced.submissions += writers_of(tickets)
+        unsynced.submissions += len(tickets)
         self._unwitnessed_since_us = now
         self._written_frame = tickets[-1].last_frame
 

@@ -247,6 +247,35 @@ def test_every_n_counts_events_not_tickets() -> None:
     assert store._log.synced_offset == store.committed_offset
 
 
+def test_events_over_the_limit_of_every_n_are_synced_before_anybody_is_told() -> None:
+    settings = replace(WIDE, fsync_policy=policy(FsyncKind.EVERY_N, 3))
+    store = opened(new_disk(), settings, "ab")  # three writes, which are synced
+    synced: list[int] = []
+
+    class Looks(Heard):
+        def succeed(self, answer: Applied) -> None:
+            super().succeed(answer)
+            synced.append(store._log.synced_offset)
+
+    store.gathered(*[Looks(ApplyEvent(name, event)) for name in "ab" for event in ("PAY", "SHIP")])
+    assert synced == [store.committed_offset] * 4
+
+
+def test_a_draft_sees_what_is_still_on_its_way_when_a_part_of_it_is_committed() -> None:
+    store = opened(new_disk())
+    with store.owner.holding():
+        store.come(pay("a"))
+        store.come(Heard(ApplyEvent("a", "SHIP")))
+        first, second = store.shard._queue.drain()
+        for ticket in (first, second):
+            ticket.resolve()
+        store.book.take([first])
+        with pytest.raises(MachineError, match="'shipped'"):
+            store.apply_event("a", "SHIP")
+        store.book.take([second])
+    assert store.get_instance("a").state == "shipped"
+
+
 def test_closing_sends_what_was_gathered() -> None:
     disk = new_disk()
     store = opened(disk)

@@ -93,6 +93,22 @@ def test_a_restart_knows_the_keys_that_were_known(
     assert keys_of(narrow) == ["k4"]
 
 
+def test_a_key_that_is_used_again_after_its_time_is_as_old_as_its_second_use(
+    disk: FakeDisk, store: SteppedStore
+) -> None:
+    go_round(store, "again")
+    store.clock.advance(2 * 86_400 * 1_000_000)
+    store.keeping.round()
+    go_round(store, "between")
+    assert go_round(store, "again")
+    store.close()
+    replayed = SteppedStore(disk, BOUNDED, store.clock)
+    assert keys_of(replayed) == ["between", "again"]
+    replayed.compact()
+    replayed.close()
+    assert keys_of(SteppedStore(disk, BOUNDED, store.clock)) == ["between", "again"]
+
+
 def test_removing_everything_gives_the_room_back(disk: FakeDisk) -> None:
     settings = replace(BOUNDED, allow_flush_all=True)
     store = SteppedStore(disk, settings, ManualClock())
