@@ -137,13 +137,17 @@ def watchers(run: Run) -> list[Row]:
         with Rcpx(server.rcpx_port) as setup:
             setup.define()
             setup.create(0, 64, {"coins": 0})
+        before = server.cpu_s()
         found = _load("fan-out", server.rcpx_port, count, 0.3 if run.quick else 10, rate)
+        cpu_s = server.cpu_s() - before
     if found["operations"] != found["sent"] * count:
         raise WrongResultError(f"{found['operations']} of {found['sent'] * count} were delivered")
     conditions = {
         **told("every_write", watchers=count, rate=f"{rate} events/s"),
         "payload": PAYLOAD,
         "p99": f"{found['p99_us'] / 1e3:,.2f} ms",
+        "server CPU": f"{cpu_s / max(found['operations'], 1) * 1e6:,.1f} us a delivery",
+        "client CPU": f"{found['cpu_s'] / max(found['operations'], 1) * 1e6:,.1f} us a delivery",
         "target": "p99 5 ms",
     }
     return [Row("delivery after sending", found["p50_us"] / 1e3, "ms p50", conditions)]

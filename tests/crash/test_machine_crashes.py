@@ -28,7 +28,7 @@ from headwater.testing import (
     ManualClock,
 )
 from tests.crash.matrix import slice_of, tried
-from tests.rig.machines import ORDER, ORDER_2, SMALL, SteppedStore, new_disk, policy
+from tests.rig.machines import ORDER, ORDER_2, SMALL, Heard, SteppedStore, new_disk, policy
 
 pytestmark = pytest.mark.crash
 
@@ -94,6 +94,8 @@ class Teller:
         commit = store.book._commit
 
         def commit_and_note(change: Any, effects: Any) -> None:
+            if not change.is_batch:  # each of its entries stands for itself
+                known.extend(_states_within(store, change))
             commit(change, effects)
             known.append(store.state())
 
@@ -120,6 +122,19 @@ class Teller:
         return Story(self.disk, self.states, self.moments, self.settings, self.clock.wall_ms())
 
 
+def _states_within(store: SteppedStore, change: Any) -> list[State]:
+    """What a crash may leave of events that went into the log together."""
+    found: list[State] = []
+    instances, keys = dict(store.tables.instances), dict(store.tables.keys)
+    for effect in change.draft.effects[:-1]:
+        store.tables.instances[effect.after.id] = effect.after
+        if effect.remembered is not None:
+            store.tables.keys[effect.remembered.full_key] = effect.remembered
+        found.append(store.state())
+    store.tables.instances, store.tables.keys = instances, keys
+    return found
+
+
 @cache
 def story(settings: MachineSettings) -> Story:
     teller = Teller(settings)
@@ -141,6 +156,13 @@ def story(settings: MachineSettings) -> Story:
     ]
     do(("batch", ([*batch, requests.ApplyEvent("batch-1", "PAY")],)))
     teller.do(lambda: teller.store.apply_event("b", "PAY", {"x": 1}, idempotency_key="pay-b"))
+    events = [
+        requests.ApplyEvent("a", "CLOSE", {"n": 1}),
+        requests.ApplyEvent("b", "PAY"),  # leads nowhere: refused alone
+        requests.ApplyEvent("batch-1", "SHIP", None, None, None, None, "ship"),
+        requests.ApplyEvent("a", "AGAIN", {"m": "x" * 40}),
+    ]
+    teller.do(lambda: teller.store.come(*map(Heard, events)))
     teller.do(teller.store.compact)
     do(("delete_instance", ("batch-0",)), ("apply_event", ("batch-2", "PAY", {"y": [1, 2]})))
     teller.restart()
@@ -150,7 +172,7 @@ def story(settings: MachineSettings) -> Story:
     teller.do(teller.store.keeping.round)
     do(("batch", ([requests.DeleteInstance("batch-1"), requests.ApplyEvent("b", "CLOSE")],)))
     teller.do(teller.store.compact)
-    do(("apply_event", ("b", "AGAIN", {"z": "w" * 300})), ("apply_event", ("a", "CLOSE")))
+    do(("apply_event", ("b", "AGAIN", {"z": "w" * 300})), ("apply_event", ("a", "PAY")))
     teller.store.tick()
     teller.restart()
     return teller.told()

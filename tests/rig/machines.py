@@ -13,6 +13,9 @@ from headwater.config.machines import (
     MachineSettings,
 )
 from headwater.disk import Disk
+from headwater.engine.machines.answers import Applied
+from headwater.engine.machines.gathering import EventAsked
+from headwater.engine.machines.requests import ApplyEvent, Sees
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.pending import Pending
 from headwater.testing import FakeDisk, ManualClock
@@ -56,6 +59,32 @@ def new_disk() -> FakeDisk:
     return FakeDisk(["/data"])
 
 
+class Heard(EventAsked):
+    """Someone who asked for an event, and what they were told."""
+
+    __slots__ = ("answer", "error", "times")
+
+    def __init__(self, request: ApplyEvent, sees: Sees | None = None) -> None:
+        super().__init__(request, sees)
+        self.answer: Applied | None = None
+        self.error: Exception | None = None
+        self.times = 0
+
+    def succeed(self, answer: Applied) -> None:
+        self.answer, self.times = answer, self.times + 1
+
+    def fail(self, error: Exception) -> None:
+        self.error, self.times = error, self.times + 1
+
+    @property
+    def told(self) -> Applied | str:
+        """The answer, or the code of the error; told once."""
+        assert self.times == 1
+        if self.answer is not None:
+            return self.answer
+        return str(getattr(self.error, "code", self.error))
+
+
 class SteppedStore(MachineStore):
     """A store whose log writes when the outermost call returns, and whose keeper comes if asked."""
 
@@ -83,6 +112,22 @@ class SteppedStore(MachineStore):
     def do(self, work: Callable[[], Pending[Any]]) -> Any:
         """Ask, let the log write, return the answer or raise the error."""
         return self.owner.call(work).answer()
+
+    def gathered(self, *asked: Heard) -> list[Applied | str]:
+        """What each was told whose events came in one turn of the loop."""
+        with self.owner.holding():
+            self.come(*asked)
+        return [each.told for each in asked]
+
+    def come(self, *asked: Heard) -> None:
+        """Their events come in one turn; the log is not asked to write yet."""
+        posted: list[Callable[[], None]] = []
+        self.owner.postponed = posted
+        for each in asked:
+            self.gather(each)
+        self.owner.postponed = None
+        for work in posted:
+            self.owner.call(work)
 
     def tick(self) -> None:
         assert isinstance(self.shard, SteppedShard)

@@ -126,11 +126,16 @@ class SteppedOwner:
 
     def __init__(self) -> None:
         self.wal: SteppedWal | None = None
+        self.postponed: list[Callable[[], None]] | None = None
+        """Where there is a list, what is posted waits in it, as it does for the turn of a loop."""
         self._depth = 0
         self._held = False
 
     def post(self, work: Callable[[], None]) -> None:
-        work()
+        if self.postponed is None:
+            work()
+        else:
+            self.postponed.append(work)
 
     def call(self, work: Callable[[], T]) -> T:
         self._depth += 1

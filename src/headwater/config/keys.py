@@ -18,7 +18,7 @@ from headwater.core.limits import (
     PARTITION_PREFIX,
     RECORD_BYTES_MAX,
 )
-from headwater.core.units import GIB
+from headwater.core.units import GIB, MIB
 
 ENVIRONMENT_PREFIX: Final = "HEADWATER_"
 
@@ -290,6 +290,12 @@ KEYS: Final[tuple[Key, ...]] = (
         "machines.idempotency_window_ms",
         COUNT,
         "how long keys of requests are remembered",
+    ),
+    Key(
+        "machine_idempotency_bytes_max",
+        "machines.idempotency_bytes_max",
+        whole(MIB),
+        "memory for them; beyond it the oldest are forgotten",
     ),
     Key("machine_allow_flush_all", "machines.allow_flush_all", yes_or_no, "FLUSH_ALL over RCPX"),
     Key("compaction_enabled", "compaction.enabled", yes_or_no, "compact the machines' log"),

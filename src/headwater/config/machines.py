@@ -92,6 +92,8 @@ class MachineSettings:
     wal_segment_bytes: int = 64 * MIB
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
     idempotency_window_ms: int = 24 * 3_600 * MS_PER_S
+    idempotency_bytes_max: int = 256 * MIB
+    """What keys may keep in memory: beyond it the oldest are forgotten before their time."""
     versions_max: int = 0
     """Versions of one machine; 0 means any number."""
     ids_may_be_reused: bool = True

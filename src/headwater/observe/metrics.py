@@ -97,6 +97,11 @@ METRICS: Final[dict[str, Declared]] = {
     "machine_wal_read_only": Declared(Kind.GAUGE, "1 while that log is full or poisoned"),
     "machine_wal_damaged_entries": Declared(Kind.GAUGE, "entries passed over at the start"),
     "machine_compactions": Declared(Kind.COUNTER, "compactions of the machines' log"),
+    "machine_idempotency_keys": Declared(Kind.GAUGE, "keys of requests that are remembered"),
+    "machine_idempotency_bytes": Declared(Kind.GAUGE, "memory they take"),
+    "machine_idempotency_keys_forgotten": Declared(
+        Kind.COUNTER, "forgotten before their time, to stay within the bound"
+    ),
     "rcpx_connections": Declared(Kind.GAUGE, "open RCPX connections"),
     "webhook_deliveries": Declared(Kind.COUNTER, "transitions taken by webhooks"),
     "webhook_failures": Declared(Kind.COUNTER, "tries that were not taken"),

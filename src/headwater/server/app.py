@@ -23,7 +23,7 @@ from headwater.server.exchange import Exchange
 from headwater.server.gathering import Gathering, asks_for_no_more
 from headwater.server.head import Head
 from headwater.server.keys import ORGANISATION_DEFAULT, ApiKey, KeyRing, Scope
-from headwater.server.machine_following import Printed
+from headwater.server.machine_following import Printed, Rounds
 from headwater.server.pressure import PressureWatch
 from headwater.server.pushing import Pushing
 from headwater.server.quotas import Quotas
@@ -67,6 +67,7 @@ class App:
         self.kafka: KafkaListener | None = None
         """The door for Kafka clients, once it is open; and the store behind it."""
         self.printed = Printed()
+        self.rounds = Rounds(loop)
         self.webhooks = Webhooks(self)
         self.rcpx: RcpxListener | None = None
         self.connections: set[HttpConnection] = set()

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.core.units import KIB
 from headwater.wire.http_errors import HttpError, error_body, error_headers, status_of
-from headwater.wire.http_response import answer_head, header_lines, json_answer
+from headwater.wire.http_response import answer_head, header_lines, json_answer, short_json_answer
 
 if TYPE_CHECKING:
     from headwater.server.connection import HttpConnection
@@ -137,6 +137,16 @@ class Exchange:
         """A good answer with its head, to a POST that is kept alive, too short to be packed."""
         self._ready = reply
         self.connection.answer_ready()
+
+    @property
+    def takes_short_answer(self) -> bool:
+        return self.keep_alive and self.number > 0 and self.head.method == b"POST"
+
+    def answer_short(self, body: bytes) -> None:
+        """A good answer to a POST that is kept alive and has a number, too short to be packed."""
+        self.answer_whole(
+            short_json_answer(body, self.connection.app.request_prefix, self.number)
+        )
 
     def answer_json_parts(self, *parts: bytes) -> None:
         """A good answer that is put together once, with its head: for long ones."""

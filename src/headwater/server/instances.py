@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headwater.core.errors import HeadwaterError
+from headwater.engine.machine_telling import applied
+from headwater.engine.machines.answers import Applied
+from headwater.engine.machines.gathering import EventAsked
+from headwater.engine.machines.requests import ApplyEvent, Sees
 from headwater.server import machine_operations as operations
 from headwater.server.body import body_of
 from headwater.server.exchange import Exchange
@@ -68,7 +73,44 @@ def apply_event(app: App, exchange: Exchange) -> None:
     body = decode_request(body_of(exchange), ApplyEventBody)
     if body.idempotency_key is None:
         body.idempotency_key = exchange.header(b"idempotency-key")
-    begin(app, exchange, operations.apply_event(app.engine, app.key_of(exchange), name, body))
+    engine, key = app.engine, app.key_of(exchange)
+    store = engine.machines.store
+    if store is None:
+        begin(app, exchange, operations.apply_event(engine, key, name, body))
+    else:
+        request = operations.event_request(name, body)
+        store.gather(HttpEvent(app, exchange, request, operations.sees_of(key)))
+
+
+class HttpEvent(EventAsked):
+    """An event, and the request that waits for its answer."""
+
+    __slots__ = ("_app", "_exchange", "_usage")
+
+    def __init__(
+        self, app: App, exchange: Exchange, request: ApplyEvent, sees: Sees | None
+    ) -> None:
+        super().__init__(request, sees)
+        self._app = app
+        self._exchange = exchange
+        usage = exchange.head.usage
+        assert usage is not None
+        usage.begin()
+        self._usage = usage
+
+    def succeed(self, answer: Applied) -> None:
+        self._usage.end()
+        try:
+            tell(self._exchange, applied(answer))
+        except Exception as error:
+            self._app.broken(self._exchange, error)
+
+    def fail(self, error: Exception) -> None:
+        self._usage.end()
+        if isinstance(error, HeadwaterError):
+            self._exchange.fail(error)
+        else:
+            self._app.broken(self._exchange, error)
 
 
 def run_batch(app: App, exchange: Exchange) -> None:

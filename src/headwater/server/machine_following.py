@@ -53,6 +53,31 @@ def _printed(event: TransitionEvent, with_ctx: bool) -> bytes:
     return _encode(transition(event if with_ctx else event._replace(ctx=None)))
 
 
+class Rounds:
+    """Who has news in this turn of the loop, looked at one after the other: a hundred followers of
+    one transition cost the loop one call."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: list[Follower] = []
+
+    def add(self, follower: Follower) -> None:
+        self._waiting.append(follower)
+        if len(self._waiting) == 1:
+            self._loop.call_soon(self._go)
+
+    def _go(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        broken = None
+        for follower in waiting:
+            try:
+                follower.look()
+            except Exception as error:  # whoever is behind it is told all the same (I14)
+                broken = broken or error
+        if broken is not None:
+            raise broken
+
+
 class Sink(Protocol):
     """Where transitions go."""
 
@@ -106,9 +131,9 @@ class Follower:
         """Something is new. Looked at once for all that a commit brings."""
         if not self._scheduled:
             self._scheduled = True
-            self._app.loop.call_soon(self._look)
+            self._app.rounds.add(self)
 
-    def _look(self) -> None:
+    def look(self) -> None:
         self._scheduled = False
         self.pump()
 
@@ -128,7 +153,7 @@ class Follower:
                 self._tell_missed(missed)
             elif events:
                 sink.send_events(events)
-            else:
+            if watcher.is_up_to_date and not watcher.closed:
                 return
         if watcher.closed:
             sink.end()

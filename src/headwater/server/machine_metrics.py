@@ -26,6 +26,9 @@ def machine_samples(app: App) -> list[Sample]:
         "machine_wal_read_only": 0,
         "machine_wal_damaged_entries": 0,
         "machine_compactions": 0,
+        "machine_idempotency_keys": 0,
+        "machine_idempotency_bytes": 0,
+        "machine_idempotency_keys_forgotten": 0,
         "rcpx_connections": 0 if app.rcpx is None else len(app.rcpx.connections),
         "webhook_deliveries": sum(each.delivered for each in app.webhooks.deliveries),
         "webhook_failures": sum(each.failures for each in app.webhooks.deliveries),
@@ -45,5 +48,8 @@ def machine_samples(app: App) -> list[Sample]:
             "machine_wal_read_only": int(store.log_state is not LogState.WRITABLE),
             "machine_wal_damaged_entries": stats.damaged_entries,
             "machine_compactions": store.compactor.count,
+            "machine_idempotency_keys": len(store.tables.keys),
+            "machine_idempotency_bytes": store.tables.keys_bytes,
+            "machine_idempotency_keys_forgotten": store.tables.keys_forgotten,
         }
     return [Sample(name, value) for name, value in values.items()]

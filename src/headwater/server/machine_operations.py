@@ -103,7 +103,7 @@ def list_instances(
 def apply_event(
     engine: Engine, key: ApiKey, instance_id: str, body: ApplyEventBody
 ) -> Work[told.EventAppliedAnswer]:
-    return _change(engine, key, _apply(instance_id, body), telling.applied)
+    return _change(engine, key, event_request(instance_id, body), telling.applied)
 
 
 def delete_instance(
@@ -130,7 +130,7 @@ def run_batch(
         elif isinstance(each, BatchDelete):
             key.require(Scope.DELETE)
     wanted = [_request(each) for each in asked]
-    return telling.batch((yield from steps.batch_steps(engine, wanted, mode, _sees(key))))
+    return telling.batch((yield from steps.batch_steps(engine, wanted, mode, sees_of(key))))
 
 
 def history(engine: Engine, key: ApiKey, instance_id: str, limit: int) -> Steps[told.HistoryAnswer]:
@@ -169,7 +169,8 @@ def compact(engine: Engine, _key: ApiKey) -> Steps[told.CompactedAnswer]:
 # -- inside
 
 
-def _sees(key: ApiKey) -> requests.Sees | None:
+def sees_of(key: ApiKey) -> requests.Sees | None:
+    """What the engine is to ask about machines; None for a key that sees them all."""
     return key.may_name if key.prefixes else None
 
 
@@ -180,13 +181,13 @@ def _change(
     store = engine.machines.store
     if store is None:
         return _change_later(engine, key, request, tell)
-    return OneStep(partial(store.submit, request, _sees(key)), tell)
+    return OneStep(partial(store.submit, request, sees_of(key)), tell)
 
 
 def _change_later(
     engine: Engine, key: ApiKey, request: requests.Request, tell: Callable[[Any], T]
 ) -> Steps[T]:
-    return tell((yield from steps.change_steps(engine, request, _sees(key))))
+    return tell((yield from steps.change_steps(engine, request, sees_of(key))))
 
 
 def require_named_machines(key: ApiKey, machines: list[str] | None) -> None:
@@ -231,7 +232,7 @@ def _create(body: CreateInstanceBody) -> requests.CreateInstance:
     )
 
 
-def _apply(instance_id: str, body: ApplyEventBody) -> requests.ApplyEvent:
+def event_request(instance_id: str, body: ApplyEventBody) -> requests.ApplyEvent:
     return requests.ApplyEvent(
         instance_id,
         body.event,
@@ -247,5 +248,5 @@ def _request(asked: BatchCreate | BatchApply | BatchDelete) -> requests.Request:
     if isinstance(asked, BatchCreate):
         return _create(asked)
     if isinstance(asked, BatchApply):
-        return _apply(asked.instance_id, asked)
+        return event_request(asked.instance_id, asked)
     return requests.DeleteInstance(asked.instance_id, asked.idempotency_key)

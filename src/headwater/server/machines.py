@@ -12,7 +12,7 @@ from headwater.core.errors import InvalidRequestError
 from headwater.model.machines.errors import bad_request
 from headwater.server import machine_operations as operations
 from headwater.server.body import body_of
-from headwater.server.exchange import Exchange
+from headwater.server.exchange import GZIP_BYTES_MIN, Exchange
 from headwater.server.stepping import Operation, Work
 from headwater.wire.answers import Spent
 from headwater.wire.machine_answers import MachinePutAnswer, Told
@@ -30,13 +30,18 @@ SAFE: Final = {
     "x-content-type-options": "nosniff",
 }
 """A drawing is opened in browsers: nothing in it may run, whatever states are called."""
+OK: Final = 200
 _VERSION: Final = re.compile(r"[1-9][0-9]{0,15}")
 _encode = msgspec.json.Encoder().encode
 
 
 def tell(exchange: Exchange, told: Told, status: int = 200) -> None:
     told.performance = Spent(round(exchange.elapsed_ms(), 3))
-    exchange.answer_json(status, _encode(told))
+    body = _encode(told)
+    if status == OK and exchange.takes_short_answer and len(body) < GZIP_BYTES_MIN:
+        exchange.answer_short(body)
+    else:
+        exchange.answer_json(status, body)
 
 
 def begin(app: App, exchange: Exchange, steps: Work[T]) -> None:

@@ -31,7 +31,7 @@ from headwater.format.names import CURRENT_NAME
 from headwater.wal.counters import WalCounters
 from headwater.wal.dialect import NO_ROOM
 from headwater.wal.prepared import PreparedFile
-from headwater.wal.ticket import Ticket
+from headwater.wal.ticket import Ticket, writers_of
 
 RequestPreparation = Callable[[PreparedFile], None]
 _ESSENTIAL_ONLY: Final = "behind a write that found no room"
@@ -139,7 +139,7 @@ class EntryLog:
         for ticket in tickets:
             self._entries += ticket.frame_count
             ticket.last_frame = self._entries
-        self._unsynced_writes += len(tickets)
+        self._unsynced_writes += writers_of(tickets)
         if self._writes_at_risk is not None and self._unsynced_writes >= self._writes_at_risk:
             # Before anybody of this group is answered: a large one would be too many at once.
             self.sync()

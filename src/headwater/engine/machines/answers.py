@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+import msgspec
+
 from headwater.core.errors import HeadwaterError
 from headwater.model.machines.instance import Instance
 from headwater.model.machines.values import object_of
@@ -44,7 +46,7 @@ class Created(NamedTuple):
     """False for a repeat under the same idempotency key, as in the answers below."""
 
 
-class Applied(NamedTuple):
+class Applied(msgspec.Struct, frozen=True, gc=False):
     instance_id: str
     machine: str
     version: int

@@ -9,6 +9,7 @@ from typing import Any, Final
 from headwater.core.errors import HeadwaterError
 from headwater.engine.machines.answers import BatchDone, Outcome
 from headwater.engine.machines.book import Book
+from headwater.engine.machines.draft import Draft
 from headwater.engine.machines.requests import (
     ApplyEvent,
     CreateInstance,
@@ -33,6 +34,10 @@ def check_batch(operations: Sequence[Request], mode: str) -> None:
         raise bad_request(f"a batch has 1 to {BATCH_OPERATIONS_MAX} operations")
     if not all(isinstance(operation, BATCHED) for operation in operations):
         raise bad_request("this operation cannot be part of a batch")
+
+
+def all_answers(draft: Draft) -> BatchDone:
+    return BatchDone("atomic", [Outcome(answer) for answer in draft.answers])
 
 
 class BestEffort(Pending[BatchDone]):

@@ -43,6 +43,10 @@ class Change(Pending[Any]):
     """What the answers come to; without it there is one, and it is that."""
     followers: Sequence[Repeat] = ()
     """Repeats that wait for what they saw to be committed."""
+    writers = 1
+    """How many wait for its answer."""
+    is_batch = True
+    """All of its entries count, or none."""
 
     def __init__(self, draft: Draft, place: int, sequence: int) -> None:
         self.draft = draft
@@ -90,6 +94,8 @@ class Book:
         self._flushing = False
         self.log: EntryLog | None = None
         self.shard: Shard | None = None
+        self.send_gathered: Callable[[], None] | None = None
+        """Sends what came before whatever is submitted now."""
 
     def now_ms(self) -> int:
         """The time by which instances expire."""
@@ -104,19 +110,33 @@ class Book:
         essential: bool = False,
     ) -> Pending[Any]:
         """All of the requests as one batch. Raises what the rules refuse; nothing is kept then."""
-        if self._failure is not None:
-            raise self._failure
+        if self.send_gathered is not None:
+            self.send_gathered()
         flushes = type(requests[0]) is FlushAll
-        if self._flushing or (flushes and self._in_flight):
-            raise OverloadedError("other writes are under way; try again", retry_after_ms=10)
+        self.require_ready(alone=flushes)
         change = self._draft(requests, sees)
         if shape is not None:
             change.shape = shape
         if not change.draft.effects:
-            return self._answer_without_entry(change)
-        self._send(change, essential=essential)
+            return self.answer_without_entry(change)
+        self.send(change, essential=essential)
         self._flushing = flushes
         return change
+
+    def require_ready(self, *, alone: bool = False) -> None:
+        """Raises when nothing new is taken for now."""
+        if self._failure is not None:
+            raise self._failure
+        if self._flushing or (alone and self._in_flight):
+            raise OverloadedError("other writes are under way; try again", retry_after_ms=10)
+
+    @property
+    def next_place(self) -> tuple[int, int]:
+        """Where the next entry goes if it fits there, and its number."""
+        return self._place, self._sequence
+
+    def is_within_segment(self, place: int, size: int) -> bool:
+        return within_segment(place) + size <= self.segment_bytes
 
     def _draft(self, requests: Sequence[Request], sees: Sees | None) -> Change:
         """The entries, at the place they will have; in the next segment if they do not fit."""
@@ -128,9 +148,9 @@ class Book:
             draft = self._fill(requests, place, sees)
         return Change(draft, place, self._sequence)
 
-    def _fill(self, requests: Sequence[Request], place: int, sees: Sees | None) -> Draft:
+    def begin_draft(self, place: int) -> Draft:
         assert self.log is not None
-        draft = Draft(
+        return Draft(
             self.tables,
             self._ahead,
             place,
@@ -139,6 +159,9 @@ class Book:
             self.now_ms,
             self._versions_max,
         )
+
+    def _fill(self, requests: Sequence[Request], place: int, sees: Sees | None) -> Draft:
+        draft = self.begin_draft(place)
         if sees is not None:
             draft.sees = sees
         if len(requests) == 1:
@@ -155,15 +178,17 @@ class Book:
                 ) from error
         return draft
 
-    def _send(self, change: Change, *, essential: bool) -> None:
+    def send(self, change: Change, *, essential: bool = False) -> None:
+        """Raises when the log refuses it; nothing is kept then."""
         assert self.shard is not None
         draft = change.draft
-        body = draft.encode(change.sequence)
+        body = draft.encode(change.sequence, is_batch=change.is_batch)
         entries = len(draft.effects)
         change.end = change.place + len(body)
-        self.shard.submit(
-            EntryTicket(body, entries, change.place, essential=essential, context=change)
-        )
+        ticket = EntryTicket(body, entries, change.place, essential=essential, context=change)
+        if change.writers != 1:
+            ticket.writers = change.writers
+        self.shard.submit(ticket)
         draft.note_in(self._ahead)
         self._in_flight.append(change)
         if not within_segment(change.place):
@@ -171,7 +196,8 @@ class Book:
         self._place = change.end
         self._sequence += entries
 
-    def _answer_without_entry(self, change: Change) -> Pending[Any]:
+    def answer_without_entry(self, change: Change) -> Pending[Any]:
+        """For repeats: answered once all that is on its way now is committed."""
         repeat = Repeat(change.answer_of_all)
         if self._in_flight:
             last = self._in_flight[-1]
@@ -211,7 +237,10 @@ class Book:
         for effect in made:
             self.tables.take(effect)
         effects += made
-        draft.forget_in(self._ahead)
+        if self._in_flight:
+            draft.forget_in(self._ahead)
+        else:  # nothing is on its way any more
+            self._ahead.clear()
         self.committed_place = change.end
         self.committed_sequence = change.sequence + len(made)
         self.latest_offset = made[-1].offset

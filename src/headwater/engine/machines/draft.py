@@ -36,7 +36,7 @@ from headwater.format.machines.entry import (
     OVERHEAD_BYTES,
     PAYLOAD_BYTES_MAX,
     EntryType,
-    encode_entry,
+    encode_entries,
 )
 from headwater.model.machines.definition import (
     MIGRATION_EVENT,
@@ -69,6 +69,7 @@ from headwater.model.machines.values import (
     object_bytes,
 )
 
+_UNKNOWN: Final[Any] = object()
 _NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
 _TTL_MS_MAX: Final = 100 * 365 * 86_400_000
 
@@ -107,18 +108,9 @@ class Draft:
         """One more operation; MachineError when the rules refuse it."""
         self.answers.append(_OPERATIONS[type(request)](self, request))
 
-    def encode(self, sequence: int) -> bytes:
-        """The entries as they go into the log."""
-        last = len(self._payloads) - 1
-        if last == 0:
-            kind, payload = self._payloads[0]
-            return encode_entry(kind, sequence, payload)
-        return b"".join(
-            [
-                encode_entry(kind, sequence + index, payload, more=index < last)
-                for index, (kind, payload) in enumerate(self._payloads)
-            ]
-        )
+    def encode(self, sequence: int, *, is_batch: bool = True) -> bytes:
+        """The entries as they go into the log: those of a batch count together or not at all."""
+        return encode_entries(self._payloads, sequence, is_batch=is_batch)
 
     def note_in(self, ahead: Ahead) -> None:
         """It is on its way: later drafts see it."""
@@ -132,11 +124,12 @@ class Draft:
 
     def _newest(self, name: str) -> Instance | None:
         """The newest instance of this id, be its time up or not."""
-        if name in self._instances:
-            return self._instances[name]
-        if name in self._ahead.instances:
-            return self._ahead.instances[name]
-        return self._tables.instances.get(name)
+        found: Instance | None = self._instances.get(name, _UNKNOWN)
+        if found is _UNKNOWN:
+            found = self._ahead.instances.get(name, _UNKNOWN)
+            if found is _UNKNOWN:
+                return self._tables.instances.get(name)
+        return found
 
     def _find(self, name: str) -> Instance | None:
         """The newest instance of this id; None when there is none, or its time is up."""
@@ -158,7 +151,7 @@ class Draft:
         found = self._newest(name) if type(name) is str else None
         if found is None or (found.expires_at and self._is_expired(found)):
             raise _no_instance(checked_text(name, "the instance id"))
-        return self._seen(found)
+        return found if self.sees is None else self._seen(found)
 
     def _seen(self, instance: Instance) -> Instance:
         if self.sees is not None and not self.sees(instance.machine):
@@ -279,25 +272,23 @@ class Draft:
         return self._now_ms + checked_whole(ttl_ms, "ttl_ms", 1, _TTL_MS_MAX)
 
     def apply_event(self, request: requests.ApplyEvent) -> Applied:
-        name, key = request.instance_id, request.idempotency_key
+        name, event, payload, expected_state, expected_offset, event_id, key = request
         if key is not None:
             known = self._remembered("apply", checked_text(name, "the instance id"), key)
             if known is not None:
                 self._seen(known.instance)
                 return applied_again(known, request)
         before = self._present(name)
-        if request.expected_state is not None or request.expected_wal_offset is not None:
-            check_expected(before, request.expected_state, request.expected_wal_offset)
+        if expected_state is not None or expected_offset is not None:
+            check_expected(before, expected_state, expected_offset)
         definition = self._known_definition(before.machine, before.version)
         if definition is None:  # its entry was lost to damage
             definition = self._tables.definition(before.machine, before.version)
-        transition = choose(definition, before, request.event)
-        payload = request.payload
+        transition = choose(definition, before, event)
         ctx, raw = before.ctx, bodies.NO_PAYLOAD
         if payload is not None:
             raw = msgspec.Raw(object_bytes(payload, "the payload"))
             ctx = merged(ctx, payload)
-        event_id = request.event_id
         if event_id is not None:
             checked_text(event_id, "the event id")
         body = bodies.ApplyEvent(
@@ -314,9 +305,12 @@ class Draft:
         after = applied_instance(body, offset, before, to_state, ctx)
         remembered = None
         if body.idempotency_key is not None:
-            remembered = self._remember(remembered_of(body, offset, after))
-        self._instances[after.id] = after
+            remembered = remembered_of(body, offset, after)
+        # First what may refuse it, then what is seen: others may be in this draft already.
         self._write(body, Effect(body, offset, before, after, None, remembered))
+        if remembered is not None:
+            self._remember(remembered)
+        self._instances[after.id] = after
         return Applied(
             after.id, after.machine, after.version, body.from_state, to_state, ctx, offset,
             True, body.event_id,

@@ -78,12 +78,8 @@ _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(_Position).decode
 
 
-class _Told(NamedTuple):
-    """A transition as a record: where it is in the log, its tag, its JSON."""
-
-    wal_offset: int
-    tag: bytes
-    data: bytes
+_Told = tuple[int, bytes, bytes]
+"""A transition as a record: where it is in the log, its tag, its JSON."""
 
 
 class _Fresh(NamedTuple):
@@ -179,7 +175,7 @@ class TransitionFeeder:
         fresh = self._database.engine.core.owner.call(lambda: self._take(start))
         self._store.harden()
         if fresh.since is not None and fresh.since <= start:
-            self._append(_of_body(offset, body) for offset, body in fresh.moved if offset >= start)
+            self._append([_of_body(*each) for each in fresh.moved if each[0] >= start])
         else:
             plan: CatchUpPlan | None = fresh.plan
             while plan is not None:
@@ -297,4 +293,4 @@ def _told(offset: int, moved: ApplyEvent | TransitionEvent, payload: msgspec.Raw
     if len(data) > RECORD_BYTES_MAX - 64 * 1024:  # a record may not be larger; the log has it all
         told.payload, told.payload_omitted = None, True
         data = _encode(told)
-    return _Told(offset, moved.machine.encode(), data)
+    return offset, moved.machine.encode(), data

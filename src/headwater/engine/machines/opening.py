@@ -132,8 +132,7 @@ def _read(
 def _load_snapshot(
     disk: Disk, directory: PurePath, settings: MachineSettings, reader: MachineLogReader
 ) -> tuple[Tables, SnapshotHeading | None]:
-    keeps = not settings.ids_may_be_reused
-    tables = Tables(keeps_retired_ids=keeps)
+    tables = _empty_tables(settings)
     files = SnapshotFiles(disk, snapshots_directory(directory))
     found = files.newest()
     if found is None:
@@ -152,8 +151,15 @@ def _load_snapshot(
             raise
         # Nothing was compacted away yet, so the log alone tells everything.
         _log.warning("the whole log is read instead of a snapshot: %s", error)
-        return Tables(keeps_retired_ids=keeps), None
+        return _empty_tables(settings), None
     return tables, heading
+
+
+def _empty_tables(settings: MachineSettings) -> Tables:
+    return Tables(
+        keeps_retired_ids=not settings.ids_may_be_reused,
+        keys_bytes_max=settings.idempotency_bytes_max,
+    )
 
 
 def _mark_doubt(tables: Tables, damage: list[Damage]) -> None:

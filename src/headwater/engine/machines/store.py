@@ -28,13 +28,12 @@ from headwater.engine.machines.answers import (
     MachineFound,
     MachineListed,
     MachinePut,
-    Outcome,
     WalStats,
 )
-from headwater.engine.machines.batches import BestEffort, check_batch
+from headwater.engine.machines.batches import BestEffort, all_answers, check_batch
 from headwater.engine.machines.book import Book
 from headwater.engine.machines.compacting import Compactor
-from headwater.engine.machines.draft import Draft
+from headwater.engine.machines.gathering import EventAsked, Gathering
 from headwater.engine.machines.keeping import Keeping
 from headwater.engine.machines.log_reading import (
     HistoryPlan,
@@ -129,6 +128,7 @@ class MachineStore:
             versions_max=settings.versions_max,
             published=self._published,
         )
+        self.gathering = Gathering(self.book, self._owner)
         counters = WalCounters()
         self._log = self.book.log = EntryLog(
             self._disk,
@@ -172,6 +172,12 @@ class MachineStore:
             raise ClosedError(_CLOSED)
         essential = type(request) is requests.DeleteInstance
         return self.book.submit((request,), sees=sees, essential=essential)
+
+    def gather(self, asked: EventAsked) -> None:
+        """One event, along with others that come in the same turn of the owner's loop."""
+        if self._closing:
+            raise ClosedError(_CLOSED)
+        self.gathering.add(asked)
 
     # -- machines
 
@@ -270,7 +276,7 @@ class MachineStore:
             raise ClosedError(_CLOSED)
         if mode == "best_effort":
             return BestEffort(self.book, operations, sees).start()
-        return self.book.submit(operations, shape=_all_answers, sees=sees)
+        return self.book.submit(operations, shape=all_answers, sees=sees)
 
     def flush_all(self) -> Pending[Flushed]:
         if not self.settings.allow_flush_all:
@@ -375,6 +381,7 @@ class MachineStore:
         self._lock.release()
 
     def _begin_closing(self) -> None:
+        self.gathering.flush()
         self._closing = True
         self._watchers.close()
 
@@ -390,7 +397,3 @@ class MachineStore:
             self._watchers.publish(effects)
         for listener in self.listeners:
             listener(effects)
-
-
-def _all_answers(draft: Draft) -> BatchDone:
-    return BatchDone("atomic", [Outcome(answer) for answer in draft.answers])

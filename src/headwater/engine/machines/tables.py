@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -24,6 +24,8 @@ from headwater.model.machines.definition import Definition
 from headwater.model.machines.errors import MACHINE_NOT_FOUND, MachineError
 from headwater.model.machines.instance import Instance
 
+REMEMBERED_BYTES: Final = 736
+"""What remembering a key costs besides its texts and its context: two objects and their places."""
 Key = tuple[str, str, str]
 """What was asked (create, apply, delete), of which machine or instance, and the key itself."""
 
@@ -46,6 +48,12 @@ class Remembered(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def full_key(self) -> Key:
         return (self.kind, self.scope, self.key)
 
+    @property
+    def memory_bytes(self) -> int:
+        """About what it keeps from being used otherwise. The context counts in full: the instance
+        has moved on by the time it matters."""
+        return REMEMBERED_BYTES + len(self.scope) + len(self.key) + len(self.instance.ctx)
+
 
 class Effect(msgspec.Struct, frozen=True, gc=False):
     """One entry and what it makes of the tables."""
@@ -59,11 +67,16 @@ class Effect(msgspec.Struct, frozen=True, gc=False):
 
 
 class Tables:
-    def __init__(self, *, keeps_retired_ids: bool) -> None:
+    def __init__(self, *, keeps_retired_ids: bool, keys_bytes_max: int) -> None:
         self.machines: dict[str, dict[int, Definition]] = {}
         self.instances: dict[str, Instance] = {}
         self.listing = Listing()
         self.keys: dict[Key, Remembered] = {}
+        self.keys_bytes = 0
+        """What they keep in memory."""
+        self.keys_forgotten = 0
+        """So many were forgotten before their time, because there were too many."""
+        self._keys_bytes_max = keys_bytes_max
         self._keys_by_age: deque[Remembered] = deque()
         self._expiring: list[tuple[int, str]] = []
         self.keeps_retired_ids = keeps_retired_ids
@@ -92,7 +105,15 @@ class Tables:
     def take(self, effect: Effect) -> None:
         """Make an effect true."""
         body, before, after = effect.body, effect.before, effect.after
-        if type(body) in _OF_INSTANCES:
+        if (
+            before is not None
+            and after is not None
+            and before.state is after.state
+            and before.machine is after.machine
+            and before.expires_at == after.expires_at
+        ):
+            self.instances[after.id] = after  # listed where it was
+        elif type(body) in _OF_INSTANCES:
             self._put(before, after)
         elif effect.definition is not None:
             definition = effect.definition
@@ -112,12 +133,6 @@ class Tables:
             self.instances[after.id] = after
             if after.expires_at and (before is None or before.expires_at != after.expires_at):
                 heappush(self._expiring, (after.expires_at, after.id))
-            if (
-                before is not None
-                and before.state is after.state
-                and before.machine is after.machine
-            ):
-                return  # listed where it was
         self.listing.changed(before, after)
 
     def load(self, instances: list[Instance]) -> None:
@@ -129,16 +144,30 @@ class Tables:
                 heappush(self._expiring, (instance.expires_at, instance.id))
 
     def remember(self, remembered: Remembered) -> None:
-        self.keys[remembered.full_key] = remembered
+        """The newest is kept whatever it weighs; beyond the bound the oldest go."""
+        key = remembered.full_key
+        self.keys.pop(key, None)  # the order of the table is that of age: snapshots keep it
+        self.keys[key] = remembered
         self._keys_by_age.append(remembered)
+        self.keys_bytes += remembered.memory_bytes
+        while self.keys_bytes > self._keys_bytes_max and len(self._keys_by_age) > 1:
+            self.keys_forgotten += self._forget_oldest()
 
     def forget_keys(self, before_ms: int) -> None:
         """Keys older than the window. The clock may have gone back, so the front may wait."""
         ages = self._keys_by_age
         while ages and ages[0].at < before_ms:
-            old = ages.popleft()
-            if self.keys.get(old.full_key) is old:
-                del self.keys[old.full_key]
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> bool:
+        """False when it was forgotten before: its key was used again since."""
+        old = self._keys_by_age.popleft()
+        self.keys_bytes -= old.memory_bytes
+        key = old.full_key
+        if self.keys.get(key) is not old:
+            return False
+        del self.keys[key]
+        return True
 
     def expired(self, now_ms: int, limit: int) -> list[str]:
         """Ids whose time has come, soonest first. They are asked for again until deleted."""
@@ -162,6 +191,7 @@ class Tables:
         self.listing = Listing()
         self.keys.clear()
         self._keys_by_age.clear()
+        self.keys_bytes = 0
         self._expiring.clear()
 
     def canonical(self) -> dict[str, Any]:

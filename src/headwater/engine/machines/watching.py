@@ -146,11 +146,12 @@ class Watcher:
     def offer(self, event: TransitionEvent) -> None:
         if not self.wanted.wants(event):
             return
-        quiet = self.is_up_to_date
-        if self._missed is not None or len(self._buffer) >= self._events_max:
+        buffer, missed = self._buffer, self._missed
+        quiet = not buffer and missed is None
+        if missed is not None or len(buffer) >= self._events_max:
             self._miss(event)
         else:
-            self._buffer.append(event)
+            buffer.append(event)
         if quiet and self.on_news is not None:
             self.on_news()
 
@@ -162,11 +163,15 @@ class Watcher:
 
     def next(self, limit: int = 1_000) -> Watched:
         """What is there, oldest first. What was missed is told once the buffer is empty."""
-        if not self._buffer:
+        buffer = self._buffer
+        if not buffer:
             missed, self._missed = self._missed, None
             return Watched([], missed)
-        count = min(limit, len(self._buffer))
-        return Watched([self._buffer.popleft() for _ in range(count)], None)
+        if len(buffer) <= limit:
+            events = list(buffer)
+            buffer.clear()
+            return Watched(events, None)
+        return Watched([buffer.popleft() for _ in range(limit)], None)
 
     def close(self) -> None:
         if not self.closed:

@@ -17,6 +17,7 @@ import msgspec
 from headwater.core.errors import HeadwaterError, InvariantError
 from headwater.server.keys import ANYONE, ApiKey
 from headwater.server.rcpx.errors import error_json
+from headwater.server.rcpx.events import take_event
 from headwater.server.rcpx.operations import begin_operation
 from headwater.server.rcpx.watching import Subscriptions
 from headwater.wire.rcpx import envelope
@@ -147,6 +148,8 @@ class RcpxConnection(asyncio.Protocol):
         """Begin one request. Never raises but for bytes after which nothing can be found."""
         request_id = b'""'
         try:
+            if take_event(self, payload):
+                return
             request = envelope.read_request(payload)
             request_id = _encode(request.id)
             begin_operation(self, request_id, request)
@@ -182,8 +185,9 @@ class RcpxConnection(asyncio.Protocol):
         self.fail(request_id, InvariantError("something went wrong here; the log has more"))
 
     def send(self, payload: bytes, flags: int = CHECKED) -> None:
-        if not self.is_gone:
-            self.transport.write(message(payload, self._reader.mode, flags))
+        transport = self._transport
+        if not self.is_gone and transport is not None:
+            transport.write(message(payload, self._reader.mode, flags))
 
     def write(self, messages: bytes) -> None:
         """Messages that are framed already."""

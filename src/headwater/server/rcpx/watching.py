@@ -62,18 +62,14 @@ class Subscription:
         return not self._connection.paused
 
     def send_events(self, events: Sequence[TransitionEvent]) -> None:
-        printed = self._connection.listener.printed
-        mode = self._connection.mode
-        self._connection.write(
-            b"".join(
-                message(
-                    envelope.event(self._told_name, printed.of(event, with_ctx=self._with_ctx)),
-                    mode,
-                    PUSHED,
-                )
-                for event in events
-            )
-        )
+        connection = self._connection
+        printed, mode = connection.listener.printed, connection.mode
+        name, with_ctx = self._told_name, self._with_ctx
+        messages = [
+            message(envelope.event(name, printed.of(event, with_ctx=with_ctx)), mode, PUSHED)
+            for event in events
+        ]
+        connection.write(messages[0] if len(messages) == 1 else b"".join(messages))
 
     def send_missed(self, first_offset: int, last_offset: int, count: int | None) -> None:
         told = {

@@ -68,14 +68,13 @@ def _id_of(payload: bytes) -> bytes:
 def ok(request_id: bytes, result: bytes, server_time: bytes, wal_offset: int | None) -> bytes:
     """An answer. `request_id` and `result` are JSON, `server_time` the inside of a JSON text."""
     if wal_offset is None:
-        meta = b'{"server_time":"%b"}' % server_time
-    else:
-        meta = b'{"server_time":"%b","wal_offset":%d}' % (server_time, wal_offset)
-    return b'{"type":"response","id":%b,"status":"ok","result":%b,"meta":%b}' % (
-        request_id,
-        result,
-        meta,
-    )
+        return _OK % (request_id, result, server_time)
+    return _OK_AT % (request_id, result, server_time, wal_offset)
+
+
+_BEGINNING: Final = b'{"type":"response","id":%b,"status":"ok","result":%b,'
+_OK: Final = _BEGINNING + b'"meta":{"server_time":"%b"}}'
+_OK_AT: Final = _BEGINNING + b'"meta":{"server_time":"%b","wal_offset":%d}}'
 
 
 def failed(
