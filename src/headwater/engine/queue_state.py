@@ -14,7 +14,7 @@ class ClaimRequest:
 
     node: str
     wanted: int
-    lease_us: int
+    lease_us: int = 0
     connection: int | None = None
     served: bool = False
     grant: Grant | None = None

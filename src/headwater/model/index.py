@@ -22,7 +22,19 @@ from numpy.typing import NDArray
 
 from headwater.core.errors import InvariantError
 from headwater.format.segment import ENTRY_BYTES, INDEX_DTYPE, INDEX_ENTRY, Entries
-from headwater.model.slots import DEAD, IN_WAL, LOST, OVERHEAD, Live, as_run, sum_live
+from headwater.model.slots import (
+    DEAD,
+    IN_WAL,
+    LOST,
+    OVERHEAD,
+    Live,
+    all_alive,
+    as_run,
+    first_alive,
+    kill_run,
+    pack_entries,
+    sum_live,
+)
 
 Seqs = NDArray[numpy.int64]
 
@@ -103,12 +115,9 @@ class SeqIndex:
     ) -> None:
         """Live records, of one moment or with a time each, beginning at `next_seq`."""
         count = len(lengths)
-        entries = numpy.zeros(count, INDEX_DTYPE)
-        entries["len"] = lengths
-        entries["ts"] = ts
-        entries["flags_check"] = flags
-        self._extend(entries.view(numpy.uint8).data)
-        self._grow(count, Live(count, sum(lengths) - OVERHEAD * count))
+        packed, size = pack_entries(lengths, ts, flags)
+        self._extend(packed)
+        self._grow(count, Live(count, size - OVERHEAD * count))
 
     def append_dead(self, count: int, ts: int, *, lost: bool = False) -> None:
         """Slots for seqs that have no record: deleted, or given out and lost."""
@@ -207,22 +216,18 @@ class SeqIndex:
             return False
         if first_seq > self._dead_upto:
             return True
-        return not (self.peek(first_seq, end_seq)["flags_check"] & DEAD).any()
+        return all_alive(self._buffer, first_seq - self.base_seq, end_seq - self.base_seq)
 
     def first_live(self, from_seq: int) -> int:
         """The first live seq at or after `from_seq`; `next_seq` when there is none."""
-        start = max(from_seq, self.base_seq)
-        for seq in range(start, min(start + _SCALAR_STEPS, self.next_seq)):
-            if not self.flags_at(seq) & DEAD:
-                return seq
-        start += _SCALAR_STEPS
+        base = self.base_seq
+        start = max(from_seq, base)
         while start < self.next_seq:
             end = min((start | _BLOCK_MASK) + 1, self.next_seq)
             if self._may_live(start):
-                alive = self.peek(start, end)["flags_check"] & DEAD == 0
-                at = int(alive.argmax())
-                if alive[at]:
-                    return start + at
+                found = base + first_alive(self._buffer, start - base, end - base)
+                if found < end:
+                    return found
             start = end
         return self.next_seq
 
@@ -321,12 +326,14 @@ class SeqIndex:
         """The same for live neighbours in one block, as most acks are: a slice of slots, and none
         picked. False, and nothing is done, when they are not."""
         block = first_seq >> BLOCK_BITS
-        if block != end_seq - 1 >> BLOCK_BITS or not self.all_live(first_seq, end_seq):
+        inside = self.base_seq <= first_seq < end_seq <= self.next_seq
+        if not inside or block != end_seq - 1 >> BLOCK_BITS:
             return False
-        slots = self.peek(first_seq, end_seq)
+        size = kill_run(self._buffer, first_seq - self.base_seq, end_seq - self.base_seq)
+        if size < 0:
+            return False
         count = end_seq - first_seq
-        payload_bytes = int(slots["len"].sum(dtype=numpy.int64)) - OVERHEAD * count
-        slots["flags_check"] |= numpy.uint32(DEAD)
+        payload_bytes = size - OVERHEAD * count
         self._dead_upto = max(self._dead_upto, end_seq - 1)
         self.live_count -= count
         self.live_bytes -= payload_bytes

@@ -181,7 +181,7 @@ def test_jobs_that_are_deleted_or_evicted_leave_every_place() -> None:
     assert (queue.in_flight, queue.ready(index)) == (0, 0)
     assert claim(queue, index, 9, now_us=99, calendar_ms=99).seqs == []
     add(index, 1)
-    assert claim(queue, index, 9, now_us=99).seqs == [9]
+    assert claim(queue, index, 8, now_us=99).seqs == [9]
 
 
 def test_an_appointment_is_kept_by_the_calendar_and_then_goes_first() -> None:
