@@ -33,10 +33,13 @@ def records_steps(engine: Engine, topic: Topic, seqs: Sequence[int]) -> Steps[di
 
 def taken_steps(engine: Engine, topic: Topic, seqs: Sequence[int], take: Take[P]) -> Steps[P]:
     """The same in the form that `take` gives them, in the order of their seqs."""
-    return (yield from planned_steps(engine, partial(engine.reader.plan_seqs, topic, seqs), take))
+    make_plan = partial(engine.reader.plan_seqs, topic, seqs)
+    return (yield from planned_steps(engine, topic, make_plan, take))
 
 
-def planned_steps(engine: Engine, make_plan: Callable[[], ReadPlan], take: Take[P]) -> Steps[P]:
+def planned_steps(
+    engine: Engine, topic: Topic, make_plan: Callable[[], ReadPlan], take: Take[P]
+) -> Steps[P]:
     """The same for a plan that is made as the owner, together with what else is to be asked."""
     for _ in range(EMPTY_ROUNDS_MAX):
         plan: ReadPlan = yield AsOwner(make_plan)
@@ -48,7 +51,7 @@ def planned_steps(engine: Engine, make_plan: Callable[[], ReadPlan], take: Take[
             continue
         engine.core.counters.records_read += taken.records
         return taken.payload
-    raise SegmentChangedError(f"{plan.topic.name!r} is being rewritten; try again")
+    raise SegmentChangedError(f"{topic.name!r} is being rewritten; try again")
 
 
 def _taken(engine: Engine, plan: ReadPlan, take: Take[P]) -> Taken[P] | None:

@@ -201,7 +201,7 @@ def _keyed_pass_steps(
     drawn: list[int] = []
     room = limits.CLAIM_BYTES_MAX * len(requests)
 
-    def draw() -> list[int]:
+    def draw() -> Sequence[int]:
         return queues.draw(topic, wanted - len(admitted), room) if room > 0 else []
 
     def admit(records: dict[int, Record]) -> None:

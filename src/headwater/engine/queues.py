@@ -7,7 +7,7 @@ log has the delete, like every delete (I8); until then nobody else can be given 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from headwater.config.topic import TopicType
@@ -172,20 +172,14 @@ class Queues:
         """Share drawn jobs between those who asked."""
         leases = self.of(topic).leases
         now_us = self._core.clock.monotonic_us()
-        if len(requests) == 1 and len(seqs) <= requests[0].wanted:
-            (request,) = requests
-            request.served = True
-            if len(seqs):
-                deadline_us = now_us + request.lease_us
-                request.grant = leases.grant(seqs, request.node, deadline_us, request.connection)
-            return
+        counts = [len(seqs)]
+        if len(requests) > 1:
+            counts = share(len(seqs), [each.wanted for each in requests])
         at = 0
-        for request, count in zip(
-            requests, share(len(seqs), [each.wanted for each in requests]), strict=True
-        ):
+        for request, count in zip(requests, counts, strict=True):
             request.served = True
             if count:
-                some = seqs[at : at + count]
+                some = seqs if count == len(seqs) else seqs[at : at + count]
                 deadline_us = now_us + request.lease_us
                 request.grant = leases.grant(some, request.node, deadline_us, request.connection)
                 at += count
@@ -403,14 +397,3 @@ class Queues:
     def _wall_of(self, at_us: int) -> int:
         clock = self._core.clock
         return clock.wall_ms() + (at_us - clock.monotonic_us()) // US_PER_MS
-
-
-def appoint(topic: Topic, appointments: Mapping[int, int]) -> None:
-    """New jobs that may not be delivered before their times."""
-    if topic.queue is None:
-        if topic.lease_history is None:
-            topic.lease_history = LeaseHistory()
-        topic.lease_history.appointments.update(appointments)
-        return
-    for seq, deliver_at_ms in appointments.items():
-        topic.queue.leases.appoint(seq, deliver_at_ms)

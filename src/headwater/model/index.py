@@ -22,19 +22,8 @@ from numpy.typing import NDArray
 
 from headwater.core.errors import InvariantError
 from headwater.format.segment import ENTRY_BYTES, INDEX_DTYPE, INDEX_ENTRY, Entries
-from headwater.model.slots import (
-    DEAD,
-    IN_WAL,
-    LOST,
-    OVERHEAD,
-    Live,
-    all_alive,
-    as_run,
-    first_alive,
-    kill_run,
-    pack_entries,
-    sum_live,
-)
+from headwater.model.alive import all_alive, first_alive, kill_run
+from headwater.model.slots import DEAD, IN_WAL, LOST, OVERHEAD, Live, as_run, sum_live
 
 Seqs = NDArray[numpy.int64]
 
@@ -115,9 +104,12 @@ class SeqIndex:
     ) -> None:
         """Live records, of one moment or with a time each, beginning at `next_seq`."""
         count = len(lengths)
-        packed, size = pack_entries(lengths, ts, flags)
-        self._extend(packed)
-        self._grow(count, Live(count, size - OVERHEAD * count))
+        entries = numpy.zeros(count, INDEX_DTYPE)
+        entries["len"] = lengths
+        entries["ts"] = ts
+        entries["flags_check"] = flags
+        self._extend(entries.view(numpy.uint8).data)
+        self._grow(count, Live(count, sum(lengths) - OVERHEAD * count))
 
     def append_dead(self, count: int, ts: int, *, lost: bool = False) -> None:
         """Slots for seqs that have no record: deleted, or given out and lost."""

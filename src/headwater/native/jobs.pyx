@@ -1,16 +1,15 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
 """Slots of an index, and who holds which job: the loops that run once for every job of a claim.
 
-The twins are in `headwater.model.slots` and `headwater.model.queue.holding`, which say what the
-entries and the dicts mean.
+The twins are in `headwater.model.alive`, `headwater.model.slots` and
+`headwater.model.queue.holding`, which say what the entries and the dicts mean.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_DelItem, PyDict_GetItemWithError, PyDict_SetItem
+from cpython.long cimport PyLong_CheckExact
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.string cimport memcpy
 
 
 cdef packed struct Entry:
@@ -66,36 +65,21 @@ def kill_run(bytearray buffer not None, Py_ssize_t first, Py_ssize_t end):
     return total
 
 
-def pack_entries(lengths, times, flags):
-    """Entries of live records that are in no segment yet, and the sum of their lengths. `times` is
-    one for all of them, or one each."""
-    return _pack_entries(
-        list(lengths), times if isinstance(times, int) else list(times), list(flags)
-    )
-
-
-cdef tuple _pack_entries(list lengths, times, list flags):
-    cdef Py_ssize_t count = len(lengths)
-    cdef Py_ssize_t row
-    cdef bint together = isinstance(times, int)
-    cdef Entry entry
-    cdef bytes packed
-    cdef char *out
-    cdef int64_t total = 0
-    if len(flags) != count or not (together or len(times) == count):
-        raise ValueError("the columns of a batch are equally long")
-    packed = PyBytes_FromStringAndSize(NULL, count * sizeof(Entry))
-    out = PyBytes_AS_STRING(packed)
-    entry.offset = 0
-    entry.ts = times if together else 0
-    for row in range(count):
-        entry.size = lengths[row]
-        entry.flags = flags[row]
-        if not together:
-            entry.ts = (<list>times)[row]
-        total += entry.size
-        memcpy(out + row * sizeof(Entry), &entry, sizeof(Entry))
-    return packed, total
+def is_run(list seqs not None):
+    """Every one is the next after the one before."""
+    cdef Py_ssize_t count = len(seqs)
+    cdef Py_ssize_t at
+    cdef int64_t before
+    cdef int64_t now
+    if count == 0:
+        return False
+    before = seqs[0]
+    for at in range(1, count):
+        now = seqs[at]
+        if now != before + 1:
+            return False
+        before = now
+    return True
 
 
 def hold(dict holders not None, seqs, grant):
@@ -104,23 +88,29 @@ def hold(dict holders not None, seqs, grant):
         PyDict_SetItem(holders, seq, grant)
 
 
-def one_holder(dict holders not None, list seqs not None):
-    """Who holds all of these, when they ascend, which is how most workers name them. None when
-    they do not, or are not held, or not by one."""
+cdef object _one(dict holders, list seqs):
     cdef PyObject *first = NULL
     cdef PyObject *found
     cdef int64_t before = -1
     cdef int64_t now
     for seq in seqs:
-        now = seq
-        if now <= before:
-            return None
-        before = now
         found = PyDict_GetItemWithError(holders, seq)
         if found is NULL or (first is not NULL and found is not first):
             return None
         first = found
+        if not PyLong_CheckExact(seq):  # what is as good as a seq may be named in more ways
+            return None
+        now = seq
+        if now <= before:
+            return None
+        before = now
     return None if first is NULL else <object>first
+
+
+def one_holder(dict holders not None, list seqs not None):
+    """Who holds all of these, when they ascend, which is how most workers name them. None when
+    they do not, or are not held, or not by one."""
+    return _one(holders, seqs)
 
 
 def move(dict source not None, dict target not None, list seqs not None):
@@ -137,18 +127,8 @@ def move(dict source not None, dict target not None, list seqs not None):
 def let_go_together(dict holders not None, list seqs not None):
     """Take these jobs out and give who held them, when it was one who held all of them. None, and
     nothing is done, when it was not."""
-    cdef PyObject *first = NULL
-    cdef PyObject *found
-    for seq in seqs:
-        found = PyDict_GetItemWithError(holders, seq)
-        if found is NULL or (first is not NULL and found is not first):
-            return None
-        first = found
-    if first is NULL:
-        return None
-    grant = <object>first
-    if grant is None or len(set(seqs)) != len(seqs):
-        return None
-    for seq in seqs:
-        PyDict_DelItem(holders, seq)
-    return grant
+    one = _one(holders, seqs)
+    if one is not None:
+        for seq in seqs:
+            PyDict_DelItem(holders, seq)
+    return one

@@ -53,7 +53,7 @@ def _taken_steps(
         return engine.reader.plan_seqs(topic, grant.seqs)
 
     terms.lease_id = grant.lease_id
-    return (yield from planned_steps(engine, plan, partial(take, terms)))
+    return (yield from planned_steps(engine, topic, plan, partial(take, terms)))
 
 
 class _Terms:
@@ -85,9 +85,7 @@ def _take_objects(
     return Taken(objects, len(objects), findings)
 
 
-def _take_text(
-    terms: _Terms, reader: Reader, plan: ReadPlan, _keep: ReadFilter
-) -> Taken[JobsText]:
+def _take_text(terms: _Terms, reader: Reader, plan: ReadPlan, _keep: ReadFilter) -> Taken[JobsText]:
     more = terms.more()
     runs, findings = reader.runs(plan)
     texts = [

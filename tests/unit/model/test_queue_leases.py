@@ -63,7 +63,7 @@ def test_what_a_connection_has_in_hand_falls_with_every_ack(known: bool) -> None
     assert (queue.held_on(7), queue.held_on(8)) == (6, 0)
     assert queue.ack("one", held[:4], None, 1).taken == held[:4]
     delete(index, *held[:4])
-    queue.gone(held[:4])
+    queue.gone([*held[:4]])
     assert queue.held_on(7) == 2
     assert queue.release(7) == {2 if known else 1: held[4:]}
     assert queue.held_on(7) == 0

@@ -6,7 +6,8 @@ step of ours for each job. Where they are compiled, they are plain loops.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from operator import lt
 from typing import Final, TypeVar
 
 from headwater.native import compiled
@@ -24,7 +25,7 @@ def hold(holders: dict[int, H], seqs: Iterable[int], holder: H) -> None:
         holders.update(dict.fromkeys(seqs, holder))
 
 
-def one_holder(holders: dict[int, H], seqs: list[int]) -> H | None:
+def one_holder(holders: Mapping[int, H | None], seqs: list[int]) -> H | None:
     """Who holds all of these, when they ascend, which is how most workers name them. None when
     they do not, or are not held, or not by one."""
     if _native is not None:
@@ -34,10 +35,10 @@ def one_holder(holders: dict[int, H], seqs: list[int]) -> H | None:
     first = held[0] if held else None
     if first is None or held.count(first) != len(seqs):
         return None
-    return first if all(map(int.__lt__, seqs, seqs[1:])) else None
+    return first if all(map(lt, seqs, seqs[1:])) else None
 
 
-def move(source: dict[int, H], target: dict[int, H], seqs: list[int]) -> None:
+def move(source: dict[int, H], target: dict[int, H | None], seqs: list[int]) -> None:
     """Take these jobs, all of which are there, from one place to another."""
     if _native is not None:
         _native.move(source, target, seqs)
@@ -46,15 +47,13 @@ def move(source: dict[int, H], target: dict[int, H], seqs: list[int]) -> None:
 
 
 def let_go_together(holders: dict[int, H | None], seqs: list[int]) -> H | None:
-    """Take these jobs out and give who held them, when it was one who held all of them. None, and
-    nothing is done, when it was not."""
+    """Take out jobs that ascend and give the one who held all of them. None, and nothing is done,
+    when they do not, or it was not one."""
     if _native is not None:
         found: H | None = _native.let_go_together(holders, seqs)
         return found
-    held = list(map(holders.get, seqs))
-    first = held[0] if held else None
-    if first is None or held.count(first) != len(seqs) or len(set(seqs)) != len(seqs):
-        return None
-    for seq in seqs:
-        del holders[seq]
-    return first
+    one = one_holder(holders, seqs)
+    if one is not None:
+        for seq in seqs:
+            del holders[seq]
+    return one
