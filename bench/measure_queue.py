@@ -50,8 +50,8 @@ def jobs(run: Run) -> list[Row]:
 
 def _conditions(side: Cycling | SkipLocked) -> dict[str, object]:
     told: dict[str, object] = {"workers": WORKERS, "batch": BATCH}
+    told["workers' CPU"] = f"{median(side.generator_us):.2f} us each"
     if isinstance(side, Cycling):
-        told["workers' CPU"] = f"{median(side.generator_us):.2f} us each"
         told["share"] = f"{side.shares[-1]} jobs a worker"
     return told
 

@@ -166,12 +166,15 @@ class Checkpointer:
         """Deleted seqs that lie in segments, by segment; those in the tail are written dead."""
         if not topic.unflagged:
             return []
-        seqs = numpy.unique(numpy.concatenate(topic.unflagged))
+        # Jobs that were done before a checkpoint came are in front, and in no segment: most of them
+        # are sorted out before any is sorted.
+        seqs = numpy.concatenate(topic.unflagged)
+        last = topic.segments[-1].end_seq if topic.segments else 0
+        seqs = numpy.unique(seqs[(seqs >= topic.log.index.base_seq) & (seqs <= last)])
         found = []
         for segment in topic.segments:
             low, high = numpy.searchsorted(seqs, (segment.first_seq, segment.end_seq + 1))
             here = seqs[low:high]
-            here = here[here >= topic.log.index.base_seq]
             if len(here):
                 entries = topic.log.index.entries(int(here[0]), int(here[-1]))
                 found.append((segment, entries, here))

@@ -29,6 +29,8 @@ def dead_letter_steps(engine: Engine, queues: Queues, topic: Topic) -> Steps[boo
     """Put away what is to be put away since the last time. False when some of it could not be."""
     assert topic.queue is not None
     leases = topic.queue.leases
+    if not leases.has_dying:
+        return True
     dying: list[Dying] = yield AsOwner(leases.take_dying)
     if not dying:
         return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -33,8 +33,16 @@ def records_steps(engine: Engine, topic: Topic, seqs: Sequence[int]) -> Steps[di
 
 def taken_steps(engine: Engine, topic: Topic, seqs: Sequence[int], take: Take[P]) -> Steps[P]:
     """The same in the form that `take` gives them, in the order of their seqs."""
+    make_plan = partial(engine.reader.plan_seqs, topic, seqs)
+    return (yield from planned_steps(engine, topic, make_plan, take))
+
+
+def planned_steps(
+    engine: Engine, topic: Topic, make_plan: Callable[[], ReadPlan], take: Take[P]
+) -> Steps[P]:
+    """The same for a plan that is made as the owner, together with what else is to be asked."""
     for _ in range(EMPTY_ROUNDS_MAX):
-        plan: ReadPlan = yield AsOwner(partial(engine.reader.plan_seqs, topic, seqs))
+        plan: ReadPlan = yield AsOwner(make_plan)
         work = partial(_taken, engine, plan, take)
         taken: Taken[P] | None = (yield InFiles(work)) if plan.waits_for_files else work()
         if taken is None:

@@ -15,7 +15,7 @@ from headwater.core.errors import HeadwaterError
 from headwater.core.units import KIB
 from headwater.engine.core import EngineCore
 from headwater.engine.pending import Appended, Change, Write
-from headwater.engine.queues import appoint
+from headwater.engine.queue_state import appoint
 from headwater.engine.tail import TailChunk
 from headwater.engine.topic import Topic
 from headwater.engine.topics import Topics

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from headwater.config.topic import TopicSettings
-from headwater.model.queue import ClaimWindow, Grant, QueueLeases
+from headwater.model.queue import ClaimWindow, Grant, LeaseHistory, QueueLeases
+
+if TYPE_CHECKING:
+    from headwater.engine.topic import Topic
 
 
 @dataclass(slots=True, eq=False)
@@ -14,7 +19,7 @@ class ClaimRequest:
 
     node: str
     wanted: int
-    lease_us: int
+    lease_us: int = 0
     connection: int | None = None
     served: bool = False
     grant: Grant | None = None
@@ -30,3 +35,14 @@ class TopicQueue:
     """Whose rules the leases follow; settings are never changed, there are others then."""
     passing: bool = False
     """A pass is under way that reads keys from files; the next one waits for it."""
+
+
+def appoint(topic: Topic, appointments: Mapping[int, int]) -> None:
+    """New jobs that may not be delivered before their times."""
+    if topic.queue is None:
+        if topic.lease_history is None:
+            topic.lease_history = LeaseHistory()
+        topic.lease_history.appointments.update(appointments)
+        return
+    for seq, deliver_at_ms in appointments.items():
+        topic.queue.leases.appoint(seq, deliver_at_ms)

@@ -9,9 +9,8 @@ a key overtakes an earlier one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from headwater.core import limits
 from headwater.core.errors import InvalidRequestError, TopicNotFoundError
@@ -23,7 +22,7 @@ from headwater.engine.job_records import records_steps
 from headwater.engine.pending import Change
 from headwater.engine.queue_answers import Claimed, QueueStats, Settled
 from headwater.engine.queue_state import ClaimRequest
-from headwater.engine.queues import Queues
+from headwater.engine.queues import COVERED, Queues
 from headwater.engine.steps import EMPTY_ROUNDS_MAX, Answered, AsOwner, Steps, Woken, topic_steps
 from headwater.engine.topic import Topic
 
@@ -32,8 +31,7 @@ TakeJobs = Callable[[Engine, Queues, Topic, ClaimRequest], Steps[P]]
 """The jobs of a claim in the form that whoever claimed wants."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimWish:
+class ClaimWish(NamedTuple):
     """What a worker asks for."""
 
     node: str
@@ -63,15 +61,19 @@ def claim_as_steps(engine: Engine, name: str, wish: ClaimWish, take: TakeJobs[P]
     check_node(wish.node)
     topic = yield from topic_steps(engine, name)
     queues = Queues(engine)
-    request: ClaimRequest = yield AsOwner(
-        lambda: queues.request(topic, wish.node, claim_limit(wish.wanted), wish.lease_ms, None)
-    )
+    request = ClaimRequest(wish.node, claim_limit(wish.wanted))
     try:
-        yield from served_steps(engine, queues, topic, [request])
+        told: Change | None = yield AsOwner(
+            lambda: queues.begin(topic, request, wish.lease_ms, limits.CLAIM_BYTES_MAX)
+        )
+        if not request.served:
+            yield from served_steps(engine, queues, topic, [request])
         if request.grant is None and wish.wait_ms > 0:
             yield from _wait_steps(engine, queues, topic, request, wish)
-        if request.grant is not None:
+        if told is None and request.grant is not None:
             yield Answered(lambda: queues.confirm(topic, request))
+        elif told is not None and told is not COVERED:
+            yield Answered(lambda: told)
         taken = yield from take(engine, queues, topic, request)
         yield from dead_letter_steps(engine, queues, topic)
     except BaseException:
@@ -169,8 +171,7 @@ def _pass_steps(
     bytes_max = limits.CLAIM_BYTES_MAX * len(requests)
 
     def serve() -> None:
-        queues.sweep(topic)
-        queues.deal(topic, requests, queues.draw(topic, wanted, bytes_max))
+        queues.serve(topic, requests, wanted, bytes_max)
         if len(requests) > 1:
             topic.wake()
 
@@ -200,7 +201,7 @@ def _keyed_pass_steps(
     drawn: list[int] = []
     room = limits.CLAIM_BYTES_MAX * len(requests)
 
-    def draw() -> list[int]:
+    def draw() -> Sequence[int]:
         return queues.draw(topic, wanted - len(admitted), room) if room > 0 else []
 
     def admit(records: dict[int, Record]) -> None:

@@ -7,8 +7,8 @@ log has the delete, like every delete (I8); until then nobody else can be given 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 from headwater.config.topic import TopicType
 from headwater.core.errors import HeadwaterError, NotAQueueError
@@ -30,6 +30,11 @@ from headwater.model.queue.history import resume
 
 DRAWS_MAX = 16
 """Looks for jobs in one turn of the owner; where they are sparse, the claimer asks again."""
+
+
+COVERED: Final = Change(lambda: True)
+"""Nothing has to be told: answered already."""
+COVERED.result = True
 
 
 class QueueSide(Protocol):
@@ -92,10 +97,33 @@ class Queues:
     def request(
         self, topic: Topic, node: str, wanted: int, lease_ms: int | None, connection: int | None
     ) -> ClaimRequest:
+        self.of(topic)
+        return ClaimRequest(node, wanted, self._lease_us(topic, lease_ms), connection)
+
+    def _lease_us(self, topic: Topic, lease_ms: int | None) -> int:
         low, high = LEASE_MS_CLAMP
         given = topic.log.settings.lease_ms if lease_ms is None else lease_ms
+        return min(max(given, low), high) * US_PER_MS
+
+    def begin(
+        self, topic: Topic, request: ClaimRequest, lease_ms: int | None, bytes_max: int
+    ) -> Change | None:
+        """Give a new request its terms, and serve it at once where it need not wait for others:
+        most claims are over with that. Gives what the log is told of it, if jobs were there."""
         self.of(topic)
-        return ClaimRequest(node, wanted, min(max(given, low), high) * US_PER_MS, connection)
+        request.lease_us = self._lease_us(topic, lease_ms)
+        settings = topic.log.settings
+        if settings.claim_jitter_ms or settings.fifo_key is not None:
+            return None
+        self.serve(topic, (request,), request.wanted, bytes_max)
+        return None if request.grant is None else self.confirm(topic, request)
+
+    def serve(
+        self, topic: Topic, requests: Sequence[ClaimRequest], wanted: int, bytes_max: int
+    ) -> None:
+        """One pass for requests that want so many jobs together."""
+        self.sweep(topic)
+        self.deal(topic, requests, self.draw(topic, wanted, bytes_max))
 
     def sweep(self, topic: Topic) -> QueueLeases:
         """Before a pass: what expired is gone, what ran out is ready."""
@@ -122,33 +150,36 @@ class Queues:
     def _sweep(self, topic: Topic, leases: QueueLeases) -> None:
         leases.sweep(self._core.clock.monotonic_us(), self._core.retention_ms())
 
-    def draw(self, topic: Topic, wanted: int, bytes_max: int = CLAIM_BYTES_MAX) -> list[int]:
+    def draw(self, topic: Topic, wanted: int, bytes_max: int = CLAIM_BYTES_MAX) -> Sequence[int]:
         """Jobs for a pass, out of line from now on. One is drawn, however large it is."""
         leases = self.of(topic).leases
-        drawn: list[int] = []
+        jobs = topic.log.index
         if topic.log.settings.paused:
-            return drawn
-        for _ in range(DRAWS_MAX):
-            drawn += leases.draw(topic.log.index, wanted - len(drawn))
-            if len(drawn) >= wanted or not leases.has_fresh(topic.log.index):
+            return []
+        drawn = leases.draw(jobs, wanted)
+        for _ in range(DRAWS_MAX - 1):
+            if len(drawn) >= wanted or not leases.has_fresh(jobs):
                 break
+            drawn = [*drawn, *leases.draw(jobs, wanted - len(drawn))]
         if len(drawn) > 1:
-            count = max(fitting(topic.log.index, drawn, bytes_max), 1)
-            leases.put_back(drawn[count:])
-            del drawn[count:]
+            count = max(fitting(jobs, drawn, bytes_max), 1)
+            if count < len(drawn):
+                leases.put_back(drawn[count:])
+                drawn = drawn[:count]
         return drawn
 
-    def deal(self, topic: Topic, requests: Sequence[ClaimRequest], seqs: list[int]) -> None:
+    def deal(self, topic: Topic, requests: Sequence[ClaimRequest], seqs: Sequence[int]) -> None:
         """Share drawn jobs between those who asked."""
         leases = self.of(topic).leases
         now_us = self._core.clock.monotonic_us()
+        counts = [len(seqs)]
+        if len(requests) > 1:
+            counts = share(len(seqs), [each.wanted for each in requests])
         at = 0
-        for request, count in zip(
-            requests, share(len(seqs), [each.wanted for each in requests]), strict=True
-        ):
+        for request, count in zip(requests, counts, strict=True):
             request.served = True
             if count:
-                some = seqs[at : at + count]
+                some = seqs if count == len(seqs) else seqs[at : at + count]
                 deadline_us = now_us + request.lease_us
                 request.grant = leases.grant(some, request.node, deadline_us, request.connection)
                 at += count
@@ -204,9 +235,7 @@ class Queues:
             self._tell(topic, [LeaseEvent(LeaseKind.NUMBERED, lease_id=value)], told)
         if waits:
             return told
-        covered = Change(lambda: True)
-        covered.result = True
-        return covered
+        return COVERED
 
     def claimed(self, topic: Topic, request: ClaimRequest, records: dict[int, Record]) -> Claimed:
         """The answer: the jobs of a claim, and how many more there are."""
@@ -314,7 +343,7 @@ class Queues:
     ) -> Change:
         """Hold these jobs longer: until so long from now."""
         now_us = self._core.clock.monotonic_us()
-        lease_us = self.request(topic, node, 1, lease_ms, None).lease_us
+        lease_us = self._lease_us(topic, lease_ms)
         leases = self.of(topic).leases
         verdict = leases.extend(node, seqs, lease_ids, now_us, now_us + lease_us)
         span_ms = lease_us // US_PER_MS
@@ -368,14 +397,3 @@ class Queues:
     def _wall_of(self, at_us: int) -> int:
         clock = self._core.clock
         return clock.wall_ms() + (at_us - clock.monotonic_us()) // US_PER_MS
-
-
-def appoint(topic: Topic, appointments: Mapping[int, int]) -> None:
-    """New jobs that may not be delivered before their times."""
-    if topic.queue is None:
-        if topic.lease_history is None:
-            topic.lease_history = LeaseHistory()
-        topic.lease_history.appointments.update(appointments)
-        return
-    for seq, deliver_at_ms in appointments.items():
-        topic.queue.leases.appoint(seq, deliver_at_ms)

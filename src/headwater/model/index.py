@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from headwater.core.errors import InvariantError
 from headwater.format.segment import ENTRY_BYTES, INDEX_DTYPE, INDEX_ENTRY, Entries, pack_entries
+from headwater.model.alive import all_alive, first_alive, kill_run
 from headwater.model.slots import DEAD, IN_WAL, LOST, OVERHEAD, Live, as_run, sum_live
 
 Seqs = NDArray[numpy.int64]
@@ -205,22 +206,18 @@ class SeqIndex:
             return False
         if first_seq > self._dead_upto:
             return True
-        return not (self.peek(first_seq, end_seq)["flags_check"] & DEAD).any()
+        return all_alive(self._buffer, first_seq - self.base_seq, end_seq - self.base_seq)
 
     def first_live(self, from_seq: int) -> int:
         """The first live seq at or after `from_seq`; `next_seq` when there is none."""
-        start = max(from_seq, self.base_seq)
-        for seq in range(start, min(start + _SCALAR_STEPS, self.next_seq)):
-            if not self.flags_at(seq) & DEAD:
-                return seq
-        start += _SCALAR_STEPS
+        base = self.base_seq
+        start = max(from_seq, base)
         while start < self.next_seq:
             end = min((start | _BLOCK_MASK) + 1, self.next_seq)
             if self._may_live(start):
-                alive = self.peek(start, end)["flags_check"] & DEAD == 0
-                at = int(alive.argmax())
-                if alive[at]:
-                    return start + at
+                found = base + first_alive(self._buffer, start - base, end - base)
+                if found < end:
+                    return found
             start = end
         return self.next_seq
 
@@ -319,12 +316,14 @@ class SeqIndex:
         """The same for live neighbours in one block, as most acks are: a slice of slots, and none
         picked. False, and nothing is done, when they are not."""
         block = first_seq >> BLOCK_BITS
-        if block != end_seq - 1 >> BLOCK_BITS or not self.all_live(first_seq, end_seq):
+        inside = self.base_seq <= first_seq < end_seq <= self.next_seq
+        if not inside or block != end_seq - 1 >> BLOCK_BITS:
             return False
-        slots = self.peek(first_seq, end_seq)
+        size = kill_run(self._buffer, first_seq - self.base_seq, end_seq - self.base_seq)
+        if size < 0:
+            return False
         count = end_seq - first_seq
-        payload_bytes = int(slots["len"].sum(dtype=numpy.int64)) - OVERHEAD * count
-        slots["flags_check"] |= numpy.uint32(DEAD)
+        payload_bytes = size - OVERHEAD * count
         self._dead_upto = max(self._dead_upto, end_seq - 1)
         self.live_count -= count
         self.live_bytes -= payload_bytes

@@ -8,6 +8,9 @@ from typing import Any, Final, NamedTuple
 import numpy
 
 from headwater.format.segment import SEGMENT_FRAME_BYTES_MIN, IndexFlag
+from headwater.native import compiled
+
+_native: Final = compiled("jobs")
 
 DEAD: Final = int(IndexFlag.DELETED)
 LOST: Final = int(IndexFlag.LOST)
@@ -25,9 +28,13 @@ class Live(NamedTuple):
 
 def as_run(seqs: Sequence[int]) -> range | None:
     """These seqs as a range, when each is the next after the one before."""
+    if isinstance(seqs, range):
+        return seqs if len(seqs) and seqs.step == 1 else None
     if not len(seqs) or seqs[-1] - seqs[0] != len(seqs) - 1:
         return None
     run = range(seqs[0], seqs[-1] + 1)
+    if _native is not None and isinstance(seqs, list):
+        return run if _native.is_run(seqs) else None
     return run if list(seqs) == list(run) else None
 
 

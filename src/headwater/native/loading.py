@@ -13,6 +13,7 @@ MODULES: Final = (
     "columns",
     "entries",
     "frames",
+    "jobs",
     "printing",
     "residence",
 )

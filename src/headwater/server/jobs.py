@@ -7,10 +7,10 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from headwater.engine.engine import Engine
-from headwater.engine.job_records import taken_steps
+from headwater.engine.job_records import planned_steps
 from headwater.engine.queues import Queues
 from headwater.engine.reading import Reader, ReadFilter, ReadPlan
-from headwater.engine.steps import AsOwner, Steps, Taken
+from headwater.engine.steps import Steps, Taken
 from headwater.engine.topic import Topic
 from headwater.model.queue import Grant
 from headwater.wire.frames import More, render_frames, render_objects
@@ -21,10 +21,11 @@ _WHOLE = Projection(tags=True)
 
 
 class JobsText(NamedTuple):
-    """Jobs as JSON objects with commas between."""
+    """Jobs as JSON objects with commas between, and how many more were ready then."""
 
     text: bytes
     jobs: int
+    ready: int
 
 
 def job_steps(engine: Engine, queues: Queues, topic: Topic, grant: Grant) -> Steps[list[bytes]]:
@@ -42,18 +43,39 @@ def _taken_steps(
     queues: Queues,
     topic: Topic,
     grant: Grant,
-    take: Callable[[More, Reader, ReadPlan, ReadFilter], Taken[P]],
+    take: Callable[[_Terms, Reader, ReadPlan, ReadFilter], Taken[P]],
 ) -> Steps[P]:
-    deadline, again = yield AsOwner(lambda: queues.terms(topic, grant))
-    terms = b',"lease_id":%d,"deadline":%d,"deliveries":' % (grant.lease_id, deadline)
-    special = {seq: b"%b%d" % (terms, count) for seq, count in again.items()}
-    more = More(terms + b"1", special)
-    return (yield from taken_steps(engine, topic, grant.seqs, partial(take, more)))
+    terms = _Terms()
+
+    def plan() -> ReadPlan:
+        terms.deadline, terms.again = queues.terms(topic, grant)
+        terms.ready = queues.ready(topic)
+        return engine.reader.plan_seqs(topic, grant.seqs)
+
+    terms.lease_id = grant.lease_id
+    return (yield from planned_steps(engine, topic, plan, partial(take, terms)))
+
+
+class _Terms:
+    """What is told beside each job of a claim; known when its reading is planned."""
+
+    __slots__ = ("again", "deadline", "lease_id", "ready")
+
+    lease_id: int
+    deadline: int
+    again: dict[int, int]
+    ready: int
+
+    def more(self) -> More:
+        common = b',"lease_id":%d,"deadline":%d,"deliveries":' % (self.lease_id, self.deadline)
+        special = {seq: b"%b%d" % (common, count) for seq, count in self.again.items()}
+        return More(common + b"1", special)
 
 
 def _take_objects(
-    more: More, reader: Reader, plan: ReadPlan, _keep: ReadFilter
+    terms: _Terms, reader: Reader, plan: ReadPlan, _keep: ReadFilter
 ) -> Taken[list[bytes]]:
+    more = terms.more()
     runs, findings = reader.runs(plan)
     objects: list[bytes] = []
     for buffer, offsets, in_segment in runs:
@@ -63,7 +85,8 @@ def _take_objects(
     return Taken(objects, len(objects), findings)
 
 
-def _take_text(more: More, reader: Reader, plan: ReadPlan, _keep: ReadFilter) -> Taken[JobsText]:
+def _take_text(terms: _Terms, reader: Reader, plan: ReadPlan, _keep: ReadFilter) -> Taken[JobsText]:
+    more = terms.more()
     runs, findings = reader.runs(plan)
     texts = [
         render_frames(buffer, offsets, in_segment=in_segment, projection=_WHOLE, more=more)
@@ -71,4 +94,4 @@ def _take_text(more: More, reader: Reader, plan: ReadPlan, _keep: ReadFilter) ->
         if len(offsets)
     ]
     count = sum(len(run.offsets) for run in runs)
-    return Taken(JobsText(b",".join(texts), count), count, findings)
+    return Taken(JobsText(b",".join(texts), count, terms.ready), count, findings)

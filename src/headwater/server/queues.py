@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -33,11 +33,6 @@ if TYPE_CHECKING:
 _encode = msgspec.json.Encoder().encode
 
 
-class _Jobs(NamedTuple):
-    text: JobsText
-    ready: int
-
-
 def claim(app: App, exchange: Exchange) -> None:
     body = decode_request(body_of(exchange), ClaimBody)
     exchange.waits_for_news = True  # whoever leaves meanwhile shall not be given jobs
@@ -48,21 +43,22 @@ def claim(app: App, exchange: Exchange) -> None:
     Operation(app, exchange, steps, partial(_answer_claim, exchange)).begin(quits=True)
 
 
-def _rendered(engine: Engine, queues: Queues, topic: Topic, request: ClaimRequest) -> Steps[_Jobs]:
-    jobs = JobsText(b"", 0)
-    if request.grant is not None:
-        jobs = yield from jobs_text_steps(engine, queues, topic, request.grant)
-    ready: int = yield AsOwner(lambda: queues.ready(topic))
-    return _Jobs(jobs, ready)
+def _rendered(
+    engine: Engine, queues: Queues, topic: Topic, request: ClaimRequest
+) -> Steps[JobsText]:
+    if request.grant is None:
+        ready: int = yield AsOwner(lambda: queues.ready(topic))
+        return JobsText(b"", 0, ready)
+    return (yield from jobs_text_steps(engine, queues, topic, request.grant))
 
 
-def _answer_claim(exchange: Exchange, claimed: _Jobs) -> None:
+def _answer_claim(exchange: Exchange, claimed: JobsText) -> None:
     rest = b'],"count":%d,"ready":%d,"performance":{"server_total_ms":%.3f}}' % (
-        claimed.text.jobs,
+        claimed.jobs,
         claimed.ready,
         exchange.elapsed_ms(),
     )
-    exchange.answer_json_parts(b'{"claimed":[', claimed.text.text, rest)
+    exchange.answer_json_parts(b'{"claimed":[', claimed.text, rest)
 
 
 def ack(app: App, exchange: Exchange) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from headwater.model.index import SeqIndex
 from headwater.model.queue import QueueLeases
@@ -13,7 +13,7 @@ Keys = Mapping[int, bytes | None]
 
 def claim_by_key(
     queue: QueueLeases, index: SeqIndex, wanted: int, keys: Keys, now_us: int = 0
-) -> list[int]:
+) -> Sequence[int]:
     queue.sweep(now_us, 0)
     drawn = queue.draw(index, wanted)
     going = [seq for seq in drawn if queue.admit(seq, keys[seq])]

@@ -35,15 +35,19 @@ class LiveSeqs(Protocol):
 class Sizes(Protocol):
     """How large jobs are; a `SeqIndex` knows that, too."""
 
+    @property
+    def live_bytes(self) -> int: ...
+
     def payload_at(self, seq: int) -> int: ...
 
     def peek(self, first_seq: int, end_seq: int) -> Any: ...
 
 
-def next_live(jobs: LiveSeqs, from_seq: int, wanted: int) -> tuple[list[int], int]:
+def next_live(jobs: LiveSeqs, from_seq: int, wanted: int) -> tuple[Sequence[int], int]:
     """At most `wanted` live seqs from here on, and how far was looked.
 
-    One stretch is looked at, so fewer may be found than there are; the next call goes on.
+    One stretch is looked at, so fewer may be found than there are; the next call goes on. Where all
+    of it is alive, it is a range: nothing is made for each of them.
     """
     first = jobs.first_live(from_seq)
     if first >= jobs.next_seq:
@@ -55,13 +59,15 @@ def next_live(jobs: LiveSeqs, from_seq: int, wanted: int) -> tuple[list[int], in
         return found, found[-1] + 1
     end = min(first + wanted, jobs.next_seq)
     if jobs.all_live(first, end):
-        return list(range(first, end)), end
+        return range(first, end), end
     live = numpy.flatnonzero(jobs.flags(first, end) & DEAD == 0)
     return (live + first).tolist(), end
 
 
 def fitting(jobs: Sizes, seqs: Sequence[int], bytes_max: int) -> int:
     """How many of these, from the first, have no more payload than that together."""
+    if jobs.live_bytes <= bytes_max:
+        return len(seqs)  # all jobs together are no more than that
     first, end = seqs[0], seqs[-1] + 1
     if end - first == len(seqs) and int(jobs.peek(first, end)["len"].sum()) <= bytes_max:
         return len(seqs)  # mostly they are neighbours, and small

@@ -8,7 +8,7 @@ looks at its top.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 _SLACK: Final = 64
@@ -25,12 +25,17 @@ class Grant:
     __slots__ = ("connection", "deadline_us", "held", "lease_id", "node", "seqs")
 
     def __init__(
-        self, lease_id: int, node: str, seqs: list[int], deadline_us: int, connection: int | None
+        self,
+        lease_id: int,
+        node: str,
+        seqs: Sequence[int],
+        deadline_us: int,
+        connection: int | None,
     ) -> None:
         self.lease_id = lease_id
         self.node = node
         self.seqs = seqs
-        """Every job it was given; some may have left it since."""
+        """Every job it was given, a range if they are neighbours; some may have left it since."""
         self.held = len(seqs)
         """How many have not."""
         self.deadline_us = deadline_us

@@ -28,6 +28,7 @@ from headwater.core.units import US_PER_MS
 from headwater.model.queue.delays import Delays
 from headwater.model.queue.fresh import LiveSeqs, next_live
 from headwater.model.queue.grant import Deadlines, Grant
+from headwater.model.queue.holding import hold, let_go_together, move
 from headwater.model.queue.keys import FifoKeys
 from headwater.model.queue.verdict import Claims, Dying, Verdict, judge
 
@@ -124,12 +125,23 @@ class QueueLeases:
         for seq in self.appointments.due(calendar_ms):
             self._ready_again(seq)
 
-    def draw(self, jobs: LiveSeqs, wanted: int) -> list[int]:
+    def draw(self, jobs: LiveSeqs, wanted: int) -> Sequence[int]:
         """Take the next jobs out of line, reclaimed ones first; nobody else will be given them.
 
         They must be granted or put back. Takes about as long as there are jobs wanted. Fewer may
         come while `has_fresh` says that there are more.
         """
+        drawn: Sequence[int] = self._draw_reclaimed(jobs, wanted) if self.reclaim else []
+        self.claim_cursor = jobs.first_live(self.claim_cursor)
+        passed_max = self.claim_cursor + DRAW_SLOTS_MAX
+        while len(drawn) < wanted and self.has_fresh(jobs) and self.claim_cursor < passed_max:
+            fresh, self.claim_cursor = next_live(jobs, self.claim_cursor, wanted - len(drawn))
+            if fresh and fresh[0] <= self._out_upto:
+                fresh = [seq for seq in fresh if self._is_fresh(seq)]
+            drawn = [*drawn, *fresh] if drawn else fresh
+        return drawn
+
+    def _draw_reclaimed(self, jobs: LiveSeqs, wanted: int) -> list[int]:
         drawn: list[int] = []
         reclaim = self.reclaim
         while reclaim and len(drawn) < wanted:
@@ -138,13 +150,6 @@ class QueueLeases:
                 self.forget((seq,))
             elif not self._put_away(seq):
                 drawn.append(seq)
-        self.claim_cursor = jobs.first_live(self.claim_cursor)
-        passed_max = self.claim_cursor + DRAW_SLOTS_MAX
-        while len(drawn) < wanted and self.has_fresh(jobs) and self.claim_cursor < passed_max:
-            fresh, self.claim_cursor = next_live(jobs, self.claim_cursor, wanted - len(drawn))
-            if fresh and fresh[0] <= self._out_upto:
-                fresh = [seq for seq in fresh if self._is_fresh(seq)]
-            drawn += fresh
         return drawn
 
     def _is_fresh(self, seq: int) -> bool:
@@ -167,7 +172,7 @@ class QueueLeases:
         return key is None or self.keys is None or self.keys.hold(key, seq)
 
     def grant(
-        self, seqs: list[int], node: str, deadline_us: int, connection: int | None = None
+        self, seqs: Sequence[int], node: str, deadline_us: int, connection: int | None = None
     ) -> Grant:
         """Give drawn jobs to a worker, under a number larger than any before."""
         grant = Grant(self.next_lease_id, node, seqs, deadline_us, connection)
@@ -185,7 +190,7 @@ class QueueLeases:
     def _install(self, grant: Grant) -> None:
         if not grant.seqs:
             return
-        self.leases.update(dict.fromkeys(grant.seqs, grant))
+        hold(self.leases, grant.seqs, grant)
         self._deadlines.add(grant)
         if grant.connection is not None:
             self._connections.setdefault(grant.connection, set()).add(grant)
@@ -197,8 +202,7 @@ class QueueLeases:
     ) -> Verdict:
         """Jobs that are done. They leave; `gone` or `stays` says what became of it."""
         verdict = judge(self.leases, node, seqs, lease_ids, now_us)
-        taken = verdict.taken
-        self.leaving.update(zip(taken, map(self.leases.pop, taken), strict=True))
+        move(self.leases, self.leaving, verdict.taken)
         return verdict
 
     def nack(
@@ -291,25 +295,27 @@ class QueueLeases:
 
     # -- leaving
 
+    @property
+    def has_dying(self) -> bool:
+        """There may be jobs to put away."""
+        return bool(self._dying)
+
     def take_dying(self) -> list[Dying]:
         """Jobs to put away since the last time; each must be `gone` or `stays` later."""
         dying, self._dying = self._dying, []
         return [Dying(seq, self.returned.get(seq, 0)) for seq in dying if seq in self.leaving]
 
-    def gone(self, seqs: Sequence[int]) -> None:
+    def gone(self, seqs: list[int]) -> None:
         """These jobs are deleted for good."""
         if self.returned or self.keys is not None or len(self.delays) or len(self.appointments):
             self.forget(seqs)
             return
         # Nothing else is known of them: most jobs are delivered once and acked.
-        leaving = self.leaving
-        grants = [leaving.pop(seq, None) for seq in seqs]
-        first = grants[0] if grants else None
-        if grants.count(first) == len(grants):  # a claim is mostly acked as one
-            if first is not None:
-                self._lighten(first, len(grants))
+        one = let_go_together(self.leaving, seqs)  # a claim is mostly acked as one
+        if one is not None:
+            self._lighten(one, len(seqs))
             return
-        for grant, count in Counter(grants).items():
+        for grant, count in Counter([self.leaving.pop(seq, None) for seq in seqs]).items():
             if grant is not None:
                 self._lighten(grant, count)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from headwater.model.queue.grant import Grant
+from headwater.model.queue.holding import one_holder
 
 Claims = dict[int, list[int]]
 """Jobs by the number of their claim."""
@@ -27,22 +28,8 @@ class Dying(NamedTuple):
     deliveries: int
 
 
-def _one_claim(
-    leases: Mapping[int, Grant], seqs: list[int], lease_ids: Sequence[int] | None
-) -> Grant | None:
-    """The claim that holds all of these, each named once: what most workers ask for. Looked up
-    without a step of ours for each job."""
-    grants = list(map(leases.get, seqs))
-    first = grants[0] if grants else None
-    if first is None or grants.count(first) != len(seqs) or len(set(seqs)) != len(seqs):
-        return None
-    if lease_ids is not None and list(lease_ids).count(first.lease_id) != len(seqs):
-        return None
-    return first
-
-
 def judge(
-    leases: Mapping[int, Grant],
+    leases: dict[int, Grant],
     node: str,
     seqs: Iterable[int],
     lease_ids: Sequence[int] | None,
@@ -50,8 +37,13 @@ def judge(
 ) -> Verdict:
     """Which of these jobs the node may settle now; each of them once."""
     seqs = list(seqs)
-    grant = _one_claim(leases, seqs, lease_ids)
-    if grant is not None and grant.node == node and now_us <= grant.deadline_us:
+    grant = one_holder(leases, seqs)
+    if (
+        grant is not None
+        and grant.node == node
+        and now_us <= grant.deadline_us
+        and (lease_ids is None or list(lease_ids).count(grant.lease_id) == len(seqs))
+    ):
         return Verdict(seqs, [], {grant.lease_id: seqs})
     taken: list[int] = []
     skipped: list[int] = []

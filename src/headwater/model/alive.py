@@ -1,0 +1,64 @@
+"""Which slots of an index are alive, and the end of those that are done, over the bytes themselves.
+
+Slots are counted from the front of the buffer that holds them. Where it is compiled, a look at many
+of them is a plain loop; otherwise it is numpy's.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy
+
+from headwater.format.segment import ENTRY_BYTES, INDEX_DTYPE, INDEX_ENTRY
+from headwater.model.slots import DEAD
+from headwater.native import compiled
+
+_native: Final = compiled("jobs")
+_FLAGS_AT: Final = INDEX_ENTRY.offset_of("flags_check")
+_SCALAR_STEPS: Final = 8
+"""Slots looked at one by one before numpy is asked; it is slow to start."""
+
+
+def _check(buffer: bytearray, first: int, end: int) -> None:
+    if not 0 <= first <= end <= len(buffer) // ENTRY_BYTES:
+        raise ValueError(f"no slots {first} to {end} in {len(buffer) // ENTRY_BYTES}")
+
+
+def _view(buffer: bytearray, first: int, end: int) -> Any:
+    return numpy.frombuffer(buffer, INDEX_DTYPE)[first:end]
+
+
+def first_alive(buffer: bytearray, first: int, end: int) -> int:
+    """The first of the slots [first, end) that is alive; `end` when there is none."""
+    if _native is not None:
+        return int(_native.first_alive(buffer, first, end))
+    _check(buffer, first, end)
+    for at in range(first, min(first + _SCALAR_STEPS, end)):
+        if not buffer[at * ENTRY_BYTES + _FLAGS_AT] & DEAD:
+            return at
+    if end - first <= _SCALAR_STEPS:
+        return end
+    alive = _view(buffer, first, end)["flags_check"] & DEAD == 0
+    place = int(alive.argmax())
+    return first + place if alive[place] else end
+
+
+def all_alive(buffer: bytearray, first: int, end: int) -> bool:
+    """Every one of the slots [first, end) is alive."""
+    if _native is not None:
+        return bool(_native.all_alive(buffer, first, end))
+    _check(buffer, first, end)
+    return not (_view(buffer, first, end)["flags_check"] & DEAD).any()
+
+
+def kill_run(buffer: bytearray, first: int, end: int) -> int:
+    """Mark the slots [first, end) dead; gives the sum of their lengths. If one of them is dead
+    already, nothing is done and the answer is -1."""
+    if _native is not None:
+        return int(_native.kill_run(buffer, first, end))
+    if not all_alive(buffer, first, end):
+        return -1
+    slots = _view(buffer, first, end)
+    slots["flags_check"] |= numpy.uint32(DEAD)
+    return int(slots["len"].sum(dtype=numpy.int64))
