@@ -22,9 +22,12 @@ class Shape(NamedTuple):
     partitions: int
     producers: int
     linger_ms: int
+    idempotent: int = 0
+    """With librdkafka also: one batch of a partition under way at a time."""
 
     def __str__(self) -> str:
-        return f" over {self.partitions} by {self.producers}, linger {self.linger_ms}"
+        kind = ", idempotent" if self.idempotent else ""
+        return f" over {self.partitions} by {self.producers} with linger {self.linger_ms}{kind}"
 
 
 SHAPES = (
@@ -35,6 +38,8 @@ SHAPES = (
     Shape(1, 4, 0),
     Shape(6, 4, 0),
     Shape(6, 4, 5),
+    Shape(1, 1, 0, idempotent=1),
+    Shape(6, 1, 0, idempotent=1),
 )
 
 
@@ -47,7 +52,7 @@ def in_default_batches(run: Run) -> list[Row]:
     note(
         run,
         f"{LIBRARY} with the defaults of Kafka's own producer: batch.size={BATCH_BYTES}, "
-        f"max.in.flight.requests.per.connection={IN_FLIGHT}, idempotent; "
+        f"max.in.flight.requests.per.connection={IN_FLIGHT}; "
         "over: partitions, by: producers, each a process of its own, linger: linger.ms",
     )
     count, rows = run.size(300_000, 2_000), []

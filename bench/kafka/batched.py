@@ -1,8 +1,10 @@
 """Producers with the batches that Kafka's own producer makes when nobody sets anything.
 
-`batch.size` 16,384 bytes, five requests in flight on a connection, idempotent, acks=all: the
-defaults of the Java producer since Kafka 3.0, given to librdkafka, whose own batches are sixty times
-as long. `linger.ms` is 0 there, and 5 since Kafka 4.0.
+`batch.size` 16,384 bytes, five requests in flight on a connection, acks=all: the defaults of the
+Java producer, given to librdkafka, whose own batches are sixty times as long. `linger.ms` is 0
+there, and 5 since Kafka 4.0. The Java producer is also idempotent since Kafka 3.0; librdkafka then
+sends the next batch of a partition only when the one before is acked, whatever is set
+(confluentinc/librdkafka#4989), so that is a setting of its own here.
 """
 
 from __future__ import annotations
@@ -19,7 +21,6 @@ BATCH_BYTES: Final = 16_384
 IN_FLIGHT: Final = 5
 SETTINGS: Final = {
     "acks": "all",
-    "enable.idempotence": True,
     "batch.size": BATCH_BYTES,
     "max.in.flight.requests.per.connection": IN_FLIGHT,
 }
@@ -33,6 +34,7 @@ def batched(
     partitions: int,
     producers: int,
     linger_ms: int,
+    idempotent: int = 0,
 ) -> dict[str, Any]:
     """As fast as each can. Every producer is a process of its own and writes to all partitions.
 
@@ -40,7 +42,8 @@ def batched(
     """
     context = multiprocessing.get_context("fork")
     together, told = context.Barrier(producers), context.SimpleQueue()
-    settings = {**SETTINGS, "linger.ms": linger_ms, "bootstrap.servers": bootstrap}
+    settings = {**SETTINGS, "linger.ms": linger_ms, "enable.idempotence": bool(idempotent)}
+    settings["bootstrap.servers"] = bootstrap
 
     def work(own: int) -> None:
         numbers = range(own, count, producers)
@@ -78,8 +81,8 @@ def _send(
     producer = Producer({**settings, "delivery.report.only.error": True, "on_delivery": told})
     rest = filler(size)
     send, poll = producer.produce, producer.poll
-    # The first one is not timed: for it an idempotent producer gets its number, which librdkafka
-    # asks for every half second, and finds out where the partitions are.
+    # The first one is not timed: before it the producer finds out where the partitions are, and if
+    # it is idempotent gets its number, which librdkafka asks for every half second.
     send(topic, numbers[0].to_bytes(NUMBER_BYTES, "big") + rest, partition=0)
     producer.flush(PATIENCE_S)
     together()
