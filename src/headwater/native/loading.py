@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Final
 
 PURE_VARIABLE: Final = "HEADWATER_PURE"
-MODULES: Final = ("batches", "frames")
+MODULES: Final = ("batches", "frames", "syncs")
 """What is compiled, each from a `.pyx` of that name."""
 
 
