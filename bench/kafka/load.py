@@ -2,7 +2,8 @@
 
     python -m bench.kafka.load produce BOOTSTRAP TOPIC SIZE COUNT
     python -m bench.kafka.load spread BOOTSTRAP TOPIC SIZE COUNT PARTITIONS
-    python -m bench.kafka.load consume BOOTSTRAP TOPIC SIZE COUNT [PARTITIONS]
+    python -m bench.kafka.load batched BOOTSTRAP TOPIC SIZE COUNT PARTITIONS PRODUCERS LINGER_MS
+    python -m bench.kafka.load consume BOOTSTRAP TOPIC SIZE COUNT [PARTITIONS [PRODUCERS]]
     python -m bench.kafka.load waiting BOOTSTRAP TOPIC SIZE COUNT PARTITIONS PRODUCERS
     python -m bench.kafka.load latency BOOTSTRAP TOPIC SIZE COUNT RATE
     python -m bench.kafka.load xadd PORT STREAM SIZE COUNT
@@ -10,7 +11,8 @@
 
 librdkafka does the work, with its defaults but for acks=all and, where speed is measured, the
 settings that are written below. A message begins with its number and goes to the partitions in
-turn, so a consumer sees whether each came once and, within its partition, in order.
+turn, so a consumer sees whether each came once and, within its partition, in order; where
+several producers write to a partition, in the order of each.
 """
 
 from __future__ import annotations
@@ -84,7 +86,7 @@ def produce(
 
 
 def consume(
-    bootstrap: str, topic: str, _size: int, count: int, partitions: int = 1
+    bootstrap: str, topic: str, _size: int, count: int, partitions: int = 1, producers: int = 1
 ) -> dict[str, Any]:
     settings: Any = {
         "bootstrap.servers": bootstrap,
@@ -96,7 +98,8 @@ def consume(
     consumer = Consumer(settings)
     consumer.assign([TopicPartition(topic, each, 0) for each in range(partitions)])
     consumer.poll(0)
-    nexts = list(range(partitions))
+    lanes = partitions * producers  # each has its own order
+    nexts = list(range(lanes))
     seen = wrong = 0
     failed: list[str] = []
     began = clock()
@@ -107,8 +110,8 @@ def consume(
                 failed.append("no value" if error is None else error.str())
                 continue
             number = int.from_bytes(value[:NUMBER_BYTES], "big")
-            wrong += number != nexts[number % partitions]
-            nexts[number % partitions] = number + partitions
+            wrong += number != nexts[number % lanes]
+            nexts[number % lanes] = number + lanes
             seen += 1
     elapsed = clock() - began
     consumer.close()
@@ -224,10 +227,12 @@ def latency(bootstrap: str, topic: str, size: int, count: int, rate: float) -> d
 def main(words: list[str]) -> None:
     kind, bootstrap, topic, size, count, *more = words
     from bench.kafka import streams
+    from bench.kafka.batched import batched
 
     works: dict[str, Any] = {
         "produce": produce,
         "spread": spread,
+        "batched": batched,
         "consume": consume,
         "waiting": waiting,
         "latency": latency,

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from bench.kafka.brokers import ApacheKafka, HeadwaterBroker, missing
+from bench.kafka.storing_nothing import BrokerStoringNothing
 from bench.log_under_test import WrongResultError
 from bench.measure_server import note, note_command
 from bench.registry import Run
@@ -33,8 +34,12 @@ class Side:
     consume: str = "consume"
 
     @property
+    def stores(self) -> bool:
+        return not isinstance(self.server, BrokerStoringNothing)
+
+    @property
     def address(self) -> str:
-        if isinstance(self.server, HeadwaterBroker | ApacheKafka):
+        if isinstance(self.server, HeadwaterBroker | ApacheKafka | BrokerStoringNothing):
             return self.server.bootstrap
         return str(self.server.port)
 
@@ -61,10 +66,17 @@ class Side:
 
 
 @contextmanager
-def sides(run: Run) -> Iterator[list[Side]]:
-    """Headwater last. Beside it Apache Kafka, as it is and flushing each batch; or Redis."""
+def sides(run: Run, *, limit: bool = False) -> Iterator[list[Side]]:
+    """Headwater last. Beside it Apache Kafka, as it is and flushing each batch; or Redis.
+
+    With `limit`, for producers, first a broker that stores nothing.
+    """
     with ExitStack() as ends:
         found: list[Side] = []
+        if limit:
+            nothing = BrokerStoringNothing(run.directory / "nothing")
+            ends.enter_context(nothing)
+            found.append(Side(nothing.name, nothing, "none"))
         why_not = missing()
         if why_not is None:
             for directory, flushes, durability in (

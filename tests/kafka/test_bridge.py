@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,9 @@ from confluent_kafka.admin._config import ConfigResource
 from typer.testing import CliRunner
 
 from headwater.cli.app import app
-from headwater.client.bridge.bridge import Progress
+from headwater.client.bridge.addresses import Cluster as Address
+from headwater.client.bridge.bridge import Bridge, BridgeSettings, Progress
+from headwater.client.bridge.ends import AwayError
 from headwater.client.bridge.statement import BridgeStoppedError
 from tests.kafka.bridging import Cluster, bridge, command, running_bridge
 from tests.kafka.broker import Broker, running_broker
@@ -239,6 +242,53 @@ def test_records_the_source_lost_are_told_and_skipped_only_on_demand(
     assert [value for _, value, _, _ in dest.read(name)] == [
         b"value %d" % n for n in (*range(10), *range(15, 20))
     ]
+
+
+def test_a_source_topic_that_is_deleted_meanwhile_is_told_and_the_others_go_on_without_it(
+    source: Cluster, dest: Cluster, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = f"{name}-other"
+    for topic in (name, other):
+        source.make(topic)
+        source.write(topic, 0, 10)
+    monkeypatch.setattr("headwater.client.bridge.bridge.LOOK_FOR_TOPICS_US", 50_000)
+    told: list[Progress] = []
+
+    def tell(progress: Progress) -> None:
+        if not told and progress.copied == 20:
+            told.append(progress)
+            source.admin.delete_topics([name])[name].result(20)
+
+    settings = BridgeSettings(Address(source.address), Address(dest.address), (name, other), name)
+    with pytest.raises(BridgeStoppedError, match=f"has no topic '{name}' any more"):
+        Bridge(settings, threading.Event(), tell).run()
+    assert len(dest.read(name)) == 10
+    source.write(other, 10, 5)
+    assert bridge(source, dest, other, name=name).copied == 5
+
+
+def test_a_source_that_does_not_answer_for_a_while_has_not_lost_its_topics(
+    source: Cluster, dest: Cluster, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source.make(name)
+    source.write(name, 0, 10)
+    monkeypatch.setattr("headwater.client.bridge.bridge.LOOK_FOR_TOPICS_US", 0)
+    stop, looks = threading.Event(), list[float]()
+    settings = BridgeSettings(Address(source.address), Address(dest.address), (name,), name)
+    running = Bridge(settings, stop)
+    ask = running._source.partitions
+
+    def silent(timeout_s: float = 30.0) -> dict[str, list[int]]:
+        if timeout_s == 30.0:  # at the start
+            return ask(timeout_s)
+        looks.append(timeout_s)
+        if len(looks) == 5:
+            stop.set()
+        raise AwayError("it does not answer")
+
+    monkeypatch.setattr(running._source, "partitions", silent)
+    assert running.run().copied == 10
+    assert len(looks) == 5
 
 
 def test_an_interrupt_ends_it_cleanly_and_metrics_tell_the_lag(

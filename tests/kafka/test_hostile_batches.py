@@ -16,6 +16,7 @@ from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.headers import request_frame
 from tests.kafka.broker import Broker
 from tests.kafka.speaking import Speaker
+from tests.server.running import eventually
 
 SOUND = encode_batch([NewRecord(1_700_000_000_000 + index, b"k", b"v") for index in range(3)])
 
@@ -71,13 +72,36 @@ def test_a_broken_batch_gets_a_typed_error_and_is_not_stored(
     assert speaker.end_of(topic) == 3
 
 
-def test_a_broken_batch_that_wants_no_answer_is_not_stored(speaker: Speaker, name: str) -> None:
-    topic = speaker.make_topic(name)
-    for batch, _ in BROKEN.values():
-        rows = [{"index": 0, "records": batch}]
-        values = {"acks": 0, "topic_data": [{"name": topic, "partition_data": rows}]}
-        speaker.send(request_frame(ApiKey.PRODUCE, 9, 0, None, values))
+def unanswered(topic: str, *batches: bytes) -> bytes:
+    rows = [{"index": index, "records": batch} for index, batch in enumerate(batches)]
+    values = {"acks": 0, "topic_data": [{"name": topic, "partition_data": rows}]}
+    return request_frame(ApiKey.PRODUCE, 9, 0, None, values)
+
+
+@pytest.mark.parametrize("batch", [batch for batch, _ in BROKEN.values()], ids=BROKEN.keys())
+def test_who_sends_a_broken_batch_and_wants_no_answer_is_hung_up_on_and_counted(
+    broker: Broker, speaker: Speaker, name: str, batch: bytes
+) -> None:
+    topic, dropped = speaker.make_topic(name), broker.door.counters.produces_dropped
+    with Speaker(broker.kafka_port) as other:
+        other.send(unanswered(topic, batch))
+        assert other.is_hung_up()
+    assert broker.door.counters.produces_dropped == dropped + 1
     assert speaker.end_of(topic) == 0
+
+
+def test_of_a_produce_without_acks_the_sound_part_is_stored_and_the_rest_is_told_by_hanging_up(
+    broker: Broker, speaker: Speaker, name: str
+) -> None:
+    topic = speaker.make_topic(name, 2)
+    broken, _ = BROKEN["wrong crc"]
+    taken = broker.door.counters.batches_in
+    with Speaker(broker.kafka_port) as other:
+        other.send(unanswered(topic, SOUND, broken) + unanswered(topic, SOUND))
+        assert other.is_hung_up()
+    eventually(lambda: speaker.end_of(topic) == 3)
+    # What it sent behind the broken one is not begun, as with Kafka.
+    assert broker.door.counters.batches_in == taken + 1
 
 
 def test_sequences_with_gaps_and_old_epochs_are_refused(speaker: Speaker, name: str) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -87,9 +89,21 @@ def test_what_is_sent_behind_a_change_sees_it(speaker: Speaker, name: str) -> No
 def test_no_answer_is_sent_where_none_is_wanted(speaker: Speaker, name: str) -> None:
     speaker.make_topic(name)
     frames = [produce_frame(1, name, acks=0), produce_frame(2, name), produce_frame(3, name, 0)]
-    speaker.send(b"".join(frames) + produce_frame(4, "not-there", acks=0) + produce_frame(5, name))
-    assert numbers(speaker, 2) == [2, 5]
+    speaker.send(b"".join(frames) + produce_frame(4, name))
+    assert numbers(speaker, 2) == [2, 4]
     assert speaker.end_of(name) == 4
+
+
+def test_a_produce_to_nowhere_that_wants_no_answer_ends_the_connection_behind_the_answers(
+    broker: Broker, speaker: Speaker, name: str
+) -> None:
+    speaker.make_topic(name)
+    with Speaker(broker.kafka_port) as other:
+        other.send(produce_frame(1, name) + produce_frame(2, "not-there", acks=0))
+        assert numbers(other, 1) == [1]
+        assert other.is_hung_up()
+    text = urllib.request.urlopen(f"http://127.0.0.1:{broker.port}/metrics", timeout=20).read()
+    assert re.search(rb"headwater_kafka_produces_dropped_total [1-9]", text)
 
 
 @pytest.mark.parametrize("acks", [-2, 2, 100])

@@ -2,7 +2,14 @@
 
 from headwater.disk.posix import PosixDisk
 from headwater.disk.protocol import Buffer, DirectoryLock, Disk, File, OpenMode
-from headwater.disk.whole import read_whole, replace_file, sync_file, sync_names, write_all
+from headwater.disk.whole import (
+    read_whole,
+    replace_file,
+    sync_file,
+    sync_names,
+    sync_together,
+    write_all,
+)
 
 __all__ = [
     "Buffer",
@@ -15,5 +22,6 @@ __all__ = [
     "replace_file",
     "sync_file",
     "sync_names",
+    "sync_together",
     "write_all",
 ]

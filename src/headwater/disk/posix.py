@@ -14,7 +14,9 @@ from typing import Final
 
 from headwater.core.errors import DirectoryInUseError
 from headwater.disk.protocol import Buffer, DirectoryLock, OpenMode
+from headwater.native import compiled
 
+_native: Final = compiled("syncs")
 LOCK_NAME: Final = "LOCK"
 FILE_MODE: Final = 0o600
 DIRECTORY_MODE: Final = 0o700
@@ -65,6 +67,16 @@ class PosixFile:
 
     def sync_data(self) -> None:
         os.fdatasync(self._descriptor)
+
+    def sync_data_beside(self, other: PosixFile) -> tuple[int, int] | None:
+        """`sync_data` of both at the same time: an errno for each, 0 where it went well.
+
+        None, with nothing done, where that is not compiled.
+        """
+        if _native is None:
+            return None
+        errors: tuple[int, int] = _native.sync_together(self._descriptor, other._descriptor)
+        return errors
 
     def truncate(self, length: int) -> None:
         os.ftruncate(self._descriptor, length)

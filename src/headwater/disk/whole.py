@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Sequence
 from pathlib import PurePath
 
 from headwater.core.errors import SyncError
+from headwater.disk.posix import PosixFile
 from headwater.disk.protocol import Buffer, Disk, File, OpenMode
 
 TEMPORARY_SUFFIX = ".tmp"
@@ -46,6 +48,23 @@ def sync_file(file: File) -> None:
         file.sync_data()
     except OSError as error:
         raise SyncError(f"sync failed: {error.strerror}", path=file.path) from error
+
+
+def sync_together(first: File, second: File) -> None:
+    """`sync_file` of both, at the same time where the disk can: it has one flush for the two.
+
+    On return both are synced. Until then either may be, as with any write that was not synced.
+    """
+    errors = None
+    if isinstance(first, PosixFile) and isinstance(second, PosixFile):
+        errors = first.sync_data_beside(second)
+    if errors is None:
+        sync_file(first)
+        sync_file(second)
+        return
+    for file, number in zip((first, second), errors, strict=True):
+        if number:
+            raise SyncError(f"sync failed: {os.strerror(number)}", path=file.path)
 
 
 def sync_names(disk: Disk, directory: PurePath) -> None:

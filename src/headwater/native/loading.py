@@ -10,12 +10,14 @@ from typing import Final
 PURE_VARIABLE: Final = "HEADWATER_PURE"
 MODULES: Final = (
     "answers",
+    "batches",
     "columns",
     "entries",
     "frames",
     "jobs",
     "printing",
     "residence",
+    "syncs",
 )
 """What is compiled, each from a `.pyx` of that name."""
 

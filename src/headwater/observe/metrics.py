@@ -79,6 +79,9 @@ METRICS: Final[dict[str, Declared]] = {
     "kafka_records_produced": Declared(Kind.COUNTER, "records in them"),
     "kafka_records_fetched": Declared(Kind.COUNTER, "records that were fetched"),
     "kafka_hang_ups": Declared(Kind.COUNTER, "Kafka clients that were hung up on"),
+    "kafka_produces_dropped": Declared(
+        Kind.COUNTER, "produces with acks=0 of which something was not stored"
+    ),
     "kafka_sign_ins_refused": Declared(Kind.COUNTER, "wrong names or passwords"),
     "kafka_group_members": Declared(Kind.GAUGE, "members of consumer groups"),
     "kafka_group_lag": Declared(

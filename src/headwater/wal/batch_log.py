@@ -24,7 +24,16 @@ from headwater.core.clock import Clock
 from headwater.core.durability import Durability
 from headwater.core.errors import StorageError, SyncError
 from headwater.core.units import US_PER_MS
-from headwater.disk import Buffer, Disk, File, OpenMode, sync_file, sync_names, write_all
+from headwater.disk import (
+    Buffer,
+    Disk,
+    File,
+    OpenMode,
+    sync_file,
+    sync_names,
+    sync_together,
+    write_all,
+)
 from headwater.format.checksum import RunningChecksum
 from headwater.format.kafka.checkpoint import SegmentMeta
 from headwater.format.kafka.entry import ENTRY_BYTES, PREFIX_BYTES, pack_entries
@@ -116,11 +125,23 @@ class _Segment:
 
     @property
     def synced_entries(self) -> int:
-        """Entries that are on stable storage, with their batches: the index is synced last."""
+        """Entries that are on stable storage, with their batches."""
         return self.index.synced_end // ENTRY_BYTES
 
     def files(self) -> tuple[_GrowingFile, _GrowingFile]:
         return self.log, self.index
+
+    def sync(self) -> None:
+        """Both files. Entries may be on stable storage before their batches are, as they may be
+        whenever the kernel writes by itself: nobody is told of either before both are."""
+        log, index = self.files()
+        if log.synced_end == log.end or index.synced_end == index.end:
+            log.sync()
+            index.sync()
+            return
+        ends = log.end, index.end
+        sync_together(log.file, index.file)
+        log.synced_end, index.synced_end = ends
 
     def make_room(self, log_bytes: int, index_bytes: int, *, essential: bool) -> None:
         self.log.make_room(log_bytes, essential=essential)
@@ -223,8 +244,7 @@ class BatchLog:
         self._refuse_after_a_failed_sync()
         segment = self._active()
         try:
-            segment.log.sync()
-            segment.index.sync()
+            segment.sync()
         except SyncError as error:
             self._failed_sync = error
             raise

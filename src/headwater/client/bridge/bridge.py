@@ -34,6 +34,11 @@ TAKE_RECORDS: Final = 10_000
 STATEMENT_US: Final = 5 * US_PER_S
 STATEMENT_RECORDS: Final = 100_000
 TELL_US: Final = US_PER_S // 2
+LOOK_FOR_TOPICS_US = 5 * US_PER_S
+"""How often the source is asked whether it still has the topics that nothing comes from."""
+LOOK_FOR_TOPICS_S: Final = 2.0
+LOOKS: Final = 2
+"""A topic is gone when the source answered so many times in a row without it."""
 KEPT_STATEMENTS: Final = 1_000
 FLUSH_S: Final = 30.0
 
@@ -88,6 +93,11 @@ class Bridge:
         self._ends: dict[tuple[str, int], int] = {}
         self._stated_us = 0
         self._told_us = 0
+        self._looked_us = self._clock.monotonic_us()
+        self._heard: set[str] = set()
+        """Topics that records came from since the source was last asked about topics."""
+        self._missed: dict[str, int] = {}
+        """How many times in a row the source did not name a topic."""
         self._stated_copied = 0
         self._statements = 0
         self._next_statement = 0
@@ -107,6 +117,7 @@ class Bridge:
                 self._round()
                 if self._settings.until_caught_up and self._is_at(targets):
                     break
+                self._stop_without_a_topic()
             self._end()
         finally:
             self._source.close()
@@ -124,6 +135,7 @@ class Bridge:
                     raise BridgeStoppedError(f"{where}: the source says: {error.str()}")
             else:
                 crossing = self._crossings[spot]
+                self._heard.add(crossing.topic)
                 self._writing.copy(message, crossing.topic, crossing.acked)
                 crossing.sent(message.offset() or 0)
         self._writing.look()
@@ -139,6 +151,32 @@ class Bridge:
         if now - self._told_us >= TELL_US:
             self._told_us = now
             self._tell(self.progress())
+
+    def _stop_without_a_topic(self) -> None:
+        """Nobody tells a consumer that a topic was deleted: it only gets nothing more.
+
+        What was read of it is copied and stated first, as when the bridge is told to stop.
+        """
+        now = self._clock.monotonic_us()
+        if now - self._looked_us < LOOK_FOR_TOPICS_US:
+            return
+        quiet = [topic for topic in self._settings.topics if topic not in self._heard]
+        self._heard.clear()
+        try:
+            there = self._source.partitions(LOOK_FOR_TOPICS_S) if quiet else {}
+        except AwayError:
+            there = dict.fromkeys(quiet, [])  # it is away, and says nothing about its topics
+        self._looked_us = self._clock.monotonic_us()
+        self._missed = {
+            topic: self._missed.get(topic, 0) + 1 for topic in quiet if topic not in there
+        }
+        gone = [topic for topic, times in self._missed.items() if times >= LOOKS]
+        if gone:
+            self._end()
+            raise BridgeStoppedError(
+                f"{self._settings.source} has no topic {gone[0]!r} any more; what was read of it "
+                "is copied. Run it again without that topic, and the others go on"
+            )
 
     def _check(self) -> None:
         failures = [each.failure for each in self._crossings.values() if each.failure is not None]

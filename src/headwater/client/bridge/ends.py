@@ -79,10 +79,10 @@ class Reading:
         self._cluster = cluster
         self._consumer = Consumer(_settings(cluster, {**_READING, **(more or {})}))
 
-    def partitions(self) -> dict[str, list[int]]:
+    def partitions(self, timeout_s: float = ANSWER_S) -> dict[str, list[int]]:
         """Every topic. Asking for one by name would make it where that is allowed."""
         try:
-            topics = self._consumer.list_topics(timeout=ANSWER_S).topics
+            topics = self._consumer.list_topics(timeout=timeout_s).topics
         except KafkaException as error:
             raise _away(self._cluster, error) from error
         return {name: sorted(topic.partitions) for name, topic in topics.items()}

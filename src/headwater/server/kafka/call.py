@@ -100,15 +100,10 @@ class Call:
             self.connection.answer_ready()
 
     def refuse(self, code: ErrorCode, message: str | None = None) -> None:
-        """Everything that was asked for gets this error.
-
-        Who wants no answer must not get one, or would take it for that to something else. Like
-        Kafka we hang up then, which is told from silence.
-        """
+        """Everything that was asked for gets this error; who wants no answer is hung up on."""
         if self.api is ApiKey.PRODUCE and self.values["acks"] == 0:
-            self.connection.door.hung_up(self.connection, f"{code.name}, and no answer was wanted")
             self.answer_nothing()
-            self.connection.finish()
+            self.connection.door.dropped(self.connection, code.name)
         else:
             self.answer(refusal(self.api, self.values, code, message))
 

@@ -45,6 +45,8 @@ class DoorCounters:
     records_out: int = 0
     batches_in: int = 0
     hang_ups: int = 0
+    produces_dropped: int = 0
+    """Requests without acks of which something was not stored."""
     sign_ins_refused: int = 0
 
 
@@ -108,6 +110,17 @@ class KafkaDoor:
         self._logged += 1
         if self._logged <= HANG_UPS_LOGGED_MAX:
             self.log.warning("a Kafka client was hung up on", peer=connection.peer, reason=reason)
+
+    def dropped(self, connection: KafkaConnection, reason: str) -> None:
+        """Something of a produce was not stored, and its sender wants no answer.
+
+        It must not get one, or would take it for that to something else. Like Kafka we hang up,
+        which is told from silence: the client connects anew and asks how things are.
+        """
+        self.counters.produces_dropped += 1
+        if not connection.is_gone:
+            self.hung_up(connection, f"{reason}, and no answer was wanted")
+            connection.finish()
 
     def tick(self) -> None:
         """Every half second: deadlines of connections, sessions of group members."""

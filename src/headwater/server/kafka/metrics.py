@@ -29,6 +29,7 @@ def kafka_samples(door: KafkaDoor, store: KafkaStore, key: ApiKey) -> list[Sampl
         Sample("kafka_records_produced", counters.records_in),
         Sample("kafka_records_fetched", counters.records_out),
         Sample("kafka_hang_ups", counters.hang_ups),
+        Sample("kafka_produces_dropped", counters.produces_dropped),
         Sample("kafka_sign_ins_refused", counters.sign_ins_refused),
         Sample("kafka_group_members", door.coordinator.members),
         Sample("kafka_topics", len(store.core.registry)),

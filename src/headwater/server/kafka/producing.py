@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 ALL: Final = -1
 _DURABILITY: Final = {ALL: Durability.FSYNC, 1: Durability.DISK, 0: Durability.DISK}
 NO_OFFSET: Final = -1
+_UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def produce(door: KafkaDoor, call: Call) -> None:
@@ -44,6 +45,9 @@ class _Produce:
         self._call = call
         self._durability = durability
         self._answers: list[dict[str, Any]] = []
+        self._failure = ""
+        """Why something was not stored, of the first that was not."""
+        self._dropped = False
         self._throttle_ms = 0
         """What the client is asked to wait, where something was refused for now."""
         self._gathering: Gathering[Produced] = Gathering(self._finish)
@@ -57,15 +61,16 @@ class _Produce:
                 row: dict[str, Any] = {"index": each["index"], "error_code": 0}
                 rows.append(row)
                 if topic is None or not 0 <= each["index"] < len(topic.partitions):
-                    _fail(row, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
+                    self._fail(row, _UNKNOWN, f"there is no partition {_name(asked, row)}")
                     continue
                 try:
                     self._append(topic.partitions[each["index"]], each["records"], row)
                 except HeadwaterError as error:
-                    self._fail(row, error)
+                    self._refuse(row, error)
             self._answers.append({"name": asked["name"], "partition_responses": rows})
         if self._call.values["acks"] == 0:
             self._call.answer_nothing()
+            self._hang_up_on_failure()
         self._gathering.end()
 
     def _append(
@@ -90,26 +95,37 @@ class _Produce:
 
     def _take(self, done: Pending[Produced], row: dict[str, Any]) -> None:
         if done.error is not None:
-            self._fail(row, done.error)
+            self._refuse(row, done.error)
         elif "base_offset" not in row:  # of several batches, the first tells where they begin
             produced = done.answer()
             row["base_offset"] = produced.base_offset
             row["log_append_time_ms"] = produced.append_time_ms
             row["log_start_offset"] = produced.log_start_offset
 
-    def _fail(self, row: dict[str, Any], error: HeadwaterError) -> None:
+    def _refuse(self, row: dict[str, Any], error: HeadwaterError) -> None:
         if isinstance(error, UnavailableError):
             self._throttle_ms = max(self._throttle_ms, error.retry_after_ms)
-        _fail(row, code_of(error), str(error))
+        self._fail(row, code_of(error), str(error))
+
+    def _fail(self, row: dict[str, Any], code: ErrorCode, message: str) -> None:
+        row.update(error_code=code, base_offset=NO_OFFSET, error_message=message)
+        self._failure = self._failure or f"{code.name}: {message}"
 
     def _finish(self) -> None:
-        if self._call.is_answered:
-            return
-        self._call.answer({"responses": self._answers, "throttle_time_ms": self._throttle_ms})
+        if self._call.values["acks"] == 0:
+            self._hang_up_on_failure()
+        else:
+            self._call.answer({"responses": self._answers, "throttle_time_ms": self._throttle_ms})
+
+    def _hang_up_on_failure(self) -> None:
+        """At once, so that nothing behind it is begun; or when the log has refused something."""
+        if self._failure and not self._dropped:
+            self._dropped = True
+            self._door.dropped(self._call.connection, self._failure)
 
 
-def _fail(row: dict[str, Any], code: ErrorCode, message: str) -> None:
-    row.update(error_code=code, base_offset=NO_OFFSET, error_message=message)
+def _name(asked: dict[str, Any], row: dict[str, Any]) -> str:
+    return f"{asked['name']}/{row['index']}"
 
 
 def init_producer_id(door: KafkaDoor, call: Call) -> None:

@@ -1,0 +1,268 @@
+# cython: boundscheck=False, wraparound=False, cdivision=True
+"""Produce requests of Kafka clients and their answers: the frame around a record batch.
+
+The twins are the functions that `headwater.wire.kafka.codec` makes from the table of fields. What
+is not plain here is left to them: both functions give None then, and have changed nothing.
+"""
+
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+
+cdef extern from "Python.h":
+    int PyObject_GetBuffer(object, Py_buffer *, int) except -1
+    void PyBuffer_Release(Py_buffer *)
+    int PyBUF_SIMPLE
+
+
+cdef enum:
+    FLEXIBLE_SINCE = 9
+    LOG_START_SINCE = 5
+    ERRORS_SINCE = 8
+    VERSION_MIN = 3
+    VERSION_MAX = 9
+    NAME_BYTES_MAX = 0x7FFF
+    # What is enough for an answer without its topics, a topic without its name, and a row.
+    FRAME_BYTES = 32
+    TOPIC_BYTES = 16
+    ROW_BYTES = 48
+
+
+cdef struct Place:
+    int16_t acks
+    int32_t timeout_ms
+    Py_ssize_t name_at
+    Py_ssize_t name_end
+    int32_t index
+    Py_ssize_t records_at
+    Py_ssize_t records_end
+
+
+cdef inline uint32_t big32(const uint8_t *at) noexcept nogil:
+    return (
+        (<uint32_t>at[0] << 24) | (<uint32_t>at[1] << 16) | (<uint32_t>at[2] << 8) | <uint32_t>at[3]
+    )
+
+
+cdef inline int64_t length_at(
+    const uint8_t *data, Py_ssize_t end, Py_ssize_t *at, bint flexible, bint short
+) noexcept nogil:
+    """A length, and `at` behind it; -1 for null, -2 for what is not all there or too long."""
+    cdef uint64_t number = 0
+    cdef int shift = 0
+    cdef uint8_t byte
+    if flexible:
+        while shift <= 28:
+            if at[0] >= end:
+                return -2
+            byte = data[at[0]]
+            at[0] += 1
+            number |= (<uint64_t>(byte & 0x7F)) << shift
+            if not byte & 0x80:
+                return <int64_t>number - 1
+            shift += 7
+        return -2
+    if short:
+        if end - at[0] < 2:
+            return -2
+        number = (<uint16_t>data[at[0]] << 8) | data[at[0] + 1]
+        at[0] += 2
+        return <int16_t>number
+    if end - at[0] < 4:
+        return -2
+    number = big32(data + at[0])
+    at[0] += 4
+    return <int32_t>number
+
+
+cdef bint find(
+    const uint8_t *data, Py_ssize_t end, Py_ssize_t at, bint flexible, Place *place
+) noexcept nogil:
+    """Whether this is a Produce without a transaction, of one batch or more to one partition."""
+    cdef int64_t size
+    if length_at(data, end, &at, flexible, True) != -1:
+        return False
+    if end - at < 6:
+        return False
+    place.acks = <int16_t>((<uint16_t>data[at] << 8) | data[at + 1])
+    place.timeout_ms = <int32_t>big32(data + at + 2)
+    at += 6
+    if length_at(data, end, &at, flexible, False) != 1:
+        return False
+    size = length_at(data, end, &at, flexible, True)
+    if size < 0 or size > end - at:
+        return False
+    place.name_at = at
+    at += size
+    place.name_end = at
+    if length_at(data, end, &at, flexible, False) != 1:
+        return False
+    if end - at < 4:
+        return False
+    place.index = <int32_t>big32(data + at)
+    at += 4
+    size = length_at(data, end, &at, flexible, False)
+    if size < 0 or size > end - at:
+        return False
+    place.records_at = at
+    at += size
+    place.records_end = at
+    if flexible:  # no tagged fields: of the row, the topic, the request
+        return end - at >= 3 and data[at] == 0 and data[at + 1] == 0 and data[at + 2] == 0
+    return True
+
+
+def read_produce(buffer, int version, Py_ssize_t at):
+    """The request as its decoder gives it; None if it is not plain, or not sound."""
+    cdef Py_buffer view
+    cdef Place place
+    cdef bint plain
+    cdef str name
+    if not VERSION_MIN <= version <= VERSION_MAX or at < 0:
+        return None
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        plain = find(<const uint8_t *>view.buf, view.len, at, version >= FLEXIBLE_SINCE, &place)
+        if not plain:
+            return None
+        try:
+            name = (<const char *>view.buf)[place.name_at : place.name_end].decode("utf-8")
+        except UnicodeDecodeError:
+            return None
+    finally:
+        PyBuffer_Release(&view)
+    records = memoryview(buffer)[place.records_at : place.records_end]
+    return {
+        "transactional_id": None,
+        "acks": place.acks,
+        "timeout_ms": place.timeout_ms,
+        "topic_data": [
+            {"name": name, "partition_data": [{"index": place.index, "records": records}]}
+        ],
+    }
+
+
+cdef inline char *put(char *at, uint64_t value, int size) noexcept nogil:
+    cdef int shift = 8 * (size - 1)
+    while shift >= 0:
+        at[0] = <char>((value >> shift) & 0xFF)
+        at += 1
+        shift -= 8
+    return at
+
+
+cdef inline char *put_length(
+    char *at, uint64_t length, bint flexible, int size
+) noexcept nogil:
+    if not flexible:
+        return put(at, length, size)
+    length += 1
+    while length >= 0x80:
+        at[0] = <char>((length & 0x7F) | 0x80)
+        at += 1
+        length >>= 7
+    at[0] = <char>length
+    return at + 1
+
+
+cdef Py_ssize_t room_for(dict values) except -1:
+    """Bytes that are enough for the answer. 0 when there is something that is not written here."""
+    cdef Py_ssize_t room = FRAME_BYTES
+    cdef dict topic
+    if len(values) != 2 or "throttle_time_ms" not in values:
+        return 0
+    responses = values.get("responses")
+    if type(responses) is not list:
+        return 0
+    for each in responses:
+        if type(each) is not dict:
+            return 0
+        topic = each
+        rows = topic.get("partition_responses")
+        name = topic.get("name")
+        if len(topic) != 2 or type(rows) is not list or type(name) is not str:
+            return 0
+        # A character has four bytes at most.
+        room += TOPIC_BYTES + 4 * len(name) + ROW_BYTES * len(rows)
+    return room
+
+
+cdef char *put_row(char *at, dict row, int version) except? NULL:
+    """The row, and where it ends; NULL for one that says more than this."""
+    cdef int32_t index
+    cdef int16_t error
+    cdef int64_t base, time_ms = -1, start = -1
+    cdef Py_ssize_t known = 3
+    index, error, base = row["index"], row["error_code"], row["base_offset"]
+    said = row.get("log_append_time_ms")
+    if said is not None:
+        time_ms = said
+        known += 1
+    said = row.get("log_start_offset")
+    if said is not None:
+        start = said
+        known += 1
+    if len(row) != known:
+        return NULL
+    at = put(at, <uint32_t>index, 4)
+    at = put(at, <uint16_t>error, 2)
+    at = put(at, <uint64_t>base, 8)
+    at = put(at, <uint64_t>time_ms, 8)
+    if version >= LOG_START_SINCE:
+        at = put(at, <uint64_t>start, 8)
+    if version >= ERRORS_SINCE:  # no rows of errors, and no message
+        if version >= FLEXIBLE_SINCE:
+            at = put(at, 0x010000, 3)
+        else:
+            at = put(at, 0x00000000FFFF, 6)
+    return at
+
+
+def write_produced(int version, int32_t correlation_id, values):
+    """The whole answer with its size; None for one that is not plain: one with errors told."""
+    cdef bint flexible = version >= FLEXIBLE_SINCE
+    cdef Py_ssize_t room
+    cdef bytearray answer
+    cdef bytes name
+    cdef char *start
+    cdef char *at
+    cdef list responses, rows
+    cdef int32_t throttle_ms
+    if not VERSION_MIN <= version <= VERSION_MAX or type(values) is not dict:
+        return None
+    room = room_for(values)
+    if not room:
+        return None
+    answer = PyByteArray_FromStringAndSize(NULL, room)
+    start = PyByteArray_AS_STRING(answer)
+    at = put(start + 4, <uint32_t>correlation_id, 4)
+    if flexible:
+        at = put(at, 0, 1)
+    responses = values["responses"]
+    at = put_length(at, len(responses), flexible, 4)
+    try:
+        throttle_ms = values["throttle_time_ms"]
+        for topic in responses:
+            name, rows = topic["name"].encode(), topic["partition_responses"]
+            if PyBytes_GET_SIZE(name) > NAME_BYTES_MAX:
+                return None
+            at = put_length(at, PyBytes_GET_SIZE(name), flexible, 2)
+            memcpy(at, PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))
+            at = put_length(at + PyBytes_GET_SIZE(name), len(rows), flexible, 4)
+            for row in rows:
+                if type(row) is not dict:
+                    return None
+                at = put_row(at, row, version)
+                if at is NULL:
+                    return None
+            if flexible:
+                at = put(at, 0, 1)
+    except (KeyError, OverflowError, TypeError, UnicodeEncodeError):
+        return None  # the twin says what is wrong with it
+    at = put(at, <uint32_t>throttle_ms, 4)
+    if flexible:
+        at = put(at, 0, 1)
+    put(start, <uint64_t>(at - start - 4), 4)
+    return bytes(answer[: at - start])
