@@ -144,9 +144,7 @@ class Exchange:
 
     def answer_short(self, body: bytes) -> None:
         """A good answer to a POST that is kept alive and has a number, too short to be packed."""
-        self.answer_whole(
-            short_json_answer(body, self.connection.app.request_prefix, self.number)
-        )
+        self.answer_whole(short_json_answer(body, self.connection.app.request_prefix, self.number))
 
     def answer_json_parts(self, *parts: bytes) -> None:
         """A good answer that is put together once, with its head: for long ones."""
