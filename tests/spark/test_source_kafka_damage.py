@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
+from functools import partial
 from pathlib import PurePath
 from typing import Any, cast
 
@@ -10,7 +12,7 @@ import msgspec
 import pytest
 
 from headwater.core.durability import Durability
-from headwater.core.errors import DamageError
+from headwater.core.errors import DamageError, SyncError
 from headwater.disk import Disk, OpenMode, read_whole, replace_file
 from headwater.format.crc32c import crc32c
 from headwater.format.kafka.batch import CRC_FROM, MAX_TIMESTAMP_AT
@@ -24,10 +26,10 @@ from headwater.format.kafka.entry import ENTRY_BYTES, KEY_AT, count_entries, rea
 from headwater.format.kafka.events import INTERNAL_KEY
 from headwater.format.kafka.names import CHECKPOINT_NAME, index_name, log_name
 from headwater.format.kafka.records import NewRecord, encode_batch
-from headwater.recovery.kafka_beside import look_at_topics
+from headwater.recovery.kafka_beside import KafkaView, look_at_topics
 from headwater.spark.reading.filters import Filters
 from headwater.store.segment import SegmentChangedError
-from headwater.testing import FakeDisk
+from headwater.testing import FakeDisk, Fault, FaultDisk, Verb
 from tests.rig.kafka import KAFKA, LARGE_KAFKA, NOW_MS, KafkaLife, batch_of
 from tests.spark.test_source_kafka import UNCACHED, Beside, filled, values
 
@@ -198,3 +200,39 @@ def test_segments_that_go_between_the_checkpoint_and_the_names_are_not_overlooke
     assert beside.everything("kafka:orders:0") == values(life, "orders")
     assert life.store.counters.segments_deleted
     assert values(life, "orders")[0] == (41, '"o40"')
+
+
+@pytest.mark.parametrize("looked", [True, False], ids=["seen", "not seen"])
+def test_a_record_that_was_seen_in_the_files_survives_a_loss_of_power_though_nobody_synced_it(
+    looked: bool,
+) -> None:
+    life = KafkaLife(settings=LARGE_KAFKA)
+    life.create("orders")
+    life.append("orders", batch_of('"synced"'))
+    life.append("orders", batch_of('"written"'), durability=Durability.DISK)
+    assert isinstance(life.disk, FakeDisk)
+    if looked:
+        seen = [(1, '"synced"'), (2, '"written"')]
+        assert Beside(life).everything("kafka:orders:0") == seen
+    later = KafkaLife(life.disk.after_power_loss(), LARGE_KAFKA)
+    # Unseen, it may go: its ack promised a write and no sync.
+    assert later.values("orders") == [b'"synced"', b'"written"'][: 2 if looked else 1]
+
+
+@pytest.mark.parametrize(
+    ("number", "outcome"), [(errno.EROFS, None), (errno.EIO, SyncError)], ids=["EROFS", "EIO"]
+)
+def test_a_sync_that_fails_refuses_what_it_was_for_unless_nobody_can_write_there(
+    number: int, outcome: type[Exception] | None
+) -> None:
+    life = KafkaLife(settings=LARGE_KAFKA)
+    life.create("orders")
+    life.append("orders", batch_of('"written"'), durability=Durability.DISK)
+    assert isinstance(life.disk, FakeDisk)
+    disk = FaultDisk(life.disk, [Fault(Verb.SYNC_DATA, number, always=True)])
+    view = partial(KafkaView, disk, KAFKA)
+    if outcome is None:
+        assert view().segments[-1].entries == 2
+    else:
+        with pytest.raises(outcome):
+            view()

@@ -1,8 +1,10 @@
-"""Kafka's shared log, looked at beside its owner: nothing is locked, changed or waited for.
+"""Kafka's shared log, looked at beside its owner: nothing is locked or changed.
 
 The checkpoint says which topics and segments there are; what came later is in the log, and is taken
 as a start would take it: batch by batch, up to the first that is not whole. That is where somebody
-writes right now, unless an event behind it says that it was synced: then it is damage.
+writes right now, unless an event behind it says that it was synced: then it is damage. What no
+checkpoint vouches for yet is synced here before it is shown: a loss of power must not give the
+offset of a record that somebody has seen to another one.
 
 Whatever an owner at work could cause (a file that went, an index that was swapped) is an error that
 says "look again".
@@ -10,6 +12,7 @@ says "look again".
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -18,7 +21,7 @@ from typing import Final, NamedTuple
 import numpy
 from numpy.typing import NDArray
 
-from headwater.core.errors import DamageError, FormatError, NewerFormatError
+from headwater.core.errors import DamageError, FormatError, NewerFormatError, SyncError
 from headwater.core.units import MIB
 from headwater.disk import Disk, File, OpenMode
 from headwater.format.checksum import checksum64
@@ -59,6 +62,8 @@ from headwater.store.segment import SegmentChangedError
 _ADVICE: Final = "see `headwater verify`, or restore a backup"
 _UPDATE: Final = "read it with the version that wrote it"
 _WINDOW_BYTES: Final = 1 * MIB
+_NOTHING_TO_SYNC: Final = (errno.EROFS, errno.EINVAL, errno.ENOTSUP)
+"""A file system that nobody writes to, or that does not know what a sync is."""
 _EVENT_KEY: Final = numpy.frombuffer(events.INTERNAL_KEY, f"V{len(events.INTERNAL_KEY)}")[0]
 
 
@@ -247,6 +252,9 @@ class KafkaView:
         if not len(tail):
             return seen
         whole = self._whole(young, tail, vouched, seen.base_id + meta.entries)
+        if whole and not young.sealed:  # an owner syncs a segment before it begins the next
+            for name in (log_name(meta.number), index_name(meta.number)):
+                with_file(self._disk, self._directory / name, OpenMode.READ, _harden)
         more = find_runs(tail[:whole])
         runs = Runs(
             numpy.concatenate((seen.runs.starts, more.starts + meta.entries)),
@@ -286,6 +294,15 @@ class KafkaView:
         if key == events.INTERNAL_KEY or self.topics.owns(key):
             return ""
         return "the entries are of a topic that does not exist"
+
+
+def _harden(file: File) -> None:
+    """What was read of this file stays, also when its owner has not synced it yet."""
+    try:
+        file.sync_data()
+    except OSError as error:
+        if error.errno not in _NOTHING_TO_SYNC:
+            raise SyncError(f"sync failed: {error.strerror}", path=file.path) from error
 
 
 def _segments(
