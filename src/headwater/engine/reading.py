@@ -28,7 +28,7 @@ from headwater.model.match import TagMatcher
 from headwater.model.selection import Selection
 from headwater.model.slots import as_run
 from headwater.store.checked import Finding, good_positions
-from headwater.store.segment import Segment
+from headwater.store.segment import Segment, SegmentSlice
 
 _HAS_TAG: Final = int(FrameFlag.HAS_TAG)
 _HAS_NODE: Final = int(FrameFlag.HAS_NODE)
@@ -51,12 +51,14 @@ class TailPiece(NamedTuple):
     seqs: NDArray[numpy.int64]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class SegmentPiece:
     segment: Segment
     seqs: NDArray[numpy.int64]
     entries: Entries
     """Copies of the index entries from the first to the last of `seqs`."""
+    at_hand: SegmentSlice | None = None
+    """Their bytes, where it was found that they lie in memory."""
 
 
 class FrameRun(NamedTuple):
@@ -83,16 +85,14 @@ class ReadPlan:
     def waits_for_files(self) -> bool:
         """Should somebody read this who may wait? Not so for a page that lies in memory: handing
         it to another thread and back takes longer than reading it."""
-        if not self.needs_files:
-            return False
-        if len(self.selection.seqs) > IN_PASSING_RECORDS_MAX:
+        pieces = [piece for piece in self.pieces if isinstance(piece, SegmentPiece)]
+        if pieces and len(self.selection.seqs) > IN_PASSING_RECORDS_MAX:
             return True
-        files = self.topic.files
-        return not all(
-            files.at_hand(piece.segment, piece.entries)
-            for piece in self.pieces
-            if isinstance(piece, SegmentPiece)
-        )
+        for piece in pieces:
+            piece.at_hand = self.topic.files.at_hand(piece.segment, piece.entries)
+            if piece.at_hand is None:
+                return True
+        return False
 
     @property
     def is_current(self) -> bool:
@@ -247,7 +247,9 @@ class Reader:
     def _from_segment(self, topic: Topic, piece: SegmentPiece) -> tuple[FrameRun, list[Finding]]:
         seqs = piece.seqs
         first = int(seqs[0])
-        found = topic.files.read(piece.segment, first, int(seqs[-1]), piece.entries)
+        found = piece.at_hand
+        if found is None:
+            found = topic.files.read(piece.segment, first, int(seqs[-1]), piece.entries)
         # None: all of them, as mostly. Nothing is picked then.
         positions = None if len(seqs) == len(piece.entries) else seqs - first
         findings: list[Finding] = []

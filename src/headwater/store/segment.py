@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import PurePath
+from typing import NamedTuple
 
 from headwater.core.errors import UnavailableError
 
@@ -45,8 +46,7 @@ class Segment:
         return self.tier is Tier.COLD
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentSlice:
+class SegmentSlice(NamedTuple):
     """Some bytes of a `.data` file: the frame of an entry begins at its offset minus `base`."""
 
     buffer: memoryview

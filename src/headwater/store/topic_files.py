@@ -261,13 +261,14 @@ class TopicFiles:
                     return SegmentSlice(self._read_cold(segment, begin, end), begin, path)
                 raise SegmentChangedError(f"{path} is no longer there") from error
 
-    def at_hand(self, segment: Segment, entries: Entries) -> bool:
-        """Is it likely that reading these records waits for no disk? They lie in seq order."""
+    def at_hand(self, segment: Segment, entries: Entries) -> SegmentSlice | None:
+        """What `read` gives, if it is likely that looking at it waits for no disk."""
         known = self._mapped(segment)
         if known is None or not len(entries):
-            return False
+            return None
         begin, end = readable_span(entries)
-        return is_resident(known.view[begin:end])
+        view = known.view[begin : min(end, segment.data_bytes)]
+        return SegmentSlice(view, begin, known.path) if is_resident(view) else None
 
     def checked(self, segment: Segment) -> NDArray[numpy.bool_] | None:
         """Which records of a sealed segment were found sound since its file was mapped.
