@@ -24,7 +24,7 @@ ReadFile = Callable[[str], str]
 
 OTHER_VARIABLES: Final = frozenset(
     {
-        *("CONFIG", "CONTEXT", "CRASH", "SPARK_ARCHIVE", "TOKEN", "URL"),
+        *("COMPILED", "CONFIG", "CONTEXT", "CRASH", "PURE", "SPARK_ARCHIVE", "TOKEN", "URL"),
         *("JOB_DELIVERIES", "JOB_LEASE_ID", "JOB_SEQ", "JOB_TAG", "JOB_TOPIC"),
     }
 )
