@@ -125,9 +125,7 @@ def test_the_compiled_reader_reads_what_producers_send(version: int) -> None:
         "transactional_id": None,
         "acks": -1,
         "timeout_ms": 30_000,
-        "topic_data": [
-            {"name": "orders", "partition_data": [{"index": 3, "records": b"x" * 500}]}
-        ],
+        "topic_data": [{"name": "orders", "partition_data": [{"index": 3, "records": b"x" * 500}]}],
     }
     body = encode_request(ApiKey.PRODUCE, version, values)
     assert native.read_produce(body, version, 0) == values
