@@ -16,6 +16,7 @@ from confluent_kafka.cimpl import NewTopic
 from bench.embedded import told
 from bench.kafka.brokers import HeadwaterBroker, new_topic
 from bench.kafka.sides import Side, sides
+from bench.kafka.storing_nothing import BrokerStoringNothing
 from bench.log_under_test import WrongResultError
 from bench.measure_server import note
 from bench.registry import KAFKA, Row, Run, benchmark
@@ -49,14 +50,22 @@ def row_of(name: str, loads: Sequence[Load], durability: str, size: int, shape: 
 
 
 def compared(rows: Sequence[Row], targets: dict[str, str]) -> list[Row]:
-    """The last row beside each of the others; alone when there are none."""
+    """The last row beside each of the others; alone when there are none.
+
+    A first row of a broker that stores nothing is no peer: it says how much the client and the
+    machine leave to anybody, which is told with each ratio.
+    """
     *peers, mine = rows
+    limits = [peers.pop(0)] if peers and peers[0].name.startswith(BrokerStoringNothing.name) else []
     found = []
     for peer in peers:
         row = mine.against(peer)
+        for limit in limits:
+            most = limit.against(peer).ratio
+            row = _with(row, {"at most, with nothing stored": f"{most:.2f}"})
         target = targets.get(peer.name.rpartition(",")[0])
-        found.append(_with_target(row, target) if target else row)
-    return [*peers, *(found or [mine])]
+        found.append(_with(row, {"target": target}) if target else row)
+    return [*limits, *peers, *(found or [mine])]
 
 
 @benchmark("kafka-produce", "How many messages a second with acks=all, from one producer?", KAFKA)
@@ -170,6 +179,7 @@ def beside_the_file(run: Run) -> list[Row]:
     server = HeadwaterBroker(run.directory / "headwater")
     side, topic = Side("Headwater", server, "fsync"), new_topic()
     speeds: dict[str, list[float]] = {}
+    busy: list[float] = []
     server.start()
     try:
         side.run("produce", topic, size, count)
@@ -184,6 +194,7 @@ def beside_the_file(run: Run) -> list[Row]:
                     server.start()
                 load = side.run("consume", topic, size, count)
                 consumer = count * size / 1e6 / load.elapsed_s
+                busy.append(load.cpu_s / load.elapsed_s)
                 speeds.setdefault(f"reading the .log file, {where}", []).append(file)
                 speeds.setdefault(f"one consumer, {where}", []).append(consumer)
         stored = sum(path.stat().st_size for path in server.log_files)
@@ -192,12 +203,13 @@ def beside_the_file(run: Run) -> list[Row]:
     conditions = {**told("fsync", messages=f"{count:,}"), "payload": f"{size} B"}
     conditions["file"] = f"{stored / 1e6:,.0f} MB"
     rows = [Row(n, statistics.median(each), "MB/s", conditions) for n, each in speeds.items()]
+    told_too = {"target": "0.5", "server busy": f"{statistics.median(busy):.0%} of a core"}
     return [each for file, mine in zip(rows[::2], rows[1::2], strict=True)
-            for each in (file, _with_target(mine.against(file), "0.5"))]  # fmt: skip
+            for each in (file, _with(mine.against(file), told_too))]  # fmt: skip
 
 
-def _with_target(row: Row, target: str) -> Row:
-    conditions = {**row.conditions, "target": target}
+def _with(row: Row, more: dict[str, str]) -> Row:
+    conditions = {**row.conditions, **more}
     return Row(row.name, row.value, row.unit, conditions, row.baseline, row.ratio)
 
 

@@ -45,7 +45,7 @@ def test_the_page_has_a_place_for_every_benchmark_of_kafka() -> None:
     named = [name for name, its in BENCHMARKS.items() if its.group == "kafka"]
     assert named == [
         "kafka-produce", "kafka-partitions", "kafka-waiting", "kafka-consume", "kafka-latency",
-        "kafka-file", "kafka-recovery", "kafka-topics",
+        "kafka-file", "kafka-recovery", "kafka-topics", "kafka-batches",
     ]  # fmt: skip
     assert all(f"<!-- bench {name} -->" in text for name in named)
 

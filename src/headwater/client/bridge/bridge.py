@@ -165,7 +165,7 @@ class Bridge:
         try:
             there = self._source.partitions(LOOK_FOR_TOPICS_S) if quiet else {}
         except AwayError:
-            there = {name: [] for name in quiet}  # it is away, and says nothing of its topics
+            there = {topic: [] for topic in quiet}  # it is away, and says nothing about them
         self._looked_us = self._clock.monotonic_us()
         self._missed = {
             topic: self._missed.get(topic, 0) + 1 for topic in quiet if topic not in there
