@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Final
 
 PURE_VARIABLE: Final = "HEADWATER_PURE"
-MODULES: Final = ("frames",)
+MODULES: Final = ("columns", "frames")
 """What is compiled, each from a `.pyx` of that name."""
 
 

@@ -42,7 +42,7 @@ def frames_to_arrow(
         [
             repeated(topic, len(rows)),
             pyarrow.array(rows.seqs, pyarrow.int64()),
-            pyarrow.array(rows.heads["ts"].astype(numpy.int64), pyarrow.int64()).cast(_TIMESTAMP),
+            pyarrow.array(rows.ts_ms, pyarrow.int64()).cast(_TIMESTAMP),
             *[rows.text(name) for name in ("node", "tag", "data", "meta")],
         ],
         schema=ENVELOPE,

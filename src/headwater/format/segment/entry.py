@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from headwater.core.errors import FormatError
 from headwater.format.layout import Field, Layout
 from headwater.format.segment.frame import SEGMENT_FRAME_BYTES_MIN
+from headwater.native import compiled
 
 INDEX_ENTRY: Final = Layout(
     "index entry",
@@ -32,6 +33,7 @@ INDEX_ENTRY: Final = Layout(
     ),
 )
 
+_native: Final = compiled("columns")
 INDEX_DTYPE: Final = INDEX_ENTRY.dtype
 ENTRY_BYTES: Final = INDEX_ENTRY.size
 """20: entry of a seq is at (seq - first_seq) x 20."""
@@ -104,6 +106,10 @@ def bad_entries(entries: Entries, first_seq: int) -> NDArray[numpy.int64]:
 
 
 def _checks(entries: Entries, flags: NDArray[Any], first_seq: int) -> NDArray[numpy.uint32]:
+    if _native is not None:
+        checks = numpy.empty(len(entries), numpy.uint32)
+        _native.entry_checks(numpy.ascontiguousarray(entries), first_seq, checks)
+        return checks
     ts = entries["ts"]
     seq = numpy.uint64(first_seq) + numpy.arange(len(entries), dtype=numpy.uint64)
     total = entries["offset"] * _WEIGHT_OFFSET

@@ -30,7 +30,9 @@ from headwater.format.segment.frame import (
     decode_segment_frame,
 )
 from headwater.format.segment.run import Integers, at_each_byte, hash_ranges, heads_at
+from headwater.native import compiled
 
+_native: Final = compiled("columns")
 _RECORD_FLAGS: Final = numpy.uint8(sum(FrameFlag))
 _DELETED_FLAG: Final = numpy.uint8(IndexFlag.DELETED)
 _DELETED_STATE: Final = numpy.uint8(FrameState.DELETED)
@@ -94,6 +96,10 @@ def frame_faults(
     view = memoryview(buffer)
     count = len(entries)
     faults = numpy.zeros(count, numpy.uint8)
+    if _native is not None:
+        listed = numpy.ascontiguousarray(entries)
+        _native.frame_faults(view, listed, first_seq, base, checksums, faults)
+        return faults
     offsets = entries["offset"].astype(numpy.int64) - base
     sizes = entries["len"].astype(numpy.int64)
     places = numpy.arange(count)
