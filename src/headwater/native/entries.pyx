@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
 """Index entries of 20 bytes: which to read, where their frames lie, and whether those are sound.
 
-The twins are in `headwater.model.selection`, `headwater.store.pair` and
+The twins are in `headwater.format.segment.entry`, `headwater.model.selection`, `headwater.store.pair` and
 `headwater.format.segment.verify`, which say what is meant. All loops run without the interpreter.
 Frames are taken for hostile: every length is held against the buffer before anything is read.
 """
@@ -57,6 +57,10 @@ cdef enum:
     STATE = 7
     DELETED = 8
     NOT_DELETED = 9
+
+
+cdef uint64_t PRIME = 16777213
+cdef uint64_t LOW = 0xFFFFFFFF
 
 
 def pick_live(
@@ -120,6 +124,34 @@ def readable_span(entries):
         if begin < 0:
             return 0, 0
         return begin, end
+    finally:
+        PyBuffer_Release(&view)
+
+
+def entry_checks(entries, uint64_t first_seq, uint32_t[::1] checks):
+    """The check value each entry should have, into `checks`."""
+    cdef Py_ssize_t count = checks.shape[0]
+    cdef Py_ssize_t row
+    cdef Py_buffer view
+    cdef const Entry *slots
+    cdef uint64_t seq, total
+    PyObject_GetBuffer(entries, &view, PyBUF_SIMPLE)
+    try:
+        if view.len != count * <Py_ssize_t>sizeof(Entry):
+            raise ValueError("there is a check for each of the entries")
+        slots = <const Entry *>view.buf
+        with nogil:
+            for row in range(count):
+                seq = first_seq + <uint64_t>row
+                total = slots[row].offset * <uint64_t>0x9E3779
+                total += slots[row].len * <uint64_t>0x6A09E7
+                total += (slots[row].ts & LOW) * <uint64_t>0xBB67AF
+                total += (slots[row].ts >> 32) * <uint64_t>0x3C6EF3
+                total += (slots[row].flags_check & FLAGS_MASK) * <uint64_t>0xA54FF5
+                total += (seq & LOW) * <uint64_t>0x510E53
+                total += (seq >> 32) * <uint64_t>0x9B0569
+                total += <uint64_t>0x1F83D9
+                checks[row] = <uint32_t>(total % PRIME)
     finally:
         PyBuffer_Release(&view)
 

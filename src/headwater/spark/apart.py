@@ -4,8 +4,7 @@ Spark 4.1 to 4.3 keep the plan of a Python source, its pushed filters included, 
 a DataFrame was loaded as. A second query on the same DataFrame, or a second scan of it in one
 query, is then answered with the filters of the first or the last: rows are missing, and nobody is
 told. Until that is mended in Spark, a rule of the optimizer gives each scan a table of its own
-before anything is pushed. It is a few lines of Java, compiled by the compiler that Spark itself
-brings for generated code.
+before anything is pushed.
 
 Where the rule cannot be had, filters are not pushed: slower, and never wrong.
 """
@@ -13,6 +12,8 @@ Where the rule cannot be had, filters are not pushed: slower, and never wrong.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
+
+from headwater.spark.java_classes import add_optimizer_rule, errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,15 +110,11 @@ def pushes_safely(spark: SparkSession) -> bool:
     if gateway is None:
         return False
     try:
-        return _is_mended(gateway.jvm) or _has_rule(spark, gateway)
-    except _errors():
+        if not _is_mended(gateway.jvm):
+            add_optimizer_rule(spark, gateway, _JAVA, _RULE)
+    except errors():
         return False  # another Spark, or none of the classic kind
-
-
-def _errors() -> tuple[type[Exception], ...]:
-    from py4j.protocol import Py4JError
-
-    return Py4JError, TypeError, AttributeError
+    return True
 
 
 def _is_mended(jvm: Any) -> bool:
@@ -125,19 +122,3 @@ def _is_mended(jvm: Any) -> bool:
     loader = jvm.Thread.currentThread().getContextClassLoader()
     methods = loader.loadClass(_SCAN_SOURCE).getDeclaredMethods()
     return all(method.getName() != _KEPT_WITH_THE_TABLE for method in methods)
-
-
-def _has_rule(spark: SparkSession, gateway: Any) -> bool:
-    session: Any = spark._jsparkSession
-    rules = session.extensions().buildOptimizerRules(session)
-    known = [rules.apply(place).getClass().getName() for place in range(rules.size())]
-    if not any(name.startswith(_RULE) for name in known):
-        jvm = gateway.jvm
-        compiler = jvm.org.codehaus.janino.SimpleCompiler()
-        compiler.setParentClassLoader(jvm.Thread.currentThread().getContextClassLoader())
-        compiler.cook(_JAVA)
-        kind = compiler.getClassLoader().loadClass(_RULE)
-        constructor = kind.getDeclaredConstructor(gateway.new_array(jvm.java.lang.Class, 0))
-        rule = constructor.newInstance(gateway.new_array(jvm.java.lang.Object, 0))
-        session.extensions().injectOptimizerRule(rule)
-    return True

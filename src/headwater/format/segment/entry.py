@@ -35,6 +35,7 @@ INDEX_ENTRY: Final = Layout(
 )
 
 _native: Final = compiled("frames")
+_native_entries: Final = compiled("entries")
 INDEX_DTYPE: Final = INDEX_ENTRY.dtype
 ENTRY_BYTES: Final = INDEX_ENTRY.size
 """20: entry of a seq is at (seq - first_seq) x 20."""
@@ -123,6 +124,10 @@ def bad_entries(entries: Entries, first_seq: int) -> NDArray[numpy.int64]:
 
 
 def _checks(entries: Entries, flags: NDArray[Any], first_seq: int) -> NDArray[numpy.uint32]:
+    if _native_entries is not None:
+        checks = numpy.empty(len(entries), numpy.uint32)
+        _native_entries.entry_checks(numpy.ascontiguousarray(entries), first_seq, checks)
+        return checks
     ts = entries["ts"]
     seq = numpy.uint64(first_seq) + numpy.arange(len(entries), dtype=numpy.uint64)
     total = entries["offset"] * _WEIGHT_OFFSET

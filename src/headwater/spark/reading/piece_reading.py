@@ -158,10 +158,8 @@ def _stretch(
         first, last = piece.first_seq + some.start, piece.first_seq + some.stop - 1
         slice_ = files.read(piece.segment, first, last, entries[some])
         places = offsets[some] - slice_.base
-        inside = int(places.min()) >= 0 and int((places + sizes[some]).max()) <= len(slice_.buffer)
-        heads = heads_at(slice_.buffer, SEGMENT_FRAME, places) if inside else None
         faults = frame_faults(
-            slice_.buffer, entries[some], first, slice_.base, checksums=context.verify, heads=heads
+            slice_.buffer, entries[some], first, slice_.base, checksums=context.verify
         )
         chosen = wanted[some]
         if faults.any():
@@ -174,11 +172,8 @@ def _stretch(
                 at = int(entries["offset"][some][place])
                 damage = Damage(first + place, reason, slice_.path, at)
                 yield _told(damage, first + place, tolerant=tolerant)
-        if heads is None:
-            rows = FrameRows.of_segment(slice_.buffer, places[chosen])
-        else:
-            rows = FrameRows(slice_.buffer, places, SEGMENT_FRAME, heads)
-            rows = rows if chosen.all() else rows.kept(chosen)
+        places = places if chosen.all() else places[chosen]
+        rows = FrameRows.of_segment(slice_.buffer, places)
         yield Found(rows if len(rows) else None, last)
     yield Found(None, piece.last_seq)
 
