@@ -19,6 +19,7 @@ from headwater.spark import worker_nest
 from headwater.spark.archive import find_archive, options_to_use
 from headwater.spark.java import Java, find_java, with_launcher
 from headwater.spark.masters import Master, parse_master
+from headwater.spark.quiet_end import end_quietly
 from headwater.spark.shipping import ship
 
 if TYPE_CHECKING:
@@ -134,6 +135,7 @@ def start(
     if running is None:
         context = spark.sparkContext
         ship(context, parse_master(str(context.master)), wanted)
+        end_quietly(spark)
     register(spark)
     return spark
 

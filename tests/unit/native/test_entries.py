@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.format.segment import INDEX_DTYPE, IndexFlag, encode_segment_frame, verify
+from headwater.format.segment import INDEX_DTYPE, IndexFlag, encode_segment_frame, entry, verify
 from headwater.format.segment.frame import FrameState
 from headwater.model import selection
 from headwater.model.index import SeqIndex
@@ -113,3 +113,15 @@ def test_entries_that_are_not_one_behind_the_other_are_looked_at_as_well() -> No
     wider = numpy.zeros(2 * len(entries), INDEX_DTYPE)
     wider[::2] = entries
     assert not verify.frame_faults(data, wider[::2], 100).any()
+
+
+@given(st.binary(max_size=40 * 20), st.integers(0, 2**64 - 100))
+def test_checks_of_entries_are_the_same(raw: bytes, first_seq: int) -> None:
+    entries = numpy.frombuffer(raw[: len(raw) // 20 * 20], entry.INDEX_DTYPE).copy()
+    twin = entries.copy()
+    entry.seal_checks(entries, first_seq)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(entry, "_native_entries", None)
+        entry.seal_checks(twin, first_seq)
+    assert entries.tobytes() == twin.tobytes()
+    assert len(entry.bad_entries(entries, first_seq)) == 0

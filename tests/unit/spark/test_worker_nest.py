@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 
 import pytest
 
-from headwater.spark.worker_nest import polite
+from headwater.spark.worker_nest import polite, settled
 
 
 def send(peer: socket.socket, is_known: bool) -> int:
@@ -29,3 +30,12 @@ def test_whatever_else_befalls_a_worker_is_still_told() -> None:
     far.close()
     with pytest.raises(OSError, match="Bad file descriptor"):
         polite(send)(near, True)
+
+
+def test_what_a_first_task_loaded_is_put_aside_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    frozen: list[str] = []
+    monkeypatch.setattr(gc, "freeze", lambda: frozen.append("all"))
+    codes = iter((0, 0, 1))
+    work = settled(lambda *_: next(codes))
+    assert [work(None, True) for _ in range(3)] == [0, 0, 1]
+    assert frozen == ["all"]
