@@ -65,15 +65,26 @@ rows = st.fixed_dictionaries(
         "error_message": st.none() | st.text(max_size=20),
     },
 )
-answers = st.fixed_dictionaries(
-    {
-        "responses": st.lists(
-            st.fixed_dictionaries({"name": names, "partition_responses": st.lists(rows)}),
-            max_size=140,  # lengths of two bytes, where they are compact
-        ),
-        "throttle_time_ms": int32s,
-    }
+plain_rows = st.fixed_dictionaries(
+    {"index": int32s, "error_code": st.sampled_from(ErrorCode), "base_offset": int64s},
+    optional={"log_append_time_ms": int64s, "log_start_offset": int64s},
 )
+
+
+def answers(rows: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    topics = st.fixed_dictionaries({"name": names, "partition_responses": st.lists(rows)})
+    return st.fixed_dictionaries(
+        {"responses": st.lists(topics, max_size=3), "throttle_time_ms": int32s}
+    )
+
+
+ONE_REQUEST: dict[str, Any] = {
+    "transactional_id": None,
+    "acks": -1,
+    "timeout_ms": 30_000,
+    "topic_data": [{"name": "orders", "partition_data": [{"index": 3, "records": b"x" * 200}]}],
+}
+every_version = pytest.mark.parametrize("version", range(3, 10))
 
 
 def outcome(module: Any, twin: bool, function: Any, *arguments: Any) -> Any:
@@ -117,27 +128,59 @@ def test_noise_is_read_or_refused_alike(version: int, body: bytes) -> None:
     read_by_both(version, body)
 
 
-@pytest.mark.parametrize("version", range(3, 10))
+@every_version
 def test_the_compiled_reader_reads_what_producers_send(version: int) -> None:
     native = compiled("batches")
     assert native is not None
-    values = {
-        "transactional_id": None,
-        "acks": -1,
-        "timeout_ms": 30_000,
-        "topic_data": [{"name": "orders", "partition_data": [{"index": 3, "records": b"x" * 500}]}],
-    }
-    body = encode_request(ApiKey.PRODUCE, version, values)
-    assert native.read_produce(body, version, 0) == values
+    body = encode_request(ApiKey.PRODUCE, version, ONE_REQUEST)
+    assert native.read_produce(body, version, 0) == ONE_REQUEST
 
 
-@given(versions, int32s, answers)
-def test_the_answer_to_a_produce_has_the_same_bytes(
-    version: int, number: int, values: dict[str, Any]
+@every_version
+def test_a_produce_that_is_cut_off_or_changed_anywhere_is_read_or_refused_alike(
+    version: int,
 ) -> None:
+    body = encode_request(ApiKey.PRODUCE, version, ONE_REQUEST)
+    for at in range(len(body)):
+        read_by_both(version, body[:at])
+        for byte in (0, 1, 2, 0x7F, 0x80, 0xFF):
+            read_by_both(version, body[:at] + bytes([byte]) + body[at + 1 :])
+
+
+def written_by_both(version: int, number: int, values: dict[str, Any]) -> bytes:
     arguments = ApiKey.PRODUCE, version, number, values
     found, wanted = (outcome(headers, twin, response_frame, *arguments) for twin in (False, True))
     assert b"".join(found) == b"".join(wanted)
+    return b"".join(found)
+
+
+@every_version
+@given(number=int32s, values=answers(plain_rows))
+def test_the_answer_to_a_produce_has_the_same_bytes(
+    version: int, number: int, values: dict[str, Any]
+) -> None:
+    native = compiled("batches")
+    assert native is not None
+    assert native.write_produced(version, number, values) == written_by_both(
+        version, number, values
+    )
+
+
+@given(versions, int32s, answers(rows))
+def test_an_answer_with_errors_has_the_same_bytes(
+    version: int, number: int, values: dict[str, Any]
+) -> None:
+    written_by_both(version, number, values)
+
+
+@every_version
+@pytest.mark.parametrize("count", [0, 1, 126, 127, 128, 300])
+def test_lengths_of_one_byte_and_of_two_are_written_alike(version: int, count: int) -> None:
+    row = {"index": 1, "error_code": 0, "base_offset": 9}
+    named = [{"name": "n" * size, "partition_responses": [row]} for size in range(count)]
+    many = [{"name": "orders", "partition_responses": [row] * count}]
+    for topics in (named, many):
+        written_by_both(version, 7, {"responses": topics, "throttle_time_ms": 0})
 
 
 @pytest.mark.parametrize(
@@ -155,14 +198,3 @@ def test_an_answer_that_cannot_be_is_refused_by_both(row: dict[str, Any]) -> Non
     for twin in (False, True):
         kind, _ = outcome(headers, twin, response_frame, ApiKey.PRODUCE, 9, 1, values)
         assert kind is InvariantError
-
-
-@pytest.mark.parametrize("version", range(3, 10))
-def test_the_compiled_writer_writes_the_answers_of_produces_that_went_well(version: int) -> None:
-    native = compiled("batches")
-    assert native is not None
-    row = {"index": 1, "error_code": 0, "base_offset": 9}
-    row |= {"log_append_time_ms": -1, "log_start_offset": 0}
-    topics = [{"name": "orders", "partition_responses": [row]}]
-    values = {"responses": topics, "throttle_time_ms": 0}
-    assert native.write_produced(version, 7, values) is not None
