@@ -80,12 +80,12 @@ class Beside:
             found += list(zip(rows.seqs.tolist(), datas, strict=True))
         return found
 
-    def seq_at(self, name: str, ts_ms: int) -> int:
+    def seq_at(self, name: str, ts_ms: int, *, tolerant: bool = False) -> int:
         def work(view: KafkaView) -> int:
             sight = KafkaSight(self.directory, view, self.rows_max, 1 << 20)
             facts = sight.facts(name)
             assert facts is not None, name
-            return sight.seq_at(facts, ts_ms * 1_000)
+            return sight.seq_at(facts, ts_ms * 1_000, tolerant=tolerant)
 
         return self.directory.now(work)
 

@@ -20,7 +20,13 @@ from headwater.format.kafka.checkpoint import (
     decode_checkpoint,
     encode_checkpoint,
 )
-from headwater.format.kafka.entry import ENTRY_BYTES, KEY_AT, count_entries, read_entries
+from headwater.format.kafka.entry import (
+    ENTRY_BYTES,
+    KEY_AT,
+    PREFIX_BYTES,
+    count_entries,
+    read_entries,
+)
 from headwater.format.kafka.events import INTERNAL_KEY
 from headwater.format.kafka.names import CHECKPOINT_NAME, index_name, log_name
 from headwater.format.kafka.records import NewRecord, encode_batch
@@ -124,6 +130,33 @@ def test_a_time_is_not_found_in_records_that_were_deleted() -> None:
     life.append("timed", encode_batch(records))
     life.do(lambda: life.store.delete_records(life.partition("timed"), 1))
     assert Beside(life).seq_at("kafka:timed:0", 5_000) == 4
+
+
+@pytest.mark.parametrize(
+    ("damaged", "ts_ms", "expected"),
+    [
+        (0, 5_000, 5),  # older records behind it: it was older still
+        (3, 5_000, 4),  # it may have been the first, so it is where reading begins
+        (4, 5_000, 5),
+        (5, 5_000, 5),
+        (5, 6_000, 6),  # everything that can be read is older
+    ],
+)
+def test_a_damaged_batch_is_where_a_tolerant_stream_begins_if_it_may_be_the_first(
+    damaged: int, ts_ms: int, expected: int
+) -> None:
+    life = KafkaLife(settings=LARGE_KAFKA)
+    life.create("timed")
+    for stamp in range(1_000, 7_000, 1_000):
+        life.append("timed", batch_of(str(stamp), timestamp_ms=stamp))
+    life.close()
+    beside = Beside(life)
+    at = int(beside.plan("kafka:timed:0")[0].batches.entries["physical_offset"][damaged])
+    spoil(life, log_name(0), at + PREFIX_BYTES + CRC_FROM + 24)
+    if damaged <= 4:
+        with pytest.raises(DamageError):
+            beside.seq_at("kafka:timed:0", ts_ms)
+    assert beside.seq_at("kafka:timed:0", ts_ms, tolerant=True) == expected
 
 
 def test_the_newest_time_that_a_producer_claims_hides_no_record() -> None:

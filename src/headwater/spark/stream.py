@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from headwater.core.errors import RequestError
+from headwater.core.errors import DataLossError, RequestError, StorageError
 from headwater.spark.reading.assembling import Gap
 from headwater.spark.reading.filters import Filters
 from headwater.spark.reading.offsets import Cursor, decode_offset, encode_offset, share
@@ -61,11 +61,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- where the query is, and where it could be
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        def begin(sight: Sight) -> dict[str, Cursor]:
-            topics = chosen_topics(sight, self._options, Filters())
-            return {each.topic: self._beginning(sight, each) for each in topics}
-
-        return encode_offset(self._place.now(begin))
+        try:
+            return encode_offset(self._beginnings(tolerant=False))
+        except DataLossError:
+            raise
+        except StorageError:
+            # By now it is known to be there to stay, and not its owner at work.
+            if self._options.fail_on_data_loss:
+                raise
+            return encode_offset(self._beginnings(tolerant=True))
 
     def latestOffset(self, start: Any, limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         cursors = decode_offset(start)
@@ -84,10 +88,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._target = self._heads()
 
-    def _beginning(self, sight: Sight, facts: TopicFacts) -> Cursor:
+    def _beginnings(self, *, tolerant: bool) -> dict[str, Cursor]:
+        def begin(sight: Sight) -> dict[str, Cursor]:
+            topics = chosen_topics(sight, self._options, Filters())
+            return {each.topic: self._beginning(sight, each, tolerant) for each in topics}
+
+        return self._place.now(begin)
+
+    def _beginning(self, sight: Sight, facts: TopicFacts, tolerant: bool) -> Cursor:
         start = self._options.start_of(facts.topic)
         if self._options.starting_us is not None:
-            seq = sight.seq_at(facts, self._options.starting_us) - 1
+            seq = sight.seq_at(facts, self._options.starting_us, tolerant=tolerant) - 1
         elif start.latest:
             seq = facts.head_seq
         else:

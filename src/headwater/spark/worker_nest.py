@@ -53,8 +53,28 @@ def polite(worker: Callable[..., int]) -> Callable[..., int]:
     return work
 
 
+def settled(worker: Callable[..., int]) -> Callable[..., int]:
+    """A worker that has what its first task loaded put aside with the rest.
+
+    Spark collects garbage after every task, which took a tenth of the time of one: it went through
+    everything that was loaded since the fork, and found it in use.
+    """
+    is_settled = False
+
+    def work(*given: Any) -> int:
+        nonlocal is_settled
+        code = worker(*given)
+        if not is_settled:
+            is_settled = True
+            gc.collect()
+            gc.freeze()
+        return code
+
+    return work
+
+
 if __name__ == "__main__":
     load()
     daemon: Any = importlib.import_module("pyspark.daemon")
-    daemon.worker = polite(daemon.worker)
+    daemon.worker = settled(polite(daemon.worker))
     daemon.manager()

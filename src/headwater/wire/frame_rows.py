@@ -1,8 +1,8 @@
 """Frames as Arrow columns: headers gathered in one step, payloads cut out of the file's bytes.
 
-No Python work per record. Where there is no compiled twin a string column is built over the mapped
-file itself, with offsets that point at every wanted part and at what lies between, and `take` copies
-the wanted ones together.
+No Python work per record. Without a compiled twin a string column is built over the mapped file
+itself, with offsets that point at every wanted part and at what lies between, and `take` copies the
+wanted ones together.
 """
 
 from __future__ import annotations
@@ -106,10 +106,12 @@ class FrameRows:
         return self.ts_ms * US_PER_MS
 
     def _seqs_and_times(self) -> tuple[Integers, Integers]:
-        if self._numbers is None and _native is None:
+        if self._numbers is not None:
+            return self._numbers
+        if _native is None:
             seqs, times = self.heads["seq"], self.heads["ts"]
             self._numbers = seqs.astype(numpy.int64), times.astype(numpy.int64)
-        elif self._numbers is None:
+        else:
             found = numpy.empty((2, len(self)), numpy.int64)
             offsets = numpy.ascontiguousarray(self.offsets, numpy.int64)
             _native.numbers(self.buffer, offsets, self.layout.size, *found)
@@ -126,25 +128,25 @@ class FrameRows:
 
     def binary(self, name: str) -> Column:
         if name not in self._made:
-            cut = self._cut_in_numpy if _native is None else self._cut
-            self._made[name] = cut(name)
+            in_numpy = _native is None
+            self._made[name] = self._cut_in_numpy(name) if in_numpy else self._cut(_native, name)
         return self._made[name]
 
-    def _cut(self, name: str) -> Column:
+    def _cut(self, native: Any, name: str) -> Column:
         """One part of all frames, by the compiled twin of `_cut_in_numpy`."""
         count = len(self)
         borders = numpy.empty(count + 1, numpy.int32)
         valid = numpy.empty((count + 7) // 8, numpy.uint8)
         frames = (self.buffer, numpy.ascontiguousarray(self.offsets, numpy.int64))
         which = (self.layout.size, self.layout.offset_of("flags"), PARTS.index(name))
-        having, bad, meta_is_bad = _native.measure(*frames, *which, borders, valid)
+        having, bad, meta_is_bad = native.measure(*frames, *which, borders, valid)
         if bad >= 0:
             what = _META_TOO_LONG if meta_is_bad else "the frame is not in these bytes"
             raise FormatError(what, int(self.offsets[bad]) + self.layout.size)
         if not having:
             return pyarrow.nulls(count, pyarrow.binary())
         values = numpy.empty(int(borders[-1]), numpy.uint8)
-        if _native.copy(*frames, *which, borders, values):
+        if native.copy(*frames, *which, borders, values):
             self._ascii.add(name)
         buffers = [None if having == count else valid, borders, values]
         return pyarrow.Array.from_buffers(

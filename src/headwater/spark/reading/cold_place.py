@@ -110,7 +110,7 @@ class ColdSight:
     def gap(self, facts: TopicFacts, cursor: int) -> Gap | None:
         return facts.gap_after(cursor)
 
-    def seq_at(self, facts: TopicFacts, ts_us: int) -> int:
+    def seq_at(self, facts: TopicFacts, ts_us: int, *, tolerant: bool = False) -> int:
         files = self.place.files_of(facts.topic)
         for piece in self._pieces(facts.topic):
             if isinstance(piece, SegmentPiece):

@@ -84,7 +84,7 @@ class DirectorySight:
     def gap(self, facts: TopicFacts, cursor: int) -> Gap | None:
         return facts.gap_after(cursor)
 
-    def seq_at(self, facts: TopicFacts, ts_us: int) -> int:
+    def seq_at(self, facts: TopicFacts, ts_us: int, *, tolerant: bool = False) -> int:
         topic = self.view.find(facts.topic)
         assert topic is not None, "facts are of this sight"
         for slots in self._slots(topic):

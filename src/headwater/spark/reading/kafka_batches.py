@@ -96,21 +96,45 @@ def stored_batches(disk: Disk, directory: PurePath, batches: OwnedBatches) -> It
 
 
 def first_not_older(
-    disk: Disk, directory: PurePath, batches: OwnedBatches, first_seq: int, ts_us: int
+    disk: Disk,
+    directory: PurePath,
+    batches: OwnedBatches,
+    first_seq: int,
+    ts_us: int,
+    *,
+    tolerant: bool = False,
 ) -> int | None:
     """The first seq from `first_seq` on whose record is not older; None when all are.
 
-    A batch whose header says that all are is not looked into, as when a server is asked.
+    A batch whose header says that all are is not looked into, as when a server is asked. With
+    `tolerant` a batch that cannot be read may be what was looked for, unless older records come
+    behind it: the first of such batches is the answer, and whoever reads on from it tells the loss.
     """
+    doubtful: int | None = None
     for stored in stored_batches(disk, directory, batches):
-        header, batch = stored.sound(verify=True)
-        if header.max_timestamp * US_PER_MS < ts_us:
-            continue
         try:
-            records = decode_records(batch)
-        except BatchError as error:
-            raise stored.unreadable(error) from error
-        for seq, record in enumerate(records, stored.first_seq):
-            if seq >= first_seq and max(record.timestamp_ms, 0) * US_PER_MS >= ts_us:
-                return seq
+            found = _seq_in(stored, first_seq, ts_us)
+        except StorageError:
+            if not tolerant:
+                raise
+            if doubtful is None:
+                doubtful = max(stored.first_seq, first_seq)
+            continue
+        if found is not None:
+            return found if doubtful is None else doubtful
+        doubtful = None
+    return doubtful
+
+
+def _seq_in(stored: StoredBatch, first_seq: int, ts_us: int) -> int | None:
+    header, batch = stored.sound(verify=True)
+    if header.max_timestamp * US_PER_MS < ts_us:
+        return None
+    try:
+        records = decode_records(batch)
+    except BatchError as error:
+        raise stored.unreadable(error) from error
+    for seq, record in enumerate(records, stored.first_seq):
+        if seq >= first_seq and max(record.timestamp_ms, 0) * US_PER_MS >= ts_us:
+            return seq
     return None

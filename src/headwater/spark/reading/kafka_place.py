@@ -74,8 +74,8 @@ class MixedSight:
     def gap(self, facts: TopicFacts, cursor: int) -> Gap | None:
         return self._of(facts.topic).gap(facts, cursor)
 
-    def seq_at(self, facts: TopicFacts, ts_us: int) -> int:
-        return self._of(facts.topic).seq_at(facts, ts_us)
+    def seq_at(self, facts: TopicFacts, ts_us: int, *, tolerant: bool = False) -> int:
+        return self._of(facts.topic).seq_at(facts, ts_us, tolerant=tolerant)
 
     def _of(self, name: str) -> Sight:
         return self.partitions if is_partition(name) else self.topics

@@ -146,10 +146,11 @@ class KafkaSight:
     def gap(self, facts: TopicFacts, cursor: int) -> Gap | None:
         return facts.gap_after(cursor)
 
-    def seq_at(self, facts: TopicFacts, ts_us: int) -> int:
+    def seq_at(self, facts: TopicFacts, ts_us: int, *, tolerant: bool = False) -> int:
         first = facts.first_seq
         batches = between(self._batches[facts.topic], first, facts.head_seq)
-        found = first_not_older(self.directory.disk, self.directory.path, batches, first, ts_us)
+        where = self.directory.disk, self.directory.path
+        found = first_not_older(*where, batches, first, ts_us, tolerant=tolerant)
         return facts.head_seq + 1 if found is None else found
 
     def _portions(self, batches: OwnedBatches) -> Iterator[OwnedBatches]:

@@ -18,7 +18,6 @@ from headwater.disk import Disk, OpenMode
 from headwater.format.frame import CHECKSUM_BYTES, FRAME, FRAME_BYTES_MIN, FrameType
 from headwater.format.segment import (
     FAULT_MEANING,
-    SEGMENT_FRAME,
     Entries,
     FrameFault,
     IndexFlag,

@@ -70,8 +70,11 @@ class Sight(Protocol):
     def gap(self, facts: TopicFacts, cursor: int) -> Gap | None:
         """What a reader that has come as far as `cursor` has lost."""
 
-    def seq_at(self, facts: TopicFacts, ts_us: int) -> int:
-        """The first seq whose record is not older; the one after the head when all are."""
+    def seq_at(self, facts: TopicFacts, ts_us: int, *, tolerant: bool = False) -> int:
+        """The first seq whose record is not older; the one after the head when all are.
+
+        `tolerant`: what cannot be read may be it, instead of being an error.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,7 +111,7 @@ class RemoteSight:
             return None
         return Gap(lost.gap_from, lost.gap_to, lost.reason, lost.missed_estimate)
 
-    def seq_at(self, facts: TopicFacts, ts_us: int) -> int:
+    def seq_at(self, facts: TopicFacts, ts_us: int, *, tolerant: bool = False) -> int:
         """By halves: the times of a topic do not go back."""
         low, high = facts.first_seq, facts.head_seq + 1
         while low < high:

@@ -117,11 +117,13 @@ def sink_options(given: Mapping[str, str], schema: StructType, *, overwrite: boo
 
 
 def check_sink_topic(name: str) -> str:
-    """A name the sink can write to. Kafka's headers have no place for its marks."""
+    """A name the sink can write to: one whose keys a server remembers over a restart."""
     if name.startswith(limits.PARTITION_PREFIX):
         raise InvalidRequestError(
             f"{name} is a partition of a Kafka topic, where this sink cannot keep that every row "
-            "is there once: write to a log topic, which Kafka clients read as well (docs/doors.md)"
+            "is there once: a server forgets the keys of writes to partitions when it restarts, so "
+            "a chunk whose answer was lost would be there twice. Write to a log topic, which Kafka "
+            "clients read as well (docs/doors.md)"
         )
     return check_topic_name(name)
 
