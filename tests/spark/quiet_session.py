@@ -52,7 +52,7 @@ WAIT_S = 60
 def workers() -> list[int]:
     """Workers of Spark's own daemons below this process; dead ones do not count."""
     listed = subprocess.run(
-        ["ps", "-eo", "pid=,ppid=,stat=,args="], capture_output=True, text=True, check=True
+        ["ps", "-wweo", "pid=,ppid=,stat=,args="], capture_output=True, text=True, check=True
     ).stdout
     rows = [line.split(None, 3) for line in listed.splitlines()]
     javas = {pid for pid, parent, *_ in rows if int(parent) == os.getpid()}
