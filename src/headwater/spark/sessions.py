@@ -19,7 +19,6 @@ from headwater.spark import worker_nest
 from headwater.spark.archive import find_archive, options_to_use
 from headwater.spark.java import Java, find_java, with_launcher
 from headwater.spark.masters import Master, parse_master
-from headwater.spark.quiet_end import end_quietly
 from headwater.spark.shipping import ship
 
 if TYPE_CHECKING:
@@ -135,7 +134,6 @@ def start(
     if running is None:
         context = spark.sparkContext
         ship(context, parse_master(str(context.master)), wanted)
-        end_quietly(spark)
     register(spark)
     return spark
 
@@ -143,12 +141,14 @@ def start(
 def register(spark: SparkSession) -> None:
     """Make the session know the formats "headwater" and "headwater-table"."""
     from headwater.spark.narrow import read_narrowly
+    from headwater.spark.quiet import end_lookup
     from headwater.spark.rows_once import put_together_once
     from headwater.spark.source import source_class
     from headwater.spark.tables.sink import TableDataSource
 
     spark.dataSource.register(source_class(spark))
     spark.dataSource.register(TableDataSource)
+    end_lookup(spark)
     read_narrowly(spark)
     put_together_once(spark)
 

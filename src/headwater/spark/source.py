@@ -22,6 +22,7 @@ from pyspark.sql.types import StructType
 
 from headwater.core.limits import INTEGER_MAX
 from headwater.spark.apart import pushes_safely
+from headwater.spark.quiet import be_polite
 from headwater.spark.reading.filters import Filters, push
 from headwater.spark.reading.options import SourceOptions, source_options
 from headwater.spark.reading.planning import batch_slices, place_of, shared_out
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FORMAT = "headwater"
+be_polite()
 
 
 class HeadwaterDataSource(DataSource):

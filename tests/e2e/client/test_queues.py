@@ -107,10 +107,10 @@ def test_a_worker_holds_a_job_for_as_long_as_its_handler_runs(client: headwater.
     claims: list[list[int]] = []
 
     def handler(_job: ClaimedJob) -> None:
-        tries = (client.claim("work.b", "thief", wait_ms=100).seqs for _ in range(6))
+        tries = (client.claim("work.b", "thief", wait_ms=400).seqs for _ in range(6))
         claims.extend(tries)  # for three times the lease
 
-    assert client.work("work.b", handler, lease_ms=200, idle_ms=0) == (1, 0, 0)
+    assert client.work("work.b", handler, lease_ms=800, idle_ms=0) == (1, 0, 0)
     assert claims == [[]] * 6
 
 

@@ -162,7 +162,7 @@ def test_a_mark_of_another_sink_is_taken_out_of_the_meta() -> None:
         ({"topic": "t", "url": ""}, "say which server"),
         ({}, "name the topic"),
         ({"topic": "../t"}, "topic must be"),
-        ({"topic": "kafka:orders:0"}, "write to a log topic, which Kafka clients read as well"),
+        ({"topic": "kafka:orders:0"}, "Write to a log topic, which Kafka clients read as well"),
         ({"topic": "t", "durability": "strong"}, "durability is one of ephemeral, memory"),
         ({"topic": "t", "batchRecords": "10001"}, "batchRecords is a whole number from 1 to 10000"),
         ({"topic": "t", "batchBytes": "x"}, "batchBytes is a whole number"),

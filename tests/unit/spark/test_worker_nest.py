@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import gc
 import socket
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
 
 import pytest
 
+from headwater.spark.quiet import DAEMON, be_polite
 from headwater.spark.worker_nest import polite, settled
 
 
@@ -39,3 +44,20 @@ def test_what_a_first_task_loaded_is_put_aside_once(monkeypatch: pytest.MonkeyPa
     work = settled(lambda *_: next(codes))
     assert [work(None, True) for _ in range(3)] == [0, 0, 1]
     assert frozen == ["all"]
+
+
+def test_a_worker_of_sparks_own_daemon_is_polite_once_it_knows_us(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def hung_up_on(*_: object) -> int:
+        raise BrokenPipeError
+
+    daemon: Any = ModuleType("__main__")
+    daemon.worker = hung_up_on
+    monkeypatch.setitem(sys.modules, "__main__", daemon)
+    be_polite()
+    with pytest.raises(BrokenPipeError):
+        daemon.worker(None, True)
+    daemon.__spec__ = ModuleSpec(DAEMON, None)
+    be_polite()
+    assert daemon.worker(None, True) == 1
