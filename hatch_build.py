@@ -72,10 +72,10 @@ def _compile(root: Path, sources: list[Path]) -> None:
     before = Path.cwd()
     os.chdir(root)
     try:
-        modules = cythonize(extensions, build_dir="build/native", language_level=3, quiet=True)
+        modules = cythonize(extensions, build_dir="build/native", language_level=3, quiet=True, force=True)
         distribution = Distribution({"ext_modules": modules, "package_dir": {"": "src"}})
         command = build_ext(distribution)
-        command.inplace = True
+        command.inplace = command.force = True  # what is stale was decided above
         command.build_temp = "build/native"
         command.ensure_finalized()
         command.run()

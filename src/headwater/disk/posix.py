@@ -71,10 +71,10 @@ class PosixFile:
     def sync_data_beside(self, other: PosixFile) -> tuple[int, int] | None:
         """`sync_data` of both at the same time: an errno for each, 0 where it went well.
 
-        None, with nothing done, where that is not compiled.
+        None, with nothing done, where that is not compiled or not the sync of both.
         """
-        if _native is None or type(self) is not PosixFile:  # whose sync is a verb of its own
-            return None
+        if _native is None or not type(self) is type(other) is PosixFile:
+            return None  # others have a sync of their own
         errors: tuple[int, int] = _native.sync_together(self._descriptor, other._descriptor)
         return errors
 

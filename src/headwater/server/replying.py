@@ -3,6 +3,8 @@
 Where it is compiled, they are printed and handed to the kernel in one go, without the interpreter:
 meanwhile the log's thread has it. A connection that has more to send than this, or seals what it
 sends, gets its answer the usual way.
+
+Keeps I15.
 """
 
 from __future__ import annotations
@@ -62,7 +64,12 @@ def send_directly(direct: list[Direct], told: Told) -> None:
         (exchange.connection.descriptor, exchange.number, seq, exchange.started_us)
         for exchange, seq in direct
     ]
-    unsent = _native.send_single_writes(SHORT_HEAD, told.prefix, asked, *told[1:])
+    try:
+        unsent = _native.send_single_writes(SHORT_HEAD, told.prefix, asked, *told[1:])
+    except Exception:  # before anything was sent: nobody is left without an answer (I15)
+        for exchange, seq in direct:
+            exchange.answer_whole(told.reply(exchange, seq))
+        raise
     for exchange, _ in direct:
         exchange.connection.answered(told.now_us)
     for place, rest in unsent.items():
