@@ -72,7 +72,9 @@ def _compile(root: Path, sources: list[Path]) -> None:
     before = Path.cwd()
     os.chdir(root)
     try:
-        modules = cythonize(extensions, build_dir="build/native", language_level=3, quiet=True, force=True)
+        modules = cythonize(
+            extensions, build_dir="build/native", language_level=3, quiet=True, force=True
+        )
         distribution = Distribution({"ext_modules": modules, "package_dir": {"": "src"}})
         command = build_ext(distribution)
         command.inplace = command.force = True  # what is stale was decided above

@@ -14,6 +14,7 @@ import pytest
 from headwater.core.errors import OverloadedError
 from headwater.engine.input import EncodedRecords
 from headwater.engine.pending import Write
+from headwater.server import replying
 from headwater.wire.answers import Performance, WriteAnswer, single_write_answer
 from headwater.wire.http_response import json_answer, short_json_answer
 from tests.server.gated_disk import GatedDisk
@@ -268,6 +269,27 @@ def test_a_mistake_of_the_servers_own_leaves_nobody_without_an_answer(
         broken.setattr(server.app.engine, "append", append)
         answers = writers.send_at_once([single(n) for n in range(WRITERS)])
     assert [answer.status for answer in answers] == [500] * WRITERS
+    again = writers.send_at_once([single(n) for n in range(WRITERS)])
+    assert [answer.status for answer in again] == [200] * WRITERS
+
+
+def test_answers_that_cannot_be_sent_together_are_sent_one_by_one(
+    server: RunningServer, writers: Writers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if replying._native is None:
+        pytest.skip("not compiled here: none are sent together")
+    asked = []
+
+    class Broken:
+        def send_single_writes(self, *given: Any) -> dict[int, bytes]:
+            asked.append(len(given[2]))
+            raise MemoryError
+
+    with monkeypatch.context() as broken:
+        broken.setattr(replying, "_native", Broken())
+        answers = writers.send_at_once([single(n) for n in range(WRITERS)])
+    assert sum(asked) == WRITERS
+    assert [answer.status for answer in answers] == [200] * WRITERS
     again = writers.send_at_once([single(n) for n in range(WRITERS)])
     assert [answer.status for answer in again] == [200] * WRITERS
 

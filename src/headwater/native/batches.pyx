@@ -5,16 +5,11 @@ The twins are the functions that `headwater.wire.kafka.codec` makes from the tab
 is not plain here is left to them: both functions give None then, and have changed nothing.
 """
 
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
-
-
-cdef extern from "Python.h":
-    int PyObject_GetBuffer(object, Py_buffer *, int) except -1
-    void PyBuffer_Release(Py_buffer *)
-    int PyBUF_SIMPLE
 
 
 cdef enum:

@@ -5,27 +5,12 @@ The twins are in `headwater.format.segment.run` (`heads_at`) and `headwater.wire
 (`spans`). Nothing is read that is not inside of the buffer.
 """
 
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
-
-cdef extern from *:
-    """
-    #if defined(__GNUC__)
-    #define HEADWATER_FETCH(at) __builtin_prefetch(at)
-    #else
-    #define HEADWATER_FETCH(at) ((void)0)
-    #endif
-    """
-    void HEADWATER_FETCH(const void *at) noexcept nogil
-
-
-cdef extern from "Python.h":
-    int PyObject_GetBuffer(object, Py_buffer *, int) except -1
-    void PyBuffer_Release(Py_buffer *)
-    int PyBUF_SIMPLE
-    int PyBUF_WRITABLE
+from headwater.native.fetching cimport HEADWATER_FETCH
 
 
 cdef enum:

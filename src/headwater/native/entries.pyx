@@ -6,23 +6,12 @@ The twins are in `headwater.format.segment.entry`, `headwater.model.selection`, 
 Frames are taken for hostile: every length is held against the buffer before anything is read.
 """
 
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+from headwater.native.layouts cimport Entry
 from headwater.native.xxh3 cimport XXH3_64bits
-
-
-cdef extern from "Python.h":
-    int PyObject_GetBuffer(object, Py_buffer *, int) except -1
-    void PyBuffer_Release(Py_buffer *)
-    int PyBUF_SIMPLE
-
-
-cdef packed struct Entry:
-    uint32_t offset
-    uint32_t len
-    uint64_t ts
-    uint32_t flags_check
 
 
 cdef packed struct SegmentHead:
@@ -89,7 +78,7 @@ def pick_live(
             row = 0
             while row < count and picked < most:
                 if not slots[row].flags_check & dead:
-                    payload += <int64_t>slots[row].len - overhead
+                    payload += <int64_t>slots[row].length - overhead
                     if payload > bytes_max and picked:
                         break
                     seqs[picked] = first_seq + row
@@ -118,7 +107,7 @@ def readable_span(entries):
                     continue
                 if begin < 0 or slots[row].offset < begin:
                     begin = slots[row].offset
-                behind = <int64_t>slots[row].offset + slots[row].len
+                behind = <int64_t>slots[row].offset + slots[row].length
                 if behind > end:
                     end = behind
         if begin < 0:
@@ -144,7 +133,7 @@ def entry_checks(entries, uint64_t first_seq, uint32_t[::1] checks):
             for row in range(count):
                 seq = first_seq + <uint64_t>row
                 total = slots[row].offset * <uint64_t>0x9E3779
-                total += slots[row].len * <uint64_t>0x6A09E7
+                total += slots[row].length * <uint64_t>0x6A09E7
                 total += (slots[row].ts & LOW) * <uint64_t>0xBB67AF
                 total += (slots[row].ts >> 32) * <uint64_t>0x3C6EF3
                 total += (slots[row].flags_check & FLAGS_MASK) * <uint64_t>0xA54FF5
@@ -193,7 +182,7 @@ cdef inline uint8_t _fault(
 ) noexcept nogil:
     """The first fault in the order of the enum."""
     cdef int64_t offset = <int64_t>entry.offset - base
-    cdef int64_t size = entry.len
+    cdef int64_t size = entry.length
     cdef int64_t border
     cdef const uint8_t *at
     cdef SegmentHead head

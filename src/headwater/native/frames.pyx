@@ -5,17 +5,13 @@ The twins are in `headwater.format.appends` and `headwater.format.segment.run`, 
 bytes mean. Checksums of many records are made without the interpreter.
 """
 
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+from headwater.native.layouts cimport Entry
 from headwater.native.xxh3 cimport XXH3_64bits
-
-
-cdef extern from "Python.h":
-    int PyObject_GetBuffer(object, Py_buffer *, int) except -1
-    void PyBuffer_Release(Py_buffer *)
-    int PyBUF_SIMPLE
 
 
 cdef packed struct AppendHead:
@@ -131,28 +127,21 @@ cdef tuple _encode_appends(
     return frames, offsets, sizes
 
 
-cdef packed struct IndexEntry:
-    uint32_t offset
-    uint32_t length
-    uint64_t ts
-    uint32_t flags
-
-
 def index_entries(list lengths, list times, list flags):
     """Entries of records that are in no segment yet: a length, a time and flags each."""
     cdef Py_ssize_t count = len(lengths)
     cdef Py_ssize_t row
     cdef bytes entries
-    cdef IndexEntry *at
+    cdef Entry *at
     if len(times) != count or len(flags) != count:
         raise ValueError("lengths, times and flags are equally many")
-    entries = PyBytes_FromStringAndSize(NULL, count * sizeof(IndexEntry))
-    at = <IndexEntry *>PyBytes_AS_STRING(entries)
+    entries = PyBytes_FromStringAndSize(NULL, count * sizeof(Entry))
+    at = <Entry *>PyBytes_AS_STRING(entries)
     for row in range(count):
         at[row].offset = 0
         at[row].length = lengths[row]
         at[row].ts = times[row]
-        at[row].flags = flags[row]
+        at[row].flags_check = flags[row]
     return entries
 
 

@@ -9,14 +9,9 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.dict cimport PyDict_DelItem, PyDict_GetItemWithError, PyDict_SetItem
 from cpython.long cimport PyLong_CheckExact
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t
 
-
-cdef packed struct Entry:
-    uint32_t offset
-    uint32_t size
-    uint64_t ts
-    uint32_t flags
+from headwater.native.layouts cimport Entry
 
 
 cdef enum:
@@ -35,7 +30,7 @@ def first_alive(bytearray buffer not None, Py_ssize_t first, Py_ssize_t end):
     """The first of the slots [first, end) that is alive; `end` when there is none."""
     cdef Entry *slots = _slots(buffer, first, end)
     cdef Py_ssize_t at = first
-    while at < end and slots[at].flags & DEAD:
+    while at < end and slots[at].flags_check & DEAD:
         at += 1
     return at
 
@@ -45,7 +40,7 @@ def all_alive(bytearray buffer not None, Py_ssize_t first, Py_ssize_t end):
     cdef Entry *slots = _slots(buffer, first, end)
     cdef Py_ssize_t at
     for at in range(first, end):
-        if slots[at].flags & DEAD:
+        if slots[at].flags_check & DEAD:
             return False
     return True
 
@@ -57,11 +52,11 @@ def kill_run(bytearray buffer not None, Py_ssize_t first, Py_ssize_t end):
     cdef Py_ssize_t at
     cdef int64_t total = 0
     for at in range(first, end):
-        if slots[at].flags & DEAD:
+        if slots[at].flags_check & DEAD:
             return -1
-        total += slots[at].size
+        total += slots[at].length
     for at in range(first, end):
-        slots[at].flags |= DEAD
+        slots[at].flags_check |= DEAD
     return total
 
 

@@ -7,26 +7,12 @@ meanwhile (it is a mapped file), so the room in the answer is looked at again wh
 Whatever is not as it should be is left to the twin: the answer is None.
 """
 
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-
-cdef extern from *:
-    """
-    #if defined(__GNUC__)
-    #define HEADWATER_FETCH(at) __builtin_prefetch(at)
-    #else
-    #define HEADWATER_FETCH(at) ((void)0)
-    #endif
-    """
-    void HEADWATER_FETCH(const void *at) noexcept nogil
-
-
-cdef extern from "Python.h":
-    int PyObject_GetBuffer(object, Py_buffer *, int) except -1
-    void PyBuffer_Release(Py_buffer *)
-    int PyBUF_SIMPLE
+from headwater.native.fetching cimport HEADWATER_FETCH
 
 
 cdef enum:

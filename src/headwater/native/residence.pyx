@@ -3,17 +3,12 @@
 The twin is in `headwater.disk.residence`.
 """
 
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport uintptr_t
 
 
 cdef extern from "<sys/mman.h>":
     int mincore(void *address, size_t length, unsigned char *pages) nogil
-
-
-cdef extern from "Python.h":
-    int PyObject_GetBuffer(object, Py_buffer *, int) except -1
-    void PyBuffer_Release(Py_buffer *)
-    int PyBUF_SIMPLE
 
 
 cdef enum:

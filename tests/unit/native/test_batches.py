@@ -16,7 +16,7 @@ from headwater.wire.kafka.codec import decode_request, encode_request
 from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.errors import ProtocolError
 from headwater.wire.kafka.headers import response_frame
-from tests.unit.native.test_twins import is_compiled, pure
+from tests.unit.native.twins import is_compiled, pure
 
 pytestmark = is_compiled
 

@@ -15,6 +15,7 @@ from headwater.model import alive, slots
 from headwater.model.queue import holding
 from headwater.model.slots import DEAD
 from headwater.native import compiled
+from tests.unit.native.twins import pure
 
 is_compiled = pytest.mark.skipif(
     compiled("jobs") is None and not os.environ.get("CI"),
@@ -24,15 +25,6 @@ deaths = st.lists(st.booleans(), max_size=40)
 holders = st.dictionaries(st.integers(0, 12), st.sampled_from("ab"))
 named = st.lists(st.integers(0, 14), max_size=8)
 ascending = st.sets(st.integers(0, 14), max_size=8).map(sorted)
-
-
-def pure(function: Any, module: Any, *arguments: Any) -> Any:
-    """What the module's own code gives."""
-    native, module._native = module._native, None
-    try:
-        return function(*arguments)
-    finally:
-        module._native = native
 
 
 def entries(dead: list[bool]) -> bytearray:

@@ -13,7 +13,7 @@ from headwater.core.errors import SyncError
 from headwater.disk import File, OpenMode, PosixDisk, posix, sync_together, write_all
 from headwater.disk.posix import PosixFile
 from headwater.native import compiled
-from tests.unit.native.test_twins import is_compiled
+from tests.unit.native.twins import is_compiled
 
 
 @pytest.fixture(params=["compiled", "pure"])

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -21,11 +22,7 @@ from headwater.format.segment import entry, run
 from headwater.native import MODULES, PURE_VARIABLE, compiled, missing
 from headwater.wire import answers
 from headwater.wire.http_response import SHORT_HEAD
-
-is_compiled = pytest.mark.skipif(
-    bool(missing()) and not os.environ.get("CI"),
-    reason="not compiled here: apt-get install gcc python3-dev, then make clean venv",
-)
+from tests.unit.native.twins import is_compiled, pure
 
 parts = st.tuples(
     st.integers(0, 2**63 - 1),
@@ -34,15 +31,6 @@ parts = st.tuples(
     st.binary(max_size=40),
     st.binary(max_size=600),
 )
-
-
-def pure(function: Any, module: Any, *arguments: Any) -> Any:
-    """What the module's own code gives."""
-    native, module._native = module._native, None
-    try:
-        return function(*arguments)
-    finally:
-        module._native = native
 
 
 def test_continuous_integration_has_all_of_it_compiled() -> None:
@@ -61,6 +49,11 @@ def test_a_variable_asks_for_the_pure_code() -> None:
         timeout=60,
     )
     assert done.stdout.split() == list(MODULES)
+
+
+def test_everything_that_can_be_compiled_is_known_by_name() -> None:
+    sources = Path(__file__).parents[3].glob("src/headwater/native/*.pyx")
+    assert sorted(source.stem for source in sources) == sorted(MODULES)
 
 
 def test_a_module_that_was_not_compiled_is_none() -> None:
