@@ -11,9 +11,11 @@ PURE_VARIABLE: Final = "HEADWATER_PURE"
 MODULES: Final = (
     "answers",
     "batches",
+    "bodies",
     "columns",
     "entries",
     "frames",
+    "intake",
     "jobs",
     "printing",
     "residence",

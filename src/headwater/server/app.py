@@ -21,7 +21,8 @@ from headwater.server.connection import HttpConnection
 from headwater.server.delivery import Delivery
 from headwater.server.exchange import Exchange
 from headwater.server.gathering import Gathering, asks_for_no_more
-from headwater.server.head import Head
+from headwater.server.head import Head, KnownHeads
+from headwater.server.intake import Intake
 from headwater.server.keys import ORGANISATION_DEFAULT, ApiKey, KeyRing, Scope
 from headwater.server.machine_following import Printed, Rounds
 from headwater.server.pressure import PressureWatch
@@ -76,6 +77,8 @@ class App:
         self.pressure = PressureWatch(self)
         self.pushing = Pushing(self)
         self.gathering = Gathering(self)
+        self.known_heads = KnownHeads()
+        self.intake = Intake(loop, self.gathering.flush)
         self.summing = Summing()
         self.sse_connections = 0
         self._trouble: str | None = None
@@ -287,6 +290,7 @@ class App:
             connection.transport.abort()
         for task in list(self._tasks):
             task.cancel()
+        self.intake.close()
 
 
 def _cancel(task: asyncio.Task[None]) -> None:

@@ -20,7 +20,7 @@ import httptools
 
 from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.server.exchange import Exchange, Part, write_parts
-from headwater.server.head import Head, KnownHeads, RepeatedHead
+from headwater.server.head import Head
 from headwater.server.incoming import Incoming
 from headwater.wire.http_errors import HttpError
 from headwater.wire.http_response import CONTINUE
@@ -44,6 +44,10 @@ class HttpConnection(asyncio.Protocol):
         self.deadline_us = 0
         self.descriptor = -1
         """Of a socket that takes answers as they are; -1 where they are sealed first."""
+        self._in_intake = False
+        """Read together with others, not by its transport."""
+        self._may_have_unsent = False
+        """The transport was given something, and nobody has seen since that it was sent."""
         self._transport: asyncio.Transport | None = None
         self._incoming = Incoming(self, app.settings.limits)
         self._pending: deque[Exchange] = deque()
@@ -57,7 +61,6 @@ class HttpConnection(asyncio.Protocol):
         self._in_request = False
         self._head: Head | None = None
         """Of the request that was parsed last."""
-        self._known = KnownHeads()
         self._pipeline_max = app.settings.limits.pipeline
         self._stuck_bytes = 0
         self._stuck_since_us = 0
@@ -86,6 +89,8 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.peer_is_gone = True
+        if self._in_intake:
+            self.app.intake.remove(self.descriptor)
         self.app.remove_connection(self)
         if self.upgraded is not None:
             self.upgraded.connection_lost(exc)
@@ -103,9 +108,9 @@ class HttpConnection(asyncio.Protocol):
             return  # thrown away while the peer reads why
         whole = not self._in_request
         if whole:
-            known = self._known.find(data)
+            known = self.app.known_heads.find(data)
             if known is not None:
-                self._begin_known(known, data)
+                self._begin_known(*known, data)
                 return
             self.begin_request()
         message = self._incoming.messages
@@ -125,7 +130,7 @@ class HttpConnection(asyncio.Protocol):
             if message == self._incoming.messages:
                 self._add_raw(len(data))
         elif whole and message + 1 == self._incoming.messages and self._head is not None:
-            self._known.remember(data, self._incoming.size.body, self._head)
+            self.app.known_heads.remember(data, self._incoming.size.body, self._head)
 
     def eof_received(self) -> bool:
         """The peer will send no more; what it asked for is still answered.
@@ -147,6 +152,22 @@ class HttpConnection(asyncio.Protocol):
             self.on_resumed()
         self._begin_held()
         self._set_reading()
+
+    # -- read together with others
+
+    def read_by_transport(self) -> None:
+        self._in_intake = False
+        self.transport.resume_reading()
+
+    def broken_by(self, error: Exception) -> None:
+        self.app.log.error("a connection broke", error=repr(error), exc_info=error)
+        self.transport.abort()
+
+    def _join_intake(self) -> None:
+        """It comes back with requests: worth reading together with others that do."""
+        self.transport.pause_reading()
+        self._in_intake = True
+        self.app.intake.add(self.descriptor, self)
 
     # -- what comes in
 
@@ -183,6 +204,7 @@ class HttpConnection(asyncio.Protocol):
                 pending.clear()
                 self._held.clear()
         if out and not self.peer_is_gone:
+            self._may_have_unsent = True
             write_parts(self.transport, out)
         if self._closing and not pending:
             self._finish()
@@ -195,17 +217,21 @@ class HttpConnection(asyncio.Protocol):
             self._await_request()
 
     @property
-    def is_calm(self) -> bool:
-        """One request waits for its answer, and nothing else is the matter with this connection."""
-        return (
-            len(self._pending) == 1
-            and self._reading
-            and not (self.paused or self._closing or self.peer_is_gone)
-        )
-
-    @property
-    def has_sent_all(self) -> bool:
-        return not self.transport.get_write_buffer_size()
+    def takes_direct_answer(self) -> bool:
+        """One request waits for its answer, and nothing else is the matter with this connection:
+        the answer can go to its socket."""
+        if (
+            len(self._pending) != 1
+            or self.descriptor < 0
+            or not self._reading
+            or self.paused
+            or self._closing
+            or self.peer_is_gone
+        ):
+            return False
+        if self._may_have_unsent:
+            self._may_have_unsent = self.transport.get_write_buffer_size() > 0
+        return not self._may_have_unsent
 
     def answered(self, now_us: int) -> None:
         """Calm as it was, it has the answer, by whatever way."""
@@ -216,6 +242,7 @@ class HttpConnection(asyncio.Protocol):
     def send(self, data: bytes) -> None:
         """More of a stream."""
         if not self.peer_is_gone:
+            self._may_have_unsent = True
             self.transport.write(data)
 
     def finish(self) -> None:
@@ -270,15 +297,17 @@ class HttpConnection(asyncio.Protocol):
         self._in_request = False
         return head
 
-    def _begin_known(self, known: RepeatedHead, data: bytes) -> None:
+    def _begin_known(self, head: Head, head_bytes: int, data: bytes) -> None:
         """What is most frequent by a short way: a plain write with nothing before it."""
-        head, app = known.head, self.app
+        app = self.app
         if head.is_plain_write and not (self._pending or self.paused or app.draining):
-            exchange = Exchange(self, head, data[known.head_bytes :], app.now_us())
+            exchange = Exchange(self, head, data[head_bytes:], app.now_us())
             self._pending.append(exchange)
             app.handle(exchange)
         else:
-            self._begin(head, data[known.head_bytes :])
+            self._begin(head, data[head_bytes:])
+        if not self._in_intake and self.descriptor >= 0 and self._reading and not self._closing:
+            self._join_intake()
 
     def _begin(self, head: Head, body: bytes | bytearray) -> None:
         pending = self._pending
@@ -327,7 +356,10 @@ class HttpConnection(asyncio.Protocol):
         want = not busy
         if want != self._reading and not self.peer_is_gone:
             self._reading = want
-            if want:
+            if self._in_intake:
+                intake = self.app.intake
+                intake.add(self.descriptor, self) if want else intake.remove(self.descriptor)
+            elif want:
                 self.transport.resume_reading()
             else:
                 self.transport.pause_reading()

@@ -12,17 +12,21 @@ Keeps I2, I15.
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from headwater.config.topic import Discard
+from headwater.core import limits
 from headwater.core.errors import HeadwaterError, TopicNotFoundError
 from headwater.core.units import KIB
 from headwater.engine.input import EncodedRecords, checked_key
 from headwater.engine.pending import Appended, Pending, Write
+from headwater.format.frame import FrameFlag
+from headwater.native import compiled
 from headwater.server.body import body_of
 from headwater.server.exchange import Exchange
-from headwater.server.replying import Direct, Told, is_direct, send_directly
+from headwater.server.replying import Direct, Told, can_send_directly, send_directly
 from headwater.server.writing import encode_request, plain_record, write_records, write_request
 from headwater.wire.requests import WriteRequest, decode_request
 
@@ -31,12 +35,14 @@ if TYPE_CHECKING:
     from headwater.engine.topic import Topic
     from headwater.server.app import App
     from headwater.server.head import Head
+    from headwater.server.quotas import Usage
+
+_native: Final = compiled("bodies")
+_HAS_TAG: Final = int(FrameFlag.HAS_TAG)
 
 BODY_BYTES_MAX: Final = 4 * KIB
 """For a longer record, what is done once for a ticket matters little beside its bytes."""
 MEMBERS_MAX: Final = 512
-
-Member = tuple[Exchange, WriteRequest]
 
 
 def take_write(app: App, exchange: Exchange) -> None:
@@ -49,7 +55,7 @@ def take_write(app: App, exchange: Exchange) -> None:
 class _Group:
     """Writes to one topic, and the records they bring: one each, in the same order."""
 
-    __slots__ = ("came", "keys", "members", "name", "records", "topic")
+    __slots__ = ("came", "keys", "members", "name", "records", "topic", "used")
 
     def __init__(self, name: str, topic: Topic) -> None:
         self.name = name
@@ -58,18 +64,26 @@ class _Group:
         self.begin()
 
     def begin(self) -> None:
-        self.members: list[Member] = []
+        self.members: list[Exchange] = []
         self.records = EncodedRecords([], [], [], [])
         self.keys: set[bytes] = set()
+        self.used: Counter[Usage] = Counter()
+        """How many of each key are among them."""
 
-    def add_plain(self, exchange: Exchange, request: WriteRequest, data: bytes) -> None:
+    def count_use(self, exchange: Exchange) -> None:
+        usage = usage_of(exchange)
+        usage.begin()
+        self.used[usage] += 1
+
+    def add_plain(self, exchange: Exchange, data: bytes) -> None:
+        self.count_use(exchange)
         records = self.records
         records.nodes.append(b"")
         records.tags.append(b"")
         records.datas.append(data)
         records.flags.append(0)
         records.size += len(data)
-        self.members.append((exchange, request))
+        self.members.append(exchange)
 
     def add_key(self, key: bytes) -> None:
         """It is that of the member that came last."""
@@ -78,14 +92,15 @@ class _Group:
         self.records.keys[len(self.members) - 1] = key
         self.keys.add(key)
 
-    def add(self, exchange: Exchange, request: WriteRequest, encoded: EncodedRecords) -> None:
+    def add(self, exchange: Exchange, encoded: EncodedRecords) -> None:
+        self.count_use(exchange)
         records = self.records
         records.nodes += encoded.nodes
         records.tags += encoded.tags
         records.datas += encoded.datas
         records.flags += encoded.flags
         records.size += encoded.size
-        self.members.append((exchange, request))
+        self.members.append(exchange)
 
 
 class Gathering:
@@ -117,8 +132,33 @@ class Gathering:
         if self._groups:
             groups, self._groups = self._groups, {}
             for group in groups.values():
-                self._read(group)
+                if not self._read_together(group):
+                    self._read(group)
                 self._send(group)
+
+    def _read_together(self, group: _Group) -> bool:
+        """All at once, where each brings a payload, maybe a tag, and nothing else. False when that
+        is not so, or cannot be told: nothing was done."""
+        came = group.came
+        if _native is None or len(came) > MEMBERS_MAX:
+            return False
+        used = Counter([usage_of(exchange) for exchange in came])
+        if not all(usage.has_room(count) for usage, count in used.items()):
+            return False
+        bytes_max = self._app.settings.limits.record_bytes
+        bodies = [exchange.body for exchange in came]
+        found = _native.plain_records(bodies, bytes_max, limits.TAG_BYTES_MAX)
+        if found is None:
+            return False
+        datas, tags = found
+        flags = [_HAS_TAG if tag else 0 for tag in tags]
+        size = sum(map(len, datas)) + sum(map(len, tags))
+        group.records = EncodedRecords([b""] * len(datas), tags, datas, flags, size)
+        group.members = came
+        group.used = used
+        for usage, count in used.items():
+            usage.in_flight += count
+        return True
 
     def _read(self, group: _Group) -> None:
         app = self._app
@@ -130,8 +170,7 @@ class Gathering:
                 if data is None or len(data) > bytes_max:
                     self._take_in(group, exchange, request)
                     continue
-                exchange.head.begin_use()
-                group.add_plain(exchange, request, data)
+                group.add_plain(exchange, data)
                 if len(group.members) >= MEMBERS_MAX:
                     self._send(group)
             except HeadwaterError as error:
@@ -148,8 +187,7 @@ class Gathering:
             write_request(self._app, exchange, request)
             return
         encoded = encode_request(request, self._app.settings.limits.record_bytes)
-        exchange.head.begin_use()
-        group.add(exchange, request, encoded)
+        group.add(exchange, encoded)
         if key is not None:
             group.add_key(key)
         if len(group.members) >= MEMBERS_MAX:
@@ -163,7 +201,7 @@ class Gathering:
         return key in group.keys or group.topic.keys.lookup(key, now_ms) is not None
 
     def _send(self, group: _Group) -> None:
-        members, records = group.members, group.records
+        members, records, used = group.members, group.records, group.used
         if not members:
             return
         group.begin()
@@ -176,32 +214,34 @@ class Gathering:
             write = engine.append(group.name, records)
         except HeadwaterError:
             # Nothing of it was taken. One by one, each gets the answer that is its own.
-            for exchange, request in members:
-                exchange.head.end_use()
-                self._app.attempt(exchange, partial(write_request, request=request))
+            end_use(used)
+            for exchange in members:
+                self._app.attempt(exchange, write_records)
             return
         except Exception as error:  # a mistake of ours: nobody is left without an answer (I15)
-            for exchange, _ in members:
-                exchange.head.end_use()
+            end_use(used)
+            for exchange in members:
                 self._app.broken(exchange, error)
             return
-        answer = partial(self._answer, members)
+        answer = partial(self._answer, members, used)
         if write.done:
             answer(write)
         else:
             write.on_done = answer
 
-    def _answer(self, members: list[Member], write: Pending[Appended]) -> None:
+    def _answer(
+        self, members: list[Exchange], used: Counter[Usage], write: Pending[Appended]
+    ) -> None:
         assert isinstance(write, Write)
         error, broken = write.error, None
+        end_use(used)
         told = Told.of(write, self._app.now_us(), self._app.request_prefix)
         direct: list[Direct] = []
-        for seq, (exchange, _) in enumerate(members, write.first_seq):
-            exchange.head.end_use()
+        for seq, exchange in enumerate(members, write.first_seq):
             try:
                 if error is not None:
                     exchange.fail(error)
-                elif is_direct(exchange.connection):
+                elif can_send_directly and exchange.connection.takes_direct_answer:
                     direct.append((exchange, seq))
                 else:
                     exchange.answer_whole(told.reply(exchange, seq))
@@ -210,6 +250,17 @@ class Gathering:
         send_directly(direct, told)
         if broken is not None:
             raise broken
+
+
+def usage_of(exchange: Exchange) -> Usage:
+    usage = exchange.head.usage
+    assert usage is not None, "let in first"
+    return usage
+
+
+def end_use(used: Counter[Usage]) -> None:
+    for usage, count in used.items():
+        usage.in_flight -= count
 
 
 def asks_for_no_more(head: Head) -> bool:

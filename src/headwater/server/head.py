@@ -7,7 +7,7 @@ Anything that is not wholly the same, or comes in pieces, goes through the parse
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import httptools
 
@@ -17,16 +17,17 @@ if TYPE_CHECKING:
     from headwater.server.routing import Route
 
 _END: Final = b"\r\n\r\n"
-_KNOWN_MAX: Final = 4
-"""A worker of a queue takes turns between three requests: write, claim, ack."""
+_KNOWN_MAX: Final = 1_024
+"""Bodies of every length have heads of their own."""
 _KNOWN_BYTES_MAX: Final = 4_096
-"""Longer heads are not worth keeping for every connection."""
+"""Longer heads are not worth keeping."""
 
 
 class Head:
     """Read by many exchanges; the app fills in the rest when it first lets one of them in."""
 
     __slots__ = (
+        "body_bytes",
         "headers",
         "is_plain_json",
         "is_plain_write",
@@ -67,65 +68,52 @@ class Head:
         self.parameters: tuple[str, ...] = ()
         self.key: ApiKey | None = None
         self.usage: Usage | None = None
-
-    def begin_use(self) -> None:
-        """A request of its key is under way; raises when that are too many."""
-        assert self.usage is not None, "let in first"
-        self.usage.begin()
-
-    def end_use(self) -> None:
-        assert self.usage is not None, "let in first"
-        self.usage.end()
-
-
-class RepeatedHead(NamedTuple):
-    data: bytes
-    size: int
-    """Bytes of the whole request."""
-    head: Head
-    head_bytes: int
+        self.body_bytes = 0
+        """What follows it, for one that is known."""
 
 
 class KnownHeads:
-    """The last few heads of a connection that are likely to come again."""
+    """Heads that came lately and are likely to come again, on whatever connection.
 
-    __slots__ = ("_known",)
+    What follows from a head follows from its bytes alone, so who has sent it does not matter.
+    """
 
     def __init__(self) -> None:
-        self._known: list[RepeatedHead] = []
+        self._known: dict[bytes, Head] = {}
 
-    def find(self, data: bytes) -> RepeatedHead | None:
-        """The head of these bytes, when they are exactly one request with a head that is known."""
-        size = len(data)
-        for known in self._known:
-            if size == known.size and data.startswith(known.data):
-                return known
-        return None
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def find(self, data: bytes) -> tuple[Head, int] | None:
+        """The head of these bytes and its length, when they are exactly one request with a head
+        that is known."""
+        head_bytes = data.find(_END) + len(_END)
+        head = self._known.get(data[:head_bytes])
+        if head is None or head_bytes + head.body_bytes != len(data):
+            return None
+        return head, head_bytes
 
     def remember(self, data: bytes, body_bytes: int, head: Head) -> None:
         """These bytes were exactly one request."""
-        found = _repeatable(data, body_bytes, head)
-        if found is not None:
-            if len(self._known) == _KNOWN_MAX:
-                self._known.pop(0)
-            self._known.append(found)
+        head_bytes = len(data) - body_bytes
+        if _is_repeatable(data, head_bytes, head):
+            if len(self._known) >= _KNOWN_MAX:
+                self._known.clear()  # those that come again are known again soon
+            head.body_bytes = body_bytes
+            self._known[data[:head_bytes]] = head
 
 
-def _repeatable(data: bytes, body_bytes: int, head: Head) -> RepeatedHead | None:
-    """What to remember of a request that `data` is exactly one of; None when it is not sure."""
-    before = data[: len(data) - body_bytes]
+def _is_repeatable(data: bytes, head_bytes: int, head: Head) -> bool:
+    """Whether a request with this head says by its length alone where it ends."""
     headers = head.headers
-    if (
-        len(before) > _KNOWN_BYTES_MAX
-        or not before.endswith(_END)
-        or before.find(_END) != len(before) - len(_END)
-        or headers.get(b"content-length", b"") != b"%d" % body_bytes
+    return not (
+        head_bytes > _KNOWN_BYTES_MAX
+        or data.find(_END) + len(_END) != head_bytes
+        or headers.get(b"content-length", b"") != b"%d" % (len(data) - head_bytes)
         or b"transfer-encoding" in headers
         or b"expect" in headers
         or b"upgrade" in headers
-    ):
-        return None
-    return RepeatedHead(before, len(data), head, len(before))
+    )
 
 
 def parsed_head(

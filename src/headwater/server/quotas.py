@@ -26,9 +26,13 @@ class Usage:
         self.in_flight = 0
         self.streams = 0
 
+    def has_room(self, requests: int) -> bool:
+        """For so many more under way."""
+        return self.in_flight + requests <= self._limits.in_flight_per_key
+
     def begin(self) -> None:
         """A request whose answer comes later."""
-        if self.in_flight >= self._limits.in_flight_per_key:
+        if not self.has_room(1):
             raise over_limit("in_flight_per_key", self._limits.in_flight_per_key)
         self.in_flight += 1
 

@@ -17,7 +17,6 @@ from headwater.wire.answers import single_write_reply
 from headwater.wire.http_response import SHORT_HEAD
 
 if TYPE_CHECKING:
-    from headwater.server.connection import HttpConnection
     from headwater.server.exchange import Exchange
 
 _native: Final = compiled("answers")
@@ -47,13 +46,7 @@ class Told(NamedTuple):
         )
 
 
-def is_direct(connection: HttpConnection) -> bool:
-    return (
-        _native is not None
-        and connection.descriptor >= 0
-        and connection.is_calm
-        and connection.has_sent_all
-    )
+can_send_directly: Final = _native is not None
 
 
 def send_directly(direct: list[Direct], told: Told) -> None:

@@ -1,0 +1,309 @@
+# cython: boundscheck=False, wraparound=False, cdivision=True
+"""The bodies of single writes that bring a payload, maybe a tag, and nothing else, read together.
+
+The twin is `headwater.server.writing.plain_record` behind the decoder of requests, which decides
+what is right: what is taken here is what that takes, with the same bytes. This one is stricter.
+A body that has anything unusual about it is not refused but left to the twin.
+"""
+
+from cpython.bytes cimport (
+    PyBytes_AS_STRING,
+    PyBytes_CheckExact,
+    PyBytes_FromStringAndSize,
+    PyBytes_GET_SIZE,
+)
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.string cimport memcmp
+
+
+cdef enum:
+    DEPTH_MAX = 48
+    NUMBER_BYTES_MAX = 18  # longer ones are the decoder's matter
+
+
+cdef inline const unsigned char *_skip_space(
+    const unsigned char *at, const unsigned char *end
+) noexcept nogil:
+    while at < end and (at[0] == 32 or at[0] == 10 or at[0] == 13 or at[0] == 9):
+        at += 1
+    return at
+
+
+cdef inline const unsigned char *_expect(
+    const unsigned char *at, const unsigned char *end, unsigned char wanted
+) noexcept nogil:
+    """Behind this character and the space around it; NULL when it is not there."""
+    at = _skip_space(at, end)
+    if at >= end or at[0] != wanted:
+        return NULL
+    return _skip_space(at + 1, end)
+
+
+cdef inline bint _is_digit(unsigned char character) noexcept nogil:
+    return 48 <= character <= 57
+
+
+cdef inline bint _is_hexadecimal(unsigned char character) noexcept nogil:
+    return _is_digit(character) or 65 <= character <= 70 or 97 <= character <= 102
+
+
+cdef const unsigned char *_string(
+    const unsigned char *at, const unsigned char *end, bint *is_plain
+) noexcept nogil:
+    """Behind a string whose opening quote is at `at`; NULL when it is not sure to be one."""
+    cdef unsigned char character
+    is_plain[0] = True
+    at += 1
+    while at < end:
+        character = at[0]
+        if character == 34:
+            return at + 1
+        if character < 32:
+            return NULL
+        at += 1
+        if character != 92:
+            continue
+        is_plain[0] = False
+        if at >= end:
+            return NULL
+        character = at[0]
+        at += 1
+        if character == 117:  # u
+            if end - at < 4 or not (
+                _is_hexadecimal(at[0]) and _is_hexadecimal(at[1])
+                and _is_hexadecimal(at[2]) and _is_hexadecimal(at[3])
+            ):
+                return NULL
+            if at[0] == 100 or at[0] == 68:  # half of a pair, maybe without the other half
+                return NULL
+            at += 4
+        elif not (
+            character == 34 or character == 92 or character == 47 or character == 98
+            or character == 102 or character == 110 or character == 114 or character == 116
+        ):
+            return NULL
+    return NULL
+
+
+cdef const unsigned char *_number(
+    const unsigned char *at, const unsigned char *end
+) noexcept nogil:
+    cdef const unsigned char *began = at
+    if at[0] == 45:  # -
+        at += 1
+    if at >= end or not _is_digit(at[0]):
+        return NULL
+    if at[0] == 48 and at + 1 < end and _is_digit(at[1]):
+        return NULL
+    while at < end and _is_digit(at[0]):
+        at += 1
+    if at < end and at[0] == 46:  # .
+        at += 1
+        if at >= end or not _is_digit(at[0]):
+            return NULL
+        while at < end and _is_digit(at[0]):
+            at += 1
+    if at < end and (at[0] == 101 or at[0] == 69):
+        return NULL  # how large an exponent may be is the decoder's matter
+    return NULL if at - began > NUMBER_BYTES_MAX else at
+
+
+cdef inline const unsigned char *_word(
+    const unsigned char *at, const unsigned char *end, const char *word, Py_ssize_t size
+) noexcept nogil:
+    if end - at < size or memcmp(at, word, size) != 0:
+        return NULL
+    return at + size
+
+
+cdef const unsigned char *_scalar(
+    const unsigned char *at, const unsigned char *end
+) noexcept nogil:
+    cdef bint is_plain
+    if at[0] == 34:
+        return _string(at, end, &is_plain)
+    if at[0] == 45 or _is_digit(at[0]):
+        return _number(at, end)
+    if at[0] == 116:
+        return _word(at, end, b"true", 4)
+    if at[0] == 102:
+        return _word(at, end, b"false", 5)
+    if at[0] == 110:
+        return _word(at, end, b"null", 4)
+    return NULL
+
+
+cdef const unsigned char *_name(
+    const unsigned char *at, const unsigned char *end
+) noexcept nogil:
+    """Behind the name of a member and its colon, where its value begins."""
+    cdef bint is_plain
+    if at >= end or at[0] != 34:
+        return NULL
+    at = _string(at, end, &is_plain)
+    return NULL if at == NULL else _expect(at, end, 58)
+
+
+cdef const unsigned char *_value(
+    const unsigned char *at, const unsigned char *end
+) noexcept nogil:
+    """Behind any value of JSON that begins at `at`; NULL when it is not sure to be one."""
+    cdef unsigned char closes[DEPTH_MAX]
+    cdef int depth = 0
+    while True:
+        if at >= end:
+            return NULL
+        if at[0] == 123 or at[0] == 91:  # { or [, whose closing characters are two further
+            if depth == DEPTH_MAX:
+                return NULL
+            closes[depth] = at[0] + 2
+            depth += 1
+            at = _skip_space(at + 1, end)
+            if at >= end:
+                return NULL
+            if at[0] != closes[depth - 1]:
+                if closes[depth - 1] == 125:
+                    at = _name(at, end)
+                    if at == NULL:
+                        return NULL
+                continue
+        else:
+            at = _scalar(at, end)
+            if at == NULL or depth == 0:
+                return at
+            at = _skip_space(at, end)
+        # Behind a value, or in front of the end of something empty.
+        while True:
+            if at >= end:
+                return NULL
+            if at[0] == 44:  # another one follows
+                at = _skip_space(at + 1, end)
+                if closes[depth - 1] == 125:
+                    at = _name(at, end)
+                    if at == NULL:
+                        return NULL
+                break
+            if at[0] != closes[depth - 1]:
+                return NULL
+            at += 1
+            depth -= 1
+            if depth == 0:
+                return at
+            at = _skip_space(at, end)
+
+
+cdef struct Found:
+    const unsigned char *data
+    const unsigned char *data_end
+    const unsigned char *tag
+    const unsigned char *tag_end
+
+
+cdef const unsigned char *_field(
+    const unsigned char *at, const unsigned char *end, Found *found
+) noexcept nogil:
+    """Behind `"data": ...` or `"tag": "..."`, each at most once."""
+    cdef bint is_plain
+    cdef bint is_tag
+    cdef const unsigned char *after = _word(at, end, b'"data"', 6)
+    is_tag = after == NULL
+    if is_tag:
+        after = _word(at, end, b'"tag"', 5)
+    if after == NULL:
+        return NULL
+    at = _expect(after, end, 58)
+    if at == NULL or at >= end:
+        return NULL
+    if not is_tag:
+        if found.data != NULL:
+            return NULL
+        found.data = at
+        found.data_end = at = _value(at, end)
+        return at
+    if found.tag != NULL or at[0] != 34:
+        return NULL
+    found.tag = at + 1
+    at = _string(at, end, &is_plain)
+    if at == NULL or not is_plain:
+        return NULL
+    found.tag_end = at - 1
+    return at
+
+
+cdef bint _read(const unsigned char *at, const unsigned char *end, Found *found) noexcept nogil:
+    """`{"records": [{"data": ..., "tag": ...}]}`, with any space in between, and nothing else."""
+    found.data = found.tag = found.data_end = found.tag_end = NULL
+    at = _expect(at, end, 123)
+    if at == NULL:
+        return False
+    at = _word(at, end, b'"records"', 9)
+    if at == NULL:
+        return False
+    at = _expect(at, end, 58)
+    if at == NULL:
+        return False
+    at = _expect(at, end, 91)
+    if at == NULL:
+        return False
+    at = _expect(at, end, 123)
+    while at != NULL:
+        at = _field(at, end, found)
+        if at == NULL:
+            return False
+        at = _skip_space(at, end)
+        if at >= end or at[0] != 44:
+            break
+        at = _skip_space(at + 1, end)
+    if at == NULL or found.data == NULL:
+        return False
+    at = _expect(at, end, 125)
+    if at == NULL:
+        return False
+    at = _expect(at, end, 93)
+    if at == NULL:
+        return False
+    return _expect(at, end, 125) == end
+
+
+cdef inline bint _is_ascii(const unsigned char *text, Py_ssize_t size) noexcept nogil:
+    cdef unsigned char seen = 0
+    cdef Py_ssize_t at
+    for at in range(size):
+        seen |= text[at]
+    return seen < 128
+
+
+def plain_records(list bodies not None, Py_ssize_t data_bytes_max, Py_ssize_t tag_bytes_max):
+    """The payloads and the tags of bodies that each bring one record with nothing else: two lists,
+    with no bytes for no tag. None when one of them is not such a body, or may not be."""
+    cdef Py_ssize_t count = len(bodies)
+    cdef Py_ssize_t row
+    cdef Found found
+    cdef const unsigned char *text
+    cdef Py_ssize_t size
+    cdef list datas = []
+    cdef list tags = []
+    cdef bytes no_tag = b""
+    for row in range(count):
+        body = bodies[row]
+        if not PyBytes_CheckExact(body):
+            return None
+        text = <const unsigned char *>PyBytes_AS_STRING(body)
+        size = PyBytes_GET_SIZE(body)
+        if not _read(text, text + size, &found):
+            return None
+        if found.data_end - found.data > data_bytes_max:
+            return None
+        if not _is_ascii(text, size):
+            try:
+                PyUnicode_DecodeUTF8(<char *>text, size, NULL)
+            except UnicodeDecodeError:
+                return None
+        datas.append(PyBytes_FromStringAndSize(<char *>found.data, found.data_end - found.data))
+        if found.tag == NULL:
+            tags.append(no_tag)
+        elif found.tag_end == found.tag or found.tag_end - found.tag > tag_bytes_max:
+            return None  # a tag without bytes is a tag
+        else:
+            tags.append(PyBytes_FromStringAndSize(<char *>found.tag, found.tag_end - found.tag))
+    return datas, tags

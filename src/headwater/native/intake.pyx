@@ -1,0 +1,67 @@
+# cython: boundscheck=False, wraparound=False, cdivision=True
+"""What every socket that has something was sent, read in one go that holds no interpreter.
+
+The twin is `headwater.server.intake.receive`, which says what the answer means.
+"""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.errno cimport EAGAIN, EINTR, errno
+from libc.stdint cimport uint32_t
+
+
+cdef extern from "<sys/epoll.h>" nogil:
+    ctypedef union epoll_data_t:
+        int fd
+
+    struct epoll_event:
+        uint32_t events
+        epoll_data_t data
+
+    int epoll_wait(int descriptor, epoll_event *events, int events_max, int timeout_ms)
+
+
+cdef extern from "<sys/socket.h>" nogil:
+    int MSG_DONTWAIT
+    ssize_t recv(int descriptor, void *buffer, size_t length, int flags)
+
+
+cdef enum:
+    SOCKETS_MAX = 512
+
+
+def receive(int epoll, unsigned char[::1] room not None, Py_ssize_t each_max):
+    """Read once from every socket that is ready, as long as there is room for `each_max` bytes.
+
+    Gives a list of (descriptor, bytes), with None instead of bytes for a socket that has ended or
+    is broken. Nothing is said of one that had nothing after all.
+    """
+    cdef epoll_event events[SOCKETS_MAX]
+    cdef ssize_t sizes[SOCKETS_MAX]
+    cdef Py_ssize_t starts[SOCKETS_MAX]
+    cdef Py_ssize_t room_bytes = room.shape[0]
+    cdef Py_ssize_t used = 0
+    cdef int ready
+    cdef int row = 0
+    cdef ssize_t size
+    cdef list found = []
+    if each_max < 1 or each_max > room_bytes:
+        raise ValueError(f"{each_max} bytes of each do not fit into {room_bytes}")
+    with nogil:
+        ready = epoll_wait(epoll, events, SOCKETS_MAX, 0)
+        while row < ready and room_bytes - used >= each_max:
+            size = recv(events[row].data.fd, &room[used], each_max, MSG_DONTWAIT)
+            if size < 0 and (errno == EAGAIN or errno == EINTR):
+                size = -2
+            sizes[row] = size
+            starts[row] = used
+            if size > 0:
+                used += size
+            row += 1
+    for ready in range(row):
+        size = sizes[ready]
+        if size > 0:
+            data = PyBytes_FromStringAndSize(<char *>&room[starts[ready]], size)
+            found.append((events[ready].data.fd, data))
+        elif size != -2:
+            found.append((events[ready].data.fd, None))
+    return found

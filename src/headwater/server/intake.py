@@ -1,0 +1,131 @@
+"""Reads from all connections that were sent something, together, once for each turn of the loop.
+
+An event loop calls once for every socket, and takes the interpreter anew for each of these calls.
+That is nothing as long as nobody else wants it; beside a thread that computes, a checkpoint for
+example, every call waits for a switch, and fifty connections wait for fifty of them. Here sockets
+are asked by one compiled function that needs no interpreter, and the loop is called once.
+
+A connection that came back with a second request is read from here; what its transport is for
+besides reading (writing, ending) stays the transport's. A socket that ends or breaks is given
+back to it, so that there is one way in which connections end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import select
+import socket
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from headwater.core.units import KIB, MIB
+from headwater.native import compiled
+
+_native: Final = compiled("intake")
+
+EACH_BYTES_MAX: Final = 256 * KIB
+ROOM_BYTES: Final = MIB
+"""What is read in one turn, from all of them. The rest is still there in the next."""
+SOCKETS_MAX: Final = 512
+
+Received = list[tuple[int, bytes | None]]
+
+
+class Receiver(Protocol):
+    def data_received(self, data: bytes) -> None: ...
+
+    def read_by_transport(self) -> None:
+        """There is something that is no data. Read yourself."""
+
+    def broken_by(self, error: Exception) -> None:
+        """Taking the data failed, which is a mistake of ours."""
+
+
+class Intake:
+    """Belongs to one event loop and is used on its thread only."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, after_turn: Callable[[], None]) -> None:
+        self._loop = loop
+        self._after_turn = after_turn
+        self._receivers: dict[int, Receiver] = {}
+        self._epoll: select.epoll | None = None
+        """None as long as nobody came to be read."""
+        self._room = bytearray()
+
+    def __len__(self) -> int:
+        return len(self._receivers)
+
+    def add(self, descriptor: int, receiver: Receiver) -> None:
+        """Read this socket from now on. Its transport must not."""
+        if self._epoll is None:
+            self._epoll = select.epoll()
+            self._room = bytearray(ROOM_BYTES)
+            self._loop.add_reader(self._epoll.fileno(), self._take_turn)
+        self._receivers[descriptor] = receiver
+        self._epoll.register(descriptor, select.EPOLLIN)
+
+    def remove(self, descriptor: int) -> None:
+        """Read it no more; nothing is done where it was not read."""
+        if self._receivers.pop(descriptor, None) is not None and self._epoll is not None:
+            self._epoll.unregister(descriptor)
+
+    def close(self) -> None:
+        if self._epoll is not None:
+            self._loop.remove_reader(self._epoll.fileno())
+            self._epoll.close()
+            self._epoll = None
+            self._receivers.clear()
+
+    def _take_turn(self) -> None:
+        if self._epoll is None:
+            return
+        receivers = self._receivers
+        for descriptor, data in receive(self._epoll, self._room, EACH_BYTES_MAX):
+            receiver = receivers.get(descriptor)
+            if receiver is None:
+                continue  # it left while those before it were dealt with
+            try:
+                if data is not None:
+                    receiver.data_received(data)
+                else:
+                    self.remove(descriptor)
+                    receiver.read_by_transport()
+            except Exception as error:  # the others of this turn have sent something too
+                receiver.broken_by(error)
+        self._after_turn()
+
+
+def receive(epoll: select.epoll, room: bytearray, each_max: int) -> Received:
+    """Read once from every socket that is ready, as long as there is room for `each_max` bytes.
+
+    None instead of bytes says that a socket has ended or is broken. One that had nothing after all
+    is not mentioned.
+    """
+    if _native is not None:
+        received: Received = _native.receive(epoll.fileno(), room, each_max)
+        return received
+    if not 1 <= each_max <= len(room):
+        raise ValueError(f"{each_max} bytes of each do not fit into {len(room)}")
+    found: Received = []
+    left = len(room)
+    for descriptor, _ in epoll.poll(0, SOCKETS_MAX):
+        if left < each_max:
+            break
+        with contextlib.suppress(BlockingIOError, InterruptedError):
+            data = _read(descriptor, each_max)
+            left -= len(data or b"")
+            found.append((descriptor, data))
+    return found
+
+
+def _read(descriptor: int, bytes_max: int) -> bytes | None:
+    borrowed = socket.socket(fileno=descriptor)
+    try:
+        return borrowed.recv(bytes_max, socket.MSG_DONTWAIT) or None
+    except (BlockingIOError, InterruptedError):
+        raise
+    except OSError:
+        return None
+    finally:
+        borrowed.detach()
