@@ -248,6 +248,7 @@ class Gathering:
             except Exception as problem:  # whoever is behind it is answered all the same (I15)
                 broken = broken or problem
         send_directly(direct, told)
+        self._app.intake.expect(len(direct))
         if broken is not None:
             raise broken
 

@@ -27,7 +27,14 @@ _native: Final = compiled("intake")
 EACH_BYTES_MAX: Final = 256 * KIB
 ROOM_BYTES: Final = MIB
 """What is read in one turn, from all of them. The rest is still there in the next."""
-SOCKETS_MAX: Final = 512
+READS_MAX: Final = 512
+QUIET_US: Final = 60
+LONGEST_US: Final = 500
+"""How long the loop waits for those who were answered together and are expected back together: as
+long as one comes after the other within the first, and not longer than the second."""
+DOUBT_TURNS_MIN: Final = 8
+DOUBT_TURNS_MAX: Final = 512
+"""For so many answers nobody is waited for, after those who were expected did not come."""
 
 Received = list[tuple[int, bytes | None]]
 
@@ -52,6 +59,9 @@ class Intake:
         self._epoll: select.epoll | None = None
         """None as long as nobody came to be read."""
         self._room = bytearray()
+        self._expected = 0
+        self._doubt_turns = 0
+        self._doubted = 0
 
     def __len__(self) -> int:
         return len(self._receivers)
@@ -77,11 +87,29 @@ class Intake:
             self._epoll = None
             self._receivers.clear()
 
+    def expect(self, count: int) -> None:
+        """So many were answered at once. Writers who wait for their answers come back together, and
+        what comes together is one append; if the last ones did not, these are not expected to."""
+        if self._doubt_turns:
+            self._doubt_turns -= 1
+        elif count > 1:
+            self._expected += count
+
+    def _receive(self, epoll: select.epoll) -> Received:
+        wanted, self._expected = self._expected, 0
+        received = receive(epoll, self._room, EACH_BYTES_MAX, wanted, QUIET_US, LONGEST_US)
+        if wanted and len(received) < wanted // 2:
+            self._doubted = min(max(2 * self._doubted, DOUBT_TURNS_MIN), DOUBT_TURNS_MAX)
+            self._doubt_turns = self._doubted
+        elif wanted:
+            self._doubted = 0
+        return received
+
     def _take_turn(self) -> None:
         if self._epoll is None:
             return
         receivers = self._receivers
-        for descriptor, data in receive(self._epoll, self._room, EACH_BYTES_MAX):
+        for descriptor, data in self._receive(self._epoll):
             receiver = receivers.get(descriptor)
             if receiver is None:
                 continue  # it left while those before it were dealt with
@@ -96,26 +124,40 @@ class Intake:
         self._after_turn()
 
 
-def receive(epoll: select.epoll, room: bytearray, each_max: int) -> Received:
+def receive(
+    epoll: select.epoll,
+    room: bytearray,
+    each_max: int,
+    wanted: int = 0,
+    quiet_us: int = 0,
+    longest_us: int = 0,
+) -> Received:
     """Read once from every socket that is ready, as long as there is room for `each_max` bytes.
+    With fewer than `wanted` of them, wait for more until nobody came for `quiet_us`, and
+    for `longest_us` at most.
 
-    None instead of bytes says that a socket has ended or is broken. One that had nothing after all
-    is not mentioned.
+    Without a compiler nobody is waited for: there is no waiting for less than a millisecond then.
+    None instead of bytes says that a socket has ended or is broken, and nothing more is read then.
+    One that had nothing after all is not mentioned.
     """
     if _native is not None:
-        received: Received = _native.receive(epoll.fileno(), room, each_max)
+        received: Received = _native.receive(
+            epoll.fileno(), room, each_max, wanted, quiet_us, longest_us
+        )
         return received
     if not 1 <= each_max <= len(room):
         raise ValueError(f"{each_max} bytes of each do not fit into {len(room)}")
     found: Received = []
     left = len(room)
-    for descriptor, _ in epoll.poll(0, SOCKETS_MAX):
+    for descriptor, _ in epoll.poll(0, READS_MAX):
         if left < each_max:
             break
         with contextlib.suppress(BlockingIOError, InterruptedError):
             data = _read(descriptor, each_max)
-            left -= len(data or b"")
             found.append((descriptor, data))
+            left -= len(data or b"")
+            if data is None:
+                break  # its end is told before anything is read from it again
     return found
 
 
