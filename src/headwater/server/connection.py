@@ -22,6 +22,7 @@ from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.server.exchange import Exchange, Part, write_parts
 from headwater.server.head import Head
 from headwater.server.incoming import Incoming
+from headwater.server.intake import Reading
 from headwater.wire.http_errors import HttpError
 from headwater.wire.http_response import CONTINUE
 
@@ -44,8 +45,6 @@ class HttpConnection(asyncio.Protocol):
         self.deadline_us = 0
         self.descriptor = -1
         """Of a socket that takes answers as they are; -1 where they are sealed first."""
-        self._in_intake = False
-        """Read together with others, not by its transport."""
         self._may_have_unsent = False
         """The transport was given something, and nobody has seen since that it was sent."""
         self._transport: asyncio.Transport | None = None
@@ -54,7 +53,7 @@ class HttpConnection(asyncio.Protocol):
         self._held: deque[Exchange] = deque()
         """The last of `_pending`, when they have to wait for those before them to begin."""
         self._beginning = False
-        self._reading = True
+        self._reading: Reading | None = None
         self._held_back = False
         self._closing = False
         self._refused = False
@@ -71,6 +70,11 @@ class HttpConnection(asyncio.Protocol):
         return self._transport
 
     @property
+    def reading(self) -> Reading:
+        assert self._reading is not None
+        return self._reading
+
+    @property
     def is_waiting(self) -> bool:
         """An earlier request is not answered yet."""
         return len(self._pending) > 1
@@ -82,6 +86,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
         if transport.get_extra_info("ssl_object") is None:
             self.descriptor = transport.get_extra_info("socket").fileno()
+        self._reading = Reading(self.app.intake, self, self._transport, self.descriptor)
         if not self.app.add_connection(self):
             self._transport.abort()
             return
@@ -89,8 +94,8 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.peer_is_gone = True
-        if self._in_intake:
-            self.app.intake.remove(self.descriptor)
+        if self._reading is not None:
+            self._reading.end()
         self.app.remove_connection(self)
         if self.upgraded is not None:
             self.upgraded.connection_lost(exc)
@@ -153,21 +158,9 @@ class HttpConnection(asyncio.Protocol):
         self._begin_held()
         self._set_reading()
 
-    # -- read together with others
-
-    def read_by_transport(self) -> None:
-        self._in_intake = False
-        self.transport.resume_reading()
-
     def broken_by(self, error: Exception) -> None:
         self.app.log.error("a connection broke", error=repr(error), exc_info=error)
         self.transport.abort()
-
-    def _join_intake(self) -> None:
-        """It comes back with requests: worth reading together with others that do."""
-        self.transport.pause_reading()
-        self._in_intake = True
-        self.app.intake.add(self.descriptor, self)
 
     # -- what comes in
 
@@ -211,7 +204,7 @@ class HttpConnection(asyncio.Protocol):
             return
         if self._held:
             self._begin_held()
-        if not self._reading or self.paused:
+        if self.paused or not self.reading.goes_on:
             self._set_reading()
         if not pending and not self._in_request:
             self._await_request()
@@ -223,7 +216,7 @@ class HttpConnection(asyncio.Protocol):
         if (
             len(self._pending) != 1
             or self.descriptor < 0
-            or not self._reading
+            or not self.reading.goes_on
             or self.paused
             or self._closing
             or self.peer_is_gone
@@ -300,14 +293,15 @@ class HttpConnection(asyncio.Protocol):
     def _begin_known(self, head: Head, head_bytes: int, data: bytes) -> None:
         """What is most frequent by a short way: a plain write with nothing before it."""
         app = self.app
-        if head.is_plain_write and not (self._pending or self.paused or app.draining):
+        if head.is_plain_write and not (self._pending or self.paused):
             exchange = Exchange(self, head, data[head_bytes:], app.now_us())
             self._pending.append(exchange)
             app.handle(exchange)
         else:
             self._begin(head, data[head_bytes:])
-        if not self._in_intake and self.descriptor >= 0 and self._reading and not self._closing:
-            self._join_intake()
+        reading = self.reading
+        if not reading.is_shared and self.descriptor >= 0 and reading.goes_on and not self._closing:
+            reading.share()
 
     def _begin(self, head: Head, body: bytes | bytearray) -> None:
         pending = self._pending
@@ -353,16 +347,8 @@ class HttpConnection(asyncio.Protocol):
 
     def _set_reading(self) -> None:
         busy = self.paused or self._held_back or len(self._pending) >= self._pipeline_max
-        want = not busy
-        if want != self._reading and not self.peer_is_gone:
-            self._reading = want
-            if self._in_intake:
-                intake = self.app.intake
-                intake.add(self.descriptor, self) if want else intake.remove(self.descriptor)
-            elif want:
-                self.transport.resume_reading()
-            else:
-                self.transport.pause_reading()
+        if not self.peer_is_gone:
+            self.reading.set(not busy)
 
     def _add_raw(self, size: int) -> None:
         try:

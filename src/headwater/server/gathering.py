@@ -12,7 +12,6 @@ Keeps I2, I15.
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -55,7 +54,7 @@ def take_write(app: App, exchange: Exchange) -> None:
 class _Group:
     """Writes to one topic, and the records they bring: one each, in the same order."""
 
-    __slots__ = ("came", "keys", "members", "name", "records", "topic", "used")
+    __slots__ = ("came", "keys", "members", "name", "records", "topic")
 
     def __init__(self, name: str, topic: Topic) -> None:
         self.name = name
@@ -67,16 +66,9 @@ class _Group:
         self.members: list[Exchange] = []
         self.records = EncodedRecords([], [], [], [])
         self.keys: set[bytes] = set()
-        self.used: Counter[Usage] = Counter()
-        """How many of each key are among them."""
-
-    def count_use(self, exchange: Exchange) -> None:
-        usage = usage_of(exchange)
-        usage.begin()
-        self.used[usage] += 1
 
     def add_plain(self, exchange: Exchange, data: bytes) -> None:
-        self.count_use(exchange)
+        usage_of(exchange).begin()
         records = self.records
         records.nodes.append(b"")
         records.tags.append(b"")
@@ -93,7 +85,7 @@ class _Group:
         self.keys.add(key)
 
     def add(self, exchange: Exchange, encoded: EncodedRecords) -> None:
-        self.count_use(exchange)
+        usage_of(exchange).begin()
         records = self.records
         records.nodes += encoded.nodes
         records.tags += encoded.tags
@@ -142,9 +134,12 @@ class Gathering:
         came = group.came
         if _native is None or len(came) > MEMBERS_MAX:
             return False
-        used = Counter([usage_of(exchange) for exchange in came])
-        if not all(usage.has_room(count) for usage, count in used.items()):
+        usage = usage_of(came[0])
+        if not usage.has_room(len(came)):
             return False
+        for exchange in came:
+            if exchange.head.usage is not usage:
+                return False  # writers with several keys
         bytes_max = self._app.settings.limits.record_bytes
         bodies = [exchange.body for exchange in came]
         found = _native.plain_records(bodies, bytes_max, limits.TAG_BYTES_MAX)
@@ -155,9 +150,7 @@ class Gathering:
         size = sum(map(len, datas)) + sum(map(len, tags))
         group.records = EncodedRecords([b""] * len(datas), tags, datas, flags, size)
         group.members = came
-        group.used = used
-        for usage, count in used.items():
-            usage.in_flight += count
+        usage.in_flight += len(came)
         return True
 
     def _read(self, group: _Group) -> None:
@@ -201,7 +194,7 @@ class Gathering:
         return key in group.keys or group.topic.keys.lookup(key, now_ms) is not None
 
     def _send(self, group: _Group) -> None:
-        members, records, used = group.members, group.records, group.used
+        members, records = group.members, group.records
         if not members:
             return
         group.begin()
@@ -214,30 +207,28 @@ class Gathering:
             write = engine.append(group.name, records)
         except HeadwaterError:
             # Nothing of it was taken. One by one, each gets the answer that is its own.
-            end_use(used)
             for exchange in members:
+                usage_of(exchange).end()
                 self._app.attempt(exchange, write_records)
             return
         except Exception as error:  # a mistake of ours: nobody is left without an answer (I15)
-            end_use(used)
             for exchange in members:
+                usage_of(exchange).end()
                 self._app.broken(exchange, error)
             return
-        answer = partial(self._answer, members, used)
+        answer = partial(self._answer, members)
         if write.done:
             answer(write)
         else:
             write.on_done = answer
 
-    def _answer(
-        self, members: list[Exchange], used: Counter[Usage], write: Pending[Appended]
-    ) -> None:
+    def _answer(self, members: list[Exchange], write: Pending[Appended]) -> None:
         assert isinstance(write, Write)
         error, broken = write.error, None
-        end_use(used)
         told = Told.of(write, self._app.now_us(), self._app.request_prefix)
         direct: list[Direct] = []
         for seq, exchange in enumerate(members, write.first_seq):
+            usage_of(exchange).in_flight -= 1
             try:
                 if error is not None:
                     exchange.fail(error)
@@ -248,7 +239,6 @@ class Gathering:
             except Exception as problem:  # whoever is behind it is answered all the same (I15)
                 broken = broken or problem
         send_directly(direct, told)
-        self._app.intake.expect(len(direct))
         if broken is not None:
             raise broken
 
@@ -257,11 +247,6 @@ def usage_of(exchange: Exchange) -> Usage:
     usage = exchange.head.usage
     assert usage is not None, "let in first"
     return usage
-
-
-def end_use(used: Counter[Usage]) -> None:
-    for usage, count in used.items():
-        usage.in_flight -= count
 
 
 def asks_for_no_more(head: Head) -> bool:

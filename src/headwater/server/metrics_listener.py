@@ -85,5 +85,7 @@ class MetricsListener:
             self._ticker.cancel()
         if self._listening is not None:
             self._listening.close()
-        for connection in list(self._app.connections if self._app is not None else ()):
-            connection.transport.abort()
+        if self._app is not None:
+            for connection in list(self._app.connections):
+                connection.transport.abort()
+            self._app.intake.close()

@@ -1,0 +1,156 @@
+"""What is read from the bodies of single writes is what the decoder of requests would read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from headwater.core import limits
+from headwater.core.errors import HeadwaterError
+from headwater.native import compiled
+from headwater.server.writing import encode_request
+from headwater.wire.requests import WriteRequest, decode_request
+from tests.unit.native.twins import is_compiled
+
+RECORD_BYTES_MAX = 4_096
+pytestmark = is_compiled
+
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**20), 10**20)
+    | st.floats(allow_nan=True)
+    | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+spaces = st.text(" \t\r\n", max_size=3)
+
+
+def read(body: bytes) -> tuple[bytes, bytes] | None:
+    native = compiled("bodies")
+    assert native is not None
+    found = native.plain_records([body], RECORD_BYTES_MAX, limits.TAG_BYTES_MAX)
+    if found is None:
+        return None
+    (data,), (tag,) = found
+    return data, tag
+
+
+def by_the_decoder(body: bytes) -> tuple[bytes, bytes]:
+    """What the twin takes; raises what it refuses."""
+    body.decode()
+    request = decode_request(body, WriteRequest)
+    records = encode_request(request, RECORD_BYTES_MAX)
+    assert (len(records), records.nodes, records.deliver_at) == (1, [b""], None)
+    assert (request.idempotency_key, request.expect_head_seq, request.config) == (None, None, None)
+    return records.datas[0], records.tags[0]
+
+
+def holds(body: bytes) -> bool:
+    """Taken as the decoder takes it, or left to that. True when it was taken."""
+    found = read(body)
+    if found is not None:
+        assert found == by_the_decoder(body)
+    return found is not None
+
+
+@given(values, st.none() | st.text(max_size=300), spaces, st.booleans(), st.booleans())
+@example({"a": [1, -2.5, True, None, "x"]}, "paid", " ", False, False)
+def test_whatever_a_client_prints_is_taken_as_the_decoder_takes_it(
+    data: Any, tag: str | None, space: str, tag_first: bool, escaped: bool
+) -> None:
+    fields = [f'"data"{space}:{space}{json.dumps(data, ensure_ascii=escaped)}']
+    if tag is not None:
+        fields.insert(
+            0 if tag_first else 1, f'"tag":{space}{json.dumps(tag, ensure_ascii=escaped)}'
+        )
+    inner = f"{space},{space}".join(fields)
+    text = f'{space}{{"records"{space}:{space}[{space}{{{space}{inner}{space}}}]}}{space}'
+    holds(text.encode("utf-8", "surrogatepass"))
+
+
+@given(st.binary(max_size=60), st.integers(0, 60), st.integers(0, 10))
+def test_a_body_with_any_bytes_changed_is_taken_only_if_the_decoder_takes_it(
+    noise: bytes, at: int, cut: int
+) -> None:
+    good = b'{"records":[{"data":{"a":[1,"\\u00e9",true]},"tag":"t"}]}'
+    holds(good[:at] + noise + good[at + cut :])
+
+
+@given(st.text('{}[]",:\\ \t\n0123456789.-+eEtrufalsnx\u00e9', max_size=40))
+def test_no_payload_is_taken_that_the_decoder_refuses(payload: str) -> None:
+    holds(b'{"records":[{"data":%b}]}' % payload.encode())
+
+
+@pytest.mark.parametrize(
+    ("body", "data", "tag"),
+    [
+        (b'{"records":[{"data":1}]}', b"1", b""),
+        (b'{"records":[{"data":{"p":"x"}}]}', b'{"p":"x"}', b""),
+        (b' { "records" : [ { "data" : [ 1 , 2 ] , "tag" : "a b" } ] } ', b"[ 1 , 2 ]", b"a b"),
+        (b'{"records":[{"tag":"t","data":"\\u00e9\\n"}]}', b'"\\u00e9\\n"', b"t"),
+        ('{"records":[{"data":"Gruß","tag":"ä"}]}'.encode(), '"Gruß"'.encode(), "ä".encode()),
+        (b'{"records":[{"data":-0.5}]}', b"-0.5", b""),
+        (b'{"records":[{"data":{}}]}', b"{}", b""),
+        (b'{"records":[{"data":[[],[{}]]}]}', b"[[],[{}]]", b""),
+    ],
+)
+def test_plain_bodies_are_really_taken(body: bytes, data: bytes, tag: bytes) -> None:
+    assert read(body) == (data, tag) == by_the_decoder(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{}",
+        b'{"records":[]}',
+        b'{"records":[{}]}',
+        b'{"records":[{"data":1},{"data":2}]}',
+        b'{"records":[{"data":1}],"node":"n"}',
+        b'{"records":[{"data":1,"meta":{}}]}',
+        b'{"records":[{"data":1,"data":2}]}',
+        b'{"records":[{"data":1,"tag":""}]}',
+        b'{"records":[{"data":1,"tag":null}]}',
+        b'{"records":[{"data":1,"tag":"\\u0041"}]}',
+        b'{"records":[{"data":"\\ud800"}]}',
+        b'{"records":[{"data":1}]}x',
+        b'{"records":[{"data":1}]',
+        b'{"records":[{"data":01}]}',
+        b'{"records":[{"data":"\x1f"}]}',
+        b'{"records":[{"data":"\xff"}]}',
+        b'{"records":[{"data":NaN}]}',
+        b'{"records":[{"data":[1,]}]}',
+        b'{"records":[{"data":{"a"}}]}',
+        b'{"records":[{"data":%b}]}' % (b"[" * 100 + b"]" * 100),
+        b'{"records":[{"data":"%b"}]}' % (b"x" * RECORD_BYTES_MAX),
+        b'{"records":[{"data":1,"tag":"%b"}]}' % (b"x" * (limits.TAG_BYTES_MAX + 1)),
+    ],
+)
+def test_anything_unusual_is_left_to_the_decoder(body: bytes) -> None:
+    assert read(body) is None
+
+
+def test_one_that_is_not_plain_leaves_all_of_them_to_the_decoder() -> None:
+    native = compiled("bodies")
+    assert native is not None
+    good = b'{"records":[{"data":1}]}'
+    assert native.plain_records([good, good], 100, 100) == ([b"1", b"1"], [b"", b""])
+    assert native.plain_records([good, b"{}", good], 100, 100) is None
+    assert native.plain_records([good, bytearray(good)], 100, 100) is None
+
+
+def test_a_prefix_of_a_body_is_never_taken() -> None:
+    good = b'{"records":[{"data":{"a":[1,"x",true]},"tag":"t"}]}'
+    assert read(good) is not None
+    for length in range(len(good)):
+        assert read(good[:length]) is None
+        with pytest.raises(HeadwaterError):
+            by_the_decoder(good[:length])
