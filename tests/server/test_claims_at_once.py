@@ -41,6 +41,7 @@ def test_jobs_of_several_writes_read_the_same_from_memory_and_from_files(
 
     def forget() -> None:
         found = server.app.engine.topic(topic)
+        assert found.queue is not None
         found.queue.leases.take_back(found.queue.leases.leases[1])
         found.tail.clear()
 
@@ -117,8 +118,9 @@ def test_an_ack_puts_away_what_was_delivered_too_often(
     http.queue("claim", topic, max=2)
 
     def run_out() -> None:
-        leases = server.app.engine.topic(topic).queue.leases
-        leases.nack("w", [1], None, 0)  # as a look at the clock does: nobody has put it away
+        queue = server.app.engine.topic(topic).queue
+        assert queue is not None
+        queue.leases.nack("w", [1], None, 0)  # as a look at the clock does: nobody has put it away
 
     server.inside(run_out)
     assert http.queue("ack", topic, seqs=[2]).json["acked"] == 1

@@ -107,11 +107,11 @@ class HeldMachine(RuleBasedStateMachine):
     @invariant()
     def both_are_the_same(self) -> None:
         for held, twin in ((self.held, self.twin), (self.other, self.other_twin)):
-            assert dict(held.items()) == twin  # type: ignore[attr-defined]
-            assert len(held) == len(twin) == len([*held])  # type: ignore[arg-type, misc]
+            assert dict(held.items()) == twin
+            assert len(held) == len(twin) == len([*held])
             for seq in range(SEQS + 14):
-                assert (seq in held) == (seq in twin)  # type: ignore[operator]
-                assert held.get(seq) == twin.get(seq)  # type: ignore[attr-defined]
+                assert (seq in held) == (seq in twin)
+                assert held.get(seq) == twin.get(seq)
 
 
 TestHeldAgainstADict = HeldMachine.TestCase
