@@ -81,7 +81,13 @@ def _rendered(
     if request.grant is None:
         ready: int = yield AsOwner(lambda: queues.ready(topic))
         return JobsText(b"", 0, ready)
-    return (yield from jobs_text_steps(engine, queues, topic, request.grant))
+    grant = request.grant
+    at_hand: JobsText | None = yield AsOwner(
+        lambda: jobs_text_at_hand(engine, queues, topic, grant)
+    )
+    if at_hand is not None:
+        return at_hand
+    return (yield from jobs_text_steps(engine, queues, topic, grant))
 
 
 def _answer_claim(exchange: Exchange, claimed: JobsText) -> None:
