@@ -20,6 +20,7 @@ from headwater.format.lease_frames import LeaseEvent, LeaseKind
 from headwater.model.index import SeqIndex
 from headwater.model.queue import LeaseHistory, QueueLeases, leases
 from headwater.model.queue.history import remember, resume
+from headwater.model.slots import as_run
 from tests.property.naive_queue import GONE, HELD, LEAVING, READY, NaiveJob, NaiveQueue
 
 OVERHEAD = 38
@@ -109,7 +110,8 @@ class QueueMachine(RuleBasedStateMachine):
         if not seqs:
             return
         deadline = self.now_us + ms * 1_000
-        grant = self.queue.grant(seqs, node, deadline, connection)
+        run = as_run(seqs)  # as a draw gives neighbours when there are more of them
+        grant = self.queue.grant(seqs if run is None else run, node, deadline, connection)
         naive.lease_id += 1
         assert grant.lease_id == naive.lease_id
         for seq in seqs:

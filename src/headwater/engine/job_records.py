@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
+
+import numpy
 
 from headwater.core.records import Record
 from headwater.engine.engine import Engine
-from headwater.engine.reading import ReadFilter, ReadPlan
+from headwater.engine.reading import FrameRun, ReadFilter, ReadPlan
 from headwater.engine.steps import (
     EMPTY_ROUNDS_MAX,
     AsOwner,
@@ -19,10 +21,32 @@ from headwater.engine.steps import (
     take_records,
 )
 from headwater.engine.topic import Topic
+from headwater.model.slots import as_run
 from headwater.store.segment import SegmentChangedError
 
 P = TypeVar("P")
 _EVERYTHING = ReadFilter()
+AT_HAND_CHUNKS_MAX: Final = 8
+"""More chunks than this are those of single writes: they are put together before they are read."""
+
+
+def runs_at_hand(topic: Topic, seqs: Sequence[int]) -> list[FrameRun] | None:
+    """As the owner: where the frames of these records lie, when they are neighbours, all alive, and
+    in a few chunks of the tail. None when they are not: then their reading is planned."""
+    run, tail_first = as_run(seqs), topic.tail.first_seq
+    if run is None or tail_first is None or run.start < tail_first:
+        return None
+    if not topic.log.index.all_live(run.start, run.stop):
+        return None
+    runs: list[FrameRun] = []
+    for chunk in topic.tail.chunks(run.start, run.stop - 1):
+        if len(runs) == AT_HAND_CHUNKS_MAX:
+            return None
+        first = max(run.start - chunk.first_seq, 0)
+        places = chunk.offsets[first : run.stop - chunk.first_seq]
+        offsets = numpy.array(places, numpy.int64)
+        runs.append(FrameRun(chunk.buffer, offsets, in_segment=False))
+    return runs
 
 
 def records_steps(engine: Engine, topic: Topic, seqs: Sequence[int]) -> Steps[dict[int, Record]]:

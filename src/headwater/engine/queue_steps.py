@@ -60,16 +60,57 @@ def claim_as_steps(engine: Engine, name: str, wish: ClaimWish, take: TakeJobs[P]
     """The same, in the form that `take` gives the jobs."""
     check_node(wish.node)
     topic = yield from topic_steps(engine, name)
-    queues = Queues(engine)
-    request = ClaimRequest(wish.node, claim_limit(wish.wanted))
+    return (yield from claiming_steps(engine, Claiming(engine, topic, wish), take))
+
+
+class Claiming:
+    """One claim of a topic that is loaded. Most are over with their first look, and whoever is the
+    owner anyway may take it by itself; then it goes on with the steps, or is abandoned."""
+
+    __slots__ = ("_begun", "queues", "request", "told", "topic", "wish")
+
+    def __init__(self, engine: Engine, topic: Topic, wish: ClaimWish) -> None:
+        check_node(wish.node)
+        self.queues = Queues(engine)
+        self.topic = topic
+        self.wish = wish
+        self.request = ClaimRequest(wish.node, claim_limit(wish.wanted))
+        self.told: Change | None = None
+        """What the log is told of it, if jobs were there."""
+        self._begun = False
+
+    def begin(self) -> None:
+        """As the owner: everything about it that need not wait. Once."""
+        if not self._begun:
+            self._begun = True
+            self.told = self.queues.begin(
+                self.topic, self.request, self.wish.lease_ms, limits.CLAIM_BYTES_MAX
+            )
+
+    @property
+    def is_over(self) -> bool:
+        """As the owner: there is nothing to wait for but the jobs themselves, if there are any, and
+        nothing else to be done."""
+        request, queue = self.request, self.topic.queue
+        if queue is None or not request.served or queue.leases.has_dying:
+            return False
+        return self.wish.wait_ms <= 0 if request.grant is None else self.told is COVERED
+
+    def abandon(self) -> None:
+        """Nobody is told of these jobs: they are free for others."""
+        self.queues.abandon(self.topic, self.request)
+
+
+def claiming_steps(engine: Engine, claiming: Claiming, take: TakeJobs[P]) -> Steps[P]:
+    """All of it, or the rest of one that is begun."""
+    queues, topic, request = claiming.queues, claiming.topic, claiming.request
     try:
-        told: Change | None = yield AsOwner(
-            lambda: queues.begin(topic, request, wish.lease_ms, limits.CLAIM_BYTES_MAX)
-        )
+        yield AsOwner(claiming.begin)
+        told = claiming.told
         if not request.served:
             yield from served_steps(engine, queues, topic, [request])
-        if request.grant is None and wish.wait_ms > 0:
-            yield from _wait_steps(engine, queues, topic, request, wish)
+        if request.grant is None and claiming.wish.wait_ms > 0:
+            yield from _wait_steps(engine, queues, topic, request, claiming.wish)
         if told is None and request.grant is not None:
             yield Answered(lambda: queues.confirm(topic, request))
         elif told is not None and told is not COVERED:
@@ -77,8 +118,7 @@ def claim_as_steps(engine: Engine, name: str, wish: ClaimWish, take: TakeJobs[P]
         taken = yield from take(engine, queues, topic, request)
         yield from dead_letter_steps(engine, queues, topic)
     except BaseException:
-        # Nobody is told of these jobs: they are free for others.
-        engine.core.owner.post(lambda: queues.abandon(topic, request))
+        engine.core.owner.post(claiming.abandon)
         raise
     return taken
 
@@ -296,11 +336,7 @@ def _settle_steps(
     lease_ids: Sequence[int] | None,
     *more: Any,
 ) -> Steps[Settled]:
-    check_node(node)
-    if not 1 <= len(seqs) <= limits.SETTLE_JOBS_MAX:
-        raise InvalidRequestError(f"seqs must be 1 to {limits.SETTLE_JOBS_MAX} jobs")
-    if lease_ids is not None and len(lease_ids) != len(seqs):
-        raise InvalidRequestError("lease_ids must be as many as seqs, in the same order")
+    check_settled(node, seqs, lease_ids)
     topic = yield from topic_steps(engine, name)
     queues = Queues(engine)
 
@@ -311,6 +347,14 @@ def _settle_steps(
     settled: Settled = yield Answered(start)
     yield from dead_letter_steps(engine, queues, topic)
     return settled
+
+
+def check_settled(node: str, seqs: Sequence[int], lease_ids: Sequence[int] | None) -> None:
+    check_node(node)
+    if not 1 <= len(seqs) <= limits.SETTLE_JOBS_MAX:
+        raise InvalidRequestError(f"seqs must be 1 to {limits.SETTLE_JOBS_MAX} jobs")
+    if lease_ids is not None and len(lease_ids) != len(seqs):
+        raise InvalidRequestError("lease_ids must be as many as seqs, in the same order")
 
 
 def queue_stats_steps(engine: Engine, name: str) -> Steps[QueueStats]:

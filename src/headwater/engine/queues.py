@@ -218,6 +218,9 @@ class Queues:
         ceilings, topic_id, number = self._core.lease_ceilings, topic.topic_id, grant.lease_id
         ceiling = ceilings.reserve(topic_id, number, number)
         waits = not ceilings.is_durable(topic_id, number)
+        if ceiling is None and not waits:
+            return COVERED
+        value = number if ceiling is None else ceiling
 
         def confirmed() -> bool:
             ceilings.confirm(topic_id, value)
@@ -230,12 +233,8 @@ class Queues:
                 leases.take_back(grant)
 
         told = Change(confirmed, refused)
-        value = number if ceiling is None else ceiling
-        if waits or ceiling is not None:
-            self._tell(topic, [LeaseEvent(LeaseKind.NUMBERED, lease_id=value)], told)
-        if waits:
-            return told
-        return COVERED
+        self._tell(topic, [LeaseEvent(LeaseKind.NUMBERED, lease_id=value)], told)
+        return told if waits else COVERED
 
     def claimed(self, topic: Topic, request: ClaimRequest, records: dict[int, Record]) -> Claimed:
         """The answer: the jobs of a claim, and how many more there are."""

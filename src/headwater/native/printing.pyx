@@ -27,6 +27,10 @@ cdef enum:
     ESCAPE_SHORT = 1  # what a byte takes beside itself: \n
     ESCAPE_LONG = 5  # \u0001
     NOT_ASCII = 6
+    # Up to here it takes longer to get the interpreter back, with another thread waiting for it,
+    # than it takes to print. Not so for a map: a page of it may have to come from a disk.
+    HELD_FRAMES_MAX = 256
+    HELD_BYTES_MAX = 131072
 
 
 cdef packed struct Fields:
@@ -120,13 +124,14 @@ def print_frames(
         return b""
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     try:
-        return _print_frames(&view, offsets, &form, more, special or None, ends)
+        return _print_frames(&view, type(buffer) is bytes, offsets, &form, more, special or None, ends)
     finally:
         PyBuffer_Release(&view)
 
 
 cdef bytes _print_frames(
     Py_buffer *view,
+    bint in_memory,
     const int64_t[::1] offsets,
     Form *form,
     bytes more,
@@ -136,24 +141,21 @@ cdef bytes _print_frames(
     cdef const uint8_t *source = <const uint8_t *>view.buf
     cdef Py_ssize_t length = view.len
     cdef Py_ssize_t count = offsets.shape[0]
-    cdef Py_ssize_t row, total = count - 1
+    cdef Py_ssize_t row, total
     cdef Py_ssize_t more_len = PyBytes_GET_SIZE(more)
     cdef const char *more_at = PyBytes_AS_STRING(more)
-    cdef bint tells_ends = ends is not None
+    cdef int64_t *ends_at = NULL if ends is None else &ends[0]
     cdef Record record
     cdef Number time
     cdef char *start
     cdef char *at
     cdef char *end
     cdef bytes told, text
-    with nogil:
-        for row in range(count):
-            if row + FETCHED_AHEAD < count:
-                _fetch(source, length, offsets[row + FETCHED_AHEAD])
-            if not _read(source, length, offsets[row], form, &record):
-                total = -1
-                break
-            total += record.printed + more_len
+    if in_memory and count <= HELD_FRAMES_MAX:
+        total = _measure(source, length, &offsets[0], count, form, more_len)
+    else:
+        with nogil:
+            total = _measure(source, length, &offsets[0], count, form, more_len)
     if total < 0:
         return None
     if special is not None:
@@ -165,16 +167,15 @@ cdef bytes _print_frames(
     time.length = 0
     time.value = 0
     if special is None:
-        with nogil:
-            for row in range(count):
-                if not _read(source, length, offsets[row], form, &record):
-                    at = NULL
-                    break
-                at = _print(at, end, &record, &time, more_at, more_len, row + 1 < count)
-                if at == NULL:
-                    break
-                if tells_ends:
-                    ends[row] = at - start - (row + 1 < count)
+        if in_memory and total <= HELD_BYTES_MAX:
+            at = _fill(
+                source, length, &offsets[0], count, form, more_at, more_len, at, end, ends_at
+            )
+        else:
+            with nogil:
+                at = _fill(
+                    source, length, &offsets[0], count, form, more_at, more_len, at, end, ends_at
+                )
     else:
         for row in range(count):
             if not _read(source, length, offsets[row], form, &record):
@@ -185,11 +186,61 @@ cdef bytes _print_frames(
             at = _print(at, end, &record, &time, more_at, more_len, row + 1 < count)
             if at == NULL:
                 break
-            if tells_ends:
-                ends[row] = at - start - (row + 1 < count)
+            if ends_at != NULL:
+                ends_at[row] = at - start - (row + 1 < count)
     if at == NULL:
         return None
     return text if at == end else text[: at - start]
+
+
+cdef Py_ssize_t _measure(
+    const uint8_t *source,
+    Py_ssize_t length,
+    const int64_t *offsets,
+    Py_ssize_t count,
+    Form *form,
+    Py_ssize_t more_len,
+) noexcept nogil:
+    """Bytes of all of them with their commas; -1 when one is not a frame of ours."""
+    cdef Py_ssize_t row, total = count - 1
+    cdef Record record
+    for row in range(count):
+        if row + FETCHED_AHEAD < count:
+            _fetch(source, length, offsets[row + FETCHED_AHEAD])
+        if not _read(source, length, offsets[row], form, &record):
+            return -1
+        total += record.printed + more_len
+    return total
+
+
+cdef char *_fill(
+    const uint8_t *source,
+    Py_ssize_t length,
+    const int64_t *offsets,
+    Py_ssize_t count,
+    Form *form,
+    const char *more,
+    Py_ssize_t more_len,
+    char *at,
+    char *end,
+    int64_t *ends,
+) noexcept nogil:
+    """Behind all of them, or NULL when they are not what was measured."""
+    cdef char *start = at
+    cdef Py_ssize_t row
+    cdef Record record
+    cdef Number time
+    time.length = 0
+    time.value = 0
+    for row in range(count):
+        if not _read(source, length, offsets[row], form, &record):
+            return NULL
+        at = _print(at, end, &record, &time, more, more_len, row + 1 < count)
+        if at == NULL:
+            return NULL
+        if ends != NULL:
+            ends[row] = at - start - (row + 1 < count)
+    return at
 
 
 cdef inline void _fetch(const uint8_t *source, Py_ssize_t length, int64_t offset) noexcept nogil:

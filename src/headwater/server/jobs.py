@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from headwater.engine.engine import Engine
-from headwater.engine.job_records import planned_steps
+from headwater.engine.job_records import planned_steps, runs_at_hand
 from headwater.engine.queues import Queues
-from headwater.engine.reading import Reader, ReadFilter, ReadPlan
+from headwater.engine.reading import FrameRun, Reader, ReadFilter, ReadPlan
 from headwater.engine.steps import Steps, Taken
 from headwater.engine.topic import Topic
 from headwater.model.queue import Grant
@@ -38,6 +37,20 @@ def jobs_text_steps(engine: Engine, queues: Queues, topic: Topic, grant: Grant) 
     return (yield from _taken_steps(engine, queues, topic, grant, _take_text))
 
 
+def jobs_text_at_hand(
+    engine: Engine, queues: Queues, topic: Topic, grant: Grant
+) -> JobsText | None:
+    """The same, as the owner, for jobs that lie near the head, as most do that are claimed soon.
+    None when they do not."""
+    runs = runs_at_hand(topic, grant.seqs)
+    if runs is None:
+        return None
+    terms = _terms(queues, topic, grant)
+    text = _text(runs, terms.more())
+    engine.core.counters.records_read += len(grant.seqs)
+    return JobsText(text, len(grant.seqs), terms.ready)
+
+
 def _taken_steps(
     engine: Engine,
     queues: Queues,
@@ -45,21 +58,27 @@ def _taken_steps(
     grant: Grant,
     take: Callable[[_Terms, Reader, ReadPlan, ReadFilter], Taken[P]],
 ) -> Steps[P]:
-    terms = _Terms()
+    terms: _Terms | None = None
 
     def plan() -> ReadPlan:
-        terms.deadline, terms.again = queues.terms(topic, grant)
-        terms.ready = queues.ready(topic)
+        nonlocal terms
+        terms = _terms(queues, topic, grant)
         return engine.reader.plan_seqs(topic, grant.seqs)
 
-    terms.lease_id = grant.lease_id
-    return (yield from planned_steps(engine, topic, plan, partial(take, terms)))
+    def taken(reader: Reader, plan: ReadPlan, keep: ReadFilter) -> Taken[P]:
+        assert terms is not None, "planned before it is read"
+        return take(terms, reader, plan, keep)
+
+    return (yield from planned_steps(engine, topic, plan, taken))
 
 
-class _Terms:
+def _terms(queues: Queues, topic: Topic, grant: Grant) -> _Terms:
+    deadline, again = queues.terms(topic, grant)
+    return _Terms(grant.lease_id, deadline, again, queues.ready(topic))
+
+
+class _Terms(NamedTuple):
     """What is told beside each job of a claim; known when its reading is planned."""
-
-    __slots__ = ("again", "deadline", "lease_id", "ready")
 
     lease_id: int
     deadline: int
@@ -86,12 +105,16 @@ def _take_objects(
 
 
 def _take_text(terms: _Terms, reader: Reader, plan: ReadPlan, _keep: ReadFilter) -> Taken[JobsText]:
-    more = terms.more()
     runs, findings = reader.runs(plan)
+    count = sum(len(run.offsets) for run in runs)
+    text = _text(runs, terms.more())
+    return Taken(JobsText(text, count, terms.ready), count, findings)
+
+
+def _text(runs: Sequence[FrameRun], more: More) -> bytes:
     texts = [
         render_frames(buffer, offsets, in_segment=in_segment, projection=_WHOLE, more=more)
         for buffer, offsets, in_segment in runs
         if len(offsets)
     ]
-    count = sum(len(run.offsets) for run in runs)
-    return Taken(JobsText(b",".join(texts), count, terms.ready), count, findings)
+    return texts[0] if len(texts) == 1 else b",".join(texts)

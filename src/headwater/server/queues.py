@@ -12,9 +12,12 @@ from headwater.engine.engine import Engine
 from headwater.engine.queue_answers import Settled
 from headwater.engine.queue_state import ClaimRequest
 from headwater.engine.queue_steps import (
+    Claiming,
     ClaimWish,
     ack_steps,
+    check_settled,
     claim_as_steps,
+    claiming_steps,
     extend_steps,
     nack_steps,
 )
@@ -22,9 +25,9 @@ from headwater.engine.queues import Queues
 from headwater.engine.steps import AsOwner, Steps
 from headwater.engine.topic import Topic
 from headwater.server.body import body_of
-from headwater.server.exchange import Exchange
-from headwater.server.jobs import JobsText, jobs_text_steps
-from headwater.server.stepping import Operation
+from headwater.server.exchange import GZIP_BYTES_MIN, Exchange
+from headwater.server.jobs import JobsText, jobs_text_at_hand, jobs_text_steps
+from headwater.server.stepping import OneStep, Operation, Work
 from headwater.wire.requests import AckBody, ClaimBody, ExtendBody, NackBody, decode_request
 
 if TYPE_CHECKING:
@@ -39,8 +42,37 @@ def claim(app: App, exchange: Exchange) -> None:
     wish = ClaimWish(
         body.node, body.max, body.lease_ms, body.wait_ms, goes_on=lambda: not app.draining
     )
-    steps = claim_as_steps(app.engine, exchange.parameters[0], wish, _rendered)
+    engine, name = app.engine, exchange.head.parameters[0]
+    topic = engine.find(name)
+    if topic is None or not topic.loaded:
+        steps = claim_as_steps(engine, name, wish, _rendered)
+    else:
+        claiming = Claiming(engine, topic, wish)
+        claimed = _claimed_at_once(engine, exchange, claiming)
+        if claimed is not None:
+            _answer_claim(exchange, claimed)
+            return
+        steps = claiming_steps(engine, claiming, _rendered)
     Operation(app, exchange, steps, partial(_answer_claim, exchange)).begin(quits=True)
+
+
+def _claimed_at_once(engine: Engine, exchange: Exchange, claiming: Claiming) -> JobsText | None:
+    """What most claims get, without a step between: jobs that lie in memory, or none. None when
+    there is more to it; the claim is begun then, and goes on from there."""
+    exchange.head.begin_use()
+    try:
+        claiming.begin()
+        if not claiming.is_over:
+            return None
+        grant = claiming.request.grant
+        if grant is None:
+            return JobsText(b"", 0, claiming.queues.ready(claiming.topic))
+        return jobs_text_at_hand(engine, claiming.queues, claiming.topic, grant)
+    except BaseException:
+        claiming.abandon()
+        raise
+    finally:
+        exchange.head.end_use()
 
 
 def _rendered(
@@ -49,7 +81,13 @@ def _rendered(
     if request.grant is None:
         ready: int = yield AsOwner(lambda: queues.ready(topic))
         return JobsText(b"", 0, ready)
-    return (yield from jobs_text_steps(engine, queues, topic, request.grant))
+    grant = request.grant
+    at_hand: JobsText | None = yield AsOwner(
+        lambda: jobs_text_at_hand(engine, queues, topic, grant)
+    )
+    if at_hand is not None:
+        return at_hand
+    return (yield from jobs_text_steps(engine, queues, topic, grant))
 
 
 def _answer_claim(exchange: Exchange, claimed: JobsText) -> None:
@@ -63,9 +101,24 @@ def _answer_claim(exchange: Exchange, claimed: JobsText) -> None:
 
 def ack(app: App, exchange: Exchange) -> None:
     body = decode_request(body_of(exchange), AckBody)
-    name = exchange.parameters[0]
-    steps = ack_steps(app.engine, name, body.node, body.seqs, body.lease_ids)
-    _settle(app, exchange, steps, _say_acked)
+    engine, name = app.engine, exchange.head.parameters[0]
+    topic = engine.find(name)
+    if topic is None or not topic.loaded or _has_dying(topic):
+        steps = ack_steps(engine, name, body.node, body.seqs, body.lease_ids)
+        _settle(app, exchange, steps, _say_acked)
+        return
+    check_settled(body.node, body.seqs, body.lease_ids)
+    start = partial(Queues(engine).ack, topic, body.node, body.seqs, body.lease_ids)
+    _settle(app, exchange, OneStep(start, _as_it_is), _say_acked)
+
+
+def _has_dying(topic: Topic) -> bool:
+    """Whoever settles jobs next puts them away."""
+    return topic.queue is not None and topic.queue.leases.has_dying
+
+
+def _as_it_is(settled: Settled) -> Settled:
+    return settled
 
 
 def nack(app: App, exchange: Exchange) -> None:
@@ -83,23 +136,24 @@ def extend(app: App, exchange: Exchange) -> None:
 
 
 def _settle(
-    app: App, exchange: Exchange, steps: Steps[Settled], say: Callable[[Settled], bytes]
+    app: App, exchange: Exchange, work: Work[Settled], say: Callable[[Settled], bytes]
 ) -> None:
     def answer(settled: Settled) -> None:
-        exchange.answer_json(
-            200,
-            b'{%b,"skipped":%b,"ready":%d,"in_flight":%d,"performance":{"server_total_ms":%.3f}}'
-            % (
-                say(settled),
-                _encode(settled.skipped),
-                settled.ready,
-                settled.in_flight,
-                exchange.elapsed_ms(),
-            ),
+        body = b'{%b,"skipped":%b,"ready":%d,"in_flight":%d,"performance":{"server_total_ms":%.3f}}'
+        body %= (
+            say(settled),
+            _encode(settled.skipped) if settled.skipped else b"[]",
+            settled.ready,
+            settled.in_flight,
+            exchange.elapsed_ms(),
         )
-        app.pushing.nudge(exchange.parameters[0])  # a worker may have room for more
+        if len(body) < GZIP_BYTES_MIN and exchange.takes_short_answer:
+            exchange.answer_short(body)
+        else:
+            exchange.answer_json(200, body)
+        app.pushing.nudge(exchange.head.parameters[0])  # a worker may have room for more
 
-    Operation(app, exchange, steps, answer).begin()
+    Operation(app, exchange, work, answer).begin()
 
 
 def _say_acked(settled: Settled) -> bytes:

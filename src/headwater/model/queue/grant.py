@@ -1,8 +1,8 @@
 """What one claim was given, and when each claim runs out.
 
-Jobs claimed together share one object, so a job in flight costs a place in a dict and one in a
-list. There is no timer for a job: a heap holds one entry for each claim, and whoever claims next
-looks at its top.
+Jobs claimed together share one object. A job in flight costs nothing of its own while it is one of
+a run of neighbours, and otherwise a place in a dict and one in a list. There is no timer for a job:
+a heap holds one entry for each claim, and whoever claims next looks at its top.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def move(source: dict[int, H], target: dict[int, H | None], seqs: list[int]) -> 
         target.update(zip(seqs, map(source.pop, seqs), strict=True))
 
 
-def let_go_together(holders: dict[int, H | None], seqs: list[int]) -> H | None:
+def let_go_together(holders: dict[int, H], seqs: list[int]) -> H | None:
     """Take out jobs that ascend and give the one who held all of them. None, and nothing is done,
     when they do not, or it was not one."""
     if _native is not None:

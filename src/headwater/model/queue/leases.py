@@ -28,7 +28,7 @@ from headwater.core.units import US_PER_MS
 from headwater.model.queue.delays import Delays
 from headwater.model.queue.fresh import LiveSeqs, next_live
 from headwater.model.queue.grant import Deadlines, Grant
-from headwater.model.queue.holding import hold, let_go_together, move
+from headwater.model.queue.held import Held
 from headwater.model.queue.keys import FifoKeys
 from headwater.model.queue.verdict import Claims, Dying, Verdict, judge
 
@@ -57,8 +57,8 @@ class QueueLeases:
     )
 
     def __init__(self, next_lease_id: int = 1) -> None:
-        self.leases: dict[int, Grant] = {}
-        self.leaving: dict[int, Grant | None] = {}
+        self.leases: Held[Grant] = Held()
+        self.leaving: Held[Grant | None] = Held()
         """With the claim it was acked under, to go back to should the log refuse."""
         self.returned: dict[int, int] = {}
         """Deliveries that came to nothing, for jobs that had any."""
@@ -190,7 +190,7 @@ class QueueLeases:
     def _install(self, grant: Grant) -> None:
         if not grant.seqs:
             return
-        hold(self.leases, grant.seqs, grant)
+        self.leases.hold(grant.seqs, grant)
         self._deadlines.add(grant)
         if grant.connection is not None:
             self._connections.setdefault(grant.connection, set()).add(grant)
@@ -202,7 +202,7 @@ class QueueLeases:
     ) -> Verdict:
         """Jobs that are done. They leave; `gone` or `stays` says what became of it."""
         verdict = judge(self.leases, node, seqs, lease_ids, now_us)
-        move(self.leases, self.leaving, verdict.taken)
+        self.leases.move(self.leaving, verdict.taken)
         return verdict
 
     def nack(
@@ -311,11 +311,11 @@ class QueueLeases:
             self.forget(seqs)
             return
         # Nothing else is known of them: most jobs are delivered once and acked.
-        one = let_go_together(self.leaving, seqs)  # a claim is mostly acked as one
+        one = self.leaving.let_go_together(seqs)  # a claim is mostly acked as one
         if one is not None:
             self._lighten(one, len(seqs))
             return
-        for grant, count in Counter([self.leaving.pop(seq, None) for seq in seqs]).items():
+        for grant, count in Counter([self.leaving.pop(seq) for seq in seqs]).items():
             if grant is not None:
                 self._lighten(grant, count)
 
@@ -336,7 +336,7 @@ class QueueLeases:
     def forget(self, seqs: Iterable[int]) -> None:
         """Jobs that are not there any more, whoever deleted them."""
         for seq in seqs:
-            grant = self.leases.pop(seq, None) or self.leaving.pop(seq, None)
+            grant = self.leases.pop(seq) or self.leaving.pop(seq)
             if grant is not None:
                 self._lighten(grant)
             self.returned.pop(seq, None)

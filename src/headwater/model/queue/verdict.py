@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from headwater.model.queue.grant import Grant
-from headwater.model.queue.holding import one_holder
+from headwater.model.queue.held import Held
 
 Claims = dict[int, list[int]]
 """Jobs by the number of their claim."""
@@ -29,7 +29,7 @@ class Dying(NamedTuple):
 
 
 def judge(
-    leases: dict[int, Grant],
+    leases: Held[Grant],
     node: str,
     seqs: Iterable[int],
     lease_ids: Sequence[int] | None,
@@ -37,7 +37,7 @@ def judge(
 ) -> Verdict:
     """Which of these jobs the node may settle now; each of them once."""
     seqs = list(seqs)
-    grant = one_holder(leases, seqs)
+    grant = leases.one_holder(seqs)
     if (
         grant is not None
         and grant.node == node
