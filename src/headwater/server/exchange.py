@@ -17,6 +17,7 @@ from headwater.wire.http_response import answer_head, header_lines, json_answer,
 if TYPE_CHECKING:
     from headwater.server.connection import HttpConnection
     from headwater.server.head import Head
+    from headwater.server.quotas import Usage
 
 GZIP_BYTES_MIN: Final = 1_400
 """Shorter answers fit a packet anyway."""
@@ -87,6 +88,13 @@ class Exchange:
     @property
     def parameters(self) -> tuple[str, ...]:
         return self.head.parameters
+
+    @property
+    def usage(self) -> Usage:
+        """Of the key that was let in."""
+        usage = self.head.usage
+        assert usage is not None, "let in first"
+        return usage
 
     @property
     def request_id(self) -> str:

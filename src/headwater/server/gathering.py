@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from headwater.engine.topic import Topic
     from headwater.server.app import App
     from headwater.server.head import Head
-    from headwater.server.quotas import Usage
 
 _native: Final = compiled("bodies")
 _HAS_TAG: Final = int(FrameFlag.HAS_TAG)
@@ -68,7 +67,7 @@ class _Group:
         self.keys: set[bytes] = set()
 
     def add_plain(self, exchange: Exchange, data: bytes) -> None:
-        usage_of(exchange).begin()
+        exchange.usage.begin()
         records = self.records
         records.nodes.append(b"")
         records.tags.append(b"")
@@ -85,7 +84,7 @@ class _Group:
         self.keys.add(key)
 
     def add(self, exchange: Exchange, encoded: EncodedRecords) -> None:
-        usage_of(exchange).begin()
+        exchange.usage.begin()
         records = self.records
         records.nodes += encoded.nodes
         records.tags += encoded.tags
@@ -134,7 +133,7 @@ class Gathering:
         came = group.came
         if _native is None or len(came) > MEMBERS_MAX:
             return False
-        usage = usage_of(came[0])
+        usage = came[0].usage
         if not usage.has_room(len(came)):
             return False
         for exchange in came:
@@ -208,12 +207,12 @@ class Gathering:
         except HeadwaterError:
             # Nothing of it was taken. One by one, each gets the answer that is its own.
             for exchange in members:
-                usage_of(exchange).end()
+                exchange.usage.end()
                 self._app.attempt(exchange, write_records)
             return
         except Exception as error:  # a mistake of ours: nobody is left without an answer (I15)
             for exchange in members:
-                usage_of(exchange).end()
+                exchange.usage.end()
                 self._app.broken(exchange, error)
             return
         answer = partial(self._answer, members)
@@ -228,7 +227,7 @@ class Gathering:
         told = Told.of(write, self._app.now_us(), self._app.request_prefix)
         direct: list[Direct] = []
         for seq, exchange in enumerate(members, write.first_seq):
-            usage_of(exchange).in_flight -= 1
+            exchange.usage.in_flight -= 1
             try:
                 if error is not None:
                     exchange.fail(error)
@@ -241,12 +240,6 @@ class Gathering:
         send_directly(direct, told)
         if broken is not None:
             raise broken
-
-
-def usage_of(exchange: Exchange) -> Usage:
-    usage = exchange.head.usage
-    assert usage is not None, "let in first"
-    return usage
 
 
 def asks_for_no_more(head: Head) -> bool:

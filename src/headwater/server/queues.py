@@ -59,7 +59,7 @@ def claim(app: App, exchange: Exchange) -> None:
 def _claimed_at_once(engine: Engine, exchange: Exchange, claiming: Claiming) -> JobsText | None:
     """What most claims get, without a step between: jobs that lie in memory, or none. None when
     there is more to it; the claim is begun then, and goes on from there."""
-    exchange.head.begin_use()
+    exchange.usage.begin()
     try:
         claiming.begin()
         if not claiming.is_over:
@@ -72,7 +72,7 @@ def _claimed_at_once(engine: Engine, exchange: Exchange, claiming: Claiming) -> 
         claiming.abandon()
         raise
     finally:
-        exchange.head.end_use()
+        exchange.usage.end()
 
 
 def _rendered(

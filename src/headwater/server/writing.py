@@ -69,8 +69,7 @@ def _append(
     if key is None and b"idempotency-key" in head.headers:
         key = exchange.header(b"idempotency-key")
     with_seqs = not head.query_bytes or flag(exchange, "return_seqs", True)
-    usage = head.usage
-    assert usage is not None
+    usage = exchange.usage
     usage.begin()
     try:
         write = app.space(name, head.key).append(
