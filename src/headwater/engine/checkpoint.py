@@ -95,12 +95,16 @@ class Checkpointer:
             raise core.wal.poison
         written, trouble = self._write_each(cut.jobs)
         if written:
-            try:
-                self._mark(written)
-            except (OSError, HeadwaterError):
-                _take_back(written)
-                raise
-            core.owner.call(lambda: self._finish(written))
+            refused = self._mark(written)
+            marked = []
+            for job in written:
+                error = refused.get(self._shard_of(job))
+                if error is None:
+                    marked.append(job)
+                else:
+                    _take_back(job, error)
+            core.owner.call(lambda: self._finish(marked))
+            trouble = next(iter(refused.values()), trouble)
         if trouble is not None:
             raise trouble
 
@@ -110,18 +114,20 @@ class Checkpointer:
         now = self._core.clock.wall_ms()
         written: list[TopicJob] = []
         trouble: Exception | None = None
+        full: DiskFullError | None = None
         for job in jobs:
+            if full is not None and job.chunks:
+                continue  # nor is there room for this one; what was deleted needs none
             try:
                 self._write(job, now)
             except (OSError, HeadwaterError) as error:
-                _take_back([job])
+                _take_back(job, error)
                 if isinstance(error, DiskFullError):
-                    _take_back(written)
-                    raise  # nor is there room for the others
+                    full = error
                 trouble = trouble or error
             else:
                 written.append(job)
-        return written, trouble
+        return written, full or trouble
 
     def _cut(self, *, full: bool) -> Cut:
         core = self._core
@@ -203,18 +209,22 @@ class Checkpointer:
             # What came behind it was evicted before it got here: nothing can be appended to it.
             _merge(job.written, [files.seal(active)])
 
-    def _mark(self, jobs: Iterable[TopicJob]) -> None:
+    def _shard_of(self, job: TopicJob) -> int:
+        return shard_of(job.topic.topic_id, len(self._core.shards))
+
+    def _mark(self, jobs: Iterable[TopicJob]) -> dict[int, Exception]:
+        """Tell the logs what is in segments now. Gives which of them refused, and why: what the
+        others were told counts, whatever became of these."""
         core = self._core
-        assert core.wal is not None
         by_shard: dict[int, list[CheckpointEntry]] = defaultdict(list)
         routers: dict[int, list[RouterMark]] = defaultdict(list)
         for job in jobs:
-            topic = job.topic
-            routers[shard_of(topic.topic_id, len(core.shards))] += job.marks
+            shard = self._shard_of(job)
+            routers[shard] += job.marks
             active = _active_after(job)
-            by_shard[shard_of(topic.topic_id, len(core.shards))].append(
+            by_shard[shard].append(
                 CheckpointEntry(
-                    topic.topic_id,
+                    job.topic.topic_id,
                     job.last_seq,
                     job.evict_floor,
                     job.earliest_seq,
@@ -222,18 +232,25 @@ class Checkpointer:
                     0 if active is None else active.data_bytes,
                 )
             )
-        tickets = []
+        tickets: dict[int, Ticket] = {}
+        refused: dict[int, Exception] = {}
         for shard, entries in by_shard.items():
             now = core.clock.wall_ms()
             frames = [encode_checkpoint_mark(entries, now)]
             if routers[shard]:
                 frames.append(encode_router_marks(0, routers[shard], now))  # both or neither
-            body = b"".join(frames)
-            ticket = Ticket(body, len(frames), Durability.FSYNC, essential=True)
-            core.owner.call(partial(core.submit_to, shard, ticket))
-            tickets.append(ticket)
-        for ticket in tickets:
-            ticket.wait()
+            ticket = Ticket(b"".join(frames), len(frames), Durability.FSYNC, essential=True)
+            try:
+                core.owner.call(partial(core.submit_to, shard, ticket))
+                tickets[shard] = ticket
+            except HeadwaterError as error:
+                refused[shard] = error
+        for shard, ticket in tickets.items():
+            try:
+                ticket.wait()
+            except HeadwaterError as error:
+                refused[shard] = error
+        return refused
 
     def _finish(self, jobs: Iterable[TopicJob]) -> None:
         for job in jobs:
@@ -264,9 +281,10 @@ class Checkpointer:
             topic.feed.marked(job.marks)
 
 
-def _take_back(jobs: Iterable[TopicJob]) -> None:
-    for job in jobs:
-        job.topic.files.take_back(job.active, job.written)
+def _take_back(job: TopicJob, error: Exception) -> None:
+    """At once where there was no room: nothing but these bytes may stand in the way of more."""
+    at_once = isinstance(error, DiskFullError)
+    job.topic.files.take_back(job.active, job.written, at_once=at_once)
 
 
 def _marks(topic: Topic, last_seq: int) -> list[RouterMark]:

@@ -19,6 +19,7 @@ from headwater.engine.topic import Topic
 from headwater.engine.topics import Topics
 from headwater.engine.unasked import UnaskedTopics
 from headwater.format.topic_frames import encode_checkpoint_mark
+from headwater.store.failures import is_no_room
 from headwater.wal.committer import LogState
 from headwater.wal.ticket import Ticket
 
@@ -58,10 +59,15 @@ class Housekeeping:
             core.owner.call(self._sweep)
             if core.settings.total_bytes_max:
                 core.owner.call(self._count_bytes)
-            if self._snapshot_due():
-                self._absorb_everything()
-            else:
-                self._checkpointer.run(full=False)
+            try:
+                if self._snapshot_due():
+                    self._absorb_everything()
+                else:
+                    self._checkpointer.run(full=False)
+            except (OSError, HeadwaterError) as error:
+                if is_no_room(error):
+                    self._reclaimer.run()  # what was deleted gives the room that was missing
+                raise
             self._reclaimer.run()
             if unreadable is not None:
                 raise unreadable
@@ -74,7 +80,7 @@ class Housekeeping:
     def _absorb_everything(self) -> None:
         core = self._core
         cut = self._checkpointer.run(full=True)
-        if (core.changed or cut.jobs) and not core.broken:
+        if (core.changed or cut.jobs or self._log_takes_the_room()) and not core.broken:
             self._reclaimer.hide_dropped_topics()
             self._snapshotter.write(cut.covered)
             self._reclaimer.remove_hidden()
@@ -157,6 +163,8 @@ class Housekeeping:
 
     def _snapshot_due(self) -> bool:
         core = self._core
+        if self._log_takes_the_room():
+            return True
         if not core.changed:
             return False
         elapsed_us = core.clock.monotonic_us() - self._snapshot_at_us
@@ -167,6 +175,13 @@ class Housekeeping:
             # Copies fill the memory without filling the log.
             or core.tail_bytes > core.settings.tail_bytes_max // 4
         )
+
+    def _log_takes_the_room(self) -> bool:
+        """There is none, and log files could go. That takes two snapshots, and as nobody can write,
+        nothing need change between them (I12)."""
+        core = self._core
+        assert core.wal is not None
+        return core.wal.state is LogState.FULL and self._snapshotter.has_files_to_let_go()
 
     def _rotations(self) -> int:
         assert self._core.wal is not None

@@ -24,6 +24,8 @@ class ClaimRequest:
     served: bool = False
     grant: Grant | None = None
     """None when there was nothing to give."""
+    left: bool = False
+    """Whoever asked is gone: a pass that is under way for it gives it nothing."""
 
 
 @dataclass(slots=True)

@@ -190,13 +190,24 @@ def served_steps(
         """None while somebody else is at it."""
         return window.closes_us if are_waiting() else None
 
+    def hand_back(together: Sequence[ClaimRequest]) -> None:
+        """Whoever was to make the pass is gone: the others find another."""
+        for each in together:
+            if each not in requests and not (each.served or each.left):
+                window.join(each, each.wanted, clock.monotonic_us(), jitter_us)
+        topic.wake()
+
     yield AsOwner(join)
     while not are_served():
         until_us: int | None = yield AsOwner(closes_us)
         yield Woken(topic, until_us, lambda: are_served() or is_due())
         together: list[ClaimRequest] = yield AsOwner(due)
         if together:
-            yield from _pass_steps(engine, queues, topic, together)
+            try:
+                yield from _pass_steps(engine, queues, topic, together)
+            except BaseException:
+                engine.core.owner.post(partial(hand_back, together))
+                raise
 
 
 def _pass_steps(

@@ -169,23 +169,24 @@ class Queues:
         return drawn
 
     def deal(self, topic: Topic, requests: Sequence[ClaimRequest], seqs: Sequence[int]) -> None:
-        """Share drawn jobs between those who asked."""
+        """Share drawn jobs between those who asked and are still there."""
         leases = self.of(topic).leases
         now_us = self._core.clock.monotonic_us()
-        counts = [len(seqs)]
-        if len(requests) > 1:
-            counts = share(len(seqs), [each.wanted for each in requests])
+        wanted = [0 if request.left else request.wanted for request in requests]
         at = 0
-        for request, count in zip(requests, counts, strict=True):
+        for request, count in zip(requests, share(len(seqs), wanted), strict=True):
             request.served = True
             if count:
                 some = seqs if count == len(seqs) else seqs[at : at + count]
                 deadline_us = now_us + request.lease_us
                 request.grant = leases.grant(some, request.node, deadline_us, request.connection)
                 at += count
+        if at < len(seqs):
+            leases.put_back(seqs[at:])
 
     def abandon(self, topic: Topic, request: ClaimRequest) -> None:
         """Whoever asked is gone before there was an answer."""
+        request.left = True
         if topic.queue is None or topic.dropped:
             return
         topic.queue.window.leave(request)

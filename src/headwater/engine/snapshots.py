@@ -106,6 +106,17 @@ class Snapshotter:
                 sync_names(core.disk, log.directory)
         self._remove_retired()
 
+    def has_files_to_let_go(self) -> bool:
+        """Log files before the active one have taken effect: two snapshots would let them go."""
+        core = self._core
+        assert core.wal is not None
+        for log, shard in zip(core.wal.logs, core.shards, strict=True):
+            found = map(parse_wal_file_name, core.disk.list_directory(log.directory))
+            numbers = sorted(n for n in found if n is not None and n <= log.active_number)
+            if len(numbers) > 1 and numbers[1] <= shard.published_frame + 1:
+                return True
+        return False
+
     def _remove_retired(self) -> None:
         """Log directories of an earlier layout: two snapshots cover all of their frames."""
         core = self._core

@@ -14,6 +14,12 @@ NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 REFUSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
+def is_no_room(error: Exception) -> bool:
+    return isinstance(error, DiskFullError) or (
+        isinstance(error, OSError) and error.errno in NO_ROOM
+    )
+
+
 @contextmanager
 def file_work(path: PurePath) -> Iterator[None]:
     """Turn an OSError inside into the error that says whose move it is, with the path."""

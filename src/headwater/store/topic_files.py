@@ -8,6 +8,7 @@ another. Writing calls come from one thread at a time; reading ones from anywher
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import PurePath
 
@@ -152,13 +153,18 @@ class TopicFiles:
         self._begun.clear()
         return changed
 
-    def take_back(self, active: Segment | None, written: Iterable[Segment]) -> None:
+    def take_back(
+        self, active: Segment | None, written: Iterable[Segment], *, at_once: bool = False
+    ) -> None:
         """What was appended never came to count: it goes before anything is written again."""
         begun = [each.first_seq for each in written]
         if active is not None and not active.sealed:
             self._torn = active
             begun = [first_seq for first_seq in begun if first_seq != active.first_seq]
         self._begun.extend(each for each in begun if each not in self._begun)
+        if at_once:  # somebody needs the room
+            with suppress(OSError):
+                self._clean_up()
 
     def seal(self, segment: Segment) -> Segment:
         """The segment, with nothing behind its end, for good."""

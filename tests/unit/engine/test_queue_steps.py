@@ -42,8 +42,8 @@ class Held:
         self._steps.close()
 
 
-def keyed_place() -> Place:
-    place = Place(fifo_key="tag")
+def keyed_place(**settings: Any) -> Place:
+    place = Place(fifo_key="tag", **settings)
     place.write(6, tag="k")
     place.db.checkpoint()
     topic = place.db.engine.topic("jobs")
@@ -73,6 +73,55 @@ def test_a_pass_by_key_that_is_given_up_puts_everything_back() -> None:
     assert second.finish() == [1]
     place.db.ack("jobs", "two", [1])
     assert place.db.claim("jobs", "two", 9).seqs == [2]
+
+
+def cohort_behind(place: Place, first: Held, *others: Held) -> Any:
+    """Behind the pass of another worker, `first` has closed the window of a cohort and waits for
+    its turn. Gives the other worker."""
+    other = Held(place, "other", 1)
+    other.until(Woken)
+    place.pass_ms(50)
+    reading = other.until(InFiles)
+    for each in (first, *others):
+        each.until(Woken)
+    place.pass_ms(50)
+    first.until(Woken)  # for its turn, with the cohort in its hands
+    other.do(reading)
+    return other
+
+
+def test_who_leaves_while_a_cohort_waits_for_its_turn_leaves_the_others_served() -> None:
+    place = keyed_place(claim_jitter_ms=50)
+    first, second = Held(place, "one", 2), Held(place, "two", 2)
+    other = cohort_behind(place, first, second)
+    waiting = second.until(Woken)
+    first.leave()
+    assert other.finish() == [1]
+    place.db.ack("jobs", "other", [1])
+    place.pass_ms(50)
+    assert waiting.ready(), "it closes a window of its own"
+    assert second.finish() == [2]
+
+
+def test_who_left_a_cohort_is_given_no_jobs_when_its_pass_ends() -> None:
+    place = Place(fifo_key="tag", claim_jitter_ms=50)
+    for n in range(4):
+        place.write(1, tag=f"k{n}")
+    place.db.checkpoint()
+    place.db.engine.topic("jobs").tail.clear()
+    first, second = Held(place, "one", 2), Held(place, "two", 2)
+    first.until(Woken)
+    second.until(Woken)
+    place.pass_ms(50)
+    reading = first.until(InFiles)
+    second.leave()
+    first.do(reading)
+    assert first.finish() == [1, 2]
+    assert place.db.queue_stats("jobs").in_flight == 2, "the others are nobody's"
+    last = Held(place, "three", 4)
+    last.until(Woken)
+    place.pass_ms(50)
+    assert last.finish() == [3, 4]
 
 
 def test_a_claim_given_up_before_its_answer_was_no_delivery() -> None:
