@@ -14,7 +14,7 @@ from bench.peers.nats_load import StreamPublishers
 from bench.peers.table import Inserts
 from bench.queue.postgres import PostgresServer, missing
 from bench.registry import PEERS, Row, Run, benchmark
-from bench.server.load import HttpWriters, Load, StreamWriters, needs_wrk, write_bodies
+from bench.server.load import HttpWriters, Load, StreamWriters, needs_wrk, write_body
 from bench.server.processes import HeadwaterServer
 from bench.server.speaking import Http
 
@@ -41,7 +41,7 @@ def started(run: Run) -> Iterator[list[Peer]]:
     """Everybody who is installed, and all of them ended, whatever happens."""
     with ExitStack() as ends:
         ours, redis = ends.enter_context(both(run, run.directory))
-        bodies = write_bodies(run.directory / "bodies.txt", 1)
+        body = write_body(run.directory / "body.json", 1)
         peers = []
         if redis is not None:
             peers.append(
@@ -76,15 +76,15 @@ def started(run: Run) -> Iterator[list[Peer]]:
             )
         else:
             note(run, f"no nats-server here: {INSTALL}")
-        yield [*peers, *(_ours(ours, bodies, durability) for durability in ("disk", "fsync"))]
+        yield [*peers, *(_ours(ours, body, durability) for durability in ("disk", "fsync"))]
 
 
-def _ours(server: HeadwaterServer, bodies: Path, durability: str) -> Peer:
+def _ours(server: HeadwaterServer, body: Path, durability: str) -> Peer:
     def writers(name: str, count: int) -> Writers:
         topic = f"{name}-{durability}"
         with Http(server.port) as http:
             http.call("PUT", f"/v0/topics/{topic}", {"durability": durability})
-        return HttpWriters(server, bodies, topic, count, 1)
+        return HttpWriters(server, body, topic, count, 1)
 
     return Peer(f"Headwater POST, {durability}", durability, writers)
 

@@ -15,7 +15,7 @@ from bench.embedded import fill, told
 from bench.log_under_test import WrongResultError
 from bench.registry import SERVER, Row, Run, benchmark
 from bench.server import delivering
-from bench.server.load import HttpWriters, Load, StreamWriters, needs_wrk, write_bodies
+from bench.server.load import HttpWriters, Load, StreamWriters, needs_wrk, write_body
 from bench.server.processes import (
     HeadwaterServer,
     RedisServer,
@@ -102,9 +102,9 @@ def durable_writes(run: Run) -> list[Row]:
     rows = []
     with both(run, run.directory) as (ours, redis):
         for connections, batch, target in ((1, 1, None), (50, 1, "1.0"), (16, 100, "1.2")):
-            bodies = write_bodies(run.directory / f"bodies-{batch}.txt", batch)
+            body = write_body(run.directory / f"body-{batch}.json", batch)
             topic = f"{TOPIC}-{connections}-{batch}"
-            posts = HttpWriters(ours, bodies, topic, connections, batch)
+            posts = HttpWriters(ours, body, topic, connections, batch)
             sides: dict[str, HttpWriters | StreamWriters] = {}
             if redis is not None:
                 sides["Redis XADD"] = StreamWriters(redis, topic, connections, batch)

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from bench.measure_server import both, note_command, row_of, turns_of
 from bench.registry import SERVER, Row, Run, benchmark
 from bench.server.bare_loop import BareLoop
-from bench.server.load import HttpWriters, StreamWriters, needs_wrk, write_bodies
+from bench.server.load import HttpWriters, StreamWriters, needs_wrk, write_body
 from bench.server.speaking import TOPIC
 
 CONNECTIONS = 50
@@ -20,7 +20,7 @@ CONNECTIONS = 50
 )
 def limit_of_single_writes(run: Run) -> list[Row]:
     needs_wrk()
-    bodies = write_bodies(run.directory / "bodies.txt", 1)
+    body = write_body(run.directory / "body.json", 1)
     with both(run, run.directory) as (ours, redis), ExitStack() as ends:
         sides: dict[str, HttpWriters | StreamWriters] = {}
         durability = {}
@@ -29,9 +29,9 @@ def limit_of_single_writes(run: Run) -> list[Row]:
         for name, synced in (("a loop that only answers", False), ("a loop that syncs", True)):
             bare = BareLoop(run.directory / name.replace(" ", "-"), synced)
             ends.enter_context(bare)
-            sides[name] = HttpWriters(bare, bodies, TOPIC, CONNECTIONS, 1)
+            sides[name] = HttpWriters(bare, body, TOPIC, CONNECTIONS, 1)
             durability[name] = "fsync" if synced else "none"
-        sides["Headwater POST"] = HttpWriters(ours, bodies, TOPIC, CONNECTIONS, 1)
+        sides["Headwater POST"] = HttpWriters(ours, body, TOPIC, CONNECTIONS, 1)
         turns = turns_of(run, sides)
         for side in sides.values():
             note_command(run, side.command(2.0))
