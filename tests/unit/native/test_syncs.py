@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path, PurePath
@@ -107,6 +108,7 @@ def test_a_child_that_was_forked_syncs_without_the_thread_of_its_parent(tmp_path
     assert native.sync_together(descriptor, descriptor) == (0, 0)
     child = os.fork()
     if child == 0:
+        signal.alarm(20)  # one that waits for a thread it does not have is ended
         told = native.sync_together(descriptor, -1)
         os._exit(0 if told == (0, errno.EBADF) else 1)
     os.close(descriptor)
