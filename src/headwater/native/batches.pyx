@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
-"""Produce requests of Kafka clients and their answers: the frame around a record batch.
+"""Produce requests of Kafka clients and their answers: the frame around a record batch, its CRC.
 
 The twins are the functions that `headwater.wire.kafka.codec` makes from the table of fields. What
 is not plain here is left to them: both functions give None then, and have changed nothing.
@@ -10,6 +10,35 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndS
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
+
+
+cdef extern from *:
+    """
+    #if defined(__x86_64__) && defined(__GNUC__)
+    static int has_crc32c(void) { __builtin_cpu_init(); return __builtin_cpu_supports("sse4.2"); }
+
+    __attribute__((target("sse4.2")))
+    static uint32_t crc32c_of(const uint8_t *at, size_t size)
+    {
+        uint64_t crc = 0xFFFFFFFFu, word;
+        for (; size >= 8; at += 8, size -= 8) {
+            __builtin_memcpy(&word, at, 8);
+            crc = __builtin_ia32_crc32di(crc, word);
+        }
+        for (; size; at++, size--)
+            crc = __builtin_ia32_crc32qi((uint32_t)crc, *at);
+        return ~(uint32_t)crc;
+    }
+    #else
+    static int has_crc32c(void) { return 0; }
+    static uint32_t crc32c_of(const uint8_t *at, size_t size) { return 0; }
+    #endif
+    """
+    int has_crc32c() nogil
+    uint32_t crc32c_of(const uint8_t *, size_t) nogil
+
+
+cdef bint CRC_HERE = has_crc32c()
 
 
 cdef enum:
@@ -23,6 +52,10 @@ cdef enum:
     FRAME_BYTES = 32
     TOPIC_BYTES = 16
     ROW_BYTES = 48
+
+
+    # Shorter ones are done before another thread has the interpreter.
+    LONG_BYTES = 0x10000
 
 
 cdef struct Place:
@@ -261,3 +294,26 @@ def write_produced(int version, int32_t correlation_id, values):
         at = put(at, 0, 1)
     put(start, <uint64_t>(at - start - 4), 4)
     return bytes(answer[: at - start])
+
+
+def crc32c(buffer, Py_ssize_t start):
+    """CRC32C of the buffer from this byte on; None where the processor has no step for it.
+
+    The twin needs bytes, which takes a copy of everything that is looked at.
+    """
+    cdef Py_buffer view
+    cdef uint32_t crc
+    if not CRC_HERE:
+        return None
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        if not 0 <= start <= view.len:
+            return None
+        if view.len - start < LONG_BYTES:
+            crc = crc32c_of(<const uint8_t *>view.buf + start, view.len - start)
+        else:
+            with nogil:
+                crc = crc32c_of(<const uint8_t *>view.buf + start, view.len - start)
+    finally:
+        PyBuffer_Release(&view)
+    return crc

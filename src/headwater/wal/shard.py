@@ -38,6 +38,7 @@ class Shard:
             settings.commit_window_us_min,
             settings.commit_window_us_max,
             settings.commit_window_us_per_writer,
+            settings.commit_window_percent,
         )
         self._settings = settings
         self._clock = clock

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path, PurePath
 
@@ -68,3 +70,46 @@ def test_the_compiled_call_tells_an_errno_for_each(tmp_path: Path) -> None:
     finally:
         for each in (descriptor, reading, writing):
             os.close(each)
+
+
+@is_compiled
+def test_many_threads_that_sync_at_once_are_each_told_of_their_own_files(tmp_path: Path) -> None:
+    native = compiled("syncs")
+    assert native is not None
+    descriptors = [os.open(tmp_path / f"{n}", os.O_RDWR | os.O_CREAT) for n in range(4)]
+    wrong: list[object] = []
+
+    def sync(descriptor: int, other: int, expected: tuple[int, int]) -> None:
+        for turn in range(50):
+            os.pwrite(descriptor, b"x", turn)
+            told = native.sync_together(descriptor, other)
+            if told != expected:
+                wrong.append((told, expected))
+
+    threads = [
+        threading.Thread(target=sync, args=(descriptors[0], descriptors[1], (0, 0))),
+        threading.Thread(target=sync, args=(descriptors[2], -1, (0, errno.EBADF))),
+        threading.Thread(target=sync, args=(descriptors[3], descriptors[3], (0, 0))),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for descriptor in descriptors:
+        os.close(descriptor)
+    assert wrong == []
+
+
+@is_compiled
+def test_a_child_that_was_forked_syncs_without_the_thread_of_its_parent(tmp_path: Path) -> None:
+    native = compiled("syncs")
+    assert native is not None
+    descriptor = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    assert native.sync_together(descriptor, descriptor) == (0, 0)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)  # one that waits for a thread it does not have is ended
+        told = native.sync_together(descriptor, -1)
+        os._exit(0 if told == (0, errno.EBADF) else 1)
+    os.close(descriptor)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

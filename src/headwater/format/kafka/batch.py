@@ -10,7 +10,7 @@ import struct
 from typing import Final, NamedTuple
 
 from headwater.core.errors import FormatError
-from headwater.format.crc32c import crc32c
+from headwater.format.crc32c import crc32c, crc32c_from
 
 Bytes = bytes | bytearray | memoryview
 
@@ -126,7 +126,7 @@ def read_sound(buffer: Bytes) -> BatchHeader:
             f"the batch says {header.batch_length + LENGTH_FROM} bytes and has {len(buffer)}",
             LENGTH_AT,
         )
-    if crc32c(memoryview(buffer)[CRC_FROM:].tobytes()) != header.crc:
+    if crc32c_from(buffer, CRC_FROM) != header.crc:
         raise CrcError("the CRC32C of the batch does not match", CRC_FROM)
     return header
 

@@ -152,7 +152,7 @@ class KafkaDoor:
                 self.hung_up(call.connection, f"{call.api.name} before signing in")
                 call.answer_nothing()
                 call.connection.finish()
-            elif principal is not None and handled.scope & ~principal.scopes:
+            elif principal is not None and handled.scope.value & ~principal.scopes.value:
                 call.refuse(handled.denied, f"{principal.name} may not do this")
             else:
                 handled.handle(self, call)
