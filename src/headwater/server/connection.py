@@ -45,6 +45,8 @@ class HttpConnection(asyncio.Protocol):
         self.deadline_us = 0
         self.descriptor = -1
         """Of a socket that takes answers as they are; -1 where they are sealed first."""
+        self._comes_back = False
+        """It has sent a request whose head was known."""
         self._may_have_unsent = False
         """The transport was given something, and nobody has seen since that it was sent."""
         self._transport: asyncio.Transport | None = None
@@ -115,7 +117,7 @@ class HttpConnection(asyncio.Protocol):
         if whole:
             known = self.app.known_heads.find(data)
             if known is not None:
-                self._begin_known(*known, data)
+                self._begin_known(known, data[len(data) - known.body_bytes :])
                 return
             self.begin_request()
         message = self._incoming.messages
@@ -290,18 +292,19 @@ class HttpConnection(asyncio.Protocol):
         self._in_request = False
         return head
 
-    def _begin_known(self, head: Head, head_bytes: int, data: bytes) -> None:
+    def _begin_known(self, head: Head, body: bytes) -> None:
         """What is most frequent by a short way: a plain write with nothing before it."""
-        app = self.app
         if head.is_plain_write and not (self._pending or self.paused):
-            exchange = Exchange(self, head, data[head_bytes:], app.now_us())
+            app = self.app
+            exchange = Exchange(self, head, body, app.now_us())
             self._pending.append(exchange)
             app.handle(exchange)
         else:
-            self._begin(head, data[head_bytes:])
-        reading = self.reading
-        if not reading.is_shared and self.descriptor >= 0 and reading.goes_on and not self._closing:
-            reading.share()
+            self._begin(head, body)
+        if not self._comes_back:
+            self._comes_back = True
+            if self.descriptor >= 0 and self.reading.goes_on and not self._closing:
+                self.reading.share()
 
     def _begin(self, head: Head, body: bytes | bytearray) -> None:
         pending = self._pending

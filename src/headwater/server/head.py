@@ -84,14 +84,13 @@ class KnownHeads:
     def __len__(self) -> int:
         return len(self._known)
 
-    def find(self, data: bytes) -> tuple[Head, int] | None:
-        """The head of these bytes and its length, when they are exactly one request with a head
-        that is known."""
+    def find(self, data: bytes) -> Head | None:
+        """The head of these bytes, when they are exactly one request with a head that is known."""
         head_bytes = data.find(_END) + len(_END)
         head = self._known.get(data[:head_bytes])
         if head is None or head_bytes + head.body_bytes != len(data):
             return None
-        return head, head_bytes
+        return head
 
     def remember(self, data: bytes, body_bytes: int, head: Head) -> None:
         """These bytes were exactly one request."""
