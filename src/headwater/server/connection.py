@@ -22,7 +22,7 @@ from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.server.exchange import Exchange, Part, write_parts
 from headwater.server.head import Head
 from headwater.server.incoming import Incoming
-from headwater.server.intake import Reading
+from headwater.server.intake import Reading, descriptor_of
 from headwater.wire.http_errors import HttpError
 from headwater.wire.http_response import CONTINUE
 
@@ -86,9 +86,8 @@ class HttpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
-        if transport.get_extra_info("ssl_object") is None:
-            self.descriptor = transport.get_extra_info("socket").fileno()
-        self._reading = Reading(self.app.intake, self, self._transport, self.descriptor)
+        self.descriptor = descriptor_of(transport)
+        self._reading = Reading(self.app.intake, self, self._transport)
         if not self.app.add_connection(self):
             self._transport.abort()
             return
@@ -303,7 +302,7 @@ class HttpConnection(asyncio.Protocol):
             self._begin(head, body)
         if not self._comes_back:
             self._comes_back = True
-            if self.descriptor >= 0 and self.reading.goes_on and not self._closing:
+            if not self._closing:
                 self.reading.share()
 
     def _begin(self, head: Head, body: bytes | bytearray) -> None:

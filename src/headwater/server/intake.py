@@ -39,27 +39,32 @@ class Receiver(Protocol):
         """Taking the data failed, which is a mistake of ours."""
 
 
+def descriptor_of(transport: asyncio.BaseTransport) -> int:
+    """Of a socket that carries bytes as they are; -1 where they are sealed first."""
+    if transport.get_extra_info("ssl_object") is not None:
+        return -1
+    return int(transport.get_extra_info("socket").fileno())
+
+
 class Reading:
     """How one connection is read: by its transport, or together with others once it came back."""
 
     __slots__ = ("_descriptor", "_intake", "_transport", "goes_on", "is_shared", "receiver")
 
     def __init__(
-        self,
-        intake: Intake,
-        receiver: Receiver,
-        transport: asyncio.ReadTransport,
-        descriptor: int,
+        self, intake: Intake, receiver: Receiver, transport: asyncio.ReadTransport
     ) -> None:
         self._intake = intake
         self._transport = transport
-        self._descriptor = descriptor
+        self._descriptor = descriptor_of(transport)
         self.receiver = receiver
         self.goes_on = True
         self.is_shared = False
 
     def share(self) -> None:
-        """From now on together with others."""
+        """From now on together with others, if it can be."""
+        if self._descriptor < 0 or self.is_shared or not self.goes_on:
+            return
         self._transport.pause_reading()
         self.is_shared = True
         self._intake.add(self._descriptor, self)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 from headwater.core.errors import HeadwaterError, InvariantError
+from headwater.server.intake import Reading
 from headwater.server.keys import ANYONE, ApiKey
 from headwater.server.rcpx.errors import error_json
 from headwater.server.rcpx.events import take_event
@@ -56,7 +57,8 @@ class RcpxConnection(asyncio.Protocol):
         self.under_way = 0
         """Requests that are begun and not answered."""
         self._under_way_max = self.app.settings.limits.pipeline
-        self._reading = True
+        self._reading: Reading | None = None
+        self._comes_back = False
         self._closing = False
         self._deadline_us = 0
         self._stuck_bytes = 0
@@ -91,6 +93,7 @@ class RcpxConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
+        self._reading = Reading(self.app.intake, self, self._transport)
         if not self.listener.add(self):
             self._transport.abort()
             return
@@ -101,6 +104,8 @@ class RcpxConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_gone = True
+        if self._reading is not None:
+            self._reading.end()
         self.subscriptions.close()
         self.listener.remove(self)
 
@@ -110,6 +115,8 @@ class RcpxConnection(asyncio.Protocol):
         only = self._reader.only_message(data)
         if only is not None:
             self._take(only)
+            if self.is_admitted and not self._comes_back:
+                self._share_reading()
             if self.under_way >= self._under_way_max:
                 self._set_reading()
             return
@@ -163,7 +170,7 @@ class RcpxConnection(asyncio.Protocol):
     def ended(self) -> None:
         """What was under way is answered."""
         self.under_way -= 1
-        if not self._reading:
+        if self._reading is not None and not self._reading.goes_on:
             self._set_reading()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -233,11 +240,15 @@ class RcpxConnection(asyncio.Protocol):
         self.fail(b'""', error)
         self.say_goodbye()
 
+    def _share_reading(self) -> None:
+        self._comes_back = True
+        if self._reading is not None and not self._closing:
+            self._reading.share()
+
     def _set_reading(self) -> None:
-        want = not self.paused and self.under_way < self._under_way_max
-        if want != self._reading and not self.is_gone and not self._closing:
-            self._reading = want
-            if want:
-                self.transport.resume_reading()
-            else:
-                self.transport.pause_reading()
+        if self._reading is not None and not self.is_gone and not self._closing:
+            self._reading.set(not self.paused and self.under_way < self._under_way_max)
+
+    def broken_by(self, error: Exception) -> None:
+        self.app.log.error("a connection broke", error=repr(error), exc_info=error)
+        self.transport.abort()
