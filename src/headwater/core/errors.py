@@ -218,6 +218,10 @@ class AccessError(StorageError):
     """The operating system refuses a path."""
 
 
+class ColdTierUnknownError(StorageError):
+    """Records are in a cold tier, and nobody said which."""
+
+
 class DataLossError(StorageError):
     """Records that a reader asked for are gone, by retention or a crash. The message names them."""
 

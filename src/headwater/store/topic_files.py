@@ -16,7 +16,7 @@ import numpy
 from numpy.typing import NDArray
 
 from headwater.config.store import SegmentSettings
-from headwater.core.errors import HeadwaterError, InvariantError, StorageError
+from headwater.core.errors import ColdTierUnknownError, HeadwaterError, InvariantError, StorageError
 from headwater.disk import Buffer, Disk, OpenMode, replace_file
 from headwater.disk.residence import is_resident
 from headwater.format.segment import (
@@ -329,7 +329,7 @@ class TopicFiles:
 
     def _cold_store(self, segment: Segment) -> SegmentStore:
         if self._cold is None:
-            raise StorageError(
+            raise ColdTierUnknownError(
                 f"segment {segment.first_seq} is in the cold tier, and there is none",
                 path=self.directory,
                 advice="name the cold directory or store it was moved to",

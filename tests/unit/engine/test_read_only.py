@@ -10,6 +10,8 @@ from pathlib import Path, PurePath
 import pytest
 
 import headwater
+from headwater.config.engine import EngineSettings
+from headwater.config.store import SegmentSettings
 from headwater.config.wal import WalSettings
 from headwater.core.clock import Doorbell, SystemClock
 from headwater.core.errors import (
@@ -17,6 +19,7 @@ from headwater.core.errors import (
     DamageError,
     HeadwaterError,
     RequestError,
+    StorageError,
     TopicNotFoundError,
     UnavailableError,
 )
@@ -29,6 +32,11 @@ from tests.unit.cli.databases import SETTINGS, fill, kept, record, segment_file
 from tests.unit.cli.logs import everything_in, flip
 
 SMALL = replace(SETTINGS, cache_bytes=4 * KIB)
+COLD = EngineSettings(
+    wal=WalSettings(shards=1, file_bytes=64 * KIB),
+    segments=SegmentSettings(segment_max_events=5, hot_retain_segments=1),
+    checkpoint_interval_ms=3_600_000,
+)
 
 
 class ImpatientClock(SystemClock):
@@ -281,3 +289,29 @@ def test_a_crash_in_the_middle_of_a_rewrite_leaves_a_readable_directory(full: Pa
     shutil.copy(segment_file(full, "data"), segment_file(full, "data").with_suffix(".data.new"))
     with headwater.open(full, read_only=True) as reader:
         assert [r.seq for r in reader.diff("orders", limit=1_000).records] == kept()
+
+
+def test_a_cold_tier_that_was_not_named_is_asked_for_whatever_the_owner_does(
+    tmp_path: Path,
+) -> None:
+    class Restless(PosixDisk):
+        """Somebody writes to the log before every look at a segment."""
+
+        def open(self, path: PurePath, mode: OpenMode) -> PosixFile:
+            if path.suffix == ".idx":
+                db.append("new", {"data": str(path)})
+            return super().open(path, mode)
+
+    (tmp_path / "cold").mkdir()
+    cold = replace(COLD, cold_url=str(tmp_path / "cold"))
+    with headwater.open(tmp_path / "data", settings=cold) as db:
+        for _ in range(6):
+            db.append("old", [{"data": n} for n in range(5)])
+        db.checkpoint()
+        db.engine._housekeeping.round()
+        assert any(segment.is_cold for segment in db.engine.topic("old").segments)
+        reader = headwater.open(
+            tmp_path / "data", read_only=True, disk=Restless(), clock=ImpatientClock()
+        )
+        with reader, pytest.raises(StorageError, match="name the cold directory or store"):
+            reader.diff("old", 0)

@@ -20,6 +20,7 @@ from headwater.config.engine import EngineSettings
 from headwater.core.clock import Clock, Doorbell
 from headwater.core.errors import (
     ClosedError,
+    ColdTierUnknownError,
     FormatError,
     HeadwaterError,
     RequestError,
@@ -237,6 +238,8 @@ class ReadOnlyDatabase:
                     self._view = self._take_view()
                 self._sight = self._view.fingerprint
                 return work(self._view)
+            except ColdTierUnknownError:
+                raise  # whatever the owner does, that is up to whoever opened it
             except _MAY_PASS as error:
                 seen.append((self._sight, str(error)))
                 self._view = None
