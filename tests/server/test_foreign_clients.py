@@ -201,7 +201,7 @@ def test_everything_works_over_tls_and_nothing_without(tmp_path: Path) -> None:
     chosen = settings(
         tls_certificate=str(certificate_path),
         tls_key=str(key_path),
-        deadlines={"headers_s": 1.0, "drain_s": 2.0},
+        deadlines={"headers_s": 3.0, "drain_s": 2.0},
     )
     trust = ssl.create_default_context(cafile=str(certificate_path))
     with running(tmp_path / "data", chosen) as server:
