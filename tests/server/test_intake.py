@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import select
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 
 import pytest
 
@@ -78,6 +80,59 @@ def test_what_has_no_room_is_read_in_the_next_turn(sockets: Sockets) -> None:
 def test_room_for_nobody_is_refused(sockets: Sockets) -> None:
     with pytest.raises(ValueError, match="do not fit"):
         sockets.receive(room=EACH_MAX - 1)
+
+
+class Receiving:
+    """Keeps what it was given, and does something to others meanwhile."""
+
+    def __init__(self) -> None:
+        self.came: list[bytes] = []
+        self.meanwhile: Callable[[], None] = lambda: None
+
+    def data_received(self, data: bytes) -> None:
+        self.came.append(data)
+        self.meanwhile()
+
+    def broken_by(self, error: Exception) -> None:
+        raise error
+
+
+async def received_together(
+    meanwhile: Callable[[intake.Reading], None],
+) -> tuple[list[bytes], list[bytes]]:
+    """Two connections whose bytes come in one turn; the first to be told does something to the
+    other. Gives what each was told."""
+    loop = asyncio.get_running_loop()
+    turned = asyncio.Event()
+    shared = intake.Intake(loop, turned.set)
+    pairs = [socket.socketpair() for _ in range(2)]
+    receivers = [Receiving() for _ in pairs]
+    readings = []
+    for (ours, _), receiver in zip(pairs, receivers, strict=True):
+        ours.setblocking(False)
+        transport, _protocol = await loop.create_connection(asyncio.Protocol, sock=ours)
+        readings.append(intake.Reading(shared, receiver, transport))
+        readings[-1].share()
+    for receiver, other in zip(receivers, reversed(readings), strict=True):
+        receiver.meanwhile = partial(meanwhile, other)
+    for _, theirs in pairs:
+        theirs.send(b"sent")
+    await asyncio.wait_for(turned.wait(), PATIENCE_S)
+    shared.close()
+    for reading, (_, theirs) in zip(readings, pairs, strict=True):
+        reading._transport.close()
+        theirs.close()
+    return receivers[0].came, receivers[1].came
+
+
+def test_what_was_read_reaches_a_connection_that_is_held_back_in_the_same_turn() -> None:
+    came = asyncio.run(received_together(lambda other: other.set(False)))
+    assert came == ([b"sent"], [b"sent"])
+
+
+def test_what_was_read_is_not_told_to_a_connection_that_ended_in_the_same_turn() -> None:
+    first, second = asyncio.run(received_together(lambda other: other.end()))
+    assert sorted([first, second]) == [[], [b"sent"]]
 
 
 def in_intake(server: RunningServer) -> int:

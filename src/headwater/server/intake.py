@@ -49,7 +49,15 @@ def descriptor_of(transport: asyncio.BaseTransport) -> int:
 class Reading:
     """How one connection is read: by its transport, or together with others once it came back."""
 
-    __slots__ = ("_descriptor", "_intake", "_transport", "goes_on", "is_shared", "receiver")
+    __slots__ = (
+        "_descriptor",
+        "_intake",
+        "_transport",
+        "goes_on",
+        "is_over",
+        "is_shared",
+        "receiver",
+    )
 
     def __init__(
         self, intake: Intake, receiver: Receiver, transport: asyncio.ReadTransport
@@ -59,6 +67,7 @@ class Reading:
         self._descriptor = descriptor_of(transport)
         self.receiver = receiver
         self.goes_on = True
+        self.is_over = False
         self.is_shared = False
 
     def share(self) -> None:
@@ -71,14 +80,16 @@ class Reading:
 
     def end(self) -> None:
         """The connection is no more."""
+        self.is_over = True
         if self.is_shared:
             self._intake.remove(self._descriptor)
 
     def give_back(self) -> None:
         """There is something that is no data: the transport finds out what."""
-        self.end()
+        self._intake.remove(self._descriptor)
         self.is_shared = False
-        self._transport.resume_reading()
+        if self.goes_on:
+            self._transport.resume_reading()
 
     def set(self, goes_on: bool) -> None:
         if goes_on == self.goes_on:
@@ -130,11 +141,13 @@ class Intake:
     def _take_turn(self) -> None:
         if self._epoll is None:
             return
-        readings = self._readings
-        for descriptor, data in receive(self._epoll, self._room, EACH_BYTES_MAX):
-            reading = readings.get(descriptor)
-            if reading is None:
-                continue  # it left while those before it were dealt with
+        received = receive(self._epoll, self._room, EACH_BYTES_MAX)
+        # Looked up before anybody is told anything: one that is held back because of what another
+        # sent has sent this all the same.
+        turn = [(self._readings[descriptor], data) for descriptor, data in received]
+        for reading, data in turn:
+            if reading.is_over:
+                continue
             try:
                 if data is not None:
                     reading.receiver.data_received(data)
