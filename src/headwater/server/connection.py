@@ -172,7 +172,7 @@ class HttpConnection(asyncio.Protocol):
     def expect_body(self, *, asks_to_go_on: bool) -> None:
         self.deadline_us = self.app.now_us() + self.app.body_deadline_us
         if asks_to_go_on and not self._pending:  # else it would be taken for an answer that is owed
-            self.transport.write(CONTINUE)
+            self.send(CONTINUE)
 
     def take_request(self) -> None:
         self._head = head = self._parsed_head()
@@ -234,7 +234,7 @@ class HttpConnection(asyncio.Protocol):
             self.deadline_us = now_us + self.app.idle_deadline_us
 
     def send(self, data: bytes) -> None:
-        """More of a stream."""
+        """What is not an answer of its own: more of a stream, a word in between."""
         if not self.peer_is_gone:
             self._may_have_unsent = True
             self.transport.write(data)
