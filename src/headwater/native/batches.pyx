@@ -1,13 +1,14 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
 """Produce requests of Kafka clients and their answers: the frame around a record batch, its CRC.
 
-The twins are the functions that `headwater.wire.kafka.codec` makes from the table of fields. What
-is not plain here is left to them: both functions give None then, and have changed nothing.
+The twins are the functions that `headwater.wire.kafka.codec` makes from the table of fields, and
+those of `headwater.format.kafka.batch`. What is not plain here is left to them: every function
+gives None then, and has changed nothing.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
@@ -48,14 +49,42 @@ cdef enum:
     VERSION_MIN = 3
     VERSION_MAX = 9
     NAME_BYTES_MAX = 0x7FFF
+    # Of a topic that can exist, with room to spare.
+    SHORT_NAME_BYTES = 512
     # What is enough for an answer without its topics, a topic without its name, and a row.
     FRAME_BYTES = 32
     TOPIC_BYTES = 16
     ROW_BYTES = 48
-
-
     # Shorter ones are done before another thread has the interpreter.
     LONG_BYTES = 0x10000
+    # The header of a request in front of the client's name, and of a batch: see
+    # headwater.wire.kafka.headers and headwater.format.kafka.batch, which a test holds it against.
+    PRODUCE = 0
+    REQUEST_HEADER_BYTES = 10
+    PREFIX_BYTES = 4
+    PLACED_BYTES = 16
+    BODY_BYTES_MAX = 0x7FFFFFFF
+    LENGTH_AT = 8
+    LENGTH_FROM = 12
+    MAGIC_AT = 16
+    MAGIC = 2
+    CRC_AT = 17
+    CRC_FROM = 21
+    ATTRIBUTES_AT = 21
+    LAST_DELTA_AT = 23
+    TIMESTAMPS_AT = 27
+    PRODUCER_ID_AT = 43
+    EPOCH_AT = 51
+    SEQUENCE_AT = 53
+    COUNT_AT = 57
+    HEADER_BYTES = 61
+    CODEC_MASK = 0x07
+    CODECS = 5
+    TRANSACTIONAL = 0x10
+    CONTROL = 0x20
+    RECORDS_MAX = 1000000
+    RECORDS_PER_BYTE_MAX = 150
+    RECORD_BYTES_MIN = 7
 
 
 cdef struct Place:
@@ -142,36 +171,6 @@ cdef bint find(
     return True
 
 
-def read_produce(buffer, int version, Py_ssize_t at):
-    """The request as its decoder gives it; None if it is not plain, or not sound."""
-    cdef Py_buffer view
-    cdef Place place
-    cdef bint plain
-    cdef str name
-    if not VERSION_MIN <= version <= VERSION_MAX or at < 0:
-        return None
-    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
-    try:
-        plain = find(<const uint8_t *>view.buf, view.len, at, version >= FLEXIBLE_SINCE, &place)
-        if not plain:
-            return None
-        try:
-            name = (<const char *>view.buf)[place.name_at : place.name_end].decode("utf-8")
-        except UnicodeDecodeError:
-            return None
-    finally:
-        PyBuffer_Release(&view)
-    records = memoryview(buffer)[place.records_at : place.records_end]
-    return {
-        "transactional_id": None,
-        "acks": place.acks,
-        "timeout_ms": place.timeout_ms,
-        "topic_data": [
-            {"name": name, "partition_data": [{"index": place.index, "records": records}]}
-        ],
-    }
-
-
 cdef inline char *put(char *at, uint64_t value, int size) noexcept nogil:
     cdef int shift = 8 * (size - 1)
     while shift >= 0:
@@ -193,6 +192,151 @@ cdef inline char *put_length(
         length >>= 7
     at[0] = <char>length
     return at + 1
+
+
+cdef inline uint64_t big(const uint8_t *at, int size) noexcept nogil:
+    cdef uint64_t number = 0
+    cdef int each
+    for each in range(size):
+        number = (number << 8) | at[each]
+    return number
+
+
+cdef Py_ssize_t body_of(const uint8_t *data, Py_ssize_t end, bint *flexible) noexcept nogil:
+    """Where the body of a Produce begins; -1 for what is none, or has more in its header."""
+    cdef int16_t version, name_bytes
+    cdef Py_ssize_t at = REQUEST_HEADER_BYTES
+    if end < at or big(data, 2) != PRODUCE:
+        return -1
+    version = <int16_t>big(data + 2, 2)
+    if not VERSION_MIN <= version <= VERSION_MAX:
+        return -1
+    name_bytes = <int16_t>big(data + 8, 2)
+    if name_bytes > 0:
+        at += name_bytes
+    flexible[0] = version >= FLEXIBLE_SINCE
+    if flexible[0]:
+        if at >= end or data[at] != 0:
+            return -1
+        at += 1
+    return at if at <= end else -1
+
+
+cdef bint is_sound(const uint8_t *batch, Py_ssize_t size) noexcept nogil:
+    """Whether these bytes are one whole batch that may be stored: what `check_batch` looks at."""
+    cdef uint32_t attributes
+    cdef int64_t count, fitting
+    if size < HEADER_BYTES or batch[MAGIC_AT] != MAGIC:
+        return False
+    if <int32_t>big32(batch + LENGTH_AT) != size - LENGTH_FROM:
+        return False
+    attributes = <uint32_t>big(batch + ATTRIBUTES_AT, 2)
+    if attributes & (TRANSACTIONAL | CONTROL) or (attributes & CODEC_MASK) >= CODECS:
+        return False
+    count = <int32_t>big32(batch + COUNT_AT)
+    if not 1 <= count <= RECORDS_MAX or <int32_t>big32(batch + LAST_DELTA_AT) != count - 1:
+        return False
+    fitting = size - HEADER_BYTES
+    if attributes & CODEC_MASK:
+        fitting *= RECORDS_PER_BYTE_MAX
+    else:
+        fitting //= RECORD_BYTES_MIN
+    if count > fitting:
+        return False
+    if <int64_t>big(batch + PRODUCER_ID_AT, 8) >= 0 and (
+        <int16_t>big(batch + EPOCH_AT, 2) < 0 or <int32_t>big32(batch + SEQUENCE_AT) < 0
+    ):
+        return False
+    return crc32c_of(batch + CRC_FROM, size - CRC_FROM) == big32(batch + CRC_AT)
+
+
+cdef tuple header_of(const uint8_t *batch):
+    """All fields, as `BatchHeader` has them."""
+    return (
+        <int64_t>big(batch, 8),
+        <int32_t>big32(batch + LENGTH_AT),
+        <int32_t>big32(batch + LENGTH_FROM),
+        batch[MAGIC_AT],
+        big32(batch + CRC_AT),
+        <int16_t>big(batch + ATTRIBUTES_AT, 2),
+        <int32_t>big32(batch + LAST_DELTA_AT),
+        <int64_t>big(batch + TIMESTAMPS_AT, 8),
+        <int64_t>big(batch + TIMESTAMPS_AT + 8, 8),
+        <int64_t>big(batch + PRODUCER_ID_AT, 8),
+        <int16_t>big(batch + EPOCH_AT, 2),
+        <int32_t>big32(batch + SEQUENCE_AT),
+        <int32_t>big32(batch + COUNT_AT),
+    )
+
+
+def read_plain(frame):
+    """A Produce of one sound batch for one partition, as the fields of `PlainProduce`.
+
+    None for everything else: the table, `split_batches` and `check_batch` say what it is.
+    """
+    cdef Py_buffer view
+    cdef const uint8_t *data
+    cdef const uint8_t *batch
+    cdef Place place
+    cdef Py_ssize_t at, size
+    cdef bint flexible, sound
+    cdef str name
+    if not CRC_HERE:
+        return None
+    PyObject_GetBuffer(frame, &view, PyBUF_SIMPLE)
+    try:
+        data = <const uint8_t *>view.buf
+        at = body_of(data, view.len, &flexible)
+        if at < 0 or not find(data, view.len, at, flexible, &place):
+            return None
+        batch, size = data + place.records_at, place.records_end - place.records_at
+        if size < LONG_BYTES:
+            sound = is_sound(batch, size)
+        else:
+            with nogil:
+                sound = is_sound(batch, size)
+        if not sound:
+            return None
+        try:
+            name = (<const char *>data)[place.name_at : place.name_end].decode("utf-8")
+        except UnicodeDecodeError:
+            return None
+        return (
+            <int16_t>big(data + 2, 2),
+            <int32_t>big32(data + 4),
+            place.acks,
+            name,
+            place.index,
+            place.records_at,
+            place.records_end,
+            header_of(batch),
+        )
+    finally:
+        PyBuffer_Release(&view)
+
+
+def place_batch(batch, int64_t base_offset):
+    """The batch as it stands in a log: behind its length, with its place written into it."""
+    cdef Py_buffer view
+    cdef bytes body
+    cdef char *at
+    cdef uint32_t size
+    PyObject_GetBuffer(batch, &view, PyBUF_SIMPLE)
+    try:
+        if not PLACED_BYTES <= view.len <= BODY_BYTES_MAX:
+            return None
+        size = <uint32_t>view.len
+        body = PyBytes_FromStringAndSize(NULL, PREFIX_BYTES + view.len)
+        at = PyBytes_AS_STRING(body)
+        at[0], at[1] = <char>(size & 0xFF), <char>((size >> 8) & 0xFF)
+        at[2], at[3] = <char>((size >> 16) & 0xFF), <char>(size >> 24)
+        at = put(at + PREFIX_BYTES, <uint64_t>base_offset, 8)
+        at = put(at, size - LENGTH_FROM, 4)
+        at = put(at, 0, 4)
+        memcpy(at, <const char *>view.buf + PLACED_BYTES, view.len - PLACED_BYTES)
+    finally:
+        PyBuffer_Release(&view)
+    return body
 
 
 cdef Py_ssize_t room_for(dict values) except -1:
@@ -217,6 +361,29 @@ cdef Py_ssize_t room_for(dict values) except -1:
     return room
 
 
+cdef char *put_fields(
+    char *at,
+    int32_t index,
+    int16_t error,
+    int64_t base,
+    int64_t time_ms,
+    int64_t start,
+    int version,
+) noexcept nogil:
+    at = put(at, <uint32_t>index, 4)
+    at = put(at, <uint16_t>error, 2)
+    at = put(at, <uint64_t>base, 8)
+    at = put(at, <uint64_t>time_ms, 8)
+    if version >= LOG_START_SINCE:
+        at = put(at, <uint64_t>start, 8)
+    if version >= ERRORS_SINCE:  # no rows of errors, and no message
+        if version >= FLEXIBLE_SINCE:
+            at = put(at, 0x010000, 3)
+        else:
+            at = put(at, 0x00000000FFFF, 6)
+    return at
+
+
 cdef char *put_row(char *at, dict row, int version) except? NULL:
     """The row, and where it ends; NULL for one that says more than this."""
     cdef int32_t index
@@ -234,18 +401,7 @@ cdef char *put_row(char *at, dict row, int version) except? NULL:
         known += 1
     if len(row) != known:
         return NULL
-    at = put(at, <uint32_t>index, 4)
-    at = put(at, <uint16_t>error, 2)
-    at = put(at, <uint64_t>base, 8)
-    at = put(at, <uint64_t>time_ms, 8)
-    if version >= LOG_START_SINCE:
-        at = put(at, <uint64_t>start, 8)
-    if version >= ERRORS_SINCE:  # no rows of errors, and no message
-        if version >= FLEXIBLE_SINCE:
-            at = put(at, 0x010000, 3)
-        else:
-            at = put(at, 0x00000000FFFF, 6)
-    return at
+    return put_fields(at, index, error, base, time_ms, start, version)
 
 
 def write_produced(int version, int32_t correlation_id, values):
@@ -294,6 +450,40 @@ def write_produced(int version, int32_t correlation_id, values):
         at = put(at, 0, 1)
     put(start, <uint64_t>(at - start - 4), 4)
     return bytes(answer[: at - start])
+
+
+def produced(
+    int version,
+    int32_t correlation_id,
+    str name,
+    int32_t index,
+    int64_t base_offset,
+    int64_t time_ms,
+    int64_t start_offset,
+):
+    """The whole answer, with its size, to a Produce of one batch that went well."""
+    cdef bint flexible = version >= FLEXIBLE_SINCE
+    cdef bytes text = name.encode()
+    cdef Py_ssize_t text_bytes = PyBytes_GET_SIZE(text)
+    cdef char room[FRAME_BYTES + TOPIC_BYTES + ROW_BYTES + SHORT_NAME_BYTES]
+    cdef char *at
+    if text_bytes > SHORT_NAME_BYTES or not VERSION_MIN <= version <= VERSION_MAX:
+        return None
+    at = put(room + 4, <uint32_t>correlation_id, 4)
+    if flexible:
+        at = put(at, 0, 1)
+    at = put_length(at, 1, flexible, 4)
+    at = put_length(at, text_bytes, flexible, 2)
+    memcpy(at, PyBytes_AS_STRING(text), text_bytes)
+    at = put_length(at + text_bytes, 1, flexible, 4)
+    at = put_fields(at, index, 0, base_offset, time_ms, start_offset, version)
+    if flexible:
+        at = put(at, 0, 1)
+    at = put(at, 0, 4)
+    if flexible:
+        at = put(at, 0, 1)
+    put(room, <uint64_t>(at - room - 4), 4)
+    return room[: at - room]
 
 
 def crc32c(buffer, Py_ssize_t start):

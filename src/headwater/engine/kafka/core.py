@@ -84,7 +84,8 @@ class KafkaCore:
     next_producer_id: int = 0
     producer_ids_end: int = 0
     """Ids below this one are taken from the log already."""
-    cached: deque[tuple[Tail, int]] = field(default_factory=deque)
+    cached: deque[Tail] = field(default_factory=deque)
+    """Whose batch is the oldest that is kept, then the next: each as often as it has batches."""
     cached_bytes: int = 0
     counters: KafkaCounters = field(default_factory=KafkaCounters)
     spans: Spans = field(default_factory=Spans)
@@ -131,9 +132,9 @@ class KafkaCore:
         self.submit(ticket)
         return change
 
-    def keep_in_memory(self, partition: Partition, base_offset: int, batch: memoryview) -> None:
+    def keep_in_memory(self, partition: Partition, base_offset: int, body: bytes) -> None:
         """For consumers that follow closely; the oldest batches of all partitions make room."""
-        size = len(batch)
+        size = len(body)
         if size > self.settings.cache_bytes:
             # What is kept before it would leave a gap.
             self.drop_tail(partition)
@@ -141,13 +142,11 @@ class KafkaCore:
         tail = partition.tail
         if tail is None:
             tail = partition.tail = Tail()
-        tail.add(base_offset, batch)
-        self.cached.append((tail, size))
+        tail.add(base_offset, body)
+        self.cached.append(tail)
         self.cached_bytes += size
         while self.cached_bytes > self.settings.cache_bytes:
-            oldest, old_size = self.cached.popleft()
-            self.cached_bytes -= old_size
-            oldest.drop_first()
+            self.cached_bytes -= self.cached.popleft().drop_first()
 
     def drop_tail(self, partition: Partition) -> None:
         """Let go of what is kept of a partition."""

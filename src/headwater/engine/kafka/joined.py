@@ -78,6 +78,13 @@ class JoinedStore:
                     return self._native(topic, name)
         return None
 
+    def kafka_partition(self, org: int, name: str, index: int) -> Partition | None:
+        """One of the Kafka store's own."""
+        topic = self._store.topic(org, name)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            return None
+        return topic.partitions[index]
+
     def topic_by_id(self, org: int, topic_id: bytes) -> KafkaTopic | None:
         number = native_id(topic_id)
         if number is None or org != ORGANISATION:

@@ -8,6 +8,7 @@ is made when it is first used.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -15,7 +16,7 @@ from pyroaring import BitMap64
 
 from headwater.engine.kafka.producers import Producers
 from headwater.format.kafka.checkpoint import KafkaTopicMeta, PartitionMeta
-from headwater.format.kafka.entry import entry_key, split_key
+from headwater.format.kafka.entry import PREFIX_BYTES, entry_key, split_key
 from headwater.format.kafka.topic_hash import key_text, topic_hash
 
 Wakeup = Callable[[], None]
@@ -25,30 +26,36 @@ _TRIM_TAIL: Final = 64
 
 
 class Tail:
-    """Newest batches of a partition in memory, with the offsets they have. Front to back."""
+    """Newest batches of a partition in memory, with the offsets they have. Front to back.
 
-    __slots__ = ("bases", "batches", "closed", "first")
+    They are kept as plain bytes, with the prefix they have in the log: a view of each would be one
+    more object that is looked through whenever Python looks for cycles.
+    """
+
+    __slots__ = ("bases", "batches", "closed_sizes", "first")
 
     def __init__(self) -> None:
         self.bases: list[int] = []
-        self.batches: list[bytes | memoryview | None] = []
+        self.batches: list[bytes] = []
         self.first = 0
         """Those before this position are dropped."""
-        self.closed = False
+        self.closed_sizes: deque[int] | None = None
         """Nobody reads it any more; it is still among those that make room."""
 
-    def add(self, base_offset: int, batch: bytes | memoryview) -> None:
+    def add(self, base_offset: int, body: bytes) -> None:
         self.bases.append(base_offset)
-        self.batches.append(batch)
+        self.batches.append(body)
 
     def close(self) -> None:
-        self.closed = True
+        self.closed_sizes = deque(map(len, self.batches[self.first :]))
         self.bases, self.batches = [], []
 
-    def drop_first(self) -> None:
-        if self.closed:
-            return
-        self.batches[self.first] = None
+    def drop_first(self) -> int:
+        """Let go of the oldest batch; its bytes."""
+        if self.closed_sizes is not None:
+            return self.closed_sizes.popleft()
+        size = len(self.batches[self.first])
+        self.batches[self.first] = b""
         self.first += 1
         if self.first == len(self.bases):
             self.bases.clear()
@@ -58,6 +65,7 @@ class Tail:
             del self.bases[: self.first]
             del self.batches[: self.first]
             self.first = 0
+        return size
 
     def read(self, offset: int, max_bytes: int) -> list[bytes | memoryview] | None:
         """Whole batches from the one with this offset on, at least one; None if it is not here."""
@@ -66,12 +74,11 @@ class Tail:
             return None
         found: list[bytes | memoryview] = []
         size = 0
-        for batch in self.batches[at:]:
-            assert batch is not None
-            size += len(batch)
+        for body in self.batches[at:]:
+            size += len(body) - PREFIX_BYTES
             if found and size > max_bytes:
                 break
-            found.append(batch)
+            found.append(memoryview(body)[PREFIX_BYTES:])
         return found
 
 

@@ -20,12 +20,7 @@ from headwater.engine.kafka.errors import KafkaError
 from headwater.engine.kafka.partition import Partition
 from headwater.engine.kafka.producers import Producers, SentBatch
 from headwater.engine.pending import Pending
-from headwater.format.kafka.batch import (
-    PLACED_BYTES,
-    BatchHeader,
-    pack_place,
-    read_header,
-)
+from headwater.format.kafka.batch import BatchHeader, place_batch, read_header
 from headwater.format.kafka.entry import PREFIX_BYTES
 from headwater.observe.tracing import PRODUCE_SPAN
 from headwater.wal.ticket import Ticket
@@ -91,30 +86,23 @@ class Producing:
         core, topic = self._core, partition.topic
         if topic.dropped:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name!r} is gone")
-        view = memoryview(batch)
         bytes_max = core.settings.batch_bytes_max
         if topic.configs:
             bytes_max = min(bytes_max, config_number(topic.configs, MAX_MESSAGE_BYTES))
-        if len(view) > bytes_max:
+        if len(batch) > bytes_max:
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,
-                f"a batch of {len(view)} bytes; {topic.name!r} takes {bytes_max}",
+                f"a batch of {len(batch)} bytes; {topic.name!r} takes {bytes_max}",
             )
         if header is None:
-            header = read_header(view)
+            header = read_header(batch)
         records = header.record_count
         write = Produce(partition, partition.next_offset, records)
         if header.producer_id >= 0:
             repeat = self._check_sequence(write, header)
             if repeat is not None:
                 return repeat
-        body = b"".join(
-            (
-                len(view).to_bytes(PREFIX_BYTES, "little"),
-                pack_place(write.base_offset, len(view)),
-                view[PLACED_BYTES:],
-            )
-        )
+        body = place_batch(batch, write.base_offset)
         if durability is Durability.FSYNC or partition.waiting:
             durability = Durability.FSYNC  # behind a write that waits for a sync all wait
             write.waits = True
@@ -200,15 +188,14 @@ class Producing:
         base = partition.high_watermark
         end_id = ticket.last_frame
         partition.own(end_id - write.records, end_id)
-        body = memoryview(ticket.body)
+        body = ticket.body
         size = len(body)
         if base != write.base_offset:
             # A batch in front was refused after its offsets were taken.
-            place = body[:PREFIX_BYTES].tobytes() + pack_place(base, size - PREFIX_BYTES)
-            body = memoryview(place + body[len(place) :].tobytes())
+            body = place_batch(memoryview(body)[PREFIX_BYTES:], base)
         partition.bytes += size
         core.unsaved_bytes += size
-        core.keep_in_memory(partition, base, body[PREFIX_BYTES:])
+        core.keep_in_memory(partition, base, body)
         counters = core.counters
         counters.batches_appended += 1
         counters.records_appended += write.records

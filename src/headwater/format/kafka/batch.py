@@ -11,6 +11,10 @@ from typing import Final, NamedTuple
 
 from headwater.core.errors import FormatError
 from headwater.format.crc32c import crc32c, crc32c_from
+from headwater.format.kafka.entry import PREFIX_BYTES
+from headwater.native import compiled
+
+_native: Final = compiled("batches")
 
 Bytes = bytes | bytearray | memoryview
 
@@ -93,6 +97,17 @@ def read_header(buffer: Bytes, at: int = 0) -> BatchHeader:
 def pack_place(base_offset: int, batch_bytes: int) -> bytes:
     """The front of a batch of so many bytes that has its place in a partition."""
     return _PLACED.pack(base_offset, batch_bytes - LENGTH_FROM, LEADER_EPOCH)
+
+
+def place_batch(batch: Bytes, base_offset: int) -> bytes:
+    """A batch as it stands in a log: behind its length, with its place written into it."""
+    if _native is not None:
+        placed: bytes | None = _native.place_batch(batch, base_offset)
+        if placed is not None:
+            return placed
+    size = len(batch)
+    prefix = size.to_bytes(PREFIX_BYTES, "little")
+    return b"".join((prefix, pack_place(base_offset, size), memoryview(batch)[PLACED_BYTES:]))
 
 
 def check_batch(buffer: Bytes) -> BatchHeader:

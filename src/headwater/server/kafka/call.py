@@ -99,13 +99,16 @@ class Call:
             self.pieces = ()
             self.connection.answer_ready()
 
-    def refuse(self, code: ErrorCode, message: str | None = None) -> None:
+    def refuse(self, code: ErrorCode, message: str | None = None, throttle_ms: int = 0) -> None:
         """Everything that was asked for gets this error; who wants no answer is hung up on."""
         if self.api is ApiKey.PRODUCE and self.values["acks"] == 0:
             self.answer_nothing()
             self.connection.door.dropped(self.connection, code.name)
-        else:
-            self.answer(refusal(self.api, self.values, code, message))
+            return
+        answer = refusal(self.api, self.values, code, message)
+        if throttle_ms:
+            answer["throttle_time_ms"] = throttle_ms
+        self.answer(answer)
 
 
 class Gathering(Generic[R]):

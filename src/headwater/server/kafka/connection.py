@@ -16,7 +16,9 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, cast
 
 from headwater.server.kafka.call import Call
+from headwater.server.kafka.plain import begin_plain
 from headwater.server.kafka.users import Principal
+from headwater.server.keys import Scope
 from headwater.wire.kafka.apis import ADVERTISED, ApiKey, is_supported, known_api
 from headwater.wire.kafka.codec import decode_request
 from headwater.wire.kafka.encoding import Piece
@@ -38,7 +40,7 @@ STRANGER_REQUEST_BYTES_MAX: Final = 64 * 1024
 class KafkaConnection(asyncio.Protocol):
     def __init__(self, door: KafkaDoor) -> None:
         self.door = door
-        self.principal: Principal | None = door.anyone
+        self.speak_for(door.anyone)
         self.sign_in: SignIn | None = None
         self.peer = ""
         self.deadline_us = 0
@@ -77,8 +79,14 @@ class KafkaConnection(asyncio.Protocol):
     def is_gone(self) -> bool:
         return self._gone
 
-    def signed_in(self, principal: Principal) -> None:
+    def speak_for(self, principal: Principal | None) -> None:
         self.principal = principal
+        may_write = principal is not None and Scope.WRITE in principal.scopes
+        self.writer = principal if may_write else None
+        """The same, if it may write: asked for every produce."""
+
+    def signed_in(self, principal: Principal) -> None:
+        self.speak_for(principal)
         self._frames.limit_bytes = self.door.request_bytes_max
 
     # -- asyncio
@@ -151,15 +159,21 @@ class KafkaConnection(asyncio.Protocol):
             return False
         return not self._pending or request_kind(self._held[0]) == ApiKey.PRODUCE
 
+    def expect(self, call: Call) -> None:
+        """It has its place in the order of answers."""
+        self._pending.append(call)
+        self._alone = call.api is not ApiKey.PRODUCE
+
     def _begin(self, frame: memoryview) -> None:
+        if begin_plain(self.door, self, frame):
+            return
         try:
             header = read_request_header(frame)
             call = self._call(header, frame)
         except ProtocolError as error:
             self._hang_up(error)
             return
-        self._pending.append(call)
-        self._alone = call.api is not ApiKey.PRODUCE
+        self.expect(call)
         self.door.handle(call)
 
     def _call(self, header: RequestHeader, frame: memoryview) -> Call:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -26,6 +25,11 @@ from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
+    from headwater.core.durability import Durability
+    from headwater.engine.kafka.partition import Partition
+    from headwater.engine.kafka.producing import Produced
+    from headwater.engine.pending import Pending
+    from headwater.format.kafka.batch import BatchHeader
     from headwater.server.kafka.users import Principal
 
 IDLE_S: Final = 600.0
@@ -38,7 +42,8 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class DoorCounters:
-    requests: Counter[ApiKey] = field(default_factory=Counter)
+    requests: list[int] = field(default_factory=lambda: [0] * (max(ApiKey) + 1))
+    """By number of the API."""
     bytes_in: int = 0
     bytes_out: int = 0
     records_in: int = 0
@@ -198,10 +203,17 @@ class KafkaDoor:
         future: asyncio.Future[T] = self.loop.run_in_executor(self._readers, work)
         future.add_done_callback(done)
 
-    def refuse_under_pressure(self) -> None:
-        """Raises while the server takes no writes."""
+    def append(
+        self, partition: Partition, batch: memoryview, durability: Durability, header: BatchHeader
+    ) -> Pending[Produced]:
+        """Begin to write a batch that was checked. Raises while the server takes no writes."""
         if self._governing.refuses:
+            self.store.refused(partition, header)
             raise self._governing.refuse()
+        pending = self.store.append(partition, batch, durability, header)
+        self.counters.batches_in += 1
+        self.counters.records_in += header.record_count
+        return pending
 
     # -- the end
 

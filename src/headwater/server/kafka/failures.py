@@ -47,3 +47,8 @@ def code_of(error: HeadwaterError) -> ErrorCode:
     if isinstance(error, KafkaError):
         return ErrorCode(error.code)
     return next(code for kind, code in CODES if isinstance(error, kind))
+
+
+def throttle_of(error: HeadwaterError) -> int:
+    """How long a client is asked to wait that was refused for now, in milliseconds."""
+    return error.retry_after_ms if isinstance(error, UnavailableError) else 0

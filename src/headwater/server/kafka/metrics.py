@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from headwater.observe.metrics import Sample
 from headwater.server.kafka.listing import may_see, offsets_of
-from headwater.server.keys import ApiKey
+from headwater.server.keys import ApiKey as Key
+from headwater.wire.kafka.apis import ApiKey
 
 if TYPE_CHECKING:
     from headwater.engine.kafka.store import KafkaStore
@@ -18,7 +19,7 @@ LAGS_MAX: Final = 1_000
 """Lags are given for so many pairs of group and topic."""
 
 
-def kafka_samples(door: KafkaDoor, store: KafkaStore, key: ApiKey) -> list[Sample]:
+def kafka_samples(door: KafkaDoor, store: KafkaStore, key: Key) -> list[Sample]:
     """Names only of the key's own organisation, and with its prefixes."""
     counters = door.counters
     samples = [
@@ -37,13 +38,14 @@ def kafka_samples(door: KafkaDoor, store: KafkaStore, key: ApiKey) -> list[Sampl
     ]
     samples += [
         Sample("kafka_requests", count, (api.name.lower(),))
-        for api, count in sorted(counters.requests.items())
+        for api in ApiKey
+        if (count := counters.requests[api])
     ]
     samples += itertools.islice(_lags(door, key), LAGS_MAX)
     return samples
 
 
-def _lags(door: KafkaDoor, key: ApiKey) -> Iterator[Sample]:
+def _lags(door: KafkaDoor, key: Key) -> Iterator[Sample]:
     for group in door.coordinator.groups(key.organisation):
         by_topic: dict[str, int] = {}
         for topic, _, _, lag in offsets_of(door, key.organisation, group.name):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from headwater.core.durability import Durability
-from headwater.core.errors import HeadwaterError, UnavailableError
+from headwater.core.errors import HeadwaterError
 from headwater.format.kafka.batch import check_batch, split_batches
 from headwater.server.kafka.call import Gathering
-from headwater.server.kafka.failures import code_of
+from headwater.server.kafka.failures import code_of, throttle_of
 from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -19,14 +19,15 @@ if TYPE_CHECKING:
     from headwater.server.kafka.door import KafkaDoor
 
 ALL: Final = -1
-_DURABILITY: Final = {ALL: Durability.FSYNC, 1: Durability.DISK, 0: Durability.DISK}
+NO_ACK: Final = 0
+DURABILITY: Final = {ALL: Durability.FSYNC, 1: Durability.DISK, NO_ACK: Durability.DISK}
 NO_OFFSET: Final = -1
 _UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def produce(door: KafkaDoor, call: Call) -> None:
     values = call.values
-    durability = _DURABILITY.get(values["acks"])
+    durability = DURABILITY.get(values["acks"])
     if durability is None:
         call.refuse(ErrorCode.INVALID_REQUIRED_ACKS)
     elif values["transactional_id"] is not None:
@@ -68,7 +69,7 @@ class _Produce:
                 except HeadwaterError as error:
                     self._refuse(row, error)
             self._answers.append({"name": asked["name"], "partition_responses": rows})
-        if self._call.values["acks"] == 0:
+        if self._call.values["acks"] == NO_ACK:
             self._call.answer_nothing()
             self._hang_up_on_failure()
         self._gathering.end()
@@ -81,16 +82,8 @@ class _Produce:
             return
         batches = split_batches(records)
         headers = [check_batch(batch) for batch in batches]
-        try:
-            self._door.refuse_under_pressure()
-        except HeadwaterError:
-            self._door.store.refused(partition, headers[0])
-            raise
-        counters = self._door.counters
         for batch, header in zip(batches, headers, strict=True):
-            pending = self._door.store.append(partition, batch, self._durability, header)
-            counters.batches_in += 1
-            counters.records_in += header.record_count
+            pending = self._door.append(partition, batch, self._durability, header)
             self._gathering.expect(pending, lambda done: self._take(done, row))
 
     def _take(self, done: Pending[Produced], row: dict[str, Any]) -> None:
@@ -103,8 +96,7 @@ class _Produce:
             row["log_start_offset"] = produced.log_start_offset
 
     def _refuse(self, row: dict[str, Any], error: HeadwaterError) -> None:
-        if isinstance(error, UnavailableError):
-            self._throttle_ms = max(self._throttle_ms, error.retry_after_ms)
+        self._throttle_ms = max(self._throttle_ms, throttle_of(error))
         self._fail(row, code_of(error), str(error))
 
     def _fail(self, row: dict[str, Any], code: ErrorCode, message: str) -> None:
@@ -112,7 +104,7 @@ class _Produce:
         self._failure = self._failure or f"{code.name}: {message}"
 
     def _finish(self) -> None:
-        if self._call.values["acks"] == 0:
+        if self._call.values["acks"] == NO_ACK:
             self._hang_up_on_failure()
         else:
             self._call.answer({"responses": self._answers, "throttle_time_ms": self._throttle_ms})

@@ -11,15 +11,11 @@ from functools import cache
 from typing import Any, Final
 
 from headwater.core.errors import InvariantError
-from headwater.native import compiled
 from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.decoding import Buffer, Decode, compile_decoder
 from headwater.wire.kafka.encoding import Encode, Piece, Sink, compile_encoder
 from headwater.wire.kafka.errors import ProtocolError
 from headwater.wire.kafka.messages.table import MESSAGES
-
-_native: Final = compiled("batches")
-"""Reads what most producers send. What it leaves alone is read by the table."""
 
 REQUEST_ROWS_MAX: Final = 400_000
 """Of all arrays of a request together: room for the 100,000 topics one machine may have."""
@@ -45,10 +41,6 @@ def decode_request(api: ApiKey, version: int, buffer: Buffer, at: int = 0) -> di
 
     Bytes left over at the end are no error: Kafka passes over them too, and some clients pad.
     """
-    if api is ApiKey.PRODUCE and _native is not None:
-        plain: dict[str, Any] | None = _native.read_produce(buffer, version, at)
-        if plain is not None:
-            return plain
     return _decode(_decoder(api, version, True), buffer, at, REQUEST_ROWS_MAX)[0]
 
 
