@@ -163,7 +163,7 @@ class Producing:
                 core.settled_id = max(core.settled_id, first.last_frame)
         for partition in news:
             partition.wake()
-        core.spans.look()
+        core.spans.look_now_and_then(core.clock.monotonic_us())
         if broken is not None:
             raise broken
 

@@ -87,7 +87,7 @@ class KafkaConnection(asyncio.Protocol):
 
     def signed_in(self, principal: Principal) -> None:
         self.speak_for(principal)
-        self._frames.limit_bytes = self.door.request_bytes_max
+        self._frames.raise_limit(self.door.request_bytes_max)
 
     # -- asyncio
 

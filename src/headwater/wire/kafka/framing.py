@@ -35,14 +35,19 @@ _FOREIGN: Final = (
 class FrameReader:
     """The requests in what came over one connection."""
 
-    __slots__ = ("_needed", "_pending", "limit_bytes")
+    __slots__ = ("_needed", "_pending", "_unasked_bytes", "limit_bytes")
 
     def __init__(self, limit_bytes: int) -> None:
-        self.limit_bytes = limit_bytes
-        """May be raised when the sender is known."""
+        self.raise_limit(limit_bytes)
         self._pending = bytearray()
         self._needed = 0
         """Bytes of the request that has begun, its size included; 0 when that is not known."""
+
+    def raise_limit(self, limit_bytes: int) -> None:
+        """When the sender is known it may be a higher one."""
+        self.limit_bytes = limit_bytes
+        self._unasked_bytes = min(limit_bytes, OTHER_REQUEST_BYTES_MAX)
+        """Up to here it does not matter what kind of request it is."""
 
     @property
     def pending_bytes(self) -> int:
@@ -61,7 +66,11 @@ class FrameReader:
             view = self._go_on(view, frames)
         at, end = 0, len(view)
         while end - at >= _START.size:
-            needed = self._check(view, at)
+            size, _, _ = _START.unpack_from(view, at)
+            if REQUEST_BYTES_MIN <= size <= self._unasked_bytes:
+                needed = SIZE_BYTES + size
+            else:
+                needed = self._check(view, at)
             if at + needed > end:
                 self._needed = needed
                 break

@@ -24,6 +24,7 @@ from headwater.wire.kafka.varints import read_unsigned
 _native: Final = compiled("batches")
 """Writes the answers of produces that went well. The others are written by the table."""
 _FIXED: Final = struct.Struct(">hhih")
+_KIND: Final = struct.Struct(">h")
 _SIZE: Final = struct.Struct(">i")
 _NO_TAGS: Final = b"\x00"
 _TAGS_MAX: Final = 100
@@ -42,7 +43,8 @@ class RequestHeader(NamedTuple):
 
 def request_kind(frame: Buffer) -> int:
     """What is asked, known or not, without reading on."""
-    return int.from_bytes(frame[:2], "big", signed=True)
+    (kind,) = _KIND.unpack_from(frame)
+    return int(kind)
 
 
 def read_request_header(frame: Buffer) -> RequestHeader:

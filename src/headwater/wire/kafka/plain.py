@@ -15,7 +15,7 @@ from headwater.native import compiled
 from headwater.wire.kafka.apis import ApiKey, is_supported
 from headwater.wire.kafka.codec import decode_request
 from headwater.wire.kafka.errors import ProtocolError
-from headwater.wire.kafka.headers import read_request_header, request_kind, response_frame
+from headwater.wire.kafka.headers import read_request_header, response_frame
 
 _native: Final = compiled("batches")
 
@@ -43,11 +43,9 @@ def read_plain(frame: memoryview) -> PlainProduce | None:
 
 
 def _read_by_the_table(frame: memoryview) -> PlainProduce | None:
-    if request_kind(frame) != ApiKey.PRODUCE:
-        return None
     try:
         header = read_request_header(frame)
-        if not is_supported(ApiKey.PRODUCE, header.api_version):
+        if header.api_key != ApiKey.PRODUCE or not is_supported(ApiKey.PRODUCE, header.api_version):
             return None
         values = decode_request(ApiKey.PRODUCE, header.api_version, frame, header.body_at)
         if values["transactional_id"] is not None or len(values["topic_data"]) != 1:
