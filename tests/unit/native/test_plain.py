@@ -104,7 +104,7 @@ def test_what_producers_send_is_plain(version: int, acks: int) -> None:
     found = read_by_both(frame)
     assert found is not None
     assert (found.version, found.correlation_id, found.acks) == (version, 5, acks)
-    assert (found.name, found.partition, found.batch) == ("orders", 3, sound)
+    assert (found.name, found.partition, bytes(found.batch)) == ("orders", 3, sound)
     assert found.header == batch_format.check_batch(sound)
 
 
