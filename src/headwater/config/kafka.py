@@ -13,10 +13,8 @@ SEGMENT_BYTES_MAX = 1 * GIB
 
 @dataclass(frozen=True, slots=True)
 class KafkaSettings:
-    wal: WalSettings = field(default_factory=lambda: WalSettings(commit_window_percent=50))
-    """Group commit: queue, commit window, syncs. Its file sizes are not used here. Producers have
-    several batches under way, and making one takes them as long as a sync: half of them are waited
-    for, so that the others come meanwhile."""
+    wal: WalSettings = field(default_factory=WalSettings)
+    """Group commit: queue, commit window, syncs. Its file sizes are not used here."""
     segment_bytes: int = SEGMENT_BYTES_MAX
     """A `.log` file is not longer than this."""
     log_ahead_bytes: int = 1 * MIB

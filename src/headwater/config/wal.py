@@ -32,8 +32,6 @@ class WalSettings:
     commit_window_us_per_writer: int = 40
     """So much longer for each writer that is expected: about what it takes to read a write, check
     it and hand it over."""
-    commit_window_percent: int = 100
-    """Which part of those who are expected a group waits for."""
     disk_sync_interval_us: int = 100_000
     """How long the disk class may stay un-synced."""
     idle_mark_after_us: int = 1_000_000

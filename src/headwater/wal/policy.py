@@ -119,18 +119,12 @@ class CommitWindow:
 
     `us_per_writer` adds to the wait for each who is expected: they come one after the other, and
     every look whether they are here takes the interpreter from those on their way.
-
-    `percent` says which part of them is worth waiting for. Writers who need long for what they send
-    next are better waited for by halves: one half is on its way while the other is synced.
     """
 
-    def __init__(
-        self, us_min: int, us_max: int, us_per_writer: int = 0, percent: int = 100
-    ) -> None:
+    def __init__(self, us_min: int, us_max: int, us_per_writer: int = 0) -> None:
         self._us_min = us_min
         self._us_max = us_max
         self._us_per_writer = us_per_writer
-        self._percent = percent
         self._pressure = 0.0
         self.expected = 1
 
@@ -152,4 +146,4 @@ class CommitWindow:
 
     def observe(self, writers: int) -> None:
         """This many were there at the end of a sync: answered by it, or waiting for the next."""
-        self.expected = max(-(-writers * self._percent // 100), 1)
+        self.expected = writers

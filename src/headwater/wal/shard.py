@@ -38,7 +38,6 @@ class Shard:
             settings.commit_window_us_min,
             settings.commit_window_us_max,
             settings.commit_window_us_per_writer,
-            settings.commit_window_percent,
         )
         self._settings = settings
         self._clock = clock

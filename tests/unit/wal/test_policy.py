@@ -111,14 +111,3 @@ def test_a_window_can_grow_with_the_company_it_waits_for() -> None:
     window.set_pressure(1.0)
     assert window.wait_us(3) == 10_000
     assert window.relaxed_us == 3_650
-
-
-def test_a_window_can_wait_for_a_part_of_the_company() -> None:
-    window = CommitWindow(500, 10_000, percent=50)
-    expected = []
-    for writers in (0, 1, 2, 3, 5, 20):
-        window.observe(writers)
-        expected.append(window.expected)
-    assert expected == [1, 1, 1, 2, 3, 10]
-    assert window.wait_us(9) == 500
-    assert window.wait_us(10) == 0
