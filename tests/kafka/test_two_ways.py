@@ -15,6 +15,7 @@ from headwater.server.kafka import connection, plain
 from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.headers import request_frame
+from headwater.wire.kafka.plain import read_plain
 from tests.kafka.broker import Broker
 from tests.kafka.speaking import Speaker
 from tests.rig.kafka import batch_of
@@ -24,15 +25,15 @@ every_version = pytest.mark.parametrize("version", range(3, 10))
 
 @pytest.fixture(params=["short", "long"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
-    """Which way each produce went: True for the short one, as `begin_plain` said."""
+    """Which way each request went: True for the short one."""
     went: list[bool] = []
 
-    def begin(*arguments: Any) -> bool:
-        is_plain = request.param == "short" and plain.begin_plain(*arguments)
-        went.append(is_plain)
-        return is_plain
+    def read(frame: memoryview) -> Any:
+        found = read_plain(frame) if request.param == "short" else None
+        went.append(found is not None)
+        return found
 
-    monkeypatch.setattr(connection, "begin_plain", begin)
+    monkeypatch.setattr(connection, "read_plain", read)
     yield went
     assert request.param == "long" or any(went)
     assert request.param == "short" or not any(went)
@@ -101,6 +102,49 @@ def test_under_pressure_the_answer_says_how_long_to_wait(
     row = answer["responses"][0]["partition_responses"][0]
     assert row["error_code"] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert speaker.end_of(name) == 0
+
+
+def test_each_of_several_partitions_is_told_its_own(
+    way: list[bool], speaker: Speaker, name: str
+) -> None:
+    speaker.make_topic(name, 2)
+    ahead = batch_of("x", producer=Producer(77, 0, 0))
+    ask(speaker, name, ahead)
+    gap = batch_of("y", producer=Producer(77, 0, 9))
+    rows = [
+        {"index": 1, "records": batch_of("a", "b")},
+        {"index": 7, "records": batch_of("c")},
+        {"index": 0, "records": gap},
+        {"index": 0, "records": batch_of("d")},
+    ]
+    topics = [
+        {"name": name, "partition_data": rows},
+        {"name": "nowhere", "partition_data": [{"index": 0, "records": ahead}]},
+    ]
+    answer = speaker.ask(ApiKey.PRODUCE, {"acks": -1, "topic_data": topics})
+    found = [
+        (topic["name"], row["index"], row["error_code"], row["base_offset"])
+        for topic in answer["responses"]
+        for row in topic["partition_responses"]
+    ]
+    assert found == [
+        (name, 1, 0, 0),
+        (name, 7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
+        (name, 0, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1),
+        (name, 0, 0, 1),
+        ("nowhere", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
+    ]
+
+
+def test_who_wants_no_acks_gets_none(way: list[bool], speaker: Speaker, name: str) -> None:
+    speaker.make_topic(name)
+    rows = [{"index": 0, "records": batch_of("a")}]
+    values = {"acks": 0, "topic_data": [{"name": name, "partition_data": rows}]}
+    speaker.send(request_frame(ApiKey.PRODUCE, 9, 99, "speaker", values))
+    assert (
+        ask(speaker, name, batch_of("b"))["responses"][0]["partition_responses"][0]["base_offset"]
+        == 1
+    )
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,8 @@ cdef enum:
     # headwater.wire.kafka.headers and headwater.format.kafka.batch, which a test holds it against.
     PRODUCE = 0
     REQUEST_HEADER_BYTES = 10
+    ACKS_BYTES = 2
+    TIMEOUT_BYTES = 4
     PREFIX_BYTES = 4
     PLACED_BYTES = 16
     BODY_BYTES_MAX = 0x7FFFFFFF
@@ -85,16 +87,6 @@ cdef enum:
     RECORDS_MAX = 1000000
     RECORDS_PER_BYTE_MAX = 150
     RECORD_BYTES_MIN = 7
-
-
-cdef struct Place:
-    int16_t acks
-    int32_t timeout_ms
-    Py_ssize_t name_at
-    Py_ssize_t name_end
-    int32_t index
-    Py_ssize_t records_at
-    Py_ssize_t records_end
 
 
 cdef inline uint32_t big32(const uint8_t *at) noexcept nogil:
@@ -132,43 +124,6 @@ cdef inline int64_t length_at(
     number = big32(data + at[0])
     at[0] += 4
     return <int32_t>number
-
-
-cdef bint find(
-    const uint8_t *data, Py_ssize_t end, Py_ssize_t at, bint flexible, Place *place
-) noexcept nogil:
-    """Whether this is a Produce without a transaction, of one batch or more to one partition."""
-    cdef int64_t size
-    if length_at(data, end, &at, flexible, True) != -1:
-        return False
-    if end - at < 6:
-        return False
-    place.acks = <int16_t>((<uint16_t>data[at] << 8) | data[at + 1])
-    place.timeout_ms = <int32_t>big32(data + at + 2)
-    at += 6
-    if length_at(data, end, &at, flexible, False) != 1:
-        return False
-    size = length_at(data, end, &at, flexible, True)
-    if size < 0 or size > end - at:
-        return False
-    place.name_at = at
-    at += size
-    place.name_end = at
-    if length_at(data, end, &at, flexible, False) != 1:
-        return False
-    if end - at < 4:
-        return False
-    place.index = <int32_t>big32(data + at)
-    at += 4
-    size = length_at(data, end, &at, flexible, False)
-    if size < 0 or size > end - at:
-        return False
-    place.records_at = at
-    at += size
-    place.records_end = at
-    if flexible:  # no tagged fields: of the row, the topic, the request
-        return end - at >= 3 and data[at] == 0 and data[at + 1] == 0 and data[at + 2] == 0
-    return True
 
 
 cdef inline char *put(char *at, uint64_t value, int size) noexcept nogil:
@@ -269,48 +224,97 @@ cdef tuple header_of(const uint8_t *batch):
     )
 
 
+cdef bint no_tags(const uint8_t *data, Py_ssize_t end, Py_ssize_t *at, bint flexible) noexcept:
+    """Pass the tagged fields where there may be some; False when there are."""
+    if flexible:
+        if at[0] >= end or data[at[0]] != 0:
+            return False
+        at[0] += 1
+    return True
+
+
+cdef object row_at(
+    object name, const uint8_t *data, Py_ssize_t end, Py_ssize_t *at, bint flexible
+):
+    """A partition and its batch, as the fields of `PlainRow`; None when it is not plain."""
+    cdef int64_t size
+    cdef Py_ssize_t start
+    cdef int32_t partition
+    cdef bint sound
+    if end - at[0] < 4:
+        return None
+    partition = <int32_t>big32(data + at[0])
+    at[0] += 4
+    size = length_at(data, end, at, flexible, False)
+    if size < 0 or size > end - at[0]:
+        return None
+    start = at[0]
+    at[0] += size
+    if size < LONG_BYTES:
+        sound = is_sound(data + start, size)
+    else:
+        with nogil:
+            sound = is_sound(data + start, size)
+    if not sound or not no_tags(data, end, at, flexible):
+        return None
+    return name, partition, start, start + size, header_of(data + start)
+
+
+cdef list rows_at(const uint8_t *data, Py_ssize_t end, Py_ssize_t at, bint flexible):
+    """All rows of the topics that stand here; None when one of them is not plain."""
+    cdef int64_t topics, partitions, size
+    cdef list rows = []
+    topics = length_at(data, end, &at, flexible, False)
+    if topics < 1:
+        return None
+    while topics:
+        topics -= 1
+        size = length_at(data, end, &at, flexible, True)
+        if size < 0 or size > end - at:
+            return None
+        try:
+            name = (<const char *>data)[at : at + size].decode("utf-8")
+        except UnicodeDecodeError:
+            return None
+        at += size
+        partitions = length_at(data, end, &at, flexible, False)
+        if partitions < 1:
+            return None
+        while partitions:
+            partitions -= 1
+            row = row_at(name, data, end, &at, flexible)
+            if row is None:
+                return None
+            rows.append(row)
+        if not no_tags(data, end, &at, flexible):
+            return None
+    return rows if no_tags(data, end, &at, flexible) else None
+
+
 def read_plain(frame):
-    """A Produce of one sound batch for one partition, as the fields of `PlainProduce`.
+    """A Produce of one sound batch for each of its partitions, as the fields of `PlainProduce`.
 
     None for everything else: the table, `split_batches` and `check_batch` say what it is.
     """
     cdef Py_buffer view
     cdef const uint8_t *data
-    cdef const uint8_t *batch
-    cdef Place place
-    cdef Py_ssize_t at, size
-    cdef bint flexible, sound
-    cdef str name
+    cdef Py_ssize_t at
+    cdef bint flexible
     if not CRC_HERE:
         return None
     PyObject_GetBuffer(frame, &view, PyBUF_SIMPLE)
     try:
         data = <const uint8_t *>view.buf
         at = body_of(data, view.len, &flexible)
-        if at < 0 or not find(data, view.len, at, flexible, &place):
+        if at < 0 or length_at(data, view.len, &at, flexible, True) != -1:
             return None
-        batch, size = data + place.records_at, place.records_end - place.records_at
-        if size < LONG_BYTES:
-            sound = is_sound(batch, size)
-        else:
-            with nogil:
-                sound = is_sound(batch, size)
-        if not sound:
+        if view.len - at < ACKS_BYTES + TIMEOUT_BYTES:
             return None
-        try:
-            name = (<const char *>data)[place.name_at : place.name_end].decode("utf-8")
-        except UnicodeDecodeError:
+        acks = <int16_t>big(data + at, ACKS_BYTES)
+        rows = rows_at(data, view.len, at + ACKS_BYTES + TIMEOUT_BYTES, flexible)
+        if rows is None:
             return None
-        return (
-            <int16_t>big(data + 2, 2),
-            <int32_t>big32(data + 4),
-            place.acks,
-            name,
-            place.index,
-            place.records_at,
-            place.records_end,
-            header_of(batch),
-        )
+        return <int16_t>big(data + 2, 2), <int32_t>big32(data + 4), acks, rows
     finally:
         PyBuffer_Release(&view)
 

@@ -17,7 +17,13 @@ from headwater.native import compiled
 from headwater.wire.kafka import plain as plain_module
 from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.headers import request_frame
-from headwater.wire.kafka.plain import PlainProduce, produced_frame, read_plain
+from headwater.wire.kafka.plain import (
+    PlainProduce,
+    PlainRow,
+    plain_values,
+    produced_frame,
+    read_plain,
+)
 from tests.unit.native.twins import is_compiled, pure
 
 pytestmark = is_compiled
@@ -61,6 +67,9 @@ batches = st.builds(
 sound = sealed(b"r" * 100, count=3)
 
 
+ONE = {"index": 0, "records": sound}
+
+
 def asked(rows: list[Any], name: str = "orders", *, acks: int = -1) -> dict[str, Any]:
     return {
         "transactional_id": None,
@@ -97,6 +106,38 @@ def test_a_produce_of_one_batch_is_read_alike(
     assert found == wanted
 
 
+@given(versions, st.lists(st.tuples(names, st.lists(batches | st.just(sound)))), int32s)
+def test_a_produce_of_many_batches_is_read_alike(
+    version: int, topics: list[tuple[str, list[bytes]]], number: int
+) -> None:
+    values = asked([])
+    values["topic_data"] = [
+        {
+            "name": name,
+            "partition_data": [{"index": at, "records": each} for at, each in enumerate(own)],
+        }
+        for name, own in topics
+    ]
+    frame = frame_of(version, values, "c", number)
+    assert read_plain(frame) == pure(read_plain, plain_module, frame)
+
+
+@every_version
+def test_a_produce_for_several_partitions_is_plain_and_told_as_the_table_does(
+    version: int,
+) -> None:
+    values = asked([{"index": at, "records": sealed(b"r" * at * 10, count=at)} for at in (3, 1)])
+    values["topic_data"] += asked([ONE], "payments")["topic_data"]
+    found = read_by_both(frame_of(version, values))
+    assert found is not None
+    told = plain_values(found)
+    for topic in told["topic_data"]:
+        for row in topic["partition_data"]:
+            assert row.pop("header") == batch_format.check_batch(row["records"])
+    del values["timeout_ms"]
+    assert told == values
+
+
 @every_version
 @pytest.mark.parametrize("acks", [-1, 0, 1])
 def test_what_producers_send_is_plain(version: int, acks: int) -> None:
@@ -104,15 +145,16 @@ def test_what_producers_send_is_plain(version: int, acks: int) -> None:
     found = read_by_both(frame)
     assert found is not None
     assert (found.version, found.correlation_id, found.acks) == (version, 5, acks)
-    assert (found.name, found.partition, bytes(found.batch)) == ("orders", 3, sound)
-    assert found.header == batch_format.check_batch(sound)
+    (row,) = found.rows
+    assert (row.name, row.partition, bytes(row.batch)) == ("orders", 3, sound)
+    assert row.header == batch_format.check_batch(sound)
 
 
 def test_a_batch_that_is_long_enough_to_let_others_run_meanwhile_is_plain() -> None:
     long = sealed(os.urandom(300_000), count=1_000)
     found = read_by_both(frame_of(9, asked([{"index": 0, "records": long}])))
     assert found is not None
-    assert found.batch == long
+    assert found.rows[0].batch == long
 
 
 @pytest.mark.parametrize(
@@ -122,9 +164,11 @@ def test_a_batch_that_is_long_enough_to_let_others_run_meanwhile_is_plain() -> N
         asked([{"index": 0, "records": None}]),
         asked([{"index": 0, "records": b""}]),
         asked([{"index": 0, "records": sound + sound}]),
-        asked([{"index": 0, "records": sound}, {"index": 1, "records": sound}]),
+        asked([{"index": 0, "records": sound}, {"index": 1, "records": sound + sound}]),
+        asked([{"index": 0, "records": sound}, {"index": 1, "records": None}]),
         {**asked([{"index": 0, "records": sound}]), "transactional_id": "t"},
         {**asked([]), "topic_data": []},
+        {**asked([]), "topic_data": asked([ONE])["topic_data"] + asked([])["topic_data"]},
     ],
 )
 @every_version
@@ -195,9 +239,8 @@ def test_a_batch_is_placed_alike(batch: bytes, base_offset: int) -> None:
 def test_the_answer_to_a_plain_produce_has_the_same_bytes(
     version: int, number: int, name: str, partition: int, base: int, time_ms: int, start: int
 ) -> None:
-    plain = PlainProduce(
-        version, number, -1, name, partition, memoryview(sound), batch_format.check_batch(sound)
-    )
+    row = PlainRow(name, partition, memoryview(sound), batch_format.check_batch(sound))
+    plain = PlainProduce(version, number, -1, [row])
     native = compiled("batches")
     assert native is not None
     written = native.produced(version, number, name, partition, base, time_ms, start)

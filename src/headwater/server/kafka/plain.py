@@ -1,7 +1,7 @@
-"""The short way of a plain produce, from its frame to its answer.
+"""The short way of a plain produce, from what was read to its answer.
 
-Nothing is decided here that `producing` would decide otherwise: what is not plain, or is for nobody
-here, goes the long way and is told there what is wrong with it.
+Nothing is decided here that `producing` would decide otherwise: whatever has to be refused before
+it reaches the log goes the long way, and is told there what is wrong with it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from headwater.server.kafka.call import Call
 from headwater.server.kafka.failures import code_of, throttle_of
 from headwater.server.kafka.producing import DURABILITY, NO_ACK
 from headwater.wire.kafka.apis import ApiKey
-from headwater.wire.kafka.plain import PlainProduce, produced_frame, read_plain
+from headwater.wire.kafka.plain import PlainProduce, plain_values, produced_frame
 
 if TYPE_CHECKING:
+    from headwater.engine.kafka.partition import Partition
     from headwater.engine.kafka.producing import Produced
     from headwater.engine.pending import Pending
     from headwater.server.kafka.connection import KafkaConnection
@@ -26,11 +27,8 @@ class PlainCall(Call):
     __slots__ = ("_plain",)
 
     def __init__(self, connection: KafkaConnection, plain: PlainProduce) -> None:
-        # What is asked for when it is refused.
-        topic = {"name": plain.name, "partition_data": [{"index": plain.partition}]}
-        values = {"acks": plain.acks, "topic_data": [topic]}
         api, version, number = ApiKey.PRODUCE, plain.version, plain.correlation_id
-        super().__init__(connection, api, version, number, "", values)
+        super().__init__(connection, api, version, number, "", plain_values(plain))
         self._plain = plain
 
     def take(self, done: Pending[Produced]) -> None:
@@ -49,21 +47,18 @@ class PlainCall(Call):
         self.refuse(code_of(error), str(error), throttle_of(error))
 
 
-def begin_plain(door: KafkaDoor, connection: KafkaConnection, frame: memoryview) -> bool:
-    """True when it was one, and is under way or answered."""
-    writer = connection.writer
-    plain = None if writer is None else read_plain(frame)
-    if writer is None or plain is None or plain.acks == NO_ACK:
-        return False
-    durability = DURABILITY.get(plain.acks)
-    partition = door.store.kafka_partition(writer.organisation, plain.name, plain.partition)
-    if durability is None or partition is None:
-        return False
+def begin_plain(door: KafkaDoor, connection: KafkaConnection, plain: PlainProduce) -> None:
+    """Have it under way, or answered: on the short way if it is for one partition."""
     call = PlainCall(connection, plain)
     connection.expect(call)
+    partition, durability = _target(door, connection, plain), DURABILITY.get(plain.acks)
+    if partition is None or durability is None or plain.acks == NO_ACK:
+        door.handle(call)
+        return
     door.counters.requests[ApiKey.PRODUCE] += 1
+    (row,) = plain.rows
     try:
-        pending = door.append(partition, plain.batch, durability, plain.header)
+        pending = door.append(partition, row.batch, durability, row.header)
     except HeadwaterError as error:
         call.refuse_for(error)
     except Exception as error:
@@ -73,4 +68,12 @@ def begin_plain(door: KafkaDoor, connection: KafkaConnection, frame: memoryview)
             call.take(pending)
         else:
             pending.on_done = call.take
-    return True
+
+
+def _target(door: KafkaDoor, connection: KafkaConnection, plain: PlainProduce) -> Partition | None:
+    """The one partition that is written to, if it is the Kafka store's own."""
+    writer = connection.writer
+    if writer is None or len(plain.rows) != 1:
+        return None
+    row = plain.rows[0]
+    return door.store.kafka_partition(writer.organisation, row.name, row.partition)

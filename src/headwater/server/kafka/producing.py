@@ -65,7 +65,7 @@ class _Produce:
                     self._fail(row, _UNKNOWN, f"there is no partition {_name(asked, row)}")
                     continue
                 try:
-                    self._append(topic.partitions[each["index"]], each["records"], row)
+                    self._append(topic.partitions[each["index"]], each, row)
                 except HeadwaterError as error:
                     self._refuse(row, error)
             self._answers.append({"name": asked["name"], "partition_responses": rows})
@@ -74,15 +74,16 @@ class _Produce:
             self._hang_up_on_failure()
         self._gathering.end()
 
-    def _append(
-        self, partition: Partition, records: memoryview | None, row: dict[str, Any]
-    ) -> None:
+    def _append(self, partition: Partition, asked: dict[str, Any], row: dict[str, Any]) -> None:
+        records = asked["records"]
         if not records:
             row["base_offset"] = partition.high_watermark
             return
-        batches = split_batches(records)
-        headers = [check_batch(batch) for batch in batches]
-        for batch, header in zip(batches, headers, strict=True):
+        if "header" in asked:  # a plain one, and checked
+            checked = [(records, asked["header"])]
+        else:
+            checked = [(batch, check_batch(batch)) for batch in split_batches(records)]
+        for batch, header in checked:
             pending = self._door.append(partition, batch, self._durability, header)
             self._gathering.expect(pending, lambda done: self._take(done, row))
 

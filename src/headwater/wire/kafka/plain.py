@@ -1,13 +1,15 @@
-"""Produces as nearly all producers send them: one sound batch for one partition.
+"""Produces as producers send them: one sound batch for each partition, mostly for one alone.
 
-What is plain is read in one step, from the header of the request to the CRC of the batch. What is
-not (several partitions, a transaction, anything that is wrong) is nobody's business here: it is
-read by the table of fields, and whatever is to be said about it is said there.
+What is plain is read in one step, from the header of the request to the CRC of the batches. What is
+not (several batches for a partition, a transaction, anything that is wrong) is nobody's business
+here: it is read by the table of fields, and whatever is to be said about it is said there.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 from headwater.core.errors import FormatError
 from headwater.format.kafka.batch import BatchHeader, check_batch, split_batches
@@ -20,26 +22,40 @@ from headwater.wire.kafka.headers import read_request_header, response_frame
 _native: Final = compiled("batches")
 
 
-class PlainProduce(NamedTuple):
-    version: int
-    correlation_id: int
-    acks: int
+class PlainRow(NamedTuple):
+    """What is for one partition."""
+
     name: str
     partition: int
     batch: memoryview
     header: BatchHeader
 
 
+class PlainProduce(NamedTuple):
+    version: int
+    correlation_id: int
+    acks: int
+    rows: list[PlainRow]
+    """At least one, in the order of the request: those of a topic stand together."""
+
+
 def read_plain(frame: memoryview) -> PlainProduce | None:
-    """The request, if it is one of these and its batch may be stored."""
+    """The request, if it is one of these and its batches may be stored."""
     if _native is None:
         return _read_by_the_table(frame)
     found = _native.read_plain(frame)
     if found is None:
         return None
-    version, number, acks, name, partition, start, end, header = found
-    batch = frame[start:end]
-    return PlainProduce(version, number, acks, name, partition, batch, BatchHeader._make(header))
+    version, correlation_id, acks, rows = found
+    return PlainProduce(
+        version,
+        correlation_id,
+        acks,
+        [
+            PlainRow(name, partition, frame[start:end], BatchHeader._make(header))
+            for name, partition, start, end, header in rows
+        ],
+    )
 
 
 def _read_by_the_table(frame: memoryview) -> PlainProduce | None:
@@ -48,39 +64,34 @@ def _read_by_the_table(frame: memoryview) -> PlainProduce | None:
         if header.api_key != ApiKey.PRODUCE or not is_supported(ApiKey.PRODUCE, header.api_version):
             return None
         values = decode_request(ApiKey.PRODUCE, header.api_version, frame, header.body_at)
-        if values["transactional_id"] is not None or len(values["topic_data"]) != 1:
+        topics = values["topic_data"]
+        if values["transactional_id"] is not None or not topics:
             return None
-        (topic,) = values["topic_data"]
-        if len(topic["partition_data"]) != 1:
-            return None
-        (row,) = topic["partition_data"]
-        batch = memoryview(row["records"] or b"")
-        if len(split_batches(batch)) != 1:
-            return None
-        checked = check_batch(batch)
+        rows: list[PlainRow] = []
+        for topic in topics:
+            if not topic["partition_data"]:
+                return None
+            for row in topic["partition_data"]:
+                batch = memoryview(row["records"] or b"")
+                if len(split_batches(batch)) != 1:
+                    return None
+                rows.append(PlainRow(topic["name"], row["index"], batch, check_batch(batch)))
     except (ProtocolError, FormatError):
         return None
-    return PlainProduce(
-        header.api_version,
-        header.correlation_id,
-        values["acks"],
-        topic["name"],
-        row["index"],
-        batch,
-        checked,
-    )
+    return PlainProduce(header.api_version, header.correlation_id, values["acks"], rows)
 
 
 def produced_frame(
     plain: PlainProduce, base_offset: int, append_time_ms: int, log_start_offset: int
 ) -> bytes:
-    """The whole answer to one that went well."""
+    """The whole answer to one with one row, which went well."""
+    ((name, partition, _, _),) = plain.rows
     if _native is not None:
         written: bytes | None = _native.produced(
             plain.version,
             plain.correlation_id,
-            plain.name,
-            plain.partition,
+            name,
+            partition,
             base_offset,
             append_time_ms,
             log_start_offset,
@@ -88,13 +99,31 @@ def produced_frame(
         if written is not None:
             return written
     row = {
-        "index": plain.partition,
+        "index": partition,
         "error_code": 0,
         "base_offset": base_offset,
         "log_append_time_ms": append_time_ms,
         "log_start_offset": log_start_offset,
     }
-    topic = {"name": plain.name, "partition_responses": [row]}
+    topic = {"name": name, "partition_responses": [row]}
     values = {"responses": [topic], "throttle_time_ms": 0}
     pieces = response_frame(ApiKey.PRODUCE, plain.version, plain.correlation_id, values)
     return b"".join(pieces)
+
+
+def plain_values(plain: PlainProduce) -> dict[str, Any]:
+    """The request as the table of fields gives it; each row has the `header` of its batch too."""
+    return {
+        "transactional_id": None,
+        "acks": plain.acks,
+        "topic_data": [
+            {
+                "name": name,
+                "partition_data": [
+                    {"index": row.partition, "records": row.batch, "header": row.header}
+                    for row in rows
+                ],
+            }
+            for name, rows in groupby(plain.rows, attrgetter("name"))
+        ],
+    }
