@@ -11,8 +11,9 @@ from headwater.core.durability import Durability
 from headwater.core.errors import HeadwaterError
 from headwater.engine.kafka.group_offsets import Committed
 from headwater.format.kafka.records import Producer
+from headwater.recovery.kafka_beside import KafkaView
 from headwater.testing import CrashKind, CrashPlan, FakeDisk, FaultDisk
-from tests.rig.kafka import TELLING_KAFKA, KafkaLife, batch_of
+from tests.rig.kafka import KAFKA, TELLING_KAFKA, KafkaLife, batch_of
 
 Place = tuple[str, int]
 
@@ -65,19 +66,19 @@ class KafkaStory:
         )
 
     def append(self, name: str, index: int, *words: str, sure: bool = True) -> None:
-        known = self.moments[-1]
-        values = dict(known.values)
-        values[name, index] += tuple(word.encode() for word in words)
+        self.append_together((name, index, words), sure=sure)
+
+    def append_together(self, *parts: tuple[str, int, tuple[str, ...]], sure: bool = True) -> None:
+        """One group."""
+        values, batches = dict(self.moments[-1].values), []
+        for name, index, words in parts:
+            values[name, index] += tuple(word.encode() for word in words)
+            producer = Producer(9, 0, self._sequence) if (name, index) == ("orders", 1) else None
+            if producer is not None:
+                self._sequence += len(words)
+            batches.append((name, index, batch_of(*words, producer=producer)))
         durability = Durability.FSYNC if sure else Durability.DISK
-        producer = Producer(9, 0, self._sequence) if (name, index) == ("orders", 1) else None
-        if producer is not None:
-            self._sequence += len(words)
-        batch = batch_of(*words, producer=producer)
-        self._do(
-            lambda: self.life.append(name, batch, index, durability=durability),
-            sync=sure,
-            values=values,
-        )
+        self._do(lambda: self.life.append_together(batches, durability), sync=sure, values=values)
 
     def commit(self, name: str, index: int, offset: int) -> None:
         offsets = {**self.moments[-1].offsets, (name, index): offset}
@@ -140,9 +141,12 @@ class KafkaStory:
     def judge(self, state: FakeDisk) -> None:
         """Open what a crash left and hold it against what was answered."""
         before, after = self.between(state.crash_point)
+        beside = seen_beside(state.clone())
         life = KafkaLife(state, self.settings, self.life.clock)
         found = seen_in(life)
         what = state.label
+        ends = {place: start + len(values) for place, (start, values) in found.items()}
+        assert beside == ends, f"{what}: who looks beside sees {beside}, the owner {ends}"
         killed = state.crash_kind is CrashKind.KILL
         for place, values in before.values.items():
             if place not in found:
@@ -188,6 +192,21 @@ def seen_in(life: KafkaLife) -> dict[Place, tuple[int, list[bytes]]]:
     }
 
 
+def seen_beside(disk: FakeDisk) -> dict[Place, int]:
+    """The ends of all partitions as somebody sees them who only looks."""
+    return ends_in(KafkaView(disk, KAFKA))
+
+
+def ends_in(view: KafkaView) -> dict[Place, int]:
+    found = {}
+    for topic in view.topics:
+        for index, partition in enumerate(topic.partitions):
+            batches = view.batches(topic, index)
+            end = batches.end_offset if len(batches.offsets) else partition.dropped
+            found[topic.name, index] = end
+    return found
+
+
 def told(settings: KafkaSettings = TELLING_KAFKA) -> KafkaStory:
     story = KafkaStory(settings)
     tell(story)
@@ -226,6 +245,41 @@ def tell(story: KafkaStory) -> None:
     assert story.life.store.counters.segments_deleted
     assert story.life.store.counters.segments_rewritten
     story.append("clicks", 0, "last")
+
+
+def tell_large(story: KafkaStory) -> None:
+    """Groups of several batches and of long records, between all that is not."""
+
+    def group(*marks: str, sure: bool = True) -> None:
+        places = (("orders", 1), ("orders", 0), ("clicks", 0))
+        parts = [
+            (*places[at % 3], tuple(f"{mark}{n}" * 60 for n in range(at % 2 * 8 + 1)))
+            for at, mark in enumerate(marks)
+        ]
+        story.append_together(*parts, sure=sure)
+
+    story.create("orders", 2)
+    story.create("clicks")
+    group("a", "b", "c")
+    group("d", "e", sure=False)
+    group("f", "g", "h")
+    story.append("orders", 1, "small")
+    group("i", "j", sure=False)
+    story.append("clicks", 0, "small", sure=False)
+    group("k", "l", "m")
+    story.commit("orders", 0, 2)
+    group("n", "o")
+    story.checkpoint()
+    group("p", "q", "r")
+    group("s", "t")
+    story.reopen()
+    group("u", "v", "w")
+    group("x", "y")
+    story.delete("orders", 0, 12)
+    story.housekeep()
+    group("z", "A")
+    group("B", "C", "D", sure=False)
+    story.append("orders", 1, "last")
 
 
 def opens_or_refuses(disk: FakeDisk, settings: KafkaSettings = TELLING_KAFKA) -> KafkaLife | str:

@@ -11,9 +11,10 @@ from functools import cache
 
 import pytest
 
-from headwater.testing import DROPS, KILL, PREFIXES, RANDOM, TORN
-from tests.crash.kafka_story import KafkaStory, told
+from headwater.testing import DROPS, KILL, PREFIXES, RANDOM, SECTORS, TORN
+from tests.crash.kafka_story import KafkaStory, tell_large, told
 from tests.crash.matrix import slice_of, tried
+from tests.rig.kafka import ROOMY_KAFKA
 
 pytestmark = pytest.mark.crash
 
@@ -23,8 +24,10 @@ PLANS = {
     "drops": DROPS,
     "torn": replace(TORN, tear_every_byte_max=16),
     "random": replace(RANDOM, random_states=12),
+    "sectors": replace(SECTORS, random_states=24),
+    "small sectors": replace(SECTORS, random_states=24, sector_bytes=8),
 }
-EVERY = {"kills": 1, "prefixes": 1, "drops": 3, "torn": 6, "random": 4}
+EVERY = {"drops": 3, "torn": 6, "random": 4, "sectors": 6, "small sectors": 6}
 
 
 @cache
@@ -35,6 +38,21 @@ def recorded() -> KafkaStory:
 @pytest.mark.parametrize("plan", PLANS)
 def test_the_shared_log_keeps_its_promises_whatever_a_crash_leaves(plan: str) -> None:
     story = recorded()
-    for state in slice_of(story.states(PLANS[plan]), EVERY[plan], always=3):
+    for state in slice_of(story.states(PLANS[plan]), EVERY.get(plan, 1), always=3):
         story.judge(state)
         tried(f"kafka: {plan}")
+
+
+@cache
+def recorded_large() -> KafkaStory:
+    story = KafkaStory(ROOMY_KAFKA)
+    tell_large(story)
+    return story
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_groups_of_several_batches_keep_their_promises_too(plan: str) -> None:
+    story = recorded_large()
+    for state in slice_of(story.states(PLANS[plan]), EVERY.get(plan, 1), always=3):
+        story.judge(state)
+        tried(f"kafka, groups of several: {plan}")

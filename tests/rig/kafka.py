@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TypeVar
@@ -45,6 +45,9 @@ SMALL_KAFKA = KafkaSettings(
 
 TELLING_KAFKA = replace(SMALL_KAFKA, synced_event_bytes=1)
 """And every group says how far the log is synced, if it is further than before."""
+
+ROOMY_KAFKA = replace(TELLING_KAFKA, segment_bytes=9_000)
+"""And a segment takes several groups of long records."""
 
 LARGE_KAFKA = replace(SMALL_KAFKA, segment_bytes=2**20, cache_bytes=2**20)
 
@@ -116,6 +119,20 @@ class KafkaLife:
     ) -> Produced:
         partition = self.partition(name, index, org)
         return self.do(lambda: self.store.append(partition, batch, durability))
+
+    def append_together(
+        self,
+        batches: Sequence[tuple[str, int, bytes]],
+        durability: Durability = Durability.FSYNC,
+    ) -> list[Produced]:
+        """Batches for these topics and partitions, as one group."""
+        pending = self.owner.call(
+            lambda: [
+                self.store.append(self.partition(name, index), batch, durability)
+                for name, index, batch in batches
+            ]
+        )
+        return [each.answer() for each in pending]
 
     def fetch(self, name: str, offset: int, max_bytes: int = 2**20, index: int = 0) -> list[bytes]:
         plan = self.owner.call(

@@ -43,6 +43,8 @@ class CrashKind(Enum):
     """One sector or page in the last un-synced write is missing, what follows it is there."""
     RANDOM = "random"
     """Random subsets in which any write may be torn, from the seed."""
+    SECTORS = "sectors"
+    """Random subsets of the sectors of all un-synced writes, from the seed."""
 
 
 class Rest(Enum):
@@ -65,6 +67,8 @@ class CrashPlan:
     """Pairs are made from the latest so many effects only."""
     random_states: int = 8
     """How many random subsets at each crash point."""
+    sector_bytes: int = SECTOR_BYTES
+    """What survives as a whole in SECTORS: less than a real one tears small files as finely."""
     seed: int = 0
 
     @staticmethod
@@ -78,6 +82,7 @@ DROPS: Final = CrashPlan.of(CrashKind.SINGLE_DROP, CrashKind.SINGLE_KEEP)
 PAIRS: Final = CrashPlan.of(CrashKind.PAIR)
 TORN: Final = CrashPlan.of(CrashKind.TORN, CrashKind.LOST_BLOCK)
 RANDOM: Final = CrashPlan.of(CrashKind.RANDOM)
+SECTORS: Final = CrashPlan.of(CrashKind.SECTORS)
 KILL: Final = CrashPlan.of(CrashKind.KILL)
 POWER_LOSS: Final = CrashPlan.of(CrashKind.NONE)
 
@@ -98,6 +103,8 @@ def cases(model: PowerLossModel, plan: CrashPlan) -> Iterator[Case]:
     yield from _tears(model, plan)
     if CrashKind.RANDOM in plan.kinds and model.pending:
         yield from _random(model, plan)
+    if CrashKind.SECTORS in plan.kinds and any(map(_is_write, model.pending)):
+        yield from _sectors(model, plan)
 
 
 def _subsets(pending: Sequence[Effect], plan: CrashPlan) -> Iterator[Case]:
@@ -203,6 +210,32 @@ def _random(model: PowerLossModel, plan: CrashPlan) -> Iterator[Case]:
                 words.append(f"#{effect.index}")
         kept = ", ".join(words) or "nothing"
         yield CrashKind.RANDOM, f"random {number} of seed {plan.seed}: {kept} survives", survivors
+
+
+def _sectors(model: PowerLossModel, plan: CrashPlan) -> Iterator[Case]:
+    source = random.Random(f"sectors {plan.seed}/{model.point}")
+    for number in range(plan.random_states):
+        survivors: list[Effect] = []
+        lost = 0
+        keep = source.choice((0.1, 0.5, 0.9))
+        for effect in model.pending:
+            pieces = _pieces(effect, plan.sector_bytes) if _is_write(effect) else [effect]
+            kept = [piece for piece in pieces if source.random() < keep]
+            lost += len(pieces) - len(kept)
+            survivors += kept
+        label = f"sectors {number} of seed {plan.seed}: {lost} lost, {len(survivors)} survive"
+        yield CrashKind.SECTORS, label, survivors
+
+
+def _pieces(effect: Effect, sector_bytes: int) -> list[Effect]:
+    """A write as one of each sector it touches."""
+    start, data = effect.operation.offset, effect.operation.data
+    end = start + len(data)
+    borders = [start, *range(start - start % sector_bytes + sector_bytes, end, sector_bytes), end]
+    return [
+        _with_data(effect, low - start, data[low - start : high - start])
+        for low, high in pairwise(borders)
+    ]
 
 
 def tear_points(offset: int, length: int, every_byte_max: int) -> Sequence[int]:

@@ -23,7 +23,7 @@ from headwater.config.kafka import KafkaSettings
 from headwater.core.clock import Clock
 from headwater.core.durability import Durability
 from headwater.core.errors import StorageError, SyncError
-from headwater.core.units import US_PER_MS
+from headwater.core.units import KIB, US_PER_MS
 from headwater.disk import (
     Buffer,
     Disk,
@@ -43,6 +43,9 @@ from headwater.wal.counters import WalCounters
 from headwater.wal.dialect import NO_ROOM
 from headwater.wal.ticket import Ticket
 
+JOINED_BYTES_MAX: Final = 4 * KIB
+"""Bodies that are shorter than this, as they come, are joined before they are written: the copy
+costs less than a vector of them."""
 SMALL_GROUPS: Final = 4
 """Zeros are written ahead only for groups of which so many fit into them: a large group hides what
 the journal costs, and zeros in front of it would be written for nothing."""
@@ -91,8 +94,8 @@ class _GrowingFile:
             write_all(self.file, self._room, [bytes(room - self._room)])
         self._room = room
 
-    def append(self, buffer: Buffer) -> None:
-        self.end += write_all(self.file, self.end, [buffer])
+    def append(self, buffers: Sequence[Buffer]) -> None:
+        self.end += write_all(self.file, self.end, buffers)
 
     def sync(self) -> None:
         if self.synced_end != self.end:
@@ -210,26 +213,29 @@ class BatchLog:
         event = None if essential else self._synced_event(segment, size)
         if event is not None:
             tickets = [event, *tickets]
-        body = tickets[0].body if len(tickets) == 1 else b"".join([t.body for t in tickets])
+            size += len(event.body)
+        bodies = [ticket.body for ticket in tickets]
+        if size < len(bodies) * JOINED_BYTES_MAX:
+            bodies = [b"".join(bodies)]
         records = sum([ticket.frame_count for ticket in tickets])
-        segment.make_room(len(body), records * ENTRY_BYTES, essential=essential)
+        segment.make_room(size, records * ENTRY_BYTES, essential=essential)
         number, offset = segment.number, segment.log.end
         frame = segment.base_id + segment.index.end // ENTRY_BYTES
         pieces: list[bytes] = []
         for ticket in tickets:
             context: Keyed = ticket.context
-            size, count = len(ticket.body), ticket.frame_count
+            length, count = len(ticket.body), ticket.frame_count
             pieces.append(
-                pack_entries(number, offset, size - PREFIX_BYTES, context.entry_key, count)
+                pack_entries(number, offset, length - PREFIX_BYTES, context.entry_key, count)
             )
-            offset += size
+            offset += length
             frame += count
             ticket.last_frame = frame
         entries = b"".join(pieces)
         ends = segment.log.end, segment.index.end
         try:
-            segment.log.append(body)
-            segment.index.append(entries)
+            segment.log.append(bodies)
+            segment.index.append([entries])
         except OSError as error:
             if error.errno in NO_ROOM:
                 self._take_back(segment, *ends)
@@ -238,7 +244,7 @@ class BatchLog:
         if event is not None:
             segment.vouched_end = segment.log.synced_end
             segment.vouched_us = self._clock.monotonic_us()
-        return len(body) + len(entries)
+        return size + len(entries)
 
     def sync(self) -> None:
         self._refuse_after_a_failed_sync()
