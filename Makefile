@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv check format docs docs-format docs-conformance test test-all test-pure crash bench bench-server bench-peers bench-queue bench-kafka bench-machines bench-spark demo demo-wal lock clean
+.PHONY: help venv lint check format docs docs-format docs-conformance test test-all test-pure crash bench bench-server bench-peers bench-queue bench-kafka bench-machines bench-spark demo demo-wal lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
@@ -45,11 +45,13 @@ $(STAMP): pyproject.toml $(CONSTRAINTS) hatch_build.py $(wildcard src/headwater/
 	@$(BIN)/python -m pip check
 	@touch $@
 
-check: $(STAMP) ## Lint, formatting, types, import contract, tidy test
+lint: $(STAMP) ## Lint, formatting, types, import contract
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+check: lint ## Lint, formatting, types, import contract, tidy test
 	$(BIN)/python -m pytest -q tests/tidy $(ARGS)
 
 format: $(STAMP) ## Rewrite the code in the house format
