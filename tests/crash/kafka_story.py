@@ -207,9 +207,12 @@ def ends_in(view: KafkaView) -> dict[Place, int]:
     return found
 
 
-def told(settings: KafkaSettings = TELLING_KAFKA) -> KafkaStory:
+def told(
+    settings: KafkaSettings = TELLING_KAFKA, telling: Callable[[KafkaStory], None] | None = None
+) -> KafkaStory:
+    """A story from its beginning to one more start; everything a store does unless told what."""
     story = KafkaStory(settings)
-    tell(story)
+    (telling or tell)(story)
     story.reopen()
     return story
 

@@ -12,9 +12,9 @@ from functools import cache
 import pytest
 
 from headwater.testing import DROPS, KILL, PREFIXES, RANDOM, SECTORS, TORN
-from tests.crash.kafka_story import KafkaStory, tell_large, told
+from tests.crash.kafka_story import KafkaStory, tell, tell_large, told
 from tests.crash.matrix import slice_of, tried
-from tests.rig.kafka import ROOMY_KAFKA
+from tests.rig.kafka import ROOMY_KAFKA, TELLING_KAFKA
 
 pytestmark = pytest.mark.crash
 
@@ -30,29 +30,18 @@ PLANS = {
 EVERY = {"drops": 3, "torn": 6, "random": 4, "sectors": 6, "small sectors": 6}
 
 
-@cache
-def recorded() -> KafkaStory:
-    return told()
-
-
-@pytest.mark.parametrize("plan", PLANS)
-def test_the_shared_log_keeps_its_promises_whatever_a_crash_leaves(plan: str) -> None:
-    story = recorded()
-    for state in slice_of(story.states(PLANS[plan]), EVERY.get(plan, 1), always=3):
-        story.judge(state)
-        tried(f"kafka: {plan}")
+STORIES = {"kafka": (TELLING_KAFKA, tell), "kafka, groups of several": (ROOMY_KAFKA, tell_large)}
 
 
 @cache
-def recorded_large() -> KafkaStory:
-    story = KafkaStory(ROOMY_KAFKA)
-    tell_large(story)
-    return story
+def recorded(name: str) -> KafkaStory:
+    return told(*STORIES[name])
 
 
+@pytest.mark.parametrize("name", STORIES)
 @pytest.mark.parametrize("plan", PLANS)
-def test_groups_of_several_batches_keep_their_promises_too(plan: str) -> None:
-    story = recorded_large()
+def test_the_shared_log_keeps_its_promises_whatever_a_crash_leaves(plan: str, name: str) -> None:
+    story = recorded(name)
     for state in slice_of(story.states(PLANS[plan]), EVERY.get(plan, 1), always=3):
         story.judge(state)
-        tried(f"kafka, groups of several: {plan}")
+        tried(f"{name}: {plan}")

@@ -49,6 +49,9 @@ cdef enum:
     VERSION_MIN = 3
     VERSION_MAX = 9
     NAME_BYTES_MAX = 0x7FFF
+    # More rows than any producer sends at once. What each of them is held in takes more memory than
+    # a small batch, and the table has a limit for that.
+    ROWS_MAX = 4096
     # Of a topic that can exist, with room to spare.
     SHORT_NAME_BYTES = 512
     # What is enough for an answer without its topics, a topic without its name, and a row.
@@ -157,6 +160,17 @@ cdef inline uint64_t big(const uint8_t *at, int size) noexcept nogil:
     return number
 
 
+cdef bint no_tags(
+    const uint8_t *data, Py_ssize_t end, Py_ssize_t *at, bint flexible
+) noexcept nogil:
+    """Pass the tagged fields where there may be some; False when there are."""
+    if flexible:
+        if at[0] >= end or data[at[0]] != 0:
+            return False
+        at[0] += 1
+    return True
+
+
 cdef Py_ssize_t body_of(const uint8_t *data, Py_ssize_t end, bint *flexible) noexcept nogil:
     """Where the body of a Produce begins; -1 for what is none, or has more in its header."""
     cdef int16_t version, name_bytes
@@ -170,11 +184,7 @@ cdef Py_ssize_t body_of(const uint8_t *data, Py_ssize_t end, bint *flexible) noe
     if name_bytes > 0:
         at += name_bytes
     flexible[0] = version >= FLEXIBLE_SINCE
-    if flexible[0]:
-        if at >= end or data[at] != 0:
-            return -1
-        at += 1
-    return at if at <= end else -1
+    return at if no_tags(data, end, &at, flexible[0]) and at <= end else -1
 
 
 cdef bint is_sound(const uint8_t *batch, Py_ssize_t size) noexcept nogil:
@@ -222,15 +232,6 @@ cdef tuple header_of(const uint8_t *batch):
         <int32_t>big32(batch + SEQUENCE_AT),
         <int32_t>big32(batch + COUNT_AT),
     )
-
-
-cdef bint no_tags(const uint8_t *data, Py_ssize_t end, Py_ssize_t *at, bint flexible) noexcept:
-    """Pass the tagged fields where there may be some; False when there are."""
-    if flexible:
-        if at[0] >= end or data[at[0]] != 0:
-            return False
-        at[0] += 1
-    return True
 
 
 cdef object row_at(
@@ -283,7 +284,7 @@ cdef list rows_at(const uint8_t *data, Py_ssize_t end, Py_ssize_t at, bint flexi
         while partitions:
             partitions -= 1
             row = row_at(name, data, end, &at, flexible)
-            if row is None:
+            if row is None or len(rows) == ROWS_MAX:
                 return None
             rows.append(row)
         if not no_tags(data, end, &at, flexible):

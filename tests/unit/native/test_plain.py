@@ -157,6 +157,13 @@ def test_a_batch_that_is_long_enough_to_let_others_run_meanwhile_is_plain() -> N
     assert found.rows[0].batch == long
 
 
+def test_more_rows_than_anybody_sends_are_left_to_the_table_and_its_limit() -> None:
+    least = sealed(b"r" * 7)
+    rows = [{"index": at, "records": least} for at in range(4097)]
+    assert read_plain(frame_of(3, asked(rows))) is None
+    assert read_by_both(frame_of(3, asked(rows[:-1]))) is not None
+
+
 @pytest.mark.parametrize(
     "values",
     [
