@@ -186,9 +186,9 @@ def test_a_watch_brings_history_and_then_what_happens(machines: Machines, name: 
     assert (last.payload, last.ctx) == ({"by": "sea"}, {"amount": 1, "by": "sea"})
 
 
-def test_a_watch_ends_when_nothing_comes(tmp_path: Path) -> None:
-    with headwater.open(tmp_path / "data", settings=SMALL) as database:
-        assert list(database.machines.watch(idle_ms=1)) == []
+@pytest.mark.parametrize("idle_ms", [0, 1])
+def test_a_watch_ends_when_nothing_comes(machines: Machines, idle_ms: int) -> None:
+    assert list(machines.watch(machines=["quiet"], idle_ms=idle_ms)) == []
 
 
 def test_a_watch_from_before_the_log_begins_tells_of_the_gap(tmp_path: Path) -> None:

@@ -11,9 +11,13 @@ from typing import Any
 
 import pytest
 
+from headwater.engine.machine_steps import catch_up_steps
+from headwater.engine.machines.watching import CatchUpPlan, CaughtUp
+from headwater.engine.steps import Steps
 from headwater.model.machines import drawing_svg
 from headwater.model.machines.drawing import Picture
 from headwater.model.machines.drawing_svg import svg
+from headwater.server import machine_following
 from tests.machines.conftest import ORDER
 from tests.server.running import RunningServer, running, settings
 from tests.server.speaking import Browserless
@@ -143,6 +147,41 @@ def test_the_history_of_events_without_a_payload_is_sound_json(
 def test_a_path_written_out_in_full_is_never_the_id_of_an_instance(http: Browserless) -> None:
     refused = http.ask("DELETE", "/v0/instances/batch")
     assert (refused.status, refused.headers["allow"]) == (405, "POST")
+
+
+def test_an_idle_watch_tells_the_past_first_however_long_reading_it_takes(
+    server: RunningServer, http: Browserless, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(http, name)
+    create(http, name, name, initial_ctx={"amount": 1})
+    apply(http, name, "PAY")
+
+    def slowly(plan: CatchUpPlan) -> Steps[CaughtUp]:
+        server.app.delivery.heartbeat(server.app.now_us() + 3_600_000_000)
+        return (yield from catch_up_steps(plan))
+
+    monkeypatch.setattr(machine_following, "catch_up_steps", slowly)
+    with following(server, f"instance_id={name}&from_offset=0&idle_ms=1") as watch:
+        assert next_event(watch, "transition")[1]["event"] == "PAY"
+
+
+def test_heartbeats_do_not_keep_an_idle_watch_open(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = server.app
+
+    def later(now_us: int) -> None:
+        monkeypatch.setattr(app, "now_us", lambda: now_us)
+        app.delivery.heartbeat(now_us)
+        monkeypatch.undo()
+
+    with following(server, "idle_ms=20000") as watch:
+        next_event(watch, "begin")
+        now_us = app.now_us()
+        server.inside(lambda: later(now_us + 16_000_000))
+        server.inside(lambda: later(now_us + 21_000_000))
+        next_event(watch, "idle")
+        assert not watch.rest()
 
 
 def test_a_drawing_is_safe_to_open_in_a_browser(http: Browserless, name: str) -> None:

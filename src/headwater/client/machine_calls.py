@@ -227,12 +227,12 @@ def follow_steps(
             parser = EventParser()
             while True:
                 chunk: bytes = yield NextBytes()
-                if not chunk and idle_ms is not None:
-                    return
                 if not chunk:
                     break
                 failures, heard = 0, (yield Now())
                 for event in parser.feed(chunk):
+                    if event.name == "idle":
+                        return
                     last, found = _taken(event, last)
                     if found is not None:
                         yield HandOver([found])  # type: ignore[list-item]

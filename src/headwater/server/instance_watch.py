@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from headwater.server.keys import ApiKey
 
 HEARTBEAT_US: Final = 15_000_000
+NEVER_IDLE: Final = -1
 LISTS: Final = ("machines", "events", "from_states", "to_states")
 _OFFSET: Final = re.compile(r"[0-9]{1,20}")
 
@@ -48,7 +49,7 @@ def open_watch(app: App, exchange: Exchange) -> None:
     wanted = watch_filter(query.get("instance_id") or None, **lists)
     with_ctx = flag(exchange, "include_ctx", True)
     start = _start(exchange, query.get("from_offset"))
-    idle_us = number(exchange, "idle_ms", 0, 0, 86_400_000) * 1_000
+    idle_us = number(exchange, "idle_ms", NEVER_IDLE, 0, 86_400_000) * 1_000
 
     def begin(opened: tuple[Watcher, int]) -> None:
         watcher, place = opened
@@ -108,7 +109,7 @@ class WatchStream:
         self._begin = begin
         self._idle_us = idle_us
         self._follower = Follower(app, watcher, self)
-        self._sent_us = app.now_us()
+        self._sent_us = self._news_us = app.now_us()
         self._ended = False
 
     def begin(self) -> None:
@@ -154,11 +155,19 @@ class WatchStream:
         self._send(sse.json_event(b"gap", gap))
 
     def beat(self, now_us: int) -> None:
-        if self._idle_us and now_us - self._sent_us >= self._idle_us:
+        if self._is_idle(now_us):
+            # Said, because a server that stops ends its streams too, and those go on elsewhere.
+            self._send(sse.json_event(b"idle", {"idle_ms": self._idle_us // 1_000}))
             self.end()
-            return
-        if now_us - self._sent_us >= HEARTBEAT_US and self.has_room:
-            self._send(sse.heartbeat(self._app.clock.wall_ms()))
+        elif now_us - self._sent_us >= HEARTBEAT_US and self.has_room:
+            self._sent_us = now_us
+            self._connection.send(sse.heartbeat(self._app.clock.wall_ms()))
+
+    def _is_idle(self, now_us: int) -> bool:
+        """Nothing came for as long as the client waits. While the past is still read there is
+        something to come, however long that takes."""
+        waited = 0 <= self._idle_us <= now_us - self._news_us
+        return waited and self._follower.is_up_to_date
 
     def end(self) -> None:
         """The server ends the stream; the client may come back with its last id."""
@@ -166,7 +175,7 @@ class WatchStream:
         self._connection.close()
 
     def _send(self, frames: bytes) -> None:
-        self._sent_us = self._app.now_us()
+        self._sent_us = self._news_us = self._app.now_us()
         self._connection.send(frames)
 
     def _close(self) -> None:

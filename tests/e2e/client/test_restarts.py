@@ -13,7 +13,9 @@ import pytest
 import headwater
 from headwater.client import NoAnswerError, Retry, UnreachableError
 from headwater.core.records import Record
+from headwater.wire.machine_answers import TransitionAnswer
 from tests.e2e.client.conftest import QUICK
+from tests.machines.conftest import ORDER
 from tests.rig.server_process import ServerProcess
 
 pytestmark = pytest.mark.e2e
@@ -79,6 +81,24 @@ def test_a_watch_goes_on_over_restarts_without_a_gap_or_a_repeat(
             client.append("live", [{"data": [round_, n]} for n in range(3)])
             seen += [next(watch) for _ in range(3)]
     assert [r.seq for r in seen if isinstance(r, Record)] == list(range(1, 10))
+
+
+@pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
+def test_a_watch_of_machines_that_may_be_idle_is_not_ended_by_a_restart(
+    server: ServerProcess, kill: bool
+) -> None:
+    """Only quiet ends it: the end of a server's life is no quiet."""
+    with headwater.Client(server.url, retry=QUICK) as client:
+        machines = client.machines
+        machines.put_machine("order", 1, ORDER)
+        machines.create_instance("order", 1, "o-1", {"amount": 1})
+        machines.apply_event("o-1", "PAY")
+        watch = machines.watch(from_offset=0, idle_ms=60_000)
+        seen = [next(watch)]
+        server.restart(kill=kill)
+        machines.apply_event("o-1", "SHIP")
+        seen.append(next(watch))
+    assert [each.event for each in seen if isinstance(each, TransitionAnswer)] == ["PAY", "SHIP"]
 
 
 def test_an_awaitable_watch_goes_on_over_a_restart_too(server: ServerProcess) -> None:
