@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,15 @@ def test_an_output_that_cannot_be_written_is_not_taken_for_success(data: Path) -
     assert done.stderr == "headwater: the output cannot be written: No space left on device\n"
 
 
+@pytest.fixture
+def heeded() -> Iterator[None]:
+    """Tests that a shell runs in the background ignore Ctrl-C, and their children would too."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeded")
 def test_control_c_ends_it_quietly_with_130(tmp_path: Path) -> None:
     write_log(tmp_path, some_payloads(500))
     with subprocess.Popen(
