@@ -1,27 +1,34 @@
 """Long random lives of a Kafka store: writes, removals, rewrites, restarts, crashes, all mixed.
 
 After every step the store is held against a model; after a power loss the model becomes what is
-left, which must be at least what was acked.
+left, which must be at least what was acked. In every other life the disk is full now and then,
+for all files or for some: what is refused then changes nothing.
 """
 
 from __future__ import annotations
 
+import errno
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import pytest
 
 from headwater.core.durability import Durability
+from headwater.core.errors import DiskFullError
 from headwater.engine.kafka.group_offsets import Committed
 from headwater.format.kafka.records import Producer
 from headwater.testing import POWER_LOSS, RANDOM, CrashPlan, FakeDisk
+from headwater.testing.fault_disk import FaultDisk
+from headwater.testing.faults import SPACE_VERBS, Fault, Verb
+from headwater.wal.dialect import NO_ROOM
 from tests.crash.kafka_story import Place, seen_in
 from tests.crash.matrix import FULL, tried
 from tests.rig.kafka import SMALL_KAFKA, KafkaLife, batch_of
 
 pytestmark = pytest.mark.crash
 
-SEEDS = range(200 if FULL else 6)
+SEEDS = range(400 if FULL else 12)
 STEPS = 120
 SETTINGS = replace(SMALL_KAFKA, synced_event_bytes=400)
 NAMES = ("orders", "clicks", "views")
@@ -43,11 +50,22 @@ class RandomLife:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.disk = FakeDisk(["/data"])
-        self.life = KafkaLife(self.disk, SETTINGS)
+        self.faults = FaultDisk(self.disk)
+        self.life = KafkaLife(self.faults, SETTINGS)
         self.model = Model()
         self.made = 0
+        self.space = 8 * (seed % 2)
 
     def step(self) -> None:
+        try:
+            self.choice()()
+        except DiskFullError:
+            tried("kafka: refused in random lives for want of room", 1)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+
+    def choice(self) -> Callable[[], None]:
         verbs = (
             (self.append, 60),
             (self.create, 6),
@@ -60,9 +78,25 @@ class RandomLife:
             (self.reopen, 3),
             (self.kill, 3),
             (self.lose_power, 3),
+            (self.fill, self.space),
+            (self.make_room, self.space),
         )
-        verb = self.random.choices([v for v, _ in verbs], [weight for _, weight in verbs])[0]
-        verb()
+        return self.random.choices([v for v, _ in verbs], [weight for _, weight in verbs])[0]
+
+    def fill(self) -> None:
+        """No more room, at once or soon."""
+        files = self.random.choice(("*", "*.log", "*.oidx", "checkpoint*"))
+        verbs = self.random.choice(({Verb.ALLOCATE}, SPACE_VERBS - {Verb.SYNC_DATA}))
+        nth = self.random.randrange(6)
+        self.faults.add(Fault(verbs, errno.ENOSPC, path=files, nth=nth, always=True))
+
+    def make_room(self) -> None:
+        self.faults.clear()
+        self.life.clock.advance(SETTINGS.wal.full_retry_interval_us)
+
+    def start(self, disk: FakeDisk) -> None:
+        self.disk, self.faults = disk, FaultDisk(disk)
+        self.life = KafkaLife(self.faults, SETTINGS, self.life.clock)
 
     def place(self) -> Place | None:
         return self.random.choice(list(self.model.values)) if self.model.values else None
@@ -101,7 +135,6 @@ class RandomLife:
         producer = None
         if place[1] == 1:
             producer = Producer(3, 0, self.model.sequences[place])
-            self.model.sequences[place] += len(words)
         sure = self.random.random() < 0.7
         batch = batch_of(*words, producer=producer)
         durability = Durability.FSYNC if sure else Durability.DISK
@@ -109,6 +142,8 @@ class RandomLife:
             answer = self.life.append(place[0], batch, place[1], durability=durability)
             assert answer.base_offset == len(self.model.values[place])
         self.model.values[place] += [word.encode() for word in words]
+        if producer is not None:
+            self.model.sequences[place] += len(words)
         if sure:
             self.model.harden()
 
@@ -148,19 +183,18 @@ class RandomLife:
         self.life.clock.advance(self.life.settings.synced_event_interval_ms * 1_000)
 
     def reopen(self) -> None:
-        self.life = self.life.reopen()
+        self.life.close()
+        self.start(self.disk)
         self.model.harden()
 
     def kill(self) -> None:
-        self.disk = self.disk.after_kill()
-        self.life = KafkaLife(self.disk, SETTINGS, self.life.clock)
+        self.start(self.disk.after_kill())
         self.model.harden()  # recovery syncs what it found
 
     def lose_power(self) -> None:
         plan: CrashPlan = self.random.choice((POWER_LOSS, RANDOM))
         states = list(self.disk.crash_states(self.disk.point, plan))
-        self.disk = self.random.choice(states or [self.disk.after_power_loss()])
-        self.life = KafkaLife(self.disk, SETTINGS, self.life.clock)
+        self.start(self.random.choice(states or [self.disk.after_power_loss()]))
         for place, values in self.model.values.items():
             left = self.life.partition(*place).high_watermark
             assert self.model.sure[place] <= left <= len(values), f"{place} lost acked records"

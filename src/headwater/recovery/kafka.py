@@ -150,9 +150,8 @@ class _Opening:
             base_id = 0 if base is None else base.base_id + base.entries
             fresh = SegmentMeta(number, base_id, 0, 0, checksum64(b""), number)
             self._take(fresh, sealed=at + 1 < len(later), listed=False)
-        while len(recovered.segments) > 1 and not recovered.segments[-1].entries:
-            self._referenced.discard(recovered.segments.pop().number)
-            self._reopen_sealed(recovered.segments[-1])
+        # An empty last segment is written on: the checkpoint may list it, and the one before it may
+        # be rewritten by now, or gone with its ids.
         self._remove_strays()
 
     def _later_segments(self, last_known: int) -> list[int]:
@@ -323,12 +322,6 @@ class _Opening:
                 sync_file(file)
             finally:
                 file.close()
-
-    def _reopen_sealed(self, meta: SegmentMeta) -> None:
-        """The segment behind it is empty and goes, so this one is written on."""
-        checksum = RunningChecksum()
-        checksum.update(self._view(index_name(meta.number))[: meta.entries * ENTRY_BYTES])
-        self._recovered.checksum = checksum
 
     def _remove_strays(self) -> None:
         recovered, found = self._recovered, self._found
