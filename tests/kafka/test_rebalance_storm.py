@@ -67,7 +67,7 @@ def storm(broker: Broker, name: str, rounds: int, strategy: str) -> None:
         for partition in range(PARTITIONS)
         for offset in range(rounds * 100 // PARTITIONS)
     }
-    # What is seen may yet have to be seen again: by whoever has the partition when its commit counts.
+    # What is seen may yet be seen again, by whoever has the partition when its commit counts.
     judge = Consumer({**options(broker, group_id=name), **GROUP})
     places = [TopicPartition(name, number) for number in range(PARTITIONS)]
     committed: list[int] = []
