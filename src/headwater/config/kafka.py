@@ -36,6 +36,9 @@ class KafkaSettings:
     """How often topics with limits are looked at."""
     rewrite_dead_ratio: float = 0.5
     """A segment is rewritten when more than this share of its bytes is dead; 1 never does."""
+    seal_dead_bytes: int = 16 * MIB
+    """The segment that is written to is ended early when so much of it is dead, and more than the
+    ratio: only then can its space be given back."""
     topics_max: int = 100_000
     partitions_max: int = 10_000
     """Partitions of one topic."""

@@ -89,6 +89,7 @@ METRICS: Final[dict[str, Declared]] = {
     ),
     "kafka_topics": Declared(Kind.GAUGE, "Kafka topics"),
     "kafka_damaged_batches": Declared(Kind.COUNTER, "damaged batches met by readers"),
+    "kafka_wal_read_only": Declared(Kind.GAUGE, "1 while Kafka's log is full or poisoned"),
     "machines": Declared(Kind.GAUGE, "state machines"),
     "machine_instances": Declared(Kind.GAUGE, "instances of state machines"),
     "machine_watchers": Declared(Kind.GAUGE, "who follows their transitions"),

@@ -24,7 +24,12 @@ from headwater.core.units import MIB
 from headwater.disk import Disk, File, OpenMode, read_whole, sync_file, sync_names, write_all
 from headwater.format.checksum import RunningChecksum, checksum64
 from headwater.format.kafka.batch import BatchHeader
-from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta, decode_checkpoint
+from headwater.format.kafka.checkpoint import (
+    KafkaCheckpoint,
+    SegmentMeta,
+    decode_checkpoint,
+    rewritten,
+)
 from headwater.format.kafka.entry import (
     ENTRY_BYTES,
     PREFIX_BYTES,
@@ -159,8 +164,12 @@ class _Opening:
 
         Others are what a crash left of a new segment, or the log of a rewrite, which has none.
         """
-        later = sorted(n for n in self._found.indexes & self._found.logs if n > last_known)
-        return [n for n in later if count_entries(self._view(index_name(n)))]
+        later = sorted(n for n in self._found.indexes if n > last_known)
+        later = [n for n in later if count_entries(self._view(index_name(n)))]
+        for number in later:
+            if number not in self._found.logs:
+                raise self._damage(log_name(number), 0, "a file is missing")
+        return later
 
     def _view(self, name: str) -> memoryview:
         return self._look(name, lambda file: file.view())
@@ -209,9 +218,7 @@ class _Opening:
             raise self._damage(name, len(view), f"the index ends before byte {size}")
         found, rewrite = checksum64(view[:size]), meta.rewrite
         if rewrite is not None and found == rewrite.checksum:
-            return msgspec.structs.replace(
-                meta, log_number=rewrite.log_number, log_bytes=rewrite.log_bytes, rewrite=None
-            )
+            return rewritten(meta)
         if found != meta.checksum:
             raise self._damage(name, 0, "the entries are not those that were synced")
         return msgspec.structs.replace(meta, rewrite=None)

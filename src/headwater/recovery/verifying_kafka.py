@@ -16,6 +16,7 @@ from typing import Final
 
 from headwater.core.errors import FormatError, NewerFormatError
 from headwater.disk import Disk
+from headwater.disk.whole import TEMPORARY_SUFFIX
 from headwater.format.checksum import checksum64
 from headwater.format.kafka.checkpoint import (
     KafkaCheckpoint,
@@ -28,6 +29,7 @@ from headwater.format.kafka.events import INTERNAL_KEY, PartitionsAdded, TopicMa
 from headwater.format.kafka.names import (
     CHECKPOINT_NAME,
     REWRITE_SUFFIX,
+    SPARE_NAME,
     KafkaFile,
     index_name,
     log_name,
@@ -60,9 +62,9 @@ def plan_kafka(disk: Disk, directory: PurePath) -> KafkaPlan:
         parsed, path = parse_name(name), directory / name
         if parsed is not None:
             (logs if parsed[1] is KafkaFile.LOG else indexes).add(parsed[0])
-        elif name.endswith(REWRITE_SUFFIX):
+        elif name.endswith((REWRITE_SUFFIX, TEMPORARY_SUFFIX)):
             plan.faults.append(Fault(path, None, _LEFT, False, FaultKind.UNFINISHED))
-        elif name != CHECKPOINT_NAME:
+        elif name not in (CHECKPOINT_NAME, SPARE_NAME):
             what = "not a name this software gives"
             plan.faults.append(Fault(path, None, what, False, FaultKind.NAME))
     checkpoint = _checkpoint(disk, directory, bool(indexes), plan)

@@ -279,6 +279,22 @@ class BatchLog:
         self.sync()
         return self._active().meta()
 
+    def seal(self, number: int) -> bool:
+        """End the active segment before it is full, if it is this one. On the log's thread."""
+        self._refuse_after_a_failed_sync()
+        if self._active().number != number or not self._active().log.end:
+            return False
+        try:
+            self._rotate()
+        except SyncError as error:
+            self._failed_sync = error
+            raise
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            self._rotate(roomy=False)  # what is given back then makes room for it
+        return True
+
     def note_saved(self, segment: SegmentMeta) -> None:
         """A checkpoint vouches for this much from now on. Called on any thread."""
         self._saved = segment
@@ -334,13 +350,13 @@ class BatchLog:
                 f"a refused group cannot be taken back: {error.strerror}", path=self.name
             ) from error
 
-    def _rotate(self) -> _Segment:
+    def _rotate(self, *, roomy: bool = True) -> _Segment:
         old = self._active()
         self.sync()
         for file in old.files():
             file.trim()
         meta = old.meta()
-        new = self._create(meta.base_id + meta.entries)
+        new = self._create(meta.base_id + meta.entries, roomy=roomy)
         self._segment = new
         self._counters.rotations += 1
         self._on_sealed(meta, new.number)
@@ -348,13 +364,13 @@ class BatchLog:
             file.file.close()
         return new
 
-    def _create(self, base_id: int) -> _Segment:
+    def _create(self, base_id: int, *, roomy: bool = True) -> _Segment:
         """A new segment whose names are durable, or an OSError and no trace of it."""
         number = self._take_number()
         try:
             segment = self._open(number, OpenMode.CREATE, base_id, RunningChecksum())
             for file in segment.files():
-                file.make_room(0, essential=False)
+                file.make_room(0, essential=not roomy)
         except OSError:
             for name in (log_name(number), index_name(number)):
                 with contextlib.suppress(OSError):

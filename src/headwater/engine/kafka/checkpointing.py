@@ -20,6 +20,8 @@ from headwater.format.kafka.checkpoint import (
     encode_checkpoint,
 )
 from headwater.format.kafka.names import CHECKPOINT_NAME
+from headwater.store.kafka.spare import SpareRoom
+from headwater.wal.dialect import NO_ROOM
 
 
 class SavedState(NamedTuple):
@@ -43,6 +45,7 @@ class Checkpointing:
         """Syncs the log and says how far its active segment is."""
         self._saved = saved
         """Told when a checkpoint vouches for that much."""
+        self._spare = SpareRoom(core.disk, core.directory)
         self._lock = threading.Lock()
 
     def due(self) -> bool:
@@ -80,7 +83,14 @@ class Checkpointing:
     def write(self, checkpoint: KafkaCheckpoint) -> None:
         core = self._core
         data = encode_checkpoint(checkpoint)
-        replace_file(core.disk, core.directory / CHECKPOINT_NAME, data)
+        path = core.directory / CHECKPOINT_NAME
+        try:
+            replace_file(core.disk, path, data)
+        except OSError as error:
+            if error.errno not in NO_ROOM or not self._spare.give_up():
+                raise
+            replace_file(core.disk, path, data)
+        self._spare.keep(len(data))
         core.counters.checkpoints += 1
 
     def _not_saved(self) -> None:

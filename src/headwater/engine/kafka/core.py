@@ -94,7 +94,8 @@ class KafkaCore:
     moved: dict[Partition, None] = field(default_factory=dict)
     """Partitions whose log start moved: their bytes are to be counted again."""
     removed_records: bool = False
-    """Records were removed since space was last looked for."""
+    """There may be space to give back: records were removed, or a segment is full or found at the
+    start, which may have nothing but what the log said about itself."""
     closing: bool = False
     wake_keeper: Callable[[], None] = lambda: None
 
@@ -107,6 +108,9 @@ class KafkaCore:
             numpy.array([*(meta.base_id for meta in sealed), base_id], numpy.uint64),
             numpy.array([*ends, _NO_END], numpy.uint64),
         )
+
+    def look_for_space(self) -> None:
+        self.removed_records = True
 
     def submit(self, ticket: Ticket) -> None:
         """Hand a ticket to the log, remembering its place in the order."""

@@ -20,11 +20,12 @@ class KafkaHousekeeping:
         topics: KafkaTopics,
         checkpointing: Checkpointing,
         take_number: Callable[[], int],
+        seal: Callable[[int], bool],
     ) -> None:
         self._core = core
         self._checkpointing = checkpointing
         self._retention = Retention(core, topics)
-        self._reclaiming = Reclaiming(core, checkpointing, take_number)
+        self._reclaiming = Reclaiming(core, checkpointing, take_number, seal)
         self._next_us = 0
         self._lock = threading.Lock()
 

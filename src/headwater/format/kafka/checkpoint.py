@@ -54,6 +54,15 @@ class SegmentMeta(msgspec.Struct, frozen=True, array_like=True):
     rewrite: RewriteMeta | None = None
 
 
+def rewritten(meta: SegmentMeta) -> SegmentMeta:
+    """The segment behind the swap of its index."""
+    assert meta.rewrite is not None
+    checksum, log_number, log_bytes = msgspec.structs.astuple(meta.rewrite)
+    return msgspec.structs.replace(
+        meta, checksum=checksum, log_number=log_number, log_bytes=log_bytes, rewrite=None
+    )
+
+
 class ProducerMeta(msgspec.Struct, frozen=True, array_like=True):
     producer_id: int
     epoch: int
