@@ -46,6 +46,10 @@ class Kept:
         partition = self.life.partition(name)
         self.life.do(lambda: self.life.store.delete_records(partition, before))
 
+    def sealed(self) -> list[tuple[int, int]]:
+        """Segments, and how long their logs are."""
+        return [(meta.number, meta.log_bytes) for meta in self.life.store.core.sealed]
+
     def led_to(self) -> set[str]:
         core = self.life.store.core
         names = {CHECKPOINT_NAME, log_name(core.active_number), index_name(core.active_number)}
@@ -55,20 +59,21 @@ class Kept:
         return names
 
 
-def changing_calls() -> int:
+def in_peace() -> tuple[int, list[tuple[int, int]]]:
+    """How many calls change something in a good round, and what it leaves."""
     kept = Kept()
     count = Fault(CHANGING_VERBS, None, nth=10**9)
     kept.faults.add(count)
     kept.life.store.housekeep()
     assert kept.life.store.counters.segments_deleted
     assert kept.life.store.counters.segments_rewritten
-    return count.seen
+    return count.seen, kept.sealed()
 
 
 @pytest.mark.parametrize("evicted", [False, True])
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO], ids=["full", "failing"])
 def test_a_round_that_failed_is_made_good_by_the_next(number: int, evicted: bool) -> None:
-    calls = changing_calls()
+    calls, left = in_peace()
     for nth in range(0, calls, STEP):
         kept = Kept()
         kept.faults.add(Fault(CHANGING_VERBS, number, nth=nth))
@@ -84,6 +89,7 @@ def test_a_round_that_failed_is_made_good_by_the_next(number: int, evicted: bool
             kept.life.clock.advance(SETTINGS.wal.full_retry_interval_us)
             kept.life.store._housekeeping.run(thorough=True)
             assert kept.life.values("clicks") == CLICKS, (nth, failed)
+            assert kept.sealed() == left, (nth, failed)
             names = set(kept.fake.list_directory(KAFKA)) - {SPARE_NAME}
             assert names == kept.led_to(), (nth, failed)
         for disk in (kept.fake.after_kill(), kept.fake.after_power_loss()):

@@ -39,8 +39,10 @@ from headwater.format.kafka.entry import (
 )
 from headwater.format.kafka.events import (
     INTERNAL_KEY,
+    PREDECESSOR_MISSING,
     AnyEvent,
     PartitionsAdded,
+    SegmentBegun,
     TopicMade,
     decode_event,
 )
@@ -248,7 +250,7 @@ class _Opening:
         for batch in walk_batches(meta.number, entries[start:], log, offset):
             reason = batch.problem
             if not reason and batch.header is not None:
-                reason = self._note(meta.base_id + at, batch)
+                reason = self._note(meta.number, meta.base_id + at, batch)
             if reason:
                 name = log_name(meta.number)
                 if sealed or at < meta.entries:
@@ -262,7 +264,7 @@ class _Opening:
         end = max(offset, meta.log_bytes)
         return msgspec.structs.replace(meta, entries=at, log_bytes=end)
 
-    def _note(self, first_id: int, batch: Walked) -> str:
+    def _note(self, number: int, first_id: int, batch: Walked) -> str:
         """Keep a sound batch for the state. Returns why it cannot be ours, if it cannot."""
         assert batch.header is not None
         event: AnyEvent | None = None
@@ -273,6 +275,8 @@ class _Opening:
                 raise NewerFormatError(
                     error.reason, path=self._directory, advice=_UPDATE
                 ) from error
+            if isinstance(event, SegmentBegun) and event.base_id != first_id:
+                raise self._damage(log_name(number), batch.offset, PREDECESSOR_MISSING)
             self._register(event)
         elif batch.key not in self._registered():
             return "the entries are of a topic that does not exist"

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from dataclasses import replace
 
 import pytest
 
 from headwater.core.errors import DiskFullError
+from headwater.engine.kafka.errors import KafkaError
 from headwater.engine.kafka.group_offsets import Committed
 from headwater.format.kafka.entry import keys_of
+from headwater.format.kafka.names import SPARE_NAME
 from headwater.store.kafka.files import SegmentFiles
 from headwater.testing import FakeDisk
 from headwater.testing.fault_disk import FaultDisk
 from headwater.testing.faults import Fault, Verb
+from headwater.wire.kafka.error_codes import ErrorCode
 from tests.rig.kafka import KAFKA, SMALL_KAFKA, KafkaLife, batch_of
 
 UNCACHED = replace(SMALL_KAFKA, cache_bytes=0)
@@ -155,6 +159,54 @@ def test_deleting_cures_a_full_disk_of_one_segment() -> None:
     for _ in range(50):
         life.append("kept", batch_of("y" * 500))
     assert len(life.reopen().values("kept")) == 50
+
+
+def test_room_for_a_checkpoint_is_put_aside() -> None:
+    """Without one nothing could be given back on a disk that is full to the last byte."""
+    fake = FakeDisk(["/data"])
+    disk = FaultDisk(fake)
+    life = KafkaLife(disk, UNCACHED)
+    life.create("gone")
+    for number in range(40):
+        life.append("gone", batch_of(f"{number}" * 30))
+    life.store.checkpoint()
+    assert SPARE_NAME in disk.list_directory(KAFKA)
+    drop(life, "gone")
+    room = Fault(Verb.WRITE, errno.ENOSPC, path="checkpoint.tmp", always=True)
+    disk.add(room)
+    unlink = Fault(Verb.UNLINK, None, path=SPARE_NAME, before=disk.clear)
+    disk.add(unlink)
+    keep(life)
+    assert room.struck == 1
+    assert life.store.counters.segments_deleted > 1
+    assert SPARE_NAME in disk.list_directory(KAFKA)
+
+
+def test_a_full_disk_has_no_room_to_put_aside() -> None:
+    fake = FakeDisk(["/data"])
+    disk = FaultDisk(fake)
+    disk.add(Fault(Verb.ALLOCATE, errno.ENOSPC, path=SPARE_NAME, always=True))
+    life = KafkaLife(disk, UNCACHED)
+    life.create("orders")
+    life.store.checkpoint()
+    assert SPARE_NAME not in disk.list_directory(KAFKA)
+
+
+def test_a_record_that_moves_while_it_is_read_is_found_in_the_end() -> None:
+    fake = FakeDisk(["/data"])
+    disk = FaultDisk(fake)
+    life = KafkaLife(disk, UNCACHED)
+    life.create("orders")
+    life.append("orders", batch_of("here"))
+    gone = disk.add(Fault(Verb.VIEW, errno.ENOENT, path="0.oidx", always=True))
+    partition = life.partition("orders")
+    plan = life.store.plan_fetch(partition, 0, 1_000)
+    with pytest.raises(KafkaError, match="try again") as refused:
+        plan.read()
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR  # it is there: no reset of offsets
+    gone.enabled = False
+    disk.add(Fault(Verb.VIEW, errno.ENOENT, path="0.oidx"))
+    assert len(life.store.plan_fetch(partition, 0, 1_000).read()) == 1
 
 
 def test_a_map_that_was_made_while_the_file_was_replaced_is_not_kept() -> None:
