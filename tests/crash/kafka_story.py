@@ -291,3 +291,24 @@ def opens_or_refuses(disk: FakeDisk, settings: KafkaSettings = TELLING_KAFKA) ->
         return KafkaLife(disk, settings)
     except HeadwaterError as error:
         return str(error)
+
+
+def tell_sealing(story: KafkaStory) -> None:
+    """The segment that is written to is ended for its dead, rewritten or gone, again and again."""
+    counters = story.life.store.counters
+    story.create("orders", 2)
+    story.append("orders", 0, "kept")
+    for round_ in range(3):
+        story.create("clicks")
+        story.append("clicks", 0, *(f"c{n}" * 20 for n in range(20)))
+        story.append("orders", 1, f"b{round_}" * 20, sure=False)
+        story.drop("clicks")
+        story.housekeep()
+        story.append("orders", 0, f"a{round_}")
+    assert counters.segments_rewritten == 3
+    story.append("orders", 1, *(f"d{n}" * 20 for n in range(20)))
+    story.delete("orders", 1, 23)
+    story.delete("orders", 0, 4)
+    story.housekeep()
+    assert counters.segments_deleted == 4
+    story.append("orders", 1, "last")
