@@ -211,8 +211,11 @@ class BatchLog:
             self._on_idle()
 
     def make_room(self) -> None:
-        segment = self._segment_for(PREFIX_BYTES)
-        segment.make_room(PREFIX_BYTES, ENTRY_BYTES, essential=False)
+        settings, segment = self._settings, self._segment_for(PREFIX_BYTES)
+        # As much as the files grow by: what is left of their room let a small group in and the
+        # next one not, and the log would be full and not full by turns.
+        sizes = settings.log_ahead_bytes, settings.index_ahead_bytes
+        segment.make_room(*sizes, essential=False)
 
     def hardened(self) -> SegmentMeta:
         """Sync, and say how far the active segment is. On the log's thread, or after `close`."""
