@@ -105,6 +105,9 @@ but when a whole `synced` event behind it counts its entries among the synced on
 and the start is refused.
 
 {table}
+
+`running_s` is how many seconds the log was open until then, in all its runs together; a producer's
+`last_write_s` is what that was when it wrote last. A checkpoint that does not have them says 0.
 """
 
 

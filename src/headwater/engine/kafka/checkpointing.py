@@ -31,6 +31,7 @@ class SavedState(NamedTuple):
     topics: tuple[KafkaTopicMeta, ...]
     groups: tuple[GroupMeta, ...]
     next_producer_id: int
+    running_s: int
 
 
 class Checkpointing:
@@ -75,6 +76,7 @@ class Checkpointing:
             state.groups,
             state.next_producer_id,
             clean,
+            running_s=state.running_s,
         )
         self.write(checkpoint)
         self._saved(active)
@@ -107,4 +109,5 @@ class Checkpointing:
             tuple(topic.meta() for topic in core.registry.all()),
             core.offsets.meta(),
             core.producer_ids_end,
+            core.running_s(),
         )

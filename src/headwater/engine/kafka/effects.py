@@ -43,6 +43,7 @@ def _topic_dropped(core: KafkaCore, event: events.TopicDropped) -> None:
     core.offsets.forget_topic(topic.org, topic.name)
     core.removed_records = True
     for partition in topic.partitions:
+        core.idempotent.pop(partition, None)
         core.drop_tail(partition)
         partition.wake()
 
