@@ -75,7 +75,9 @@ METRICS: Final[dict[str, Declared]] = {
     "kafka_requests": Declared(Kind.COUNTER, "requests of Kafka clients", ("api",)),
     "kafka_bytes_in": Declared(Kind.COUNTER, "bytes from Kafka clients"),
     "kafka_bytes_out": Declared(Kind.COUNTER, "bytes to Kafka clients"),
-    "kafka_batches_produced": Declared(Kind.COUNTER, "record batches that were produced"),
+    "kafka_batches_produced": Declared(
+        Kind.COUNTER, "record batches that were produced and stored"
+    ),
     "kafka_records_produced": Declared(Kind.COUNTER, "records in them"),
     "kafka_records_fetched": Declared(Kind.COUNTER, "records that were fetched"),
     "kafka_hang_ups": Declared(Kind.COUNTER, "Kafka clients that were hung up on"),

@@ -38,6 +38,7 @@ from headwater.server.webhooks import Webhooks
 from headwater.wire.http_errors import HttpError
 
 if TYPE_CHECKING:
+    from headwater.engine.kafka.spaces import PartitionSpace
     from headwater.server.kafka.listener import KafkaListener
     from headwater.server.rcpx.listener import RcpxListener
 
@@ -100,6 +101,10 @@ class App:
 
     def space(self, name: str, key: ApiKey | None) -> TopicSpace:
         """Whose topics this name is about."""
+        return self.kafkas(name, key) or self.engine
+
+    def kafkas(self, name: str, key: ApiKey | None) -> PartitionSpace | None:
+        """The partitions of the key's organisation, where the name is about Kafka's topics."""
         organisation = ORGANISATION_DEFAULT if key is None else key.organisation
         store = None if self.kafka is None else self.kafka.store
         return self.spaces.of(self.engine, store, name, organisation)

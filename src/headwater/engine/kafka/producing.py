@@ -36,6 +36,12 @@ class Produced(NamedTuple):
     log_start_offset: int
 
 
+class Repeated(Produced):
+    """The same for a batch that came again: nothing was stored."""
+
+    __slots__ = ()
+
+
 class Produce(Pending[Produced]):
     """One batch on its way."""
 
@@ -63,7 +69,7 @@ class Produce(Pending[Produced]):
     def succeed(self, result: Produced) -> None:
         super().succeed(result)
         for follower in self._followers or ():
-            follower.succeed(result)
+            follower.succeed(Repeated(*result))
 
     def fail(self, error: HeadwaterError) -> None:
         super().fail(error)
@@ -140,7 +146,7 @@ class Producing:
         if isinstance(known.pending, Produce):
             return known.pending.follow()
         repeat: Pending[Produced] = Pending()
-        repeat.result = Produced(known.base_offset, -1, partition.log_start_offset)
+        repeat.result = Repeated(known.base_offset, -1, partition.log_start_offset)
         return repeat
 
     def take_effect(self, tickets: Sequence[Ticket]) -> None:

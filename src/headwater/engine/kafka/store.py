@@ -101,6 +101,10 @@ class KafkaStore:
     def topic(self, org: int, name: str) -> KafkaTopic | None:
         return self.core.registry.find(org, name)
 
+    def is_taken(self, org: int, name: str) -> bool:
+        """There is a topic of this name, or it is just being made."""
+        return self._topics.is_taken(org, name)
+
     def topic_by_id(self, org: int, topic_id: bytes) -> KafkaTopic | None:
         topic = self.core.registry.by_id(topic_id)
         return topic if topic is not None and topic.org == org else None
