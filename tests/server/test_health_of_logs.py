@@ -140,13 +140,13 @@ def test_a_full_log_of_kafka_is_told_until_there_is_room(server: Broker, disk: G
 
         speaker.make_topic("orders")
         disk.concerns = lambda path: "kafka" in path.parts
-        disk.is_full = True
+        disk.is_full = disk.is_full_for_files = True
         assert speaker.produce("orders", batch_of("x" * 9_000))["error_code"] != 0
         assert http.get("/v0/ready").json["status"] == "full"
         state, logs = seen(http)
         assert (state, logs["kafka"], logs["topics"]) == ("full", "full", "writable")
         eventually(lambda: gauges() == (1, 1) and told() == ["warning"])
-        disk.is_full = False
+        disk.is_full = disk.is_full_for_files = False
         eventually(lambda: speaker.produce("orders", batch_of("x"))["error_code"] == 0)
         assert http.get("/v0/ready").json["status"] == "ok"
         eventually(lambda: gauges() == (0, 0) and told() == ["warning", "info"])
