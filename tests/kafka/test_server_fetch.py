@@ -73,6 +73,19 @@ def test_a_fetch_waits_until_something_is_produced(
     assert not waiters(broker, name)()
 
 
+def test_a_fetch_that_waits_is_told_at_once_that_its_topic_was_deleted(
+    broker: Broker, speaker: Speaker, name: str
+) -> None:
+    speaker.make_topic(name)
+    begin(speaker, 7, asked(name, wait_ms=LONG_MS))
+    eventually(waiters(broker, name))
+    with Speaker(broker.kafka_port) as other:
+        other.ask(ApiKey.DELETE_TOPICS, {"topics": [{"name": name}]})
+    row = row_of(speaker.answer(ApiKey.FETCH, FETCH, 7))
+    assert row["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (row["high_watermark"], row["records"]) == (-1, b"")
+
+
 def test_a_fetch_waits_for_as_many_bytes_as_it_wants(
     broker: Broker, speaker: Speaker, name: str
 ) -> None:

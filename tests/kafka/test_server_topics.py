@@ -280,6 +280,22 @@ def test_a_topic_without_a_name_beside_one_that_is_being_made_is_answered(
     assert codes == [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.NONE]
 
 
+@pytest.mark.parametrize("version", [10, 12])
+@pytest.mark.parametrize("nobody", [None, ""])
+def test_an_id_tells_which_topic_is_meant_whatever_its_name_says(
+    speaker: Speaker, name: str, version: int, nobody: str | None
+) -> None:
+    speaker.make_topic(name, 2)
+    topic_id = metadata(speaker, name)["topic_id"]
+    topics = [{"name": nobody, "topic_id": each} for each in (topic_id, b"n" * 16)]
+    found, missing = speaker.ask(ApiKey.METADATA, {"topics": topics}, version)["topics"]
+    assert (found["error_code"], found["name"], found["topic_id"]) == (0, name, topic_id)
+    assert len(found["partitions"]) == 2
+    assert missing["error_code"] == ErrorCode.UNKNOWN_TOPIC_ID
+    assert missing["topic_id"] == b"n" * 16
+    assert missing["name"] == ("" if version < 12 else None)
+
+
 def test_an_answer_that_cannot_be_written_leaves_nobody_waiting(
     broker: Broker, speaker: Speaker, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,10 +15,13 @@ from headwater.engine.kafka.group_offsets import Committed
 from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.pending import Pending
 from headwater.model.kafka_group import Group, JoinRequest, Outcome, Phase, Refusal, Refused
+from headwater.observe.logs import Logger
 from headwater.wire.kafka.error_codes import ErrorCode
 
 GROUPS_MAX: Final = 100_000
 GROUP_NAME_BYTES_MAX: Final = 32_767
+
+_log: Final = Logger("headwater.kafka")
 
 Tell = Callable[[Outcome], None]
 TopicPartition = tuple[str, int]
@@ -117,8 +120,7 @@ class Coordinator:
         """Let time pass. Whoever has a timer calls this every so often."""
         for key, group in list(self._groups.items()):
             if not group.is_idle:
-                group.expire(now_us)
-                self._deliver(group)
+                self._expire(key, group, now_us)
                 self._resting.discard(key)
             elif key in self._resting:
                 # Nobody has come back to it. Its offsets are in the log, and are all there is to
@@ -127,6 +129,20 @@ class Coordinator:
                 del self._groups[key]
             else:
                 self._resting.add(key)
+
+    def _expire(self, key: tuple[int, str], group: Group, now_us: int) -> None:
+        """A group that breaks is an error of ours. It is forgotten, so that its members join a
+        new one, and the time of all the others goes on."""
+        try:
+            group.expire(now_us)
+            self._deliver(group)
+        except Exception as error:
+            _log.error("a consumer group broke", group=key[1], error=repr(error), exc_info=error)
+            del self._groups[key]
+            for member in group.members.values():
+                for tell in (member.joining, member.syncing):
+                    if tell is not None:
+                        tell(Refused(Refusal.COORDINATOR_NOT_AVAILABLE, member.member_id))
 
     # -- offsets
 

@@ -24,7 +24,7 @@ CLUSTER_ID: Final = "headwater"
 LEADER_EPOCH: Final = 0
 NULL_NAME_SINCE: Final = 12
 """Version of Metadata in whose answers a topic may have no name."""
-_NO_TOPIC_ID: Final = bytes(16)
+NO_TOPIC_ID: Final = bytes(16)
 _GROUP_KEY: Final = 0
 
 _API_ROWS: Final = [
@@ -84,7 +84,7 @@ def metadata(door: KafkaDoor, call: Call) -> None:
         topic = find_topic(door, call, name, topic_id)
         if topic is not None:
             rows[index] = _topic_row(topic)
-        elif name is None:
+        elif name is None or topic_id != NO_TOPIC_ID:
             nameless = None if call.version >= NULL_NAME_SINCE else ""
             code = ErrorCode.UNKNOWN_TOPIC_ID
             rows[index] = {"name": nameless, "topic_id": topic_id, "error_code": code}
@@ -105,8 +105,8 @@ def _why_missing(name: str) -> ErrorCode:
 
 
 def find_topic(door: KafkaDoor, call: Call, name: str | None, topic_id: bytes) -> KafkaTopic | None:
-    """By its name, or by its id where there is no name."""
-    if name is None:
+    """By its id where there is one, else by its name. Java sends an id with an empty name."""
+    if name is None or topic_id != NO_TOPIC_ID:
         return door.store.topic_by_id(call.organisation, topic_id)
     return door.store.topic(call.organisation, name)
 
@@ -141,7 +141,7 @@ def _make_topic(
 
 
 def _missing(name: str, code: ErrorCode) -> dict[str, Any]:
-    return {"name": name, "topic_id": _NO_TOPIC_ID, "error_code": code, "partitions": []}
+    return {"name": name, "topic_id": NO_TOPIC_ID, "error_code": code, "partitions": []}
 
 
 def _topic_row(topic: KafkaTopic) -> dict[str, Any]:

@@ -109,7 +109,9 @@ class _Fetch:
     def _plan(self, row: _Row) -> None:
         """What this partition has, as far as the answer has room."""
         partition = row.partition
-        if partition is None:
+        if partition is None or partition.topic.dropped:
+            # A topic may go while we wait for it: whoever reads it is told then, not later.
+            row.partition, row.plan, row.batches = None, None, []
             self._fail(row, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
             return
         if row.asked["current_leader_epoch"] > LEADER_EPOCH:

@@ -10,7 +10,7 @@ from headwater.core.errors import HeadwaterError
 from headwater.engine.kafka.configs import TOPIC_CONFIGS
 from headwater.engine.kafka.errors import KafkaError
 from headwater.server.kafka.call import Gathering
-from headwater.server.kafka.cluster import NODE_ID, find_topic
+from headwater.server.kafka.cluster import NO_TOPIC_ID, NODE_ID, find_topic
 from headwater.server.kafka.configs import DEFAULT, SET_ON_TOPIC
 from headwater.server.kafka.failures import code_of
 from headwater.wire.kafka.error_codes import ErrorCode
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 BY_DEFAULT: Final = -1
-_NOBODY: Final = bytes(16)
 
 
 def _fail(row: Row, error: HeadwaterError) -> None:
@@ -107,11 +106,11 @@ def delete(door: KafkaDoor, call: Call) -> None:
     rows: list[Row] = []
     gathering: Gathering[bool] = Gathering(lambda: call.answer({"responses": rows}))
     times = Counter((each["name"], each["topic_id"]) for each in call.values["topics"])
-    times.update((name, _NOBODY) for name in call.values["topic_names"])
+    times.update((name, NO_TOPIC_ID) for name in call.values["topic_names"])
     for (name, topic_id), count in times.items():
         row: Row = {"name": name, "topic_id": topic_id, "error_code": ErrorCode.NONE}
         rows.append(row)
-        if (name is None) == (topic_id == _NOBODY):
+        if (name is None) == (topic_id == NO_TOPIC_ID):
             _fail(row, KafkaError(ErrorCode.INVALID_REQUEST, "either a name or an id, not both"))
             continue
         if count > 1:
