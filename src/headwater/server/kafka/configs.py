@@ -11,8 +11,8 @@ from headwater.core.errors import HeadwaterError
 from headwater.engine.kafka.configs import TOPIC_CONFIGS, check_configs
 from headwater.engine.kafka.errors import KafkaError
 from headwater.server.kafka.call import Gathering
-from headwater.server.kafka.cluster import NODE_ID
 from headwater.server.kafka.failures import code_of
+from headwater.server.kafka.topic_rows import NODE_ID
 from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:

@@ -10,9 +10,10 @@ from headwater.core.errors import HeadwaterError
 from headwater.engine.kafka.configs import TOPIC_CONFIGS
 from headwater.engine.kafka.errors import KafkaError
 from headwater.server.kafka.call import Gathering
-from headwater.server.kafka.cluster import NO_TOPIC_ID, NODE_ID, find_topic
+from headwater.server.kafka.cluster import NO_TOPIC_ID, find_topic
 from headwater.server.kafka.configs import DEFAULT, SET_ON_TOPIC
 from headwater.server.kafka.failures import code_of
+from headwater.server.kafka.topic_rows import NODE_ID
 from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:

@@ -58,6 +58,20 @@ def _decode(decode: Decode, buffer: Buffer, at: int, rows_max: int) -> tuple[dic
         raise ProtocolError(f"a text that is no UTF-8: {error.reason}") from error
 
 
+@cache
+def _row_encoder(api: ApiKey, version: int, array: str) -> Encode:
+    message = MESSAGES[api]
+    (field,) = (each for each in message.response if each.name == array)
+    return compile_encoder(field.rows, version, flexible=message.is_flexible(version))
+
+
+def encode_row(api: ApiKey, version: int, array: str, values: Mapping[str, Any]) -> bytes:
+    """One row of an array of a response, which can be given there instead of its values."""
+    sink = Sink()
+    _encode(_row_encoder(api, version, array), sink, values)
+    return b"".join(sink.finish())
+
+
 def write_request(sink: Sink, api: ApiKey, version: int, values: Mapping[str, Any]) -> None:
     _encode(_encoder(api, version, True), sink, values)
 
