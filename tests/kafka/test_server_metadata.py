@@ -69,12 +69,12 @@ def test_whoever_goes_while_all_topics_are_listed_leaves_nothing_behind(
 
     def row(topic: KafkaTopic, version: int) -> bytes:
         rows.append(version)
-        for each in broker.door.connections - {known}:
+        for each in broker.door.connections - known:
             each.transport.abort()
         broker.door.loop.call_later(0.1, gone.set)
         return topic_row(topic, version)
 
-    (known,) = broker.door.connections
+    known = set(broker.door.connections)
     monkeypatch.setattr(cluster, "TURN_BYTES", 1)
     monkeypatch.setattr(cluster, "topic_row", row)
     with Speaker(broker.kafka_port) as impatient:

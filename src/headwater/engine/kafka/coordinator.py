@@ -17,6 +17,7 @@ from headwater.engine.pending import Pending
 from headwater.model.kafka_group import Group, JoinRequest, Outcome, Phase, Refusal, Refused
 from headwater.observe.logs import Logger
 from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.subscription import CONSUMER, subscribed_topics
 
 GROUPS_MAX: Final = 100_000
 GROUP_NAME_BYTES_MAX: Final = 32_767
@@ -170,9 +171,29 @@ class Coordinator:
         return self._store.committed(org, name)
 
     def forget_offsets(self, org: int, name: str, keys: list[TopicPartition]) -> Pending[bool]:
-        """Refused while there are members: they may be reading just these."""
-        self._require(org, name, empty=True)
+        """Refused where one is of a topic that members read: they may be just behind it."""
+        read = self.topics_read(org, name)
+        if read is None or any(topic in read for topic, _ in keys):
+            raise KafkaError(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, f"group {name!r} reads these")
         return self._store.forget_offsets(org, name, keys)
+
+    def topics_read(self, org: int, name: str) -> frozenset[str] | None:
+        """What members of a group say they read; None where it may be anything.
+
+        Raises where the group is not there, and where its members are no consumers.
+        """
+        group = self._require(org, name, empty=False)
+        if group.phase is Phase.EMPTY:
+            return frozenset()
+        if group.protocol_type != CONSUMER:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {name!r} has members")
+        found = [
+            subscribed_topics(metadata)
+            for member in group.members.values()
+            for _, metadata in member.protocols
+        ]
+        known = [topics for topics in found if topics is not None]
+        return frozenset().union(*known) if len(known) == len(found) else None
 
     # -- groups as a whole
 
