@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headwater.core.errors import HeadwaterError
@@ -14,6 +14,8 @@ from headwater.server.kafka.cluster import NO_TOPIC_ID, find_topic
 from headwater.server.kafka.configs import DEFAULT, SET_ON_TOPIC
 from headwater.server.kafka.failures import code_of
 from headwater.server.kafka.topic_rows import NODE_ID
+from headwater.wire.kafka.apis import ApiKey
+from headwater.wire.kafka.codec import encode_row
 from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -51,7 +53,11 @@ def create(door: KafkaDoor, call: Call) -> None:
             partitions = _partitions_wanted(door, asked)
             configs = {each["name"]: each["value"] or "" for each in asked["configs"]}
             door.store.check_new_topic(call.organisation, name, partitions, configs)
-            row.update(num_partitions=partitions, replication_factor=1, configs=_told(configs))
+            row.update(
+                num_partitions=partitions,
+                replication_factor=1,
+                configs=_told(configs, call.version),
+            )
             if not call.values["validate_only"]:
                 pending = door.store.create_topic(call.organisation, name, partitions, configs)
                 gathering.expect(pending, partial(_created, row))
@@ -60,16 +66,28 @@ def create(door: KafkaDoor, call: Call) -> None:
     gathering.end()
 
 
-def _told(configs: dict[str, str]) -> list[Row]:
+def _told(configs: dict[str, str], version: int) -> list[Row | bytes]:
     """All settings of a new topic. Java's client fails on an answer without them."""
     return [
-        {
-            "name": name,
-            "value": configs.get(name, known.default),
-            "config_source": SET_ON_TOPIC if name in configs else DEFAULT,
-        }
-        for name, known in TOPIC_CONFIGS.items()
+        {"name": name, "value": configs[name], "config_source": SET_ON_TOPIC}
+        if name in configs
+        else default
+        for name, default in _defaults(version).items()
     ]
+
+
+@cache
+def _defaults(version: int) -> dict[str, bytes]:
+    """Rows of settings as they are unless said otherwise: written once, for every topic."""
+    return {
+        name: encode_row(
+            ApiKey.CREATE_TOPICS,
+            version,
+            "topics.configs",
+            {"name": name, "value": known.default, "config_source": DEFAULT},
+        )
+        for name, known in TOPIC_CONFIGS.items()
+    }
 
 
 def _partitions_wanted(door: KafkaDoor, asked: Row) -> int:

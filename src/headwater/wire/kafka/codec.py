@@ -61,12 +61,18 @@ def _decode(decode: Decode, buffer: Buffer, at: int, rows_max: int) -> tuple[dic
 @cache
 def _row_encoder(api: ApiKey, version: int, array: str) -> Encode:
     message = MESSAGES[api]
-    (field,) = (each for each in message.response if each.name == array)
-    return compile_encoder(field.rows, version, flexible=message.is_flexible(version))
+    fields = message.response
+    for name in array.split("."):
+        (field,) = (each for each in fields if each.name == name)
+        fields = field.rows
+    return compile_encoder(fields, version, flexible=message.is_flexible(version))
 
 
 def encode_row(api: ApiKey, version: int, array: str, values: Mapping[str, Any]) -> bytes:
-    """One row of an array of a response, which can be given there instead of its values."""
+    """One row of an array of a response, which can be given there instead of its values.
+
+    Of an array in the rows of another: `topics.configs`.
+    """
     sink = Sink()
     _encode(_row_encoder(api, version, array), sink, values)
     return b"".join(sink.finish())
