@@ -115,9 +115,13 @@ def test_a_group_that_everybody_left_is_forgotten_unless_it_has_offsets(rig: Rig
     for _ in range(2):
         rig.coordinator.tick(rig.life.clock.monotonic_us())
     assert rig.names() == {"workers": Phase.EMPTY}
+    (left,) = rig.coordinator.groups(1)
+    described = rig.coordinator.group(1, "workers")
+    assert described is not None
+    assert left.protocol_type == described.protocol_type == "consumer"
     with pytest.raises(KafkaError) as refused:
         rig.commit("m1", 1)
-    assert refused.value.code == ErrorCode.ILLEGAL_GENERATION
+    assert refused.value.code == ErrorCode.UNKNOWN_MEMBER_ID
     rig.enter()
 
 

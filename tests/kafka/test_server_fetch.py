@@ -252,9 +252,14 @@ def test_a_fetch_of_an_unknown_topic_is_refused(speaker: Speaker, name: str) -> 
 
 
 def test_a_session_that_was_never_given_is_not_known(speaker: Speaker, name: str) -> None:
-    answer = speaker.ask(ApiKey.FETCH, asked(name, session_id=5))
-    assert answer["error_code"] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    assert answer["session_id"] == 0
+    speaker.make_topic(name)
+    for session_id in (0, 5):
+        answer = speaker.ask(ApiKey.FETCH, asked(name, session_id=session_id, session_epoch=5))
+        assert answer["error_code"] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        assert answer["session_id"] == 0
+        for epoch in (0, -1):  # it begins, or there is to be none
+            values = asked(name, session_id=session_id, session_epoch=epoch)
+            assert row_of(speaker.ask(ApiKey.FETCH, values))["error_code"] == 0
 
 
 def test_an_answer_is_no_longer_than_asked_but_holds_a_batch(speaker: Speaker, name: str) -> None:

@@ -291,6 +291,12 @@ def test_offsets_of_topics_that_a_group_no_longer_reads_are_forgotten(
     assert committed(speaker, name, left)[0] == (-1 if codes == (86, 0) else 5)
 
 
+@pytest.mark.parametrize("version", [3, 5])
+def test_nobody_leaves_without_an_error(speaker: Speaker, name: str, version: int) -> None:
+    told = speaker.ask(ApiKey.LEAVE_GROUP, {"group_id": name, "members": []}, version)
+    assert (told["error_code"], told["members"]) == (0, [])
+
+
 def test_a_group_that_is_not_there_is_dead(speaker: Speaker, name: str) -> None:
     (old,) = speaker.ask(ApiKey.DESCRIBE_GROUPS, {"groups": [name]}, 5)["groups"]
     assert (old["error_code"], old["group_state"]) == (0, "Dead")

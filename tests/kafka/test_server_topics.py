@@ -108,6 +108,27 @@ def test_a_topic_that_is_named_twice_gets_no_partitions(speaker: Speaker, name: 
     assert len(metadata(speaker, topic)["partitions"]) == 1
 
 
+@pytest.mark.parametrize(
+    ("placed", "code"),
+    [
+        (None, 0),
+        ([[1], [1]], 0),
+        ([[1]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ([[1], [5]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ([[1], []], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    ],
+)
+def test_new_partitions_are_placed_where_there_is_a_broker(
+    speaker: Speaker, name: str, placed: list[list[int]] | None, code: int
+) -> None:
+    topic = speaker.make_topic(name[:100])
+    assignments = None if placed is None else [{"broker_ids": nodes} for nodes in placed]
+    row = {"name": topic, "count": 3, "assignments": assignments}
+    (told,) = speaker.ask(ApiKey.CREATE_PARTITIONS, {"topics": [row]})["results"]
+    assert told["error_code"] == code
+    assert len(metadata(speaker, topic)["partitions"]) == (1 if code else 3)
+
+
 def test_what_is_changed_twice_in_one_request_is_not_changed(speaker: Speaker, name: str) -> None:
     topic = speaker.make_topic(name)
     configs = [{"name": "retention.ms", "value": value} for value in ("1000000", "2000000")]
@@ -199,7 +220,7 @@ def test_clients_are_told_where_they_came_in_or_what_was_set(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("timestamp", "offset"), [(-1, 3), (-2, 0), (-3, 0), (0, 0), (2**62, -1), (-9, -1)]
+    ("timestamp", "offset"), [(-1, 3), (-2, 0), (-3, 0), (0, 0), (2**62, -1), (-4, -1), (-9, -1)]
 )
 def test_offsets_are_found_by_every_kind_of_time(
     speaker: Speaker, name: str, timestamp: int, offset: int
@@ -210,7 +231,18 @@ def test_offsets_are_found_by_every_kind_of_time(
     told = speaker.ask(ApiKey.LIST_OFFSETS, {"topics": [{"name": name, "partitions": rows}]})
     (row,) = told["topics"][0]["partitions"]
     assert row["offset"] == offset
-    assert row["error_code"] == (ErrorCode.INVALID_TIMESTAMP if timestamp == -9 else 0)
+    assert row["error_code"] == (ErrorCode.UNSUPPORTED_VERSION if timestamp < -3 else 0)
+
+
+def test_a_kind_of_time_that_is_newer_than_the_request_is_not_known(
+    speaker: Speaker, name: str
+) -> None:
+    speaker.make_topic(name)
+    for version, code in ((6, ErrorCode.UNSUPPORTED_VERSION), (7, ErrorCode.NONE)):
+        rows = [{"partition_index": 0, "timestamp": -3}]
+        values = {"topics": [{"name": name, "partitions": rows}]}
+        told = speaker.ask(ApiKey.LIST_OFFSETS, values, version)
+        assert told["topics"][0]["partitions"][0]["error_code"] == code
 
 
 def test_the_only_epoch_ends_where_the_log_ends(speaker: Speaker, name: str) -> None:

@@ -47,6 +47,8 @@ class Coordinator:
         """Groups that have members, or had some until just now."""
         self._resting: set[tuple[int, str]] = set()
         """Those that had none at the last tick already."""
+        self._types: dict[tuple[int, str], str] = {}
+        """Protocol types of groups that are only offsets now, for whoever lists groups."""
 
     # -- members
 
@@ -128,8 +130,16 @@ class Coordinator:
                 # know of it: member ids are never used again, so no generation can be mistaken.
                 self._resting.discard(key)
                 del self._groups[key]
+                self._keep_type(key, group.protocol_type)
             else:
                 self._resting.add(key)
+
+    def _keep_type(self, key: tuple[int, str], protocol_type: str) -> None:
+        self._types.pop(key, None)
+        if self._store.committed(*key):
+            self._types[key] = protocol_type
+            if len(self._types) > GROUPS_MAX:
+                del self._types[next(iter(self._types))]
 
     def _expire(self, key: tuple[int, str], group: Group, now_us: int) -> None:
         """A group that breaks is an error of ours. It is forgotten, so that its members join a
@@ -164,7 +174,10 @@ class Coordinator:
             if refusal is not None:
                 raise KafkaError(code_of_refusal(refusal), refusal.value)
         elif generation >= 0:
-            raise KafkaError(ErrorCode.ILLEGAL_GENERATION, Refusal.ILLEGAL_GENERATION.value)
+            # Of a group that has offsets we know that it has no such member.
+            known = bool(self._store.committed(org, name))
+            refusal = Refusal.UNKNOWN_MEMBER_ID if known else Refusal.ILLEGAL_GENERATION
+            raise KafkaError(code_of_refusal(refusal), refusal.value)
         return self._store.commit_offsets(org, name, offsets)
 
     def committed(self, org: int, name: str) -> Mapping[TopicPartition, Committed]:
@@ -205,13 +218,14 @@ class Coordinator:
                 yield GroupListing(name, group.phase, group.protocol_type, len(group.members))
         for name in self._store.groups_with_offsets(org):
             if name not in seen:
-                yield GroupListing(name, Phase.EMPTY, "", 0)
+                yield GroupListing(name, Phase.EMPTY, self._types.get((org, name), ""), 0)
 
     def group(self, org: int, name: str) -> Group | None:
         """None: no such group. One that only has offsets is an empty one."""
         found = self._groups.get((org, name))
         if found is None and self._store.committed(org, name):
-            return Group(name)
+            found = Group(name)
+            found.protocol_type = self._types.get((org, name), "")
         return found
 
     def delete(self, org: int, name: str) -> Pending[bool]:
@@ -219,6 +233,7 @@ class Coordinator:
         if self._groups.get((org, name)) is group:
             group.die()
             del self._groups[org, name]
+        self._types.pop((org, name), None)
         return self._store.forget_group(org, name)
 
     @property

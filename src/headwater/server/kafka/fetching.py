@@ -27,11 +27,13 @@ if TYPE_CHECKING:
 ANSWER_BYTES_MAX: Final = 55 * MIB
 WAIT_MS_MAX: Final = 300_000
 LEADER_EPOCH: Final = 0
+FIRST_EPOCH, NO_SESSION = 0, -1
+"""Of sessions."""
 
 
 def fetch(door: KafkaDoor, call: Call) -> None:
-    values = call.values
-    if values["session_id"]:
+    """Who begins a session, or wants none, asks for everything; there are none to go on with."""
+    if call.values["session_epoch"] not in (FIRST_EPOCH, NO_SESSION):
         call.answer({"error_code": ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "session_id": 0})
         return
     _Fetch(door, call).run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -175,9 +176,21 @@ def create_partitions(door: KafkaDoor, call: Call) -> None:
                     ErrorCode.INVALID_PARTITIONS,
                     f"there are {len(topic.partitions)} partitions; their number only grows",
                 )
+            _check_placed(asked["assignments"] or (), asked["count"] - len(topic.partitions))
             if not call.values["validate_only"]:
                 pending = door.store.add_partitions(topic, asked["count"])
                 gathering.expect(pending, partial(_done, row))
         except HeadwaterError as error:
             _fail(row, error)
     gathering.end()
+
+
+def _check_placed(assignments: Sequence[Row], added: int) -> None:
+    """Who says where new partitions go says it of each; there is only one place."""
+    if assignments and len(assignments) != added:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"{len(assignments)} assignments for {added} new partitions",
+        )
+    if any(each["broker_ids"] != [NODE_ID] for each in assignments):
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the only broker is {NODE_ID}")
