@@ -61,7 +61,7 @@ class KafkaTopics:
         """Raise what would keep such a topic from being made."""
         settings = self._core.settings
         check_topic_name(name)
-        if self._core.registry.find(org, name) is not None or (org, name) in self._making:
+        if self.is_taken(org, name):
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists")
         self._check_partitions(partitions)
         if len(self._core.registry) + len(self._making) >= settings.topics_max:
@@ -70,6 +70,10 @@ class KafkaTopics:
             )
         self._check_total(partitions)
         check_configs(configs)
+
+    def is_taken(self, org: int, name: str) -> bool:
+        """There is a topic of this name, or it is just being made."""
+        return self._core.registry.find(org, name) is not None or (org, name) in self._making
 
     def drop(self, topic: KafkaTopic) -> Pending[bool]:
         self._check_there(topic)
