@@ -42,6 +42,8 @@ class KafkaSettings:
     topics_max: int = 100_000
     partitions_max: int = 10_000
     """Partitions of one topic."""
+    partitions_total_max: int = 1_000_000
+    """Partitions of all topics together: each takes about 320 bytes of memory, used or not."""
     batch_bytes_max: int = 64 * MIB
     """One record batch."""
     producers_max: int = 10_000

@@ -33,6 +33,8 @@ class KafkaTopics:
     def __init__(self, core: KafkaCore) -> None:
         self._core = core
         self._making: set[tuple[int, str]] = set()
+        self._partitions_coming = 0
+        """Of topics that are on their way to the log, and those added to others."""
 
     def create(
         self, org: int, name: str, partitions: int, configs: Mapping[str, str]
@@ -41,13 +43,18 @@ class KafkaTopics:
         self.check_new(org, name, partitions, configs)
         event = events.TopicMade(org, name, uuid.uuid4().bytes, partitions, dict(configs))
 
-        def made(change: EventChange) -> KafkaTopic:
+        def settled() -> None:
             self._making.discard((org, name))
+            self._partitions_coming -= partitions
+
+        def made(change: EventChange) -> KafkaTopic:
+            settled()
             topic: KafkaTopic = apply_event(core, event, change.event_id)
             return topic
 
-        change = core.log_event(event, made, lambda: self._making.discard((org, name)))
+        change = core.log_event(event, made, settled)
         self._making.add((org, name))
+        self._partitions_coming += partitions
         return change
 
     def check_new(self, org: int, name: str, partitions: int, configs: Mapping[str, str]) -> None:
@@ -61,6 +68,7 @@ class KafkaTopics:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION, f"there are {settings.topics_max} topics already"
             )
+        self._check_total(partitions)
         check_configs(configs)
 
     def is_taken(self, org: int, name: str) -> bool:
@@ -90,7 +98,21 @@ class KafkaTopics:
                 ErrorCode.INVALID_PARTITIONS,
                 f"topic {topic.name!r} has {len(topic.partitions)} partitions already",
             )
-        return self.say(events.PartitionsAdded(topic.topic_id, total))
+        core, event = self._core, events.PartitionsAdded(topic.topic_id, total)
+        more = total - len(topic.partitions)
+        self._check_total(more)
+
+        def settled() -> None:
+            self._partitions_coming -= more
+
+        def added(change: EventChange) -> bool:
+            settled()
+            apply_event(core, event, change.event_id)
+            return True
+
+        change = core.log_event(event, added, settled)
+        self._partitions_coming += more
+        return change
 
     def alter_configs(self, topic: KafkaTopic, configs: Mapping[str, str]) -> Pending[bool]:
         self._check_there(topic)
@@ -160,6 +182,16 @@ class KafkaTopics:
     def _check_there(self, topic: KafkaTopic) -> None:
         if topic.dropped:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name!r} is gone")
+
+    def _check_total(self, more: int) -> None:
+        most = self._core.settings.partitions_total_max
+        there = self._core.registry.partitions + self._partitions_coming
+        if there + more > most:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"{more} partitions more than the {there} there are; all topics together may "
+                f"have {most} (limit_kafka_partitions)",
+            )
 
     def _check_partitions(self, partitions: int) -> None:
         most = self._core.settings.partitions_max

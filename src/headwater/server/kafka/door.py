@@ -91,8 +91,9 @@ class KafkaDoor:
         deadlines = settings.deadlines
         self.sign_in_deadline_us = int(deadlines.headers_s * US_PER_S)
         self.body_deadline_us = int(deadlines.body_s * US_PER_S)
-        self.stuck_deadline_us = int(deadlines.idle_s * US_PER_S)
         self.idle_deadline_us = int(IDLE_S * US_PER_S)
+        self.stuck_deadline_us = self.idle_deadline_us
+        """A consumer may be at work on what it has for long before it reads on, as with Kafka."""
         self.draining = False
         self.port = 0
         self._logged = 0
