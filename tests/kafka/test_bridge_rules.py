@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from confluent_kafka import Message
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from headwater.client.bridge.addresses import Cluster
+from headwater.client.bridge.bridge import BridgeSettings
+from headwater.client.bridge.ends import AwayError, Heard
 from headwater.client.bridge.partition import Crossing
+from headwater.client.bridge.positions import GONE_US, Positions
 from headwater.client.bridge.records import Look, same_record
 from headwater.client.bridge.resuming import Loss, compare
 from headwater.client.bridge.statement import (
@@ -21,6 +24,7 @@ from headwater.client.bridge.statement import (
     uncounted,
 )
 from headwater.core.errors import InvalidRequestError, RequestError
+from headwater.testing import ManualClock
 
 RECORD: dict[str, Any] = {
     "offset": 5,
@@ -229,3 +233,60 @@ def test_settings_that_make_copies_exact_cannot_be_chosen() -> None:
 
     with pytest.raises(RequestError, match="acks is set by the bridge"):
         Writing(Cluster("kafka://127.0.0.1:1", ["acks=1"]))
+
+
+class Ends:
+    """A destination that says where the topic of positions ends, one answer after another."""
+
+    def __init__(self, *answers: int | None) -> None:
+        self._answers = list(answers)
+
+    def ends(self, spots: list[tuple[str, int]], _timeout_s: float) -> dict[tuple[str, int], int]:
+        answer = self._answers.pop(0)
+        return {} if answer is None else {spots[0]: answer}
+
+
+def test_a_destination_that_comes_back_may_know_less_for_a_while_and_never_more() -> None:
+    here = Cluster("kafka://one")
+    clock = ManualClock()
+    nobody: Any = None
+    ends: Any = Ends(3, None, 2, 3, 2, 2, 4)
+    positions = Positions(BridgeSettings(here, here, ("t",)), ends, nobody, clock)
+    positions._next = 3
+    positions.check()
+    for _ in range(2):
+        with pytest.raises(AwayError):
+            positions.check()
+        clock.advance(GONE_US // 2 - 1)
+    positions.check()
+    with pytest.raises(AwayError):
+        positions.check()
+    clock.advance(GONE_US)
+    with pytest.raises(BridgeStoppedError, match="was dropped"):
+        positions.check()
+    with pytest.raises(BridgeStoppedError, match="started after this one"):
+        positions.check()
+
+
+@pytest.mark.parametrize(
+    ("code", "heard", "is_refused", "said"),
+    [
+        (KafkaError._TIMED_OUT, None, False, "does not answer"),
+        (KafkaError._TRANSPORT, None, False, "Does it want a user"),
+        (KafkaError._TRANSPORT, KafkaError._RESOLVE, False, "Host resolution"),
+        (KafkaError._TRANSPORT, KafkaError._AUTHENTICATION, True, "refuses"),
+        (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, False, "Does it want a user"),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, None, True, "authorization failed"),
+    ],
+)
+def test_what_was_heard_says_why_there_is_no_answer(
+    code: int, heard: int | None, is_refused: bool, said: str
+) -> None:
+    ear = Heard(Cluster("kafka://one"))
+    if heard is not None:
+        ear.hear(KafkaError(heard))
+    error = ear.error(KafkaException(KafkaError(code)))
+    assert isinstance(error, RequestError if is_refused else AwayError)
+    assert said in str(error)
+    ear.forget()
+    assert not ear.is_refused

@@ -90,7 +90,7 @@ class Bridge:
         self._dest = Reading(settings.dest)
         self._writing = Writing(settings.dest)
         self._topics = SourceTopics(self._source, settings.source, settings.topics)
-        self._positions = Positions(settings, self._dest, self._writing)
+        self._positions = Positions(settings, self._dest, self._writing, self._clock)
         self._crossings: dict[Spot, Crossing] = {}
         self._waiting: deque[Message] = deque()
         """Taken from the source, and not given to the producer yet."""

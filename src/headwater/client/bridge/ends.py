@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any, Final, TypeVar
@@ -36,6 +37,11 @@ ANSWER_S: Final = 30.0
 FLUSH_STEP_S: Final = 0.5
 LOOK_S: Final = 0.1
 """How long records are gathered: a consumer waits for as many as it was asked for."""
+_SILENT: Final = logging.Logger("librdkafka")
+"""It prints what kills a producer, which we say ourselves."""
+_SILENT.addHandler(logging.NullHandler())
+_CALLING_AGAIN: Final[Settings] = {"reconnect.backoff.max.ms": 2_000}
+"""A cluster that was away is noticed soon when it is back."""
 _READING: Final[Settings] = {
     "group.id": "headwater-bridge",  # never joined, and asked for all the same
     "enable.auto.commit": False,
@@ -82,6 +88,9 @@ _REASONS: Final = frozenset(
         KafkaError._TRANSPORT,
     )
 )
+_FORBIDDEN: Final = frozenset(
+    (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
+)
 _NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 """What a cluster from before there were ids of topics is taken to say."""
 _LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -104,20 +113,25 @@ class Heard:
         if error.code() in _REASONS:
             self._last = error
 
+    def forget(self) -> None:
+        """It answered."""
+        self._last = None
+
     @property
     def is_refused(self) -> bool:
         """Trying again does not help."""
         return self._last is not None and self._last.code() == KafkaError._AUTHENTICATION
 
     def error(self, error: KafkaException) -> RequestError | AwayError:
-        if self._last is not None and self.is_refused:
-            return InvalidRequestError(f"{self._cluster} refuses: {self._last.str()}")
-        if self._last is not None:
-            return AwayError(f"{self._cluster} does not answer: {self._last.str()}")
+        if error.args[0].code() in _FORBIDDEN:
+            return InvalidRequestError(f"{self._cluster} refuses: {error.args[0].str()}")
+        why = self._last or error.args[0]
+        if self.is_refused:
+            return InvalidRequestError(f"{self._cluster} refuses: {why.str()}")
         hint = ""
-        if error.args[0].code() == KafkaError._TRANSPORT:
+        if why.code() == KafkaError._TRANSPORT and "state CONNECT" not in why.str():
             hint = "; it hangs up on us. Does it want a user and a password, or TLS (kafkas://)?"
-        return AwayError(f"{self._cluster} does not answer: {error.args[0].str()}{hint}")
+        return AwayError(f"{self._cluster} does not answer: {why.str()}{hint}")
 
 
 def _client(
@@ -127,7 +141,10 @@ def _client(
     if refused:
         raise RequestError(f"{refused[0]} is set by the bridge and cannot be chosen")
     try:
-        return make({**wanted, **cluster.settings, "log_level": 2, "error_cb": heard.hear})
+        settings: dict[str, Any] = {**_CALLING_AGAIN, **wanted, **cluster.settings}
+        if "debug" not in cluster.settings:
+            settings["logger"] = _SILENT
+        return make({**settings, "log_level": 2, "error_cb": heard.hear})
     except KafkaException as error:
         said = " ".join(error.args[0].str().split())
         raise InvalidRequestError(f"settings of {cluster}: {said}") from error
@@ -163,7 +180,9 @@ class Reading:
         step_s = 1.0
         while True:
             try:
-                return self._consumer.list_topics(timeout=step_s)
+                found = self._consumer.list_topics(timeout=step_s)
+                self._heard.forget()
+                return found
             except KafkaException as error:
                 self._consumer.poll(LOOK_S)  # hears why
                 if self._heard.is_refused or clock.monotonic_us() >= until_us:
@@ -186,6 +205,7 @@ class Reading:
                     continue
                 raise self._heard.error(error) from error
             found[topic] = None if topic_id == _NO_ID else topic_id
+        self._heard.forget()
         return found
 
     def configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -227,6 +247,7 @@ class Reading:
             except KafkaException as error:
                 if error.args[0].code() not in _SOON:
                     raise self._heard.error(error) from error
+        self._heard.forget()
         return found
 
     def known_end(self, topic: str, partition: int) -> int:

@@ -19,22 +19,27 @@ from headwater.client.bridge.statement import (
     decode_statement,
     encode_statement,
 )
+from headwater.core.units import US_PER_S
 
 if TYPE_CHECKING:
     from headwater.client.bridge.bridge import BridgeSettings
     from headwater.client.bridge.ends import Reading, Writing
+    from headwater.core.clock import Clock
 
 KEPT_STATEMENTS: Final = 1_000
 LOOK_S: Final = 2.0
 """How long the destination may take to tell whether there are other statements."""
-LOOKS: Final = 20
-"""The topic is gone when the destination answered so many times in a row without it."""
+GONE_US = 60 * US_PER_S
+"""The topic is gone when the destination knew nothing of it, or less than was acked, for so long.
+A broker that comes back does not know everything at once."""
 FLUSH_S: Final = 10.0
 Places = dict[str, dict[str, Place]]
 
 
 class Positions:
-    def __init__(self, settings: BridgeSettings, dest: Reading, writing: Writing) -> None:
+    def __init__(
+        self, settings: BridgeSettings, dest: Reading, writing: Writing, clock: Clock
+    ) -> None:
         self._settings = settings
         self._topic = settings.positions
         self._dest = dest
@@ -44,7 +49,8 @@ class Positions:
         """Where the next statement goes, if nobody else makes any."""
         self._under_way = 0
         self._statements = 0
-        self._missed = 0
+        self._clock = clock
+        self._missed_us: int | None = None
         self.failure: BridgeStoppedError | None = None
 
     # -- what was said
@@ -141,15 +147,21 @@ class Positions:
     def check(self) -> None:
         """Stops where somebody else made a statement since. AwayError where nobody can tell."""
         end = self._dest.ends([(self._topic, 0)], LOOK_S).get((self._topic, 0))
-        self._missed = self._missed + 1 if end is None else 0
-        if end is None and self._missed < LOOKS:
-            raise AwayError(f"{self._settings.dest} does not tell where {self._topic} ends")
         if end is None or end < self._next:
+            self._miss()
+            raise AwayError(f"{self._settings.dest} does not tell where {self._topic} ends")
+        self._missed_us = None
+        if end > self._next + self._under_way:
+            raise self._taken_over()
+
+    def _miss(self) -> None:
+        now = self._clock.monotonic_us()
+        if self._missed_us is None:
+            self._missed_us = now
+        if now - self._missed_us >= GONE_US:
             raise BridgeStoppedError(
                 f"{self._settings.dest}: {self._topic} was dropped while the bridge ran"
             )
-        if end > self._next + self._under_way:
-            raise self._taken_over()
 
     def _taken_over(self) -> BridgeStoppedError:
         return BridgeStoppedError(
