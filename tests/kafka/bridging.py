@@ -127,6 +127,10 @@ class Background:
     def copied(self) -> int:
         return self._bridge.copied
 
+    @property
+    def is_running(self) -> bool:
+        return self._thread.is_alive()
+
     def wait(self, patience_s: float = PATIENCE_S) -> None:
         """For its end."""
         self._thread.join(patience_s)

@@ -142,6 +142,23 @@ def test_of_two_bridges_with_one_name_the_later_one_goes_on_and_nothing_is_doubl
     assert values(dest, name) == numbered(*range(21))
 
 
+def test_of_bridges_that_start_together_one_goes_on(
+    source: Cluster, dest: Cluster, name: str
+) -> None:
+    source.make(name)
+    source.write(name, 0, 10)
+    together = [Background(settings_of(source, dest, name, name)) for _ in range(3)]
+    eventually(lambda: length(dest, name, 1) == 10)
+    source.write(name, 10, 10)
+    eventually(lambda: sum(each.is_running for each in together) == 1)
+    eventually(lambda: length(dest, name, 1) == 20)
+    for each in together:
+        each.end()
+    assert [each.error for each in together].count(None) == 1
+    assert bridge(source, dest, name, name=name).copied == 0
+    assert values(dest, name) == numbered(*range(20))
+
+
 def test_a_bridge_that_lost_its_turn_says_nothing_more_when_it_is_ended(
     source: Cluster, dest: Cluster, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -274,6 +274,7 @@ class Bridge:
         if self._stop.is_set():
             return False
         self._take_places(statement, [(t, n) for t, count in wanted.items() for n in range(count)])
+        self._positions.check()
         self._state()
         self._positions.flush()
         self._source.begin((*spot, each.place.source) for spot, each in self._crossings.items())

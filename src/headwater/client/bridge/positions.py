@@ -98,11 +98,14 @@ class Positions:
         if is_alone and (before is None or before.is_clean):
             return before
         settle()
-        older = {self._owner, *(each.owner for each in self._read(max(expected - 1, 0), at[0]))}
+        older = {self._owner, *self._owners(max(expected - 1, 0), at[0])}
         last = self.last()
-        if last is not None and last.owner not in older:
+        if self._owners(at[0], self._next) - older:
             raise self._taken_over()
         return last
+
+    def _owners(self, first: int, end: int) -> set[str]:
+        return {each.owner for each in self._read(first, end)}
 
     # -- what is said
 
