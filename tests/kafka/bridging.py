@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -74,6 +74,20 @@ class Cluster:
             consumer.close()
 
 
+def length(cluster: Cluster, topic: str, partitions: int = 2) -> int:
+    """Where its partitions end, added up."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "looking"})
+    try:
+        return sum(
+            consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=10)[1]
+            for n in range(partitions)
+        )
+    except KafkaException:
+        return 0  # not made yet
+    finally:
+        consumer.close()
+
+
 def command(source: Cluster, dest: Cluster, topics: str, *more: str) -> list[str]:
     words = ["bridge", "--from", source.address, "--to", dest.address, "--topics", topics, "--json"]
     return [sys.executable, "-m", "headwater", *words, *more]
@@ -87,6 +101,44 @@ def bridge(
         Address(source.address), Address(dest.address), (topic,), name, True, skip_lost, 0.05
     )
     return Bridge(settings, threading.Event()).run()
+
+
+class Background:
+    """A bridge in a thread, until it is told to stop or stops by itself."""
+
+    def __init__(self, settings: BridgeSettings) -> None:
+        self.stop = threading.Event()
+        self.told: Progress | None = None
+        self.error: Exception | None = None
+        self._bridge = Bridge(settings, self.stop, self._tell)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _tell(self, progress: Progress) -> None:
+        self.told = progress
+
+    def _run(self) -> None:
+        try:
+            self._bridge.run()
+        except Exception as error:
+            self.error = error
+
+    @property
+    def copied(self) -> int:
+        return self._bridge.copied
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread.is_alive()
+
+    def wait(self, patience_s: float = PATIENCE_S) -> None:
+        """For its end."""
+        self._thread.join(patience_s)
+        assert not self._thread.is_alive()
+
+    def end(self) -> None:
+        self.stop.set()
+        self.wait()
 
 
 @contextmanager

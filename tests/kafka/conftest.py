@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 import headwater
+from tests.kafka.bridging import Cluster
 from tests.kafka.broker import Broker, running_broker
 from tests.kafka.doors import Target
 from tests.kafka.speaking import Speaker
@@ -51,3 +52,19 @@ def native_topic(broker: Broker, name: str) -> Target:
     with headwater.Client(f"http://127.0.0.1:{broker.port}") as client:
         client.create(name)
     return Target(broker, name, name)
+
+
+@pytest.fixture
+def source(broker: Broker) -> Cluster:
+    return Cluster(broker.bootstrap)
+
+
+@pytest.fixture(scope="module")
+def second(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with running_broker(tmp_path_factory.mktemp("second") / "data") as found:
+        yield found
+
+
+@pytest.fixture
+def dest(second: Broker) -> Cluster:
+    return Cluster(second.bootstrap)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from confluent_kafka import Message
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from headwater.client.bridge.addresses import Cluster
-from headwater.client.bridge.ends import same_record
+from headwater.client.bridge.bridge import BridgeSettings
+from headwater.client.bridge.ends import AwayError, Heard
 from headwater.client.bridge.partition import Crossing
-from headwater.client.bridge.resuming import compare
+from headwater.client.bridge.positions import GONE_US, Positions
+from headwater.client.bridge.records import Look, same_record
+from headwater.client.bridge.resuming import Loss, compare
 from headwater.client.bridge.statement import (
     BridgeStoppedError,
     Place,
@@ -21,6 +24,7 @@ from headwater.client.bridge.statement import (
     uncounted,
 )
 from headwater.core.errors import InvalidRequestError, RequestError
+from headwater.testing import ManualClock
 
 RECORD: dict[str, Any] = {
     "offset": 5,
@@ -49,6 +53,54 @@ def message(**changes: Any) -> Message:
 )
 def test_a_copy_is_what_says_the_same(changes: dict[str, Any], is_same: bool) -> None:
     assert same_record(message(), message(**changes)) is is_same
+
+
+def test_a_time_that_cannot_be_copied_is_not_compared() -> None:
+    later = message(timestamp=(1, 1001))
+    # A producer takes 0 for no time, and writes the time of writing.
+    assert same_record(message(timestamp=(1, 0)), later)
+    assert same_record(message(timestamp=(1, -1)), later)
+    assert not same_record(later, message(timestamp=(1, 0)))
+    # Headwater's log topics set times of their own, and their configuration says so.
+    assert same_record(message(), later, any_time=True)
+    assert not same_record(message(), message(key=None), any_time=True)
+
+
+def loss(known: Place, left: str, copies: str, first_left: int, gap: int = 1) -> Loss:
+    """Letters are records; those that are left in the source lie `gap` apart."""
+    dest = Watermarks(0, known.dest + len(copies))
+    there = {known.dest + index: Look(ord(each), 1, 5) for index, each in enumerate(copies)}
+    rows = [(first_left + gap * index, Look(ord(each), 1, 5)) for index, each in enumerate(left)]
+    source = Watermarks(first_left, first_left + gap * len(left))
+    return Loss(known, source, dest, rows[: len(copies)], there)
+
+
+@pytest.mark.parametrize(
+    ("left", "copies", "first_left", "gap", "plain", "skipped"),
+    [
+        ("ghij", "abcd", 6, 1, None, 6),  # e and f are lost
+        ("efgh", "abcd", 4, 1, 4, 4),  # a to d are gone, and copied
+        ("cdef", "abcd", 2, 1, 4, 4),  # c and d are in both
+        ("cdef", "abcd", 12, 2, None, 15),  # the same with gaps in what is gone: nobody can count
+        ("dddd", "abcd", 4, 1, None, 5),  # d is alike, and may be another
+        ("dddd", "dddd", 2, 1, None, 4),  # the count says which
+        ("xyz", "abcd", 2, 1, None, None),  # b was copied, and is another one
+        ("", "abcd", 4, 1, 4, 4),  # nothing is left, and nothing is missing
+    ],
+)
+def test_where_to_go_on_behind_what_the_source_deleted(
+    left: str, copies: str, first_left: int, gap: int, plain: int | None, skipped: int | None
+) -> None:
+    found = loss(Place(0, 0), left, copies, first_left, gap)
+    for skip, wanted in ((False, plain), (True, skipped)):
+        place = found.place(skip=skip)
+        assert place == (None if wanted is None else Place(wanted, len(copies)))
+
+
+def test_copies_that_are_deleted_too_are_taken_for_copies() -> None:
+    rows = [(offset, Look(offset, 1, 5)) for offset in range(2, 6)]
+    marks = Watermarks(2, 6), Watermarks(4, 4)
+    assert Loss(Place(0, 0), *marks, rows, {}).place(skip=False) == Place(4, 4)
 
 
 @pytest.mark.parametrize(
@@ -87,6 +139,9 @@ class Told:
     def offset(self) -> int:
         return self._offset
 
+    def code(self) -> int:
+        return self._offset
+
     def str(self) -> str:
         return "refused"
 
@@ -101,10 +156,27 @@ def test_a_copy_must_lie_where_the_count_says() -> None:
     crossing.acked(None, Told(53))
     assert "instead of 51" in str(crossing.failure)
     assert (crossing.place, crossing.copied, crossing.under_way) == (Place(11, 51), 1, 0)
-    other = Crossing("t", 0, Place(0, 0))
-    other.sent(0)
-    other.acked(Told(0), None)
-    assert "refuses: refused" in str(other.failure)
+    for told, said in ((Told(0), "refuses: refused"), (Told(10), r"max.message.bytes (20000)")):
+        other = Crossing("t", 0, Place(0, 0), "20000")
+        other.sent(0)
+        other.acked(told, None)
+        assert said in str(other.failure)
+
+
+def test_the_end_of_the_source_is_reached_when_everything_before_it_is_acked() -> None:
+    crossing = Crossing("t", 0, Place(10, 50))
+    crossing.sent(10)
+    crossing.sent(11)
+    crossing.ended(20)
+    assert crossing.place == Place(10, 50)
+    crossing.acked(None, Told(50))
+    assert crossing.place == Place(11, 51)
+    crossing.acked(None, Told(51))
+    assert crossing.place == Place(20, 52)
+    crossing.sent(25)
+    crossing.ended(26)
+    crossing.acked(None, Told(53))
+    assert (crossing.place, crossing.failure is None) == (Place(20, 52), False)
 
 
 def test_a_statement_comes_back_and_nothing_else_is_taken_for_one() -> None:
@@ -129,7 +201,18 @@ def test_addresses_become_settings_and_never_show_a_password() -> None:
         "sasl.password": "p@ss",
         "client.id": "me",
     }
-    for wrong in ("one:9092", "http://one", "kafka://", "kafka://one:x", "kafka://u:secret@one:0"):
+    assert str(Cluster("kafka://[::1],[::2]:9093,one")) == "kafka://[::1]:9092,[::2]:9093,one:9092"
+    chosen = Cluster("kafka://one", ["bootstrap.servers=two:9094"])
+    assert str(chosen) == "kafka://two:9094"
+    for wrong in (
+        "kafka://::1",
+        "kafka://one:",
+        "one:9092",
+        "http://one",
+        "kafka://",
+        "kafka://one:x",
+        "kafka://u:secret@one:0",
+    ):
         with pytest.raises(InvalidRequestError) as refused:
             Cluster(wrong)
         assert "secret" not in str(refused.value)
@@ -137,8 +220,73 @@ def test_addresses_become_settings_and_never_show_a_password() -> None:
         Cluster("kafka://one", ["no value"])
 
 
+def test_what_waits_for_the_destination_is_bounded_and_the_bound_may_be_chosen() -> None:
+    from headwater.client.bridge.ends import _MINE, _WRITING
+
+    bound = "queue.buffering.max.kbytes"
+    assert int(_WRITING["message.max.bytes"]) <= int(_WRITING[bound]) * 1024 <= 1 << 28
+    assert bound not in _MINE
+
+
 def test_settings_that_make_copies_exact_cannot_be_chosen() -> None:
     from headwater.client.bridge.ends import Writing
 
     with pytest.raises(RequestError, match="acks is set by the bridge"):
         Writing(Cluster("kafka://127.0.0.1:1", ["acks=1"]))
+
+
+class Ends:
+    """A destination that says where the topic of positions ends, one answer after another."""
+
+    def __init__(self, *answers: int | None) -> None:
+        self._answers = list(answers)
+
+    def ends(self, spots: list[tuple[str, int]], _timeout_s: float) -> dict[tuple[str, int], int]:
+        answer = self._answers.pop(0)
+        return {} if answer is None else {spots[0]: answer}
+
+
+def test_a_destination_that_comes_back_may_know_less_for_a_while_and_never_more() -> None:
+    here = Cluster("kafka://one")
+    clock = ManualClock()
+    nobody: Any = None
+    ends: Any = Ends(3, None, 2, 3, 2, 2, 4)
+    positions = Positions(BridgeSettings(here, here, ("t",)), ends, nobody, clock)
+    positions._next = 3
+    positions.check()
+    for _ in range(2):
+        with pytest.raises(AwayError):
+            positions.check()
+        clock.advance(GONE_US // 2 - 1)
+    positions.check()
+    with pytest.raises(AwayError):
+        positions.check()
+    clock.advance(GONE_US)
+    with pytest.raises(BridgeStoppedError, match="was dropped"):
+        positions.check()
+    with pytest.raises(BridgeStoppedError, match="started after this one"):
+        positions.check()
+
+
+@pytest.mark.parametrize(
+    ("code", "heard", "is_refused", "said"),
+    [
+        (KafkaError._TIMED_OUT, None, False, "does not answer"),
+        (KafkaError._TRANSPORT, None, False, "Does it want a user"),
+        (KafkaError._TRANSPORT, KafkaError._RESOLVE, False, "Host resolution"),
+        (KafkaError._TRANSPORT, KafkaError._AUTHENTICATION, True, "refuses"),
+        (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, False, "Does it want a user"),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, None, True, "authorization failed"),
+    ],
+)
+def test_what_was_heard_says_why_there_is_no_answer(
+    code: int, heard: int | None, is_refused: bool, said: str
+) -> None:
+    ear = Heard(Cluster("kafka://one"))
+    if heard is not None:
+        ear.hear(KafkaError(heard))
+    error = ear.error(KafkaException(KafkaError(code)))
+    assert isinstance(error, RequestError if is_refused else AwayError)
+    assert said in str(error)
+    ear.forget()
+    assert not ear.is_refused

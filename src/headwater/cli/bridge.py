@@ -33,10 +33,8 @@ ConfigOption = Annotated[
 
 
 def bridge(
-    source: Annotated[
-        str, typer.Option("--from", metavar="ADDRESS", help="kafka://[user:password@]host:port")
-    ],
-    dest: Annotated[str, typer.Option("--to", metavar="ADDRESS", help="The same, to copy to.")],
+    source: Annotated[str, typer.Option("--from", metavar="ADDRESS", help="Where to copy from.")],
+    dest: Annotated[str, typer.Option("--to", metavar="ADDRESS", help="Where to copy to.")],
     topics: Annotated[str, typer.Option(metavar="A,B", help="Topics, with commas between.")],
     name: Annotated[
         str, typer.Option(help="Tells bridges to one destination apart; keeps its position.")
@@ -53,7 +51,7 @@ def bridge(
     from_config: ConfigOption = None,
     to_config: ConfigOption = None,
     metrics_port: Annotated[
-        int | None, typer.Option(min=0, max=65_535, help="Metrics at this port of this machine.")
+        int | None, typer.Option(min=0, max=65_535, help="Metrics at this port; 0: a free one.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -63,6 +61,8 @@ def bridge(
     are missing in the destination are made. It goes on where it ended, also after a crash: the
     position is kept in the destination, in the topic headwater-bridge.NAME. Nobody else may write
     to the copies. Ctrl-C ends it cleanly.
+
+    An address is kafka://[user:password@]host:port[,host:port], with kafkas:// for TLS.
     """
     from headwater.client.bridge.addresses import Cluster
     from headwater.client.bridge.bridge import Bridge, BridgeSettings, topics_of
@@ -78,7 +78,10 @@ def bridge(
     )
     stop = threading.Event()
     telling = Telling(as_json=as_json)
-    with _metrics(telling, metrics_port), _stopped_by_signals(stop):
+    with _metrics(telling, metrics_port) as port, _stopped_by_signals(stop):
+        if metrics_port == 0:
+            sys.stderr.write(f"metrics at http://127.0.0.1:{port}/metrics\n")
+            sys.stderr.flush()
         done = Bridge(settings, stop, telling.tell).run()
     telling.end(done)
 
@@ -129,7 +132,8 @@ class Telling:
         if self._as_json:
             say_json({"copied": progress.copied, "lag": progress.lag, "lags": progress.lags})
         else:
-            say(f"{progress.copied:,} records copied; {progress.lag:,} behind")
+            records = "record" if progress.copied == 1 else "records"
+            say(f"{progress.copied:,} {records} copied; {progress.lag:,} behind")
 
 
 def _lines(path: str | None) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 from urllib.parse import unquote
@@ -10,6 +11,7 @@ from headwater.core.errors import InvalidRequestError
 
 _SCHEMES: Final = {"kafka": ("PLAINTEXT", "SASL_PLAINTEXT"), "kafkas": ("SSL", "SASL_SSL")}
 _PORT_DEFAULT: Final = "9092"
+_HOST: Final = re.compile(r"(?P<host>\[[^\[\]]+\]|[^:\[\]]+)(:(?P<port>[0-9]{1,5}))?")
 
 Settings = dict[str, str | int | float | bool]
 
@@ -26,8 +28,8 @@ class Cluster:
                 "write kafka://host:port, or kafkas:// for TLS"
             )
         credentials, _, hosts = rest.rstrip("/").rpartition("@")
-        self.servers = ",".join(_host(each) for each in hosts.split(","))
-        self.settings: Settings = {"bootstrap.servers": self.servers}
+        servers = ",".join(_host(each) for each in hosts.split(","))
+        self.settings: Settings = {"bootstrap.servers": servers}
         plain, with_user = _SCHEMES[scheme]
         self.settings["security.protocol"] = with_user if credentials else plain
         if credentials:
@@ -40,16 +42,16 @@ class Cluster:
         self.settings |= dict(_setting(line) for line in more if _says_something(line))
 
     def __str__(self) -> str:
-        return f"kafka://{self.servers}"
+        return f"kafka://{self.settings['bootstrap.servers']}"
 
 
 def _host(text: str) -> str:
-    host, _, port = text.strip().rpartition(":")
-    if not host:
-        host, port = text.strip(), _PORT_DEFAULT
-    if not host or not port.isdigit() or not 0 < int(port) < 65_536:
+    """`host`, `host:port`, and in brackets what has colons itself: `[::1]`, `[::1]:9092`."""
+    found = _HOST.fullmatch(text.strip())
+    port = (found["port"] or _PORT_DEFAULT) if found else ""
+    if found is None or not 0 < int(port) < 65_536:
         raise InvalidRequestError(f"{text!r} is no host:port")
-    return f"{host}:{port}"
+    return f"{found['host']}:{port}"
 
 
 def _without_secret(address: str) -> str:

@@ -8,39 +8,39 @@ counted and compared with the source before anything more is copied.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from headwater.client.bridge.addresses import Cluster
-from headwater.client.bridge.ends import AwayError, Reading, Writing, is_end, read_range
+from headwater.client.bridge.ends import AwayError, Reading, Writing, is_end, is_overtaken
 from headwater.client.bridge.partition import Crossing
+from headwater.client.bridge.positions import FLUSH_S, Places, Positions
 from headwater.client.bridge.resuming import Marks, Spot, check_last_copies, resume_place
-from headwater.client.bridge.statement import (
-    BridgeStoppedError,
-    Place,
-    Statement,
-    Watermarks,
-    decode_statement,
-    encode_statement,
+from headwater.client.bridge.source_topics import (
+    LOOK_S,
+    SourceTopics,
+    TopicChangedError,
+    refuse_one_cluster,
 )
+from headwater.client.bridge.statement import BridgeStoppedError, Place, Statement, Watermarks
 from headwater.core.clock import Clock, SystemClock
 from headwater.core.errors import InvalidRequestError
 from headwater.core.units import US_PER_S
 from headwater.observe.metrics import Sample
 
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
 POSITIONS_PREFIX: Final = "headwater-bridge."
 TAKE_RECORDS: Final = 10_000
+TAKE_S: Final = 0.1
 STATEMENT_US: Final = 5 * US_PER_S
 STATEMENT_RECORDS: Final = 100_000
 TELL_US: Final = US_PER_S // 2
-LOOK_FOR_TOPICS_US = 5 * US_PER_S
-"""How often the source is asked whether it still has the topics that nothing comes from."""
-LOOK_FOR_TOPICS_S: Final = 2.0
-LOOKS: Final = 2
-"""A topic is gone when the source answered so many times in a row without it."""
-KEPT_STATEMENTS: Final = 1_000
-FLUSH_S: Final = 30.0
+LOOK_AT_SOURCE_US = 5 * US_PER_S
+"""How often the source is asked for the topics that nothing comes from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,186 +89,198 @@ class Bridge:
         self._source = Reading(settings.source)
         self._dest = Reading(settings.dest)
         self._writing = Writing(settings.dest)
-        self._crossings: dict[tuple[str, int], Crossing] = {}
-        self._ends: dict[tuple[str, int], int] = {}
+        self._topics = SourceTopics(self._source, settings.source, settings.topics)
+        self._positions = Positions(settings, self._dest, self._writing, self._clock)
+        self._crossings: dict[Spot, Crossing] = {}
+        self._waiting: deque[Message] = deque()
+        """Taken from the source, and not given to the producer yet."""
+        self._is_confirmed = False
+        """The source has said since they were taken that its topics are still the same."""
+        self._ends: dict[Spot, int] = {}
+        """Where partitions end, as asked while nothing was taken from the source."""
         self._stated_us = 0
         self._told_us = 0
         self._looked_us = self._clock.monotonic_us()
-        self._heard: set[str] = set()
-        """Topics that records came from since the source was last asked about topics."""
-        self._missed: dict[str, int] = {}
-        """How many times in a row the source did not name a topic."""
         self._stated_copied = 0
-        self._statements = 0
-        self._next_statement = 0
-        """Where the next statement goes, if nobody else makes any."""
-        self._others: dict[str, dict[str, Place]] = {}
+        self._others: Places = {}
         """Places of topics that an earlier run copied, and this one does not."""
-        self._failure: BridgeStoppedError | None = None
+        self._other_ids: dict[str, str] = {}
 
     # -- the whole way
 
     def run(self) -> Progress:
         """Until told to stop, or caught up if that is wanted. Gives how far it came."""
         try:
-            self._resume()
-            targets = {spot: self._source.watermarks(*spot).high for spot in self._crossings}
-            while not self._stop.is_set():
-                self._round()
-                if self._settings.until_caught_up and self._is_at(targets):
-                    break
-                self._stop_without_a_topic()
-            self._end()
+            if self._resume():
+                targets = {spot: self._source.watermarks(*spot).high for spot in self._crossings}
+                while not self._stop.is_set():
+                    self._round()
+                    if self._settings.until_caught_up and self._is_at(targets):
+                        break
+                    self._look_at_source()
+                self._end()
+            return self.progress()
         finally:
             self._source.close()
             self._dest.close()
-        return self.progress()
 
     def _round(self) -> None:
-        for message in self._source.take(TAKE_RECORDS, 0.1):
-            spot = (message.topic() or "", message.partition() or 0)
-            if is_end(message):
-                self._ends[spot] = message.offset() or 0
-            elif (error := message.error()) is not None:
-                if not error.retriable():  # not all are about a partition
-                    where = "/".join(map(str, spot)) if spot in self._crossings else "it"
-                    raise BridgeStoppedError(f"{where}: the source says: {error.str()}")
-            else:
-                crossing = self._crossings[spot]
-                self._heard.add(crossing.topic)
-                self._writing.copy(message, crossing.topic, crossing.acked)
-                crossing.sent(message.offset() or 0)
-        self._writing.look()
-        self._check()
+        if self._waiting:
+            self._hear(TAKE_S)
+        else:
+            self._waiting.extend(self._source.take(TAKE_RECORDS, TAKE_S))
+            self._is_confirmed = False
+        if self._waiting and self._may_copy():
+            self._copy()
+        self._hear()
         now = self._clock.monotonic_us()
         copied = self.copied
         if now - self._stated_us >= STATEMENT_US or (
             copied - self._stated_copied >= STATEMENT_RECORDS
         ):
             if copied != self._stated_copied:
-                self._state()
+                self._state_now_and_then()
             self._stated_us = now
         if now - self._told_us >= TELL_US:
             self._told_us = now
             self._tell(self.progress())
 
-    def _stop_without_a_topic(self) -> None:
-        """Nobody tells a consumer that a topic was deleted: it only gets nothing more.
-
-        What was read of it is copied and stated first, as when the bridge is told to stop.
-        """
-        now = self._clock.monotonic_us()
-        if now - self._looked_us < LOOK_FOR_TOPICS_US:
-            return
-        quiet = [topic for topic in self._settings.topics if topic not in self._heard]
-        self._heard.clear()
+    def _may_copy(self) -> bool:
+        """What waits is of the topics that are copied, and it is this bridge that copies them."""
         try:
-            there = self._source.partitions(LOOK_FOR_TOPICS_S) if quiet else {}
+            if not self._is_confirmed:
+                self._topics.confirm({message.topic() or "" for message in self._waiting})
+                self._is_confirmed = True
+            self._positions.check()
         except AwayError:
-            there = {topic: [] for topic in quiet}  # it is away, and says nothing about them
-        self._looked_us = self._clock.monotonic_us()
-        self._missed = {
-            topic: self._missed.get(topic, 0) + 1 for topic in quiet if topic not in there
-        }
-        gone = [topic for topic, times in self._missed.items() if times >= LOOKS]
-        if gone:
-            self._end()
-            raise BridgeStoppedError(
-                f"{self._settings.source} has no topic {gone[0]!r} any more; what was read of it "
-                "is copied. Run it again without that topic, and the others go on"
+            return False
+        except TopicChangedError as error:
+            self._stop_for(error)
+        return True
+
+    def _copy(self) -> None:
+        """As much as there is room for."""
+        while self._waiting:
+            message = self._waiting[0]
+            spot = (message.topic() or "", message.partition() or 0)
+            if is_end(message):
+                self._crossings[spot].ended(message.offset() or 0)
+            elif (error := message.error()) is not None:
+                self._meet(spot, error)
+            else:
+                crossing = self._crossings[spot]
+                if not self._writing.copy(message, crossing.topic, crossing.acked):
+                    return
+                crossing.sent(message.offset() or 0)
+            self._waiting.popleft()
+
+    def _meet(self, spot: Spot, error: Any) -> None:
+        """An error that the source told between the records. Not all are about a partition."""
+        if error.retriable():
+            return
+        crossing = self._crossings.get(spot)
+        if crossing is not None and is_overtaken(error):
+            self._stop_for(
+                BridgeStoppedError(
+                    f"{crossing}: the source deleted records before they were copied. Run it "
+                    "again with --skip-lost to go on behind the loss"
+                )
             )
+        self._stop_for(BridgeStoppedError(f"{crossing or 'it'}: the source says: {error.str()}"))
+
+    def _stop_for(self, error: BridgeStoppedError) -> NoReturn:
+        """What was read is copied and stated first, as when the bridge is told to stop."""
+        try:
+            self._end()
+        except AwayError as away:
+            raise error from away
+        raise error
+
+    def _look_at_source(self) -> None:
+        if self._clock.monotonic_us() - self._looked_us < LOOK_AT_SOURCE_US:
+            return
+        try:
+            self._topics.look()
+            if self._waiting:  # nobody fetches, so nobody hears where the source ends by now
+                self._ends = self._source.ends(self._crossings, LOOK_S)
+        except AwayError:
+            pass  # it is away, and says nothing about them
+        except TopicChangedError as error:
+            self._stop_for(error)
+        self._looked_us = self._clock.monotonic_us()
+
+    def _hear(self, timeout_s: float = 0.0) -> None:
+        """What the destination says of each copy tells more than what the producer says of all."""
+        try:
+            self._writing.look(timeout_s)
+        finally:
+            self._check()
 
     def _check(self) -> None:
         failures = [each.failure for each in self._crossings.values() if each.failure is not None]
-        failure = self._failure or (failures[0] if failures else None)
+        failure = self._positions.failure or (failures[0] if failures else None)
         if failure is not None:
             raise failure
 
-    def _is_at(self, targets: dict[tuple[str, int], int]) -> bool:
-        """Ends are told by the source: the last offsets of a log need not be records."""
-        for spot, target in targets.items():
-            crossing = self._crossings[spot]
-            if crossing.under_way or max(crossing.place.source, self._ends.get(spot, 0)) < target:
-                return False
-        return True
+    def _is_at(self, targets: dict[Spot, int]) -> bool:
+        return all(self._crossings[spot].place.source >= end for spot, end in targets.items())
 
     def _end(self) -> None:
-        left = self._writing.finish(FLUSH_S)
-        self._check()
+        try:
+            left = self._writing.finish(FLUSH_S)
+        finally:
+            self._check()
         if left:
             raise AwayError(f"{self._settings.dest} did not answer for {left} copies; run it again")
+        self._positions.check()
         self._state(is_clean=True)
-        self._flush_statement()
+        self._positions.flush()
 
-    # -- statements
+    def _state_now_and_then(self) -> None:
+        try:
+            self._positions.check()
+        except AwayError:
+            return
+        self._state()
 
     def _state(self, *, is_clean: bool = False) -> None:
-        places: dict[str, dict[str, Place]] = dict(self._others)
+        places: Places = dict(self._others)
         for crossing in self._crossings.values():
             places.setdefault(crossing.topic, {})[str(crossing.partition)] = crossing.place
-        statement = Statement(str(self._settings.source), places, is_clean)
-        self._stated_copied = self.copied
-        self._statements += 1
-        self._writing.send(
-            self._settings.positions, 0, None, encode_statement(statement), self._stated
-        )
-
-    def _stated(self, error: object, message: Any) -> None:
-        if error is not None:
-            self._failure = BridgeStoppedError(f"the position cannot be written: {error}")
-            return
-        offset, wanted = int(message.offset() or 0), self._next_statement
-        self._next_statement += 1
-        if offset != wanted:
-            self._failure = BridgeStoppedError(
-                f"the position went to offset {offset} of {self._settings.positions} instead of "
-                f"{wanted}; another bridge has the same --name, and each needs its own"
-            )
-        elif self._statements % KEPT_STATEMENTS == 0:
-            self._writing.forget_before(self._settings.positions, 0, offset)
-
-    def _flush_statement(self) -> None:
-        if self._writing.finish(FLUSH_S):
-            raise AwayError(f"{self._settings.dest} does not take the bridge's position")
-        self._check()
-
-    def _last_statement(self) -> Statement | None:
-        topic = self._settings.positions
-        marks = self._dest.watermarks(topic, 0)
-        self._next_statement = marks.high
-        if not marks.high:
-            return None
-        if marks.high <= marks.low:
-            raise BridgeStoppedError(
-                f"{self._settings.dest}: what {topic} said was deleted, so nobody knows what was "
-                "copied. Copy under another --name, to new topics"
-            )
-        last = list(read_range(self._settings.dest, topic, 0, marks.high - 1, marks.high))
-        if not last:
-            raise AwayError(f"{self._settings.dest} does not give the last record of {topic}")
-        return decode_statement(last[0].value() or b"", f"topic {topic!r}")
+        ids = {**self._other_ids, **self._topics.known()}
+        if self._positions.state(places, ids, is_clean=is_clean):
+            self._stated_copied = self.copied
 
     # -- the beginning
 
-    def _resume(self) -> None:
+    def _resume(self) -> bool:
+        """False where it was told to stop before it knew where to go on."""
         settings = self._settings
+        if settings.positions in settings.topics:
+            raise InvalidRequestError(
+                f"{settings.positions} is where this bridge keeps its position"
+            )
         there = self._source.partitions()
         missing = [topic for topic in settings.topics if topic not in there]
         if missing:
             raise InvalidRequestError(f"{settings.source} has no topic {missing[0]!r}")
         wanted = {topic: len(there[topic]) for topic in settings.topics}
-        self._prepare(wanted)
-        statement = self._last_statement()
-        if statement is not None and not statement.is_clean:
-            self._wait_until_settled(wanted)
-            statement = self._last_statement()
-        self._take_places(statement, [(t, n) for t, count in wanted.items() for n in range(count)])
-        self._state()
-        self._flush_statement()
-        self._source.begin((*spot, each.place.source) for spot, each in self._crossings.items())
-
-    def _prepare(self, wanted: dict[str, int]) -> None:
         there = self._dest.partitions()
+        refuse_one_cluster(settings, self._source, self._dest, settings.topics)
+        self._prepare(wanted, there)
+        refuse_one_cluster(settings, self._source, self._dest, [settings.positions])
+        self._topics.begin(self._positions.last())
+        statement = self._positions.take_over(lambda: self._wait_until_settled(wanted))
+        if self._stop.is_set():
+            return False
+        self._take_places(statement, [(t, n) for t, count in wanted.items() for n in range(count)])
+        self._positions.check()
+        self._state()
+        self._positions.flush()
+        self._source.begin((*spot, each.place.source) for spot, each in self._crossings.items())
+        return True
+
+    def _prepare(self, wanted: dict[str, int], there: dict[str, list[int]]) -> None:
         for topic, count in {self._settings.positions: 1, **wanted}.items():
             if topic not in there:
                 is_positions = topic == self._settings.positions
@@ -282,21 +294,27 @@ class Bridge:
     def _take_places(self, statement: Statement | None, spots: Sequence[Spot]) -> None:
         """Where each partition goes on. What was said of other topics is said again."""
         known: dict[Spot, Place] = {}
+        ours = {topic for topic, _ in spots}
         if statement is not None:
-            ours = {topic for topic, _ in spots}
-            said = statement.places
+            said, ids = statement.places, statement.ids
             self._others = {topic: said[topic] for topic in said if topic not in ours}
+            self._other_ids = {topic: ids[topic] for topic in ids if topic not in ours}
             known = {spot: place for spot in spots if (place := statement.place(*spot)) is not None}
         marks: dict[Spot, Marks] = {
             spot: (self._source.watermarks(*spot), self._dest.watermarks(*spot)) for spot in spots
         }
-        check_last_copies(self._settings, known, marks)
+        configs = self._dest.configs(ours)
+        timeless = {topic for topic in configs if _sets_times(configs[topic])}
+        check_last_copies(self._settings, known, marks, timeless)
         for spot in spots:
             source, dest = marks[spot]
             place = Place(source.low, dest.high)
             if spot in known:
-                place = resume_place(self._settings, *spot, known[spot], source, dest)
-            self._crossings[spot] = Crossing(*spot, place)
+                place = resume_place(
+                    self._settings, spot, known[spot], marks[spot], any_time=spot[0] in timeless
+                )
+            limit = configs.get(spot[0], {}).get("max.message.bytes")
+            self._crossings[spot] = Crossing(*spot, place, limit)
 
     def _wait_until_settled(self, wanted: dict[str, int]) -> None:
         """A bridge that was killed may have had copies under way: count when they have landed."""
@@ -324,11 +342,12 @@ class Bridge:
             lags[str(crossing)] = max(self._known_end(spot) - crossing.place.source, 0)
         return Progress(self.copied, sum(lags.values()), lags)
 
-    def _known_end(self, spot: tuple[str, int]) -> int:
-        try:
-            return max(self._source.known_end(*spot), self._ends.get(spot, 0))
-        except RuntimeError:
-            return self._ends.get(spot, 0)  # closed meanwhile
+    def _known_end(self, spot: Spot) -> int:
+        return max(self._source.known_end(*spot), self._ends.get(spot, 0))
+
+
+def _sets_times(config: dict[str, str]) -> bool:
+    return config.get("message.timestamp.type") == "LogAppendTime"
 
 
 def topics_of(text: str) -> tuple[str, ...]:

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+import logging
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import Any, Final, TypeVar
 
 from headwater.client.bridge.addresses import Cluster, Settings
-from headwater.client.bridge.statement import Watermarks
-from headwater.core.errors import RequestError, UnavailableError
+from headwater.client.bridge.statement import BridgeStoppedError, Watermarks
+from headwater.core.clock import SystemClock
+from headwater.core.errors import InvalidRequestError, RequestError, UnavailableError
+from headwater.core.units import US_PER_S
 
 try:
-    from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+    from confluent_kafka import (
+        Consumer,
+        KafkaError,
+        KafkaException,
+        Message,
+        Producer,
+        TopicCollection,
+    )
     from confluent_kafka import TopicPartition as Spot
     from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin._config import ConfigResource
+    from confluent_kafka.admin._listoffsets import OffsetSpec
     from confluent_kafka.cimpl import NewTopic
 except ImportError as error:
     raise RequestError(
@@ -21,9 +34,14 @@ except ImportError as error:
 
 ANSWER_S: Final = 30.0
 """How long an end may take to answer before it counts as away."""
+FLUSH_STEP_S: Final = 0.5
 LOOK_S: Final = 0.1
 """How long records are gathered: a consumer waits for as many as it was asked for."""
-TIMESTAMP_OF_PRODUCER: Final = 1
+_SILENT: Final = logging.Logger("librdkafka")
+"""It prints what kills a producer, which we say ourselves."""
+_SILENT.addHandler(logging.NullHandler())
+_CALLING_AGAIN: Final[Settings] = {"reconnect.backoff.max.ms": 2_000}
+"""A cluster that was away is noticed soon when it is back."""
 _READING: Final[Settings] = {
     "group.id": "headwater-bridge",  # never joined, and asked for all the same
     "enable.auto.commit": False,
@@ -40,10 +58,16 @@ _WRITING: Final[Settings] = {
     "enable.gapless.guarantee": True,
     "message.timeout.ms": 0,
     "message.max.bytes": 100_000_000,
+    # What waits while the destination is away: bounded, with room for the largest record.
+    "queue.buffering.max.kbytes": 131_072,
     "linger.ms": 10,
 }
 _FOR_EVER: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
-_MINE: Final = frozenset((*_READING, *_WRITING)) - {"linger.ms", "message.max.bytes"}
+_MINE: Final = frozenset((*_READING, *_WRITING)) - {
+    "linger.ms",
+    "message.max.bytes",
+    "queue.buffering.max.kbytes",
+}
 _SOON: Final = frozenset(
     (
         KafkaError._UNKNOWN_PARTITION,
@@ -54,22 +78,78 @@ _SOON: Final = frozenset(
     )
 )
 """What a cluster says about a partition that it is still making."""
+_GONE: Final = frozenset((KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART))
+_OVERTAKEN: Final = frozenset((KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE))
+_REASONS: Final = frozenset(
+    (
+        KafkaError._AUTHENTICATION,
+        KafkaError._SSL,
+        KafkaError._RESOLVE,
+        KafkaError._TRANSPORT,
+    )
+)
+_FORBIDDEN: Final = frozenset(
+    (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
+)
+_NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
+"""What a cluster from before there were ids of topics is taken to say."""
+_LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 Delivered = Callable[[Any, Any], None]
+Client = TypeVar("Client")
 
 
 class AwayError(UnavailableError):
     """A cluster does not answer."""
 
 
-def _settings(cluster: Cluster, wanted: Settings) -> Any:
+class Heard:
+    """Why a cluster does not answer is told beside the answers, or not at all."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._last: KafkaError | None = None
+
+    def hear(self, error: KafkaError) -> None:
+        if error.code() in _REASONS:
+            self._last = error
+
+    def forget(self) -> None:
+        """It answered."""
+        self._last = None
+
+    @property
+    def is_refused(self) -> bool:
+        """Trying again does not help."""
+        return self._last is not None and self._last.code() == KafkaError._AUTHENTICATION
+
+    def error(self, error: KafkaException) -> RequestError | AwayError:
+        if error.args[0].code() in _FORBIDDEN:
+            return InvalidRequestError(f"{self._cluster} refuses: {error.args[0].str()}")
+        why = self._last or error.args[0]
+        if self.is_refused:
+            return InvalidRequestError(f"{self._cluster} refuses: {why.str()}")
+        hint = ""
+        if why.code() == KafkaError._TRANSPORT and "state CONNECT" not in why.str():
+            hint = "; it hangs up on us. Does it want a user and a password, or TLS (kafkas://)?"
+        return AwayError(f"{self._cluster} does not answer: {why.str()}{hint}")
+
+
+def _client(
+    make: Callable[[Any], Client], cluster: Cluster, wanted: Settings, heard: Heard
+) -> Client:
     refused = sorted(_MINE & set(cluster.settings))
     if refused:
         raise RequestError(f"{refused[0]} is set by the bridge and cannot be chosen")
-    return {**wanted, **cluster.settings, "log_level": 2}
-
-
-def _away(cluster: Cluster, error: KafkaException) -> UnavailableError:
-    return AwayError(f"{cluster} does not answer: {error.args[0].str()}")
+    try:
+        settings: dict[str, Any] = {**_CALLING_AGAIN, **wanted, **cluster.settings}
+        if "debug" not in cluster.settings:
+            settings["logger"] = _SILENT
+        return make({**settings, "log_level": 2, "error_cb": heard.hear})
+    except KafkaException as error:
+        said = " ".join(error.args[0].str().split())
+        raise InvalidRequestError(f"settings of {cluster}: {said}") from error
+    except (TypeError, ValueError) as error:
+        raise InvalidRequestError(f"settings of {cluster}: {error}") from error
 
 
 class Reading:
@@ -77,15 +157,70 @@ class Reading:
 
     def __init__(self, cluster: Cluster, more: Settings | None = None) -> None:
         self._cluster = cluster
-        self._consumer = Consumer(_settings(cluster, {**_READING, **(more or {})}))
+        self._heard = Heard(cluster)
+        self._consumer = _client(Consumer, cluster, {**_READING, **(more or {})}, self._heard)
 
-    def partitions(self, timeout_s: float = ANSWER_S) -> dict[str, list[int]]:
-        """Every topic. Asking for one by name would make it where that is allowed."""
-        try:
-            topics = self._consumer.list_topics(timeout=timeout_s).topics
-        except KafkaException as error:
-            raise _away(self._cluster, error) from error
+    @cached_property
+    def _admin(self) -> AdminClient:
+        return _client(AdminClient, self._cluster, {}, self._heard)
+
+    def partitions(self) -> dict[str, list[int]]:
+        """Every topic, before anything is read. Asking for one by name might make it."""
+        topics = self._metadata().topics
         return {name: sorted(topic.partitions) for name, topic in topics.items()}
+
+    def cluster_id(self) -> str | None:
+        found: str | None = self._metadata().cluster_id
+        return found
+
+    def _metadata(self) -> Any:
+        """Asks in steps: what cannot be helped by waiting is told at once."""
+        clock = SystemClock()
+        until_us = clock.monotonic_us() + int(ANSWER_S * US_PER_S)
+        step_s = 1.0
+        while True:
+            try:
+                found = self._consumer.list_topics(timeout=step_s)
+                self._heard.forget()
+                return found
+            except KafkaException as error:
+                self._consumer.poll(LOOK_S)  # hears why
+                if self._heard.is_refused or clock.monotonic_us() >= until_us:
+                    raise self._heard.error(error) from error
+                step_s = min(step_s * 2, ANSWER_S / 2)
+
+    def topic_ids(
+        self, topics: Iterable[str], timeout_s: float = ANSWER_S
+    ) -> dict[str, str | None]:
+        """Of those that are there. A topic that is made anew has the same name and another id."""
+        found: dict[str, str | None] = {}
+        asked = self._admin.describe_topics(
+            TopicCollection(list(topics)), request_timeout=timeout_s
+        )
+        for topic, answer in asked.items():
+            try:
+                topic_id = str(answer.result().topic_id)
+            except KafkaException as error:
+                if error.args[0].code() in _GONE:
+                    continue
+                raise self._heard.error(error) from error
+            found[topic] = None if topic_id == _NO_ID else topic_id
+        self._heard.forget()
+        return found
+
+    def configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Of those that tell. Not everybody may ask."""
+        found: dict[str, dict[str, str]] = {}
+        asked = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
+        for resource, answer in self._admin.describe_configs(
+            asked, request_timeout=ANSWER_S
+        ).items():
+            try:
+                rows = answer.result()
+            except KafkaException:
+                continue
+            found[resource.name] = {name: str(row.value) for name, row in rows.items()}
+        return found
 
     def watermarks(self, topic: str, partition: int) -> Watermarks:
         """Waits for a partition that was made just now: not every broker knows it at once."""
@@ -95,10 +230,25 @@ class Reading:
                 return Watermarks(*self._consumer.get_watermark_offsets(spot, timeout=ANSWER_S))
             except KafkaException as error:
                 if not left or error.args[0].code() not in _SOON:
-                    raise _away(self._cluster, error) from error
+                    raise self._heard.error(error) from error
             self._consumer.list_topics(topic, timeout=ANSWER_S)
             self._consumer.poll(LOOK_S)
         raise AwayError(f"{self._cluster} does not tell where {topic}/{partition} ends")
+
+    def ends(
+        self, spots: Iterable[tuple[str, int]], timeout_s: float
+    ) -> dict[tuple[str, int], int]:
+        """Where partitions end just now; nothing about those that are not there."""
+        asked = {Spot(*each): _LATEST for each in spots}
+        found: dict[tuple[str, int], int] = {}
+        for spot, answer in self._admin.list_offsets(asked, request_timeout=timeout_s).items():
+            try:
+                found[spot.topic, spot.partition] = answer.result().offset
+            except KafkaException as error:
+                if error.args[0].code() not in _SOON:
+                    raise self._heard.error(error) from error
+        self._heard.forget()
+        return found
 
     def known_end(self, topic: str, partition: int) -> int:
         """As the last answer told it; -1 before there was one."""
@@ -120,57 +270,13 @@ def is_end(message: Message) -> bool:
     return error is not None and error.code() == KafkaError._PARTITION_EOF
 
 
-def read_range(
-    cluster: Cluster, topic: str, partition: int, first: int, end: int
-) -> Iterator[Message]:
-    """Records of a partition from an offset on, as far as they are there."""
-    reading = Reading(cluster)
-    try:
-        reading.begin([(topic, partition, first)])
-        patience = int(ANSWER_S / LOOK_S)
-        while first < end:
-            found = reading.take(min(1_000, end - first), LOOK_S)
-            patience = int(ANSWER_S / LOOK_S) if found else patience - 1
-            if not patience:
-                raise AwayError(f"{cluster} gives nothing of {topic}/{partition} from {first} on")
-            for message in found:
-                if is_end(message):
-                    return
-                if (error := message.error()) is not None:
-                    raise AwayError(f"{cluster}, {topic}/{partition}: {error.str()}")
-                first = (message.offset() or 0) + 1
-                if first <= end:
-                    yield message
-    finally:
-        reading.close()
+def is_overtaken(error: KafkaError) -> bool:
+    """What was to be read next is not there any more."""
+    return error.code() in _OVERTAKEN
 
 
-def read_each(
-    cluster: Cluster, places: Mapping[tuple[str, int], int]
-) -> dict[tuple[str, int], Message]:
-    """One record of each partition: the one at this offset, where it is still there."""
-    found: dict[tuple[str, int], Message] = {}
-    if not places:
-        return found
-    waiting = dict(places)
-    reading = Reading(cluster, {"queued.min.messages": 1})
-    try:
-        reading.begin((*spot, offset) for spot, offset in places.items())
-        patience = int(ANSWER_S / LOOK_S)
-        while waiting:
-            messages = reading.take(len(waiting), LOOK_S)
-            patience = int(ANSWER_S / LOOK_S) if messages else patience - 1
-            if not patience:
-                raise AwayError(f"{cluster} gives nothing of {waiting} any more")
-            for message in messages:
-                spot = (message.topic() or "", message.partition() or 0)
-                if (error := message.error()) is not None and not is_end(message):
-                    raise AwayError(f"{cluster}, {spot[0]}/{spot[1]}: {error.str()}")
-                if waiting.pop(spot, None) == message.offset() and not is_end(message):
-                    found[spot] = message
-    finally:
-        reading.close()
-    return found
+def is_too_large(error: KafkaError) -> bool:
+    return error.code() == KafkaError.MSG_SIZE_TOO_LARGE
 
 
 class Writing:
@@ -178,8 +284,9 @@ class Writing:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._producer = Producer(_settings(cluster, _WRITING))
-        self._admin = AdminClient(_settings(cluster, {}))
+        heard = Heard(cluster)
+        self._producer = _client(Producer, cluster, _WRITING, heard)
+        self._admin = _client(AdminClient, cluster, {}, heard)
 
     def make_topic(self, topic: str, partitions: int, *, for_ever: bool = False) -> None:
         """`for_ever`: with nothing that would make its records go by themselves."""
@@ -197,10 +304,10 @@ class Writing:
         """Nobody needs these any more. Not all clusters let everybody delete: then they stay."""
         self._admin.delete_records([Spot(topic, partition, offset)])
 
-    def copy(self, message: Message, topic: str, delivered: Delivered) -> None:
-        """The same record to the same partition. Waits while there is no room."""
+    def copy(self, message: Message, topic: str, delivered: Delivered) -> bool:
+        """The same record to the same partition. False where there is no room for it now."""
         timestamp = message.timestamp()[1]
-        self.send(
+        return self.send(
             topic,
             message.partition() or 0,
             message.key(),
@@ -219,46 +326,55 @@ class Writing:
         delivered: Delivered,
         headers: Any = (),
         timestamp: int = 0,
-    ) -> None:
-        while True:
-            try:
-                self._producer.produce(
-                    topic,
-                    value,
-                    key,
-                    partition,
-                    on_delivery=delivered,
-                    timestamp=timestamp,
-                    headers=list(headers),
-                )
-                return
-            except BufferError:
-                self._producer.poll(0.1)
-            except KafkaException as error:
+    ) -> bool:
+        try:
+            self._producer.produce(
+                topic,
+                value,
+                key,
+                partition,
+                on_delivery=delivered,
+                timestamp=timestamp,
+                headers=list(headers),
+            )
+        except BufferError as error:
+            if not len(self._producer):
                 raise RequestError(
-                    f"{self._cluster} does not take a copy: {error.args[0].str()}"
+                    f"a record of {topic}/{partition} is larger than queue.buffering.max.kbytes; "
+                    "raise that in --to-config"
                 ) from error
+            return False
+        except KafkaException as error:
+            raise self._refused(error) from error
+        return True
 
     def look(self, timeout_s: float = 0.0) -> None:
         """Hear what the cluster said."""
-        self._producer.poll(timeout_s)
+        try:
+            self._producer.poll(timeout_s)
+        except KafkaException as error:
+            self._hear_the_rest()
+            raise self._refused(error) from error
 
-    def finish(self, timeout_s: float) -> int:
-        """Wait until everything is answered; gives how much is not."""
-        return self._producer.flush(timeout_s)
+    def finish(self, patience_s: float) -> int:
+        """Wait while answers come; gives how many did not."""
+        left, quiet_s = len(self._producer), 0.0
+        while left and quiet_s < patience_s:
+            before = left
+            try:
+                left = self._producer.flush(FLUSH_STEP_S)
+            except KafkaException as error:
+                self._hear_the_rest()
+                raise self._refused(error) from error
+            quiet_s = quiet_s + FLUSH_STEP_S if left >= before else 0.0
+        return left
 
+    def _hear_the_rest(self) -> None:
+        """A producer that gives up says so first, and then of each record what was wrong."""
+        for _ in range(int(1 / LOOK_S)):
+            if not len(self._producer):
+                return
+            self._producer.poll(LOOK_S)
 
-def same_record(one: Message, other: Message) -> bool:
-    """Whether one is a copy of the other. A destination may set times of its own."""
-    one_kind, one_time = one.timestamp()
-    other_kind, other_time = other.timestamp()
-    return (
-        one.key() == other.key()
-        and one.value() == other.value()
-        and (one.headers() or []) == (other.headers() or [])
-        and (
-            TIMESTAMP_OF_PRODUCER not in (one_kind, other_kind)
-            or one_kind != other_kind
-            or one_time == other_time
-        )
-    )
+    def _refused(self, error: KafkaException) -> BridgeStoppedError:
+        return BridgeStoppedError(f"{self._cluster} does not take copies: {error.args[0].str()}")

@@ -6,10 +6,18 @@ the same name and other records, and offsets mean nothing in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from headwater.client.bridge.ends import read_each, read_range, same_record
+from headwater.client.bridge.records import (
+    Look,
+    is_copy,
+    look_of,
+    read_each,
+    read_range,
+    same_record,
+)
 from headwater.client.bridge.statement import BridgeStoppedError, Place, Watermarks, uncounted
 
 if TYPE_CHECKING:
@@ -25,11 +33,15 @@ Marks = tuple[Watermarks, Watermarks]
 
 
 def check_last_copies(
-    settings: BridgeSettings, known: Mapping[Spot, Place], marks: Mapping[Spot, Marks]
+    settings: BridgeSettings,
+    known: Mapping[Spot, Place],
+    marks: Mapping[Spot, Marks],
+    timeless: Set[str] = frozenset(),
 ) -> None:
     """Stops where the record that was copied last is not what the source has in its place.
 
-    Nothing can be said of records that are deleted by now, on either side.
+    `timeless` are topics whose copies have times of their own. Nothing can be said of records that
+    are deleted by now, on either side.
     """
     there = {
         spot: place
@@ -40,11 +52,13 @@ def check_last_copies(
     copies = read_each(settings.dest, {spot: each.dest - 1 for spot, each in there.items()})
     for spot, place in there.items():
         original, copy = originals.get(spot), copies.get(spot)
-        if original is not None and copy is not None and not same_record(original, copy):
+        if original is None or copy is None:
+            continue
+        if not same_record(original, copy, any_time=spot[0] in timeless):
             raise BridgeStoppedError(
                 f"{spot[0]}/{spot[1]}: what the destination has at {place.dest - 1} is no copy of "
                 f"what the source has at {place.source - 1}; it is another source, or it was made "
-                "anew. Copy it under another --name, to another topic"
+                "anew. Under another --name it is copied behind what is there"
             )
 
 
@@ -54,31 +68,101 @@ def _has(marks: Watermarks, offset: int) -> bool:
 
 def resume_place(
     settings: BridgeSettings,
-    topic: str,
-    partition: int,
+    spot: Spot,
     known: Place,
-    source: Watermarks,
-    dest: Watermarks,
+    marks: Marks,
+    *,
+    any_time: bool = False,
 ) -> Place:
+    topic, partition = spot
     where = f"{topic}/{partition}"
+    source, dest = marks
+    first = max(known.dest, dest.low)
     try:
         copies = uncounted(known, source, dest, where)
     except BridgeStoppedError as error:
-        is_loss = (error.detail or {}).get("reason") == "source_lost"
-        if not (settings.skip_lost and is_loss and dest.high == known.dest):
+        if (error.detail or {}).get("reason") != "source_lost":
             raise
-        return Place(source.low, known.dest)
+        copies = dest.high - known.dest
+        originals = read_range(settings.source, topic, partition, source.low, source.high)
+        left = [(each.offset() or 0, look_of(each)) for each in islice(originals, copies)]
+        there = read_range(settings.dest, topic, partition, first, dest.high)
+        found = {each.offset() or 0: look_of(each) for each in there}
+        loss = Loss(known, source, dest, left, found, any_time)
+        place = loss.place(skip=settings.skip_lost)
+        if place is None and settings.skip_lost:
+            raise BridgeStoppedError(
+                f"{where}: what the destination has from {known.dest} on are no copies of what the "
+                f"source has from {source.low} on; somebody else writes to it"
+            ) from error
+        if place is None:
+            raise
+        return place
     if not copies:
         return known
     originals = read_range(settings.source, topic, partition, known.source, source.high)
-    first = max(known.dest, dest.low)
     there = read_range(settings.dest, topic, partition, first, dest.high)
-    last = compare(originals, there, known.dest, copies, where)
+    last = compare(originals, there, known.dest, copies, where, any_time=any_time)
     return Place(last + 1, dest.high)
 
 
+class Loss:
+    """The source has deleted records behind the statement, so they cannot all be counted.
+
+    As many as there are copies were copied, and perhaps all of those that are gone. The last copies
+    are looked for among the first records that are left.
+    """
+
+    def __init__(
+        self,
+        known: Place,
+        source: Watermarks,
+        dest: Watermarks,
+        left: list[tuple[int, Look]],
+        copies: Mapping[int, Look],
+        any_time: bool = False,
+    ) -> None:
+        self._source = source
+        self._dest = dest
+        self._left = left
+        self._copies = copies
+        self._any_time = any_time
+        # Each copy is of a record, and records have one offset each at least.
+        self._copied_until = known.source + dest.high - known.dest
+        self._least = sum(offset < self._copied_until for offset, _ in left)
+
+    def place(self, *, skip: bool) -> Place | None:
+        """Where to go on; None where nobody can tell, or where records are lost unskipped."""
+        fitting = (count for count in range(self._least, len(self._left) + 1) if self._fits(count))
+        found = list(islice(fitting, 2))
+        if not found or (not skip and (len(found) > 1 or self._copied_until < self._source.low)):
+            return None
+        # Nothing in common is always possible; something in common is no accident.
+        return self._after(found[0] or found[-1])
+
+    def _fits(self, count: int) -> bool:
+        if count > self._least and self._dest.high - 1 not in self._copies:
+            return False  # nothing is there that could be compared
+        for back in range(1, count + 1):
+            copy = self._copies.get(self._dest.high - back)
+            original = self._left[count - back][1]
+            if copy is not None and not is_copy(original, copy, any_time=self._any_time):
+                return False
+        return True
+
+    def _after(self, count: int) -> Place:
+        at = self._left[count - 1][0] + 1 if count else self._source.low
+        return Place(at, self._dest.high)
+
+
 def compare(
-    originals: Iterator[Message], there: Iterator[Message], first: int, copies: int, where: str
+    originals: Iterator[Message],
+    there: Iterator[Message],
+    first: int,
+    copies: int,
+    where: str,
+    *,
+    any_time: bool = False,
 ) -> int:
     """The source's offset of the last copy. Copies that are deleted by now cannot be compared."""
     copy = next(there, None)
@@ -92,7 +176,8 @@ def compare(
             )
         while copy is not None and (copy.offset() or 0) < dest_offset:
             copy = next(there, None)
-        if copy is not None and copy.offset() == dest_offset and not same_record(original, copy):
+        is_there = copy is not None and copy.offset() == dest_offset
+        if copy is not None and is_there and not same_record(original, copy, any_time=any_time):
             raise BridgeStoppedError(
                 f"{where}: what the destination has at {dest_offset} is no copy of what the source "
                 f"has at {original.offset()}; somebody else writes to it"

@@ -37,6 +37,10 @@ class Statement(msgspec.Struct, frozen=True):
     is_clean: bool = False
     """The bridge ended after it; nothing of it can be under way."""
     version: int = 1
+    owner: str = ""
+    """Which run of a bridge says so. Empty where an older version wrote it, as are `ids`."""
+    ids: dict[str, str] = {}
+    """By topic, of the source: a topic that is made anew has another one."""
 
     def place(self, topic: str, partition: int) -> Place | None:
         return self.places.get(topic, {}).get(str(partition))
@@ -78,7 +82,7 @@ def uncounted(place: Place, source: Watermarks, dest: Watermarks, where: str) ->
     if source.high < place.source:
         raise BridgeStoppedError(
             f"{where}: the source ends at {source.high} and was copied up to {place.source}; "
-            "it was made anew. Copy it under another --name, to another topic"
+            "it was made anew. Under another --name it is copied behind what is there"
         )
     if source.low > place.source:
         raise BridgeStoppedError(

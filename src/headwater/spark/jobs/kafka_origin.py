@@ -137,7 +137,7 @@ def _read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def read_piece(piece: Piece) -> Iterator[pa.RecordBatch]:
     """In a task: one range of a partition. The rows stand in its order."""
-    from headwater.client.bridge.ends import read_range
+    from headwater.client.bridge.records import read_range
 
     held: list[tuple[Any, ...]] = []
     cluster = Cluster(piece.address)

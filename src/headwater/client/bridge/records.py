@@ -1,0 +1,100 @@
+"""Records of a cluster for comparing: a range, one of each partition, and what counts as a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from headwater.client.bridge.ends import ANSWER_S, LOOK_S, AwayError, Reading, is_end
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+    from headwater.client.bridge.addresses import Cluster
+
+TIMESTAMP_OF_PRODUCER: Final = 1
+
+
+def read_range(
+    cluster: Cluster, topic: str, partition: int, first: int, end: int
+) -> Iterator[Message]:
+    """Records of a partition from an offset on, as far as they are there."""
+    reading = Reading(cluster)
+    try:
+        reading.begin([(topic, partition, first)])
+        patience = int(ANSWER_S / LOOK_S)
+        while first < end:
+            found = reading.take(min(1_000, end - first), LOOK_S)
+            patience = int(ANSWER_S / LOOK_S) if found else patience - 1
+            if not patience:
+                raise AwayError(f"{cluster} gives nothing of {topic}/{partition} from {first} on")
+            for message in found:
+                if is_end(message):
+                    return
+                if (error := message.error()) is not None:
+                    raise AwayError(f"{cluster}, {topic}/{partition}: {error.str()}")
+                first = (message.offset() or 0) + 1
+                if first <= end:
+                    yield message
+    finally:
+        reading.close()
+
+
+def read_each(
+    cluster: Cluster, places: Mapping[tuple[str, int], int]
+) -> dict[tuple[str, int], Message]:
+    """One record of each partition: the one at this offset, where it is still there."""
+    found: dict[tuple[str, int], Message] = {}
+    if not places:
+        return found
+    waiting = dict(places)
+    reading = Reading(cluster, {"queued.min.messages": 1})
+    try:
+        reading.begin((*spot, offset) for spot, offset in places.items())
+        patience = int(ANSWER_S / LOOK_S)
+        while waiting:
+            messages = reading.take(len(waiting), LOOK_S)
+            patience = int(ANSWER_S / LOOK_S) if messages else patience - 1
+            if not patience:
+                raise AwayError(f"{cluster} gives nothing of {waiting} any more")
+            for message in messages:
+                spot = (message.topic() or "", message.partition() or 0)
+                if (error := message.error()) is not None and not is_end(message):
+                    raise AwayError(f"{cluster}, {spot[0]}/{spot[1]}: {error.str()}")
+                if waiting.pop(spot, None) == message.offset() and not is_end(message):
+                    found[spot] = message
+    finally:
+        reading.close()
+    return found
+
+
+class Look(NamedTuple):
+    """What two records are compared by; keeps nothing of their bytes."""
+
+    content: int
+    time_kind: int
+    time_ms: int
+
+
+def look_of(message: Message) -> Look:
+    kind, time_ms = message.timestamp()
+    headers = tuple(tuple(each) for each in message.headers() or [])
+    return Look(hash((message.key(), message.value(), headers)), kind, time_ms)
+
+
+def is_copy(original: Look, copy: Look, *, any_time: bool = False) -> bool:
+    """`any_time`: the destination sets times of its own without saying so in its records.
+
+    A producer takes time 0 for none and sets the time of writing, so it cannot be copied.
+    """
+    return original.content == copy.content and (
+        any_time
+        or original.time_ms <= 0
+        or TIMESTAMP_OF_PRODUCER not in (original.time_kind, copy.time_kind)
+        or original.time_kind != copy.time_kind
+        or original.time_ms == copy.time_ms
+    )
+
+
+def same_record(original: Message, copy: Message, *, any_time: bool = False) -> bool:
+    return is_copy(look_of(original), look_of(copy), any_time=any_time)
