@@ -19,6 +19,7 @@ from headwater.format.kafka.checkpoint import (
     SegmentMeta,
     encode_checkpoint,
 )
+from headwater.format.kafka.events import GroupSettled
 from headwater.format.kafka.names import CHECKPOINT_NAME
 
 
@@ -29,6 +30,7 @@ class SavedState(NamedTuple):
     topics: tuple[KafkaTopicMeta, ...]
     groups: tuple[GroupMeta, ...]
     next_producer_id: int
+    memberships: tuple[GroupSettled, ...]
 
 
 class Checkpointing:
@@ -72,6 +74,7 @@ class Checkpointing:
             state.groups,
             state.next_producer_id,
             clean,
+            state.memberships,
         )
         self.write(checkpoint)
         self._saved(active)
@@ -97,4 +100,5 @@ class Checkpointing:
             tuple(topic.meta() for topic in core.registry.all()),
             core.offsets.meta(),
             core.producer_ids_end,
+            core.memberships.all(),
         )

@@ -12,7 +12,7 @@ import msgspec
 
 from headwater.core.errors import FormatError, NewerFormatError
 from headwater.format.checksum import checksum64
-from headwater.format.kafka.events import OffsetRow
+from headwater.format.kafka.events import GroupSettled, OffsetRow
 from headwater.format.layout import Field, Layout
 
 CHECKPOINT_MAGIC: Final = 0x50434B4157444848  # "HHDWAKCP" little-endian
@@ -94,14 +94,23 @@ class KafkaCheckpoint(msgspec.Struct, frozen=True, array_like=True):
     next_producer_id: int = 0
     clean: bool = False
     """Nothing was written after this."""
+    memberships: tuple[GroupSettled, ...] = ()
+    """Groups with members, as they settled last."""
 
+
+FIRST_FIELDS: Final = 6
+"""What every checkpoint has. Later fields are written when they say something, so that one of
+earlier software is the same bytes when it is written again."""
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(KafkaCheckpoint)
 
 
 def encode_checkpoint(checkpoint: KafkaCheckpoint) -> bytes:
-    body = _encoder.encode(checkpoint)
+    fields = list(msgspec.structs.astuple(checkpoint))
+    while len(fields) > FIRST_FIELDS and not fields[-1]:
+        fields.pop()
+    body = _encoder.encode(fields)
     header = CHECKPOINT_HEADER.packer.pack(
         CHECKPOINT_MAGIC, CHECKPOINT_VERSION, len(body), checksum64(body)
     )
