@@ -157,6 +157,29 @@ def test_a_group_that_empties_and_is_deleted_while_the_log_works_is_gone(rig: Ri
     assert rig.is_in(None)
 
 
+def test_a_group_is_not_let_go_of_while_the_log_works(rig: Rig) -> None:
+    """What was still to be said of it would be said behind what its name stands for by then."""
+    (told,) = rig.join()
+    assert isinstance(told, Joined)
+    answers: list[Outcome] = []
+
+    def work() -> int:
+        rig.coordinator.sync(1, "workers", told.member_id, 1, {}, answers.append)
+        rig.coordinator.leave(1, "workers", told.member_id, None)
+        for _ in range(3):
+            rig.coordinator.tick(rig.life.clock.monotonic_us())
+        rig.join()
+        group = rig.coordinator.group(1, "workers")
+        assert group is not None
+        rig.coordinator.sync(1, "workers", "m2", group.generation, {}, answers.append)
+        return group.generation
+
+    generation = rig.do(work)
+    assert answers == [Synced("consumer", "range", b"")] * 2
+    rig.restart(kill=True)
+    assert rig.commit("m2", generation) is ErrorCode.NONE
+
+
 def test_organisations_get_back_their_own_groups(rig: Rig) -> None:
     first, second = rig.alone(), rig.alone(org=2)
     rig.restart(kill=True)

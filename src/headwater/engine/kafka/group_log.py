@@ -55,11 +55,12 @@ class GroupLog:
 
     def is_forgotten(self, group: LastingGroup) -> bool:
         """Whether the log knows that a group has no members. If not, it is told once more."""
-        if not self._store.has_membership(group.org, group.name):
-            return True
-        if group.held is None:
+        if group.held is not None:
+            return False
+        if self._store.has_membership(group.org, group.name):
             self._say_nobody(group)
-        return False
+            return False
+        return True
 
     def _look(self, group: LastingGroup) -> None:
         standing = group.standing
