@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from headwater.config.kafka import KafkaSettings
 from headwater.core.durability import Durability
 from headwater.core.errors import HeadwaterError
 from headwater.engine.kafka.group_offsets import Committed
+from headwater.engine.kafka.producers import BATCHES_MAX
 from headwater.format.kafka.events import GroupMember, GroupSettled
 from headwater.format.kafka.records import Producer
 from headwater.recovery.kafka_beside import KafkaView
@@ -17,6 +18,13 @@ from headwater.testing import CrashKind, CrashPlan, FakeDisk, FaultDisk
 from tests.rig.kafka import KAFKA, TELLING_KAFKA, KafkaLife, batch_of
 
 Place = tuple[str, int]
+IDEMPOTENT: Place = ("orders", 1)
+
+
+class Sent(NamedTuple):
+    batch: bytes
+    base_offset: int
+    end_offset: int
 
 
 @dataclass(frozen=True)
@@ -33,6 +41,8 @@ class Known:
     settled: dict[str, GroupSettled] = field(default_factory=dict)
     """Groups with members."""
     dropped: frozenset[str] = frozenset()
+    sent: tuple[Sent, ...] = ()
+    """What an idempotent producer sent."""
 
 
 class KafkaStory:
@@ -74,14 +84,23 @@ class KafkaStory:
     def append_together(self, *parts: tuple[str, int, tuple[str, ...]], sure: bool = True) -> None:
         """One group."""
         values, batches = dict(self.moments[-1].values), []
+        sent = self.moments[-1].sent
         for name, index, words in parts:
+            base = len(values[name, index])
             values[name, index] += tuple(word.encode() for word in words)
-            producer = Producer(9, 0, self._sequence) if (name, index) == ("orders", 1) else None
+            producer = Producer(9, 0, self._sequence) if (name, index) == IDEMPOTENT else None
+            batch = batch_of(*words, producer=producer)
             if producer is not None:
                 self._sequence += len(words)
-            batches.append((name, index, batch_of(*words, producer=producer)))
+                sent = (*sent, Sent(batch, base, base + len(words)))
+            batches.append((name, index, batch))
         durability = Durability.FSYNC if sure else Durability.DISK
-        self._do(lambda: self.life.append_together(batches, durability), sync=sure, values=values)
+        self._do(
+            lambda: self.life.append_together(batches, durability),
+            sync=sure,
+            values=values,
+            sent=sent,
+        )
 
     def commit(self, name: str, index: int, offset: int) -> None:
         offsets = {**self.moments[-1].offsets, (name, index): offset}
@@ -183,9 +202,21 @@ class KafkaStory:
         assert set(found) <= set(before.values) | set(after.values), what
         offsets = {key: row.offset for key, row in life.store.committed(1, "readers").items()}
         assert offsets in (before.offsets, after.offsets), f"{what}: offsets {offsets}"
+        self._recognises(life, after, what)
         members = settled_in(life)
         assert members in (before.settled, after.settled), f"{what}: members {members}"
         self._goes_on(life, state, found)
+
+    def _recognises(self, life: KafkaLife, known: Known, what: str) -> None:
+        """The newest batches of a producer that are there get the answer they had."""
+        if IDEMPOTENT not in known.values or life.store.topic(1, IDEMPOTENT[0]) is None:
+            return
+        end = life.partition(*IDEMPOTENT).high_watermark
+        kept = [sent for sent in known.sent if sent.end_offset <= end]
+        for sent in kept[-BATCHES_MAX:]:
+            again = life.append(IDEMPOTENT[0], sent.batch, IDEMPOTENT[1])
+            assert again.base_offset == sent.base_offset, f"{what}: a batch that came again"
+        assert life.partition(*IDEMPOTENT).high_watermark == end, f"{what}: stored twice"
 
     def _goes_on(self, life: KafkaLife, state: FakeDisk, found: Any) -> None:
         """What is written after a crash is there after the next one, and nothing else changed."""
@@ -335,3 +366,24 @@ def opens_or_refuses(disk: FakeDisk, settings: KafkaSettings = TELLING_KAFKA) ->
         return KafkaLife(disk, settings)
     except HeadwaterError as error:
         return str(error)
+
+
+def tell_sealing(story: KafkaStory) -> None:
+    """The segment that is written to is ended for its dead, rewritten or gone, again and again."""
+    counters = story.life.store.counters
+    story.create("orders", 2)
+    story.append("orders", 0, "kept")
+    for round_ in range(3):
+        story.create("clicks")
+        story.append("clicks", 0, *(f"c{n}" * 20 for n in range(20)))
+        story.append("orders", 1, f"b{round_}" * 20, sure=False)
+        story.drop("clicks")
+        story.housekeep()
+        story.append("orders", 0, f"a{round_}")
+    assert counters.segments_rewritten == 3
+    story.append("orders", 1, *(f"d{n}" * 20 for n in range(20)))
+    story.delete("orders", 1, 23)
+    story.delete("orders", 0, 4)
+    story.housekeep()
+    assert counters.segments_deleted == 4
+    story.append("orders", 1, "last")

@@ -12,9 +12,9 @@ from functools import cache
 import pytest
 
 from headwater.testing import DROPS, KILL, PREFIXES, RANDOM, SECTORS, TORN
-from tests.crash.kafka_story import KafkaStory, tell, tell_large, told
+from tests.crash.kafka_story import KafkaStory, tell, tell_large, tell_sealing, told
 from tests.crash.matrix import slice_of, tried
-from tests.rig.kafka import ROOMY_KAFKA, TELLING_KAFKA
+from tests.rig.kafka import ROOMY_KAFKA, SEALING_KAFKA, TELLING_KAFKA
 
 pytestmark = pytest.mark.crash
 
@@ -28,9 +28,14 @@ PLANS = {
     "small sectors": replace(SECTORS, random_states=24, sector_bytes=8),
 }
 EVERY = {"drops": 3, "torn": 6, "random": 4, "sectors": 6, "small sectors": 6}
+LONG = {"kafka, ended early": 4}
 
 
-STORIES = {"kafka": (TELLING_KAFKA, tell), "kafka, groups of several": (ROOMY_KAFKA, tell_large)}
+STORIES = {
+    "kafka": (TELLING_KAFKA, tell),
+    "kafka, groups of several": (ROOMY_KAFKA, tell_large),
+    "kafka, ended early": (SEALING_KAFKA, tell_sealing),
+}
 
 
 @cache
@@ -42,6 +47,7 @@ def recorded(name: str) -> KafkaStory:
 @pytest.mark.parametrize("plan", PLANS)
 def test_the_shared_log_keeps_its_promises_whatever_a_crash_leaves(plan: str, name: str) -> None:
     story = recorded(name)
-    for state in slice_of(story.states(PLANS[plan]), EVERY.get(plan, 1), always=3):
+    every = EVERY.get(plan, 1) * LONG.get(name, 1)
+    for state in slice_of(story.states(PLANS[plan]), every, always=3):
         story.judge(state)
         tried(f"{name}: {plan}")

@@ -15,6 +15,7 @@ import pytest
 from headwater.core.durability import Durability
 from headwater.core.errors import DiskFullError, HeadwaterError, PoisonedError, SyncError
 from headwater.engine.kafka.errors import KafkaError
+from headwater.format.kafka.names import SPARE_NAME
 from headwater.testing import (
     CHANGING_VERBS,
     FAILING_VERBS,
@@ -49,7 +50,8 @@ def stopped() -> tuple[Image, Seen]:
 
 
 def files_of(image: Image) -> dict[PurePath, bytes]:
-    return {path: data for path, data in FakeDisk(image=image).files().items() if data}
+    files = FakeDisk(image=image).files().items()
+    return {path: data for path, data in files if data and path.name != SPARE_NAME}
 
 
 def judge(disk: FakeDisk, seen: Seen, what: str) -> str:

@@ -11,11 +11,13 @@ import errno
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import pytest
 
 from headwater.core.durability import Durability
 from headwater.core.errors import DiskFullError
+from headwater.core.units import US_PER_S
 from headwater.engine.kafka.group_offsets import Committed
 from headwater.format.kafka.events import GroupSettled
 from headwater.format.kafka.records import Producer
@@ -31,8 +33,16 @@ pytestmark = pytest.mark.crash
 
 SEEDS = range(400 if FULL else 12)
 STEPS = 120
+DAY_US = 86_400 * US_PER_S
 SETTINGS = replace(SMALL_KAFKA, synced_event_bytes=400)
 NAMES = ("orders", "clicks", "views")
+
+
+class Sent(NamedTuple):
+    batch: bytes
+    base_offset: int
+    end_offset: int
+    time_us: int
 
 
 @dataclass
@@ -42,6 +52,8 @@ class Model:
     sure: dict[Place, int] = field(default_factory=dict)
     offsets: dict[Place, int] = field(default_factory=dict)
     sequences: dict[Place, int] = field(default_factory=dict)
+    sent: dict[Place, Sent] = field(default_factory=dict)
+    """The newest batch of an idempotent producer."""
     settled: dict[str, GroupSettled] = field(default_factory=dict)
 
     def harden(self) -> None:
@@ -78,6 +90,8 @@ class RandomLife:
             (self.checkpoint, 3),
             (self.housekeep, 6),
             (self.wait, 10),
+            (self.wait_long, 4),
+            (self.repeat, 6),
             (self.reopen, 3),
             (self.kill, 3),
             (self.lose_power, 3),
@@ -123,7 +137,15 @@ class RandomLife:
         assert topic is not None
         self.life.do(lambda: self.life.store.delete_topic(topic))
         model = self.model
-        for table in (model.values, model.starts, model.sure, model.offsets, model.sequences):
+        tables: tuple[dict[Place, Any], ...] = (
+            model.values,
+            model.starts,
+            model.sure,
+            model.offsets,
+            model.sequences,
+            model.sent,
+        )
+        for table in tables:
             for index in (0, 1):
                 table.pop((place[0], index), None)
         model.harden()
@@ -144,9 +166,12 @@ class RandomLife:
         for _ in range(2 if producer is not None else 1):  # the second time it is a repeat
             answer = self.life.append(place[0], batch, place[1], durability=durability)
             assert answer.base_offset == len(self.model.values[place])
+        base = len(self.model.values[place])
         self.model.values[place] += [word.encode() for word in words]
         if producer is not None:
             self.model.sequences[place] += len(words)
+            now_us = self.life.clock.monotonic_us()
+            self.model.sent[place] = Sent(batch, base, base + len(words), now_us)
         if sure:
             self.model.harden()
 
@@ -200,6 +225,18 @@ class RandomLife:
         """So that events about syncs come by time too, behind writes that were not synced."""
         self.life.clock.advance(self.life.settings.synced_event_interval_ms * 1_000)
 
+    def wait_long(self) -> None:
+        """Hours, so that producers become idle; the keeper forgets those that are for a day."""
+        self.life.clock.advance(self.random.choice((1, 7, 20)) * 3_600 * US_PER_S)
+        self.housekeep()
+
+    def repeat(self) -> None:
+        """A batch that comes again within a day gets the answer it had."""
+        for place, sent in self.model.sent.items():
+            if self.life.clock.monotonic_us() - sent.time_us <= DAY_US:
+                again = self.life.append(place[0], sent.batch, place[1])
+                assert again.base_offset == sent.base_offset
+
     def reopen(self) -> None:
         self.life.close()
         self.start(self.disk)
@@ -218,6 +255,8 @@ class RandomLife:
             assert self.model.sure[place] <= left <= len(values), f"{place} lost acked records"
             del values[left:]
             self.model.sequences[place] = len(values)
+            if place in self.model.sent and left < self.model.sent[place].end_offset:
+                del self.model.sent[place]
         self.model.harden()
 
     def check(self) -> None:

@@ -20,7 +20,9 @@ import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.TopicCollection;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.config.ConfigResource;
 
 public class JavaSession {
@@ -101,6 +103,9 @@ public class JavaSession {
       }
       say("described", admin.describeTopics(Set.of(topic)).allTopicNames().get().get(topic)
           .partitions().size());
+      Uuid id = admin.describeTopics(Set.of(topic)).allTopicNames().get().get(topic).topicId();
+      say("by id", admin.describeTopics(TopicCollection.ofTopicIds(Set.of(id))).allTopicIds().get()
+          .get(id).name().equals(topic));
       say("grouped", admin.listConsumerGroupOffsets(topic).partitionsToOffsetAndMetadata().get()
           .get(place).metadata());
       say("state", admin.describeConsumerGroups(Set.of(topic)).all().get().get(topic)

@@ -3,6 +3,7 @@ goes on with the clients they have. Runs where KAFKA_HOME names an installation.
 
 from __future__ import annotations
 
+import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,6 +71,11 @@ def fetch(offset: int, topic: str = "orders", **more: int) -> Case:
     return Case(ApiKey.FETCH, {"topics": [{"topic": topic, "partitions": [row]}]}, 11)
 
 
+def in_session(session_id: int, epoch: int) -> Case:
+    values = {**fetch(0).values, "session_id": session_id, "session_epoch": epoch}
+    return Case(ApiKey.FETCH, values, 11)
+
+
 def offsets(timestamp: int, partition: int = 0, **more: int) -> Case:
     row = {"partition_index": partition, "timestamp": timestamp, **more}
     return Case(ApiKey.LIST_OFFSETS, {"topics": [{"name": "orders", "partitions": [row]}]})
@@ -104,18 +110,43 @@ def delete(*rows: dict[str, Any]) -> Case:
     return Case(ApiKey.DELETE_TOPICS, {"topics": list(rows), "timeout_ms": 10_000})
 
 
-def grow(*counts: int, topic: str = "orders") -> Case:
-    rows = [{"name": topic, "count": count, "assignments": None} for count in counts]
+def grow(*counts: int, topic: str = "orders", placed: Any = None) -> Case:
+    rows = [{"name": topic, "count": count, "assignments": placed} for count in counts]
     return Case(ApiKey.CREATE_PARTITIONS, {"topics": rows, "timeout_ms": 10_000})
 
 
+def subscription(*topics: str) -> bytes:
+    names = b"".join(struct.pack(">h", len(each)) + each.encode() for each in topics)
+    return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
+
+
+def forget(group: str, *topics: str) -> Case:
+    rows = [{"name": each, "partitions": [{"partition_index": 0}]} for each in topics]
+    return Case(ApiKey.OFFSET_DELETE, {"group_id": group, "topics": rows})
+
+
+SETTINGS: Final = (
+    ("retention.ms", "1_000"), ("retention.ms", " 500000000 "), ("retention.ms", "-2"),
+    ("retention.bytes", "-5"), ("segment.bytes", "13"), ("max.message.bytes", "-1"),
+    ("index.interval.bytes", "4096"), ("message.timestamp.after.max.ms", "100000000"),
+    ("message.timestamp.before.max.ms", "100000000"), ("preallocate", "false"),
+    ("message.timestamp.difference.max.ms", "100000000"), ("min.compaction.lag.ms", "0"),
+    ("max.compaction.lag.ms", "0"), ("local.retention.ms", "-2"), ("segment.jitter.ms", "0"),
+    ("segment.index.bytes", "1000000"), ("min.cleanable.dirty.ratio", "0.5"),
+    ("min.cleanable.dirty.ratio", "1.5"), ("follower.replication.throttled.replicas", "*"),
+    ("leader.replication.throttled.replicas", "all"), ("remote.storage.enable", "false"),
+)  # fmt: skip
 TOPICS: Final = (
     create("orders"), create("twice.no", 0), create("copies", 1, 2), create("bad/name"),
     create(""), create("x" * 250), create("many", 3), create("by-default", -1, -1),
     create("config", configs=[{"name": "no.such", "value": "1"}]),
     create("placed", -1, -1, assignments=[{"partition_index": 1, "broker_ids": [1]}]),
     grow(2, topic="many"), grow(3, topic="many"), grow(5, topic="many"), grow(3, topic="nope"),
-    grow(6, 7, topic="many"),
+    grow(6, 7, topic="many"), grow(7, topic="many", placed=[{"broker_ids": [1]}]),
+    grow(6, topic="many", placed=[{"broker_ids": [5]}]),
+    grow(6, topic="many", placed=[{"broker_ids": [1]}]),
+    *(create(f"c-{at}", configs=[{"name": name, "value": value}])
+      for at, (name, value) in enumerate(SETTINGS)),
     *(Case(ApiKey.METADATA, {"topics": [{"name": name}], "allow_auto_topic_creation": False}, 9)
       for name in ("orders", "nope", "no/pe")),
     change(ApiKey.ALTER_CONFIGS, ("retention.ms", "soon")),
@@ -132,7 +163,8 @@ RECORDS: Final = (
     produce(batch(44), "many"),
     *(fetch(offset) for offset in (0, 1, 4, 5, -1)), fetch(0, "nope"),
     fetch(0, current_leader_epoch=3),
-    *(offsets(timestamp) for timestamp in (-1, -2, -3, 0, 4_102_444_800_000)),
+    *(offsets(timestamp) for timestamp in (-1, -2, -3, -4, -5, -6, -9, 0, 4_102_444_800_000)),
+    in_session(0, 0), in_session(0, -1), in_session(0, 5), in_session(7, 1), in_session(7, -1),
     offsets(-1, partition=9), offsets(-1, current_leader_epoch=3),
     cut(2), cut(1), cut(99), cut(1, "nope"), fetch(0), offsets(0), cut(-1), offsets(-2), offsets(0),
 )  # fmt: skip
@@ -150,6 +182,10 @@ GROUPS: Final = (
     Case(ApiKey.OFFSET_DELETE, {"group_id": "simple", "topics": [
         {"name": "orders", "partitions": [{"partition_index": 0}, {"partition_index": 7}]}]}),
     Case(ApiKey.DELETE_GROUPS, {"groups_names": ["simple"]}),
+    commit("reading", 5),
+    join("reading", 3, protocols=[{"name": "range", "metadata": subscription("many")}]),
+    forget("reading", "orders", "many"), forget("one", "orders"), forget("nope", "orders"),
+    *(Case(ApiKey.LEAVE_GROUP, {"group_id": group, "members": []}) for group in ("one", "nope")),
 )  # fmt: skip
 LAST: Final = (
     delete({"name": "nope"}), delete({"name": None}), delete({"name": None, "topic_id": b"7" * 16}),

@@ -23,6 +23,7 @@ WANTED = {
     "time": "5",
     "end": "700",
     "described": "2",
+    "by id": "true",
     "grouped": "a note",
     "state": "Empty",
     "config": "86400000",

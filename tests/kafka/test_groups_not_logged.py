@@ -38,8 +38,8 @@ def test_a_group_with_too_much_metadata_works_and_does_not_last(limit: str) -> N
     assert (line["group"], line["members"]) == ("workers", 2)
     rig.restart(kill=True)
     # Neither does the generation before it: that one was over.
-    assert rig.commit(small, 1) is ErrorCode.ILLEGAL_GENERATION
-    assert rig.commit(told.member_id, 2) is ErrorCode.ILLEGAL_GENERATION
+    assert rig.commit(small, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert rig.commit(told.member_id, 2) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_with_a_full_disk_small_groups_live_on_the_reserve(rig: Rig) -> None:

@@ -233,6 +233,33 @@ def test_a_client_that_reads_no_answers_makes_the_server_hold_little(
             assert len(answer["responses"][0]["partitions"][0]["records"]) > 8_000_000
 
 
+def test_a_client_that_takes_nothing_of_its_answers_is_hung_up_on_with_a_line_in_the_log(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with (
+        running_broker(tmp_path / "data", deadlines={"idle_s": 0.1, "drain_s": 1.0}) as broker,
+        Speaker(broker.kafka_port) as speaker,
+    ):
+        speaker.make_topic("orders")
+        for _ in range(8):
+            speaker.produce("orders", batch_of("x" * 1_000_000))
+        row = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 26}
+        values = {"topics": [{"topic": "orders", "partitions": [row]}], "max_bytes": 1 << 26}
+        version = SUPPORTED[ApiKey.FETCH].newest
+        door = broker.door
+        frames = [request_frame(ApiKey.FETCH, version, n, "s", values) for n in range(1, 11)]
+        door.idle_deadline_us = 1
+        speaker.send(b"".join(frames))
+        (connection,) = door.connections
+        eventually(lambda: connection._stuck_bytes)
+        eventually(lambda: connection._stuck_since_us < door.now_us() - 1_200_000)
+        assert door.connections, "whoever has answers to take is not idle"
+        door.stuck_deadline_us = 1_000_000
+        eventually(lambda: not door.connections)
+        assert door.counters.hang_ups == 1
+    assert "takes nothing of its answers" in capfd.readouterr().err
+
+
 def test_a_port_that_is_taken_is_told_before_anything_is_made(
     broker: Broker, tmp_path: Path
 ) -> None:

@@ -70,6 +70,32 @@ def test_a_member_that_falls_silent_is_gone_after_its_session(rig: Rig) -> None:
     assert code is ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_a_group_that_breaks_is_forgotten_and_keeps_no_other_from_its_time(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("broken", "workers"):
+        rig.enter(name)
+    waiting: list[Outcome] = []
+    rig.coordinator.sync(1, "broken", "m1", 1, {}, rig.told.append)
+    request = JoinRequest("", "m2", "consumer", (("range", b"new"),), SESSION_US, SESSION_US)
+    broken = rig.coordinator.group(1, "broken")
+    assert broken is not None
+    # Somebody is promised a place, so that the round waits.
+    rig.coordinator.join(1, "broken", request, rig.told.append)
+    rig.coordinator.join(1, "broken", request._replace(member_id="m1"), waiting.append)
+
+    def fail(_now_us: int) -> None:
+        raise KeyError("one")
+
+    monkeypatch.setattr(broken, "expire", fail)
+    rig.life.clock.advance(SESSION_US)
+    rig.coordinator.tick(rig.life.clock.monotonic_us())
+    assert waiting == [Refused(Refusal.COORDINATOR_NOT_AVAILABLE, "m1")]
+    assert rig.names() == {"workers": Phase.EMPTY}
+    assert "a consumer group broke" in capfd.readouterr().err
+    rig.enter("broken")
+
+
 def test_an_id_nobody_came_back_with_leaves_no_group_behind(rig: Rig) -> None:
     rig.join("fleeting")
     assert "fleeting" in rig.names()
@@ -90,9 +116,13 @@ def test_a_group_that_everybody_left_is_forgotten_unless_it_has_offsets(rig: Rig
     for _ in range(2):
         rig.coordinator.tick(rig.life.clock.monotonic_us())
     assert rig.names() == {"workers": Phase.EMPTY}
+    (left,) = rig.coordinator.groups(1)
+    described = rig.coordinator.group(1, "workers")
+    assert described is not None
+    assert left.protocol_type == described.protocol_type == "consumer"
     with pytest.raises(KafkaError) as refused:
         rig.commit("m1", 1)
-    assert refused.value.code == ErrorCode.ILLEGAL_GENERATION
+    assert refused.value.code == ErrorCode.UNKNOWN_MEMBER_ID
     rig.enter()
 
 

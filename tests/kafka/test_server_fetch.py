@@ -73,6 +73,19 @@ def test_a_fetch_waits_until_something_is_produced(
     assert not waiters(broker, name)()
 
 
+def test_a_fetch_that_waits_is_told_at_once_that_its_topic_was_deleted(
+    broker: Broker, speaker: Speaker, name: str
+) -> None:
+    speaker.make_topic(name)
+    begin(speaker, 7, asked(name, wait_ms=LONG_MS))
+    eventually(waiters(broker, name))
+    with Speaker(broker.kafka_port) as other:
+        other.ask(ApiKey.DELETE_TOPICS, {"topics": [{"name": name}]})
+    row = row_of(speaker.answer(ApiKey.FETCH, FETCH, 7))
+    assert row["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (row["high_watermark"], row["records"]) == (-1, b"")
+
+
 def test_a_fetch_waits_for_as_many_bytes_as_it_wants(
     broker: Broker, speaker: Speaker, name: str
 ) -> None:
@@ -102,6 +115,46 @@ def test_a_fetch_that_wants_most_of_what_it_may_have_is_answered_when_that_has_c
             producer.produce(name, batch)
     row = row_of(speaker.answer(ApiKey.FETCH, FETCH, 7))
     assert len(split_batches(row["records"])) == 4
+
+
+def test_a_batch_in_files_is_counted_whole_however_few_of_its_records_are_asked_for(
+    broker: Broker, speaker: Speaker, name: str
+) -> None:
+    speaker.make_topic(name)
+    batch = batch_of(*("a" * 50 for _ in range(200)))
+    speaker.produce(name, batch)
+    forget_what_is_in_memory(broker, name)
+    values = asked(name, 199, wait_ms=LONG_MS, min_bytes=len(batch))
+    row = row_of(speaker.ask(ApiKey.FETCH, values))
+    assert len(row["records"]) == len(batch)
+
+
+def test_a_fetch_that_finds_too_little_in_files_waits_for_as_much_as_is_missing(
+    broker: Broker, speaker: Speaker, name: str
+) -> None:
+    speaker.make_topic(name)
+    first, more = batch_of(*("a" * 50 for _ in range(200))), batch_of("b" * 100)
+    speaker.produce(name, first)
+    forget_what_is_in_memory(broker, name)
+    begin(speaker, 7, asked(name, 199, wait_ms=LONG_MS, min_bytes=len(first) + 2 * len(more)))
+    with Speaker(broker.kafka_port) as producer:
+        for _ in range(2):
+            eventually(waiters(broker, name))
+            producer.produce(name, more)
+    row = row_of(speaker.answer(ApiKey.FETCH, FETCH, 7))
+    assert [read_header(each).record_count for each in split_batches(row["records"])] == [200, 1, 1]
+
+
+def test_a_fetch_that_waits_after_reading_files_is_let_go_when_its_client_goes(
+    broker: Broker, speaker: Speaker, name: str
+) -> None:
+    speaker.make_topic(name)
+    speaker.produce(name, batch_of("a", "b"))
+    forget_what_is_in_memory(broker, name)
+    with Speaker(broker.kafka_port) as impatient:
+        begin(impatient, 7, asked(name, 1, wait_ms=LONG_MS, min_bytes=10_000))
+        eventually(waiters(broker, name))
+    eventually(lambda: not waiters(broker, name)())
 
 
 @pytest.mark.parametrize("from_files", [False, True])
@@ -199,9 +252,14 @@ def test_a_fetch_of_an_unknown_topic_is_refused(speaker: Speaker, name: str) -> 
 
 
 def test_a_session_that_was_never_given_is_not_known(speaker: Speaker, name: str) -> None:
-    answer = speaker.ask(ApiKey.FETCH, asked(name, session_id=5))
-    assert answer["error_code"] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    assert answer["session_id"] == 0
+    speaker.make_topic(name)
+    for session_id in (0, 5):
+        answer = speaker.ask(ApiKey.FETCH, asked(name, session_id=session_id, session_epoch=5))
+        assert answer["error_code"] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        assert answer["session_id"] == 0
+        for epoch in (0, -1):  # it begins, or there is to be none
+            values = asked(name, session_id=session_id, session_epoch=epoch)
+            assert row_of(speaker.ask(ApiKey.FETCH, values))["error_code"] == 0
 
 
 def test_an_answer_is_no_longer_than_asked_but_holds_a_batch(speaker: Speaker, name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +248,53 @@ def test_offsets_of_an_empty_group_are_deleted(speaker: Speaker, name: str) -> N
     assert committed(speaker, name, topic)[0] == 6
     told = speaker.ask(ApiKey.OFFSET_DELETE, {"group_id": "not-there", **values})
     assert told["error_code"] == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def subscription(*topics: str) -> bytes:
+    """What a consumer says when it joins: its version, its topics, nothing for the others."""
+    names = b"".join(struct.pack(">h", len(each)) + each.encode() for each in topics)
+    return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
+
+
+@pytest.mark.parametrize(
+    ("protocol_type", "metadata", "code", "codes"),
+    [
+        ("consumer", subscription("read", "more"), 0, (86, 0)),
+        ("consumer", b"other words", 0, (86, 86)),
+        ("connect", subscription("read"), ErrorCode.NON_EMPTY_GROUP, ()),
+    ],
+)
+def test_offsets_of_topics_that_a_group_no_longer_reads_are_forgotten(
+    speaker: Speaker,
+    name: str,
+    protocol_type: str,
+    metadata: bytes,
+    code: int,
+    codes: tuple[int, ...],
+) -> None:
+    name = f"{name[:40]}-{protocol_type}-{len(metadata)}"
+    read, left = speaker.make_topic(f"{name}-read"), speaker.make_topic(f"{name}-left")
+    metadata = metadata.replace(struct.pack(">h", 4) + b"read", subscription(read)[6:-4])
+    asked = join_values(name) | {
+        "protocol_type": protocol_type,
+        "protocols": [{"name": "range", "metadata": metadata}],
+    }
+    for topic in (read, left):
+        commit(speaker, name, topic, 5)
+    member = speaker.ask(ApiKey.JOIN_GROUP, asked)["member_id"]
+    assert speaker.ask(ApiKey.JOIN_GROUP, asked | {"member_id": member})["error_code"] == 0
+    rows = [{"name": each, "partitions": [{"partition_index": 0}]} for each in (read, left)]
+    told = speaker.ask(ApiKey.OFFSET_DELETE, {"group_id": name, "topics": rows})
+    assert told["error_code"] == code
+    assert tuple(each["partitions"][0]["error_code"] for each in told["topics"]) == codes
+    assert committed(speaker, name, read)[0] == 5
+    assert committed(speaker, name, left)[0] == (-1 if codes == (86, 0) else 5)
+
+
+@pytest.mark.parametrize("version", [3, 5])
+def test_nobody_leaves_without_an_error(speaker: Speaker, name: str, version: int) -> None:
+    told = speaker.ask(ApiKey.LEAVE_GROUP, {"group_id": name, "members": []}, version)
+    assert (told["error_code"], told["members"]) == (0, [])
 
 
 def test_a_group_that_is_not_there_is_dead(speaker: Speaker, name: str) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from headwater.config.server import ServerSettings
+from headwater.engine.kafka.configs import TOPIC_CONFIGS
 from headwater.server.kafka.fetching import ANSWER_BYTES_MAX
 from headwater.wire.kafka.apis import SUPPORTED
 from tests.kafka.broker import Broker
@@ -32,6 +33,11 @@ def test_the_table_of_apis_is_the_one_in_the_code() -> None:
     ]
     table = "\n".join(("<!-- apis -->", "| API | versions |", "|---|---|", *rows, "<!-- end -->"))
     assert table in PAGE, f"put this into docs/kafka.md:\n{table}"
+
+
+def test_every_config_of_a_topic_is_on_the_page() -> None:
+    section = PAGE.partition("## Configs of topics")[2].partition("\n## ")[0]
+    assert set(TOPIC_CONFIGS) == set(re.findall(r"`([a-z]+(?:\.[a-z]+)+|preallocate)`", section))
 
 
 def test_limits_on_the_page_are_those_in_the_code() -> None:

@@ -108,6 +108,27 @@ def test_a_topic_that_is_named_twice_gets_no_partitions(speaker: Speaker, name: 
     assert len(metadata(speaker, topic)["partitions"]) == 1
 
 
+@pytest.mark.parametrize(
+    ("placed", "code"),
+    [
+        (None, 0),
+        ([[1], [1]], 0),
+        ([[1]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ([[1], [5]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ([[1], []], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    ],
+)
+def test_new_partitions_are_placed_where_there_is_a_broker(
+    speaker: Speaker, name: str, placed: list[list[int]] | None, code: int
+) -> None:
+    topic = speaker.make_topic(name[:100])
+    assignments = None if placed is None else [{"broker_ids": nodes} for nodes in placed]
+    row = {"name": topic, "count": 3, "assignments": assignments}
+    (told,) = speaker.ask(ApiKey.CREATE_PARTITIONS, {"topics": [row]})["results"]
+    assert told["error_code"] == code
+    assert len(metadata(speaker, topic)["partitions"]) == (1 if code else 3)
+
+
 def test_what_is_changed_twice_in_one_request_is_not_changed(speaker: Speaker, name: str) -> None:
     topic = speaker.make_topic(name)
     configs = [{"name": "retention.ms", "value": value} for value in ("1000000", "2000000")]
@@ -199,7 +220,7 @@ def test_clients_are_told_where_they_came_in_or_what_was_set(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("timestamp", "offset"), [(-1, 3), (-2, 0), (-3, 0), (0, 0), (2**62, -1), (-9, -1)]
+    ("timestamp", "offset"), [(-1, 3), (-2, 0), (-3, 0), (0, 0), (2**62, -1), (-4, -1), (-9, -1)]
 )
 def test_offsets_are_found_by_every_kind_of_time(
     speaker: Speaker, name: str, timestamp: int, offset: int
@@ -210,7 +231,18 @@ def test_offsets_are_found_by_every_kind_of_time(
     told = speaker.ask(ApiKey.LIST_OFFSETS, {"topics": [{"name": name, "partitions": rows}]})
     (row,) = told["topics"][0]["partitions"]
     assert row["offset"] == offset
-    assert row["error_code"] == (ErrorCode.INVALID_TIMESTAMP if timestamp == -9 else 0)
+    assert row["error_code"] == (ErrorCode.UNSUPPORTED_VERSION if timestamp < -3 else 0)
+
+
+def test_a_kind_of_time_that_is_newer_than_the_request_is_not_known(
+    speaker: Speaker, name: str
+) -> None:
+    speaker.make_topic(name)
+    for version, code in ((6, ErrorCode.UNSUPPORTED_VERSION), (7, ErrorCode.NONE)):
+        rows = [{"partition_index": 0, "timestamp": -3}]
+        values = {"topics": [{"name": name, "partitions": rows}]}
+        told = speaker.ask(ApiKey.LIST_OFFSETS, values, version)
+        assert told["topics"][0]["partitions"][0]["error_code"] == code
 
 
 def test_the_only_epoch_ends_where_the_log_ends(speaker: Speaker, name: str) -> None:
@@ -278,6 +310,22 @@ def test_a_topic_without_a_name_beside_one_that_is_being_made_is_answered(
     told = speaker.ask(ApiKey.METADATA, {"topics": topics}, version)
     codes = [row["error_code"] for row in told["topics"]]
     assert codes == [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.NONE]
+
+
+@pytest.mark.parametrize("version", [10, 12])
+@pytest.mark.parametrize("nobody", [None, ""])
+def test_an_id_tells_which_topic_is_meant_whatever_its_name_says(
+    speaker: Speaker, name: str, version: int, nobody: str | None
+) -> None:
+    speaker.make_topic(name, 2)
+    topic_id = metadata(speaker, name)["topic_id"]
+    topics = [{"name": nobody, "topic_id": each} for each in (topic_id, b"n" * 16)]
+    found, missing = speaker.ask(ApiKey.METADATA, {"topics": topics}, version)["topics"]
+    assert (found["error_code"], found["name"], found["topic_id"]) == (0, name, topic_id)
+    assert len(found["partitions"]) == 2
+    assert missing["error_code"] == ErrorCode.UNKNOWN_TOPIC_ID
+    assert missing["topic_id"] == b"n" * 16
+    assert missing["name"] == ("" if version < 12 else None)
 
 
 def test_an_answer_that_cannot_be_written_leaves_nobody_waiting(

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
-from headwater.core.errors import DiskFullError
+import headwater
+from headwater.core.errors import DiskFullError, OverloadedError
 from headwater.engine.governing import Governing
+from headwater.engine.kafka.producing import Produced
 from headwater.engine.kafka.store import KafkaStore
+from headwater.engine.pending import Pending
 from headwater.format.kafka.records import Producer
 from headwater.server.kafka import connection, plain
 from headwater.wire.kafka.apis import ApiKey
@@ -205,6 +208,36 @@ def test_requests_of_both_kinds_are_counted(
     ask(speaker, name, batch_of("a", "b"))
     after = counters.requests[ApiKey.PRODUCE], counters.batches_in, counters.records_in
     assert [b - a for a, b in zip(before, after, strict=True)] == [1, 1, 2]
+
+
+def test_only_what_was_stored_counts_as_produced(
+    way: list[bool], broker: Broker, speaker: Speaker, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speaker.make_topic(name)
+    with headwater.Client(f"http://127.0.0.1:{broker.port}") as client:
+        client.create(f"{name}.own")
+    counters, store = broker.door.counters, broker.door.store
+    once = batch_of("a", "b", producer=Producer(4_711, 0, 0))
+
+    def counted(topic: str, batch: bytes) -> tuple[int, int]:
+        before = counters.batches_in, counters.records_in
+        ask(speaker, topic, batch)
+        return counters.batches_in - before[0], counters.records_in - before[1]
+
+    def fails(*_: object) -> Pending[Produced]:
+        pending: Pending[Produced] = Pending()
+        broker.app.loop.call_soon(pending.fail, OverloadedError("the log took it back"))
+        return pending
+
+    for topic in (name, f"{name}.own"):
+        assert counted(topic, once) == (1, 2)
+        assert counted(topic, once) == (0, 0), "it came again"
+        behind = batch_of("z", producer=Producer(4_711, 0, 7))
+        assert counted(topic, behind) == (0, 0), "refused at once"
+        with monkeypatch.context() as failing:
+            failing.setattr(store, "append", fails)
+            assert counted(topic, batch_of("c")) == (0, 0), "refused by the log"
+        assert counted(topic, batch_of("c")) == (1, 1)
 
 
 def test_answers_keep_the_order_of_requests_of_both_kinds(speaker: Speaker, name: str) -> None:

@@ -49,6 +49,9 @@ TELLING_KAFKA = replace(SMALL_KAFKA, synced_event_bytes=1)
 ROOMY_KAFKA = replace(TELLING_KAFKA, segment_bytes=9_000)
 """And a segment takes several groups of long records."""
 
+SEALING_KAFKA = replace(ROOMY_KAFKA, seal_dead_bytes=600)
+"""And is ended before it is full when most of it is dead."""
+
 LARGE_KAFKA = replace(SMALL_KAFKA, segment_bytes=2**20, cache_bytes=2**20)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from headwater.config.kafka import KafkaSettings
 from headwater.config.machines import CompactionSettings, MachineSettings
@@ -123,14 +124,29 @@ def test_a_poisoned_log_of_kafka_makes_the_server_unready(server: Broker, disk: 
 
 
 def test_a_full_log_of_kafka_is_told_until_there_is_room(server: Broker, disk: GatedDisk) -> None:
-    with server.talk() as http, Speaker(server.kafka_port) as speaker:
+    with (
+        capture_logs() as lines,
+        server.talk() as http,
+        Speaker(server.kafka_port) as speaker,
+    ):
+
+        def told() -> list[str]:
+            return [line["log_level"] for line in lines if line.get("whose") == "kafka"]
+
+        def gauges() -> tuple[int, int]:
+            metrics = http.get("/v0/metrics", accept="application/json").json["metrics"]
+            names = ("headwater_kafka_wal_read_only", "headwater_housekeeping_failing")
+            return int(metrics[names[0]]), int(metrics[names[1]])
+
         speaker.make_topic("orders")
         disk.concerns = lambda path: "kafka" in path.parts
-        disk.is_full = True
+        disk.is_full = disk.is_full_for_files = True
         assert speaker.produce("orders", batch_of("x" * 9_000))["error_code"] != 0
         assert http.get("/v0/ready").json["status"] == "full"
         state, logs = seen(http)
         assert (state, logs["kafka"], logs["topics"]) == ("full", "full", "writable")
-        disk.is_full = False
+        eventually(lambda: gauges() == (1, 1) and told() == ["warning"])
+        disk.is_full = disk.is_full_for_files = False
         eventually(lambda: speaker.produce("orders", batch_of("x"))["error_code"] == 0)
         assert http.get("/v0/ready").json["status"] == "ok"
+        eventually(lambda: gauges() == (0, 0) and told() == ["warning", "info"])

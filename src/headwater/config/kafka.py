@@ -36,13 +36,20 @@ class KafkaSettings:
     """How often topics with limits are looked at."""
     rewrite_dead_ratio: float = 0.5
     """A segment is rewritten when more than this share of its bytes is dead; 1 never does."""
+    seal_dead_bytes: int = 16 * MIB
+    """The segment that is written to is ended early when so much of it is dead, and more than the
+    ratio: only then can its space be given back."""
     topics_max: int = 100_000
     partitions_max: int = 10_000
     """Partitions of one topic."""
+    partitions_total_max: int = 1_000_000
+    """Partitions of all topics together: each takes about 320 bytes of memory, used or not."""
     batch_bytes_max: int = 64 * MIB
     """One record batch."""
     producers_max: int = 10_000
     """Producers whose sequences are remembered for a partition; the oldest are forgotten."""
+    producer_expiration_ms: int = 86_400_000
+    """A producer that writes nothing to a partition for so long is forgotten there, as in Kafka."""
 
     membership_bytes_max: int = 4 * MIB
     """Members of one group, with their metadata, that outlive a restart."""
@@ -54,3 +61,5 @@ class KafkaSettings:
             raise RequestError("segment_bytes must be between 1 byte and 1 GiB")
         if not 0 < self.rewrite_dead_ratio <= 1:
             raise RequestError("rewrite_dead_ratio must be above 0 and at most 1")
+        if self.producer_expiration_ms < 1:
+            raise RequestError("producer_expiration_ms must be at least 1")

@@ -259,6 +259,9 @@ KEYS: Final[tuple[Key, ...]] = (
         whole(65_536, GIB),
         "bytes of a Kafka request",
     ),
+    Key(
+        "limit_kafka_partitions", "limits.kafka_partitions", COUNT, "partitions of all Kafka topics"
+    ),
     Key("limit_header_bytes", "limits.header_bytes", whole(1024), "bytes of a request's headers"),
     Key("limit_connections", "limits.connections", COUNT, "open connections"),
     Key("deadline_headers_s", "deadlines.headers_s", seconds, "for the headers of a request"),

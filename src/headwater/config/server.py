@@ -27,6 +27,8 @@ class LimitSettings:
     connections: int = 20_000
     kafka_request_bytes: int = 100 * MIB
     """Of one request of a Kafka client that carries records."""
+    kafka_partitions: int = 1_000_000
+    """Of all Kafka topics together."""
     expansion_ratio: int = 200
     """A compressed body may grow at most so many times."""
 

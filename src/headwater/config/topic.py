@@ -21,6 +21,7 @@ from headwater.core.limits import (
     INTEGER_MAX,
     LEASE_MS_CLAMP,
     NAME_PATTERN,
+    PARTITION_NAME_PATTERN,
     PARTITION_PREFIX,
     PRIORITY_CLAMP,
 )
@@ -176,7 +177,7 @@ DEFAULT_TOPIC_SETTINGS: Final = _shared(TopicSettings())
 
 def check_topic_name(name: object, *, is_new: bool = False) -> str:
     """The name when it may be one; refused otherwise. Some names are never those of new topics."""
-    if not isinstance(name, str) or not NAME_PATTERN.fullmatch(name):
+    if not isinstance(name, str) or not _is_topic_name(name):
         raise _refuse(
             "topic",
             "1 to 255 letters, digits and . _ : - beginning with a letter or digit",
@@ -188,6 +189,10 @@ def check_topic_name(name: object, *, is_new: bool = False) -> str:
             "make the topic with a Kafka client"
         )
     return name
+
+
+def _is_topic_name(name: str) -> bool:
+    return any(pattern.fullmatch(name) for pattern in (NAME_PATTERN, PARTITION_NAME_PATTERN))
 
 
 def topic_settings(

@@ -15,6 +15,8 @@ NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}")
 """A topic's name, whole. Names are case-sensitive and never become paths (I16)."""
 PARTITION_PREFIX: Final = "kafka:"
 """`kafka:<topic>:<partition>` is a partition of a Kafka topic; no new topic has such a name."""
+PARTITION_NAME_PATTERN: Final = re.compile(PARTITION_PREFIX + r"[A-Za-z0-9._-]{1,249}:[0-9]{1,5}")
+"""Longer than other names: Kafka's topics may have 249 letters by themselves."""
 ROUTER_NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}")
 
 INTEGER_MAX: Final = 2**53 - 1

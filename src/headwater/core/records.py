@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from headwater.core.errors import InvalidPayloadError
+
 _decode = msgspec.json.Decoder().decode
 
 
@@ -35,15 +37,25 @@ class Record:
     @property
     def data(self) -> Any:
         if self._data is _UNREAD:
-            self._data = _decode(self.data_json)
+            self._data = self._parsed("data", self.data_json)
         return self._data
 
     @property
     def meta(self) -> dict[str, Any] | None:
         if self._meta is _UNREAD:
-            self._meta = None if self.meta_json is None else _decode(self.meta_json)
+            given = self.meta_json
+            self._meta = None if given is None else self._parsed("meta", given)
         meta: dict[str, Any] | None = self._meta
         return meta
+
+    def _parsed(self, field: str, text: bytes) -> Any:
+        try:
+            return _decode(text)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise InvalidPayloadError(
+                f"seq {self.seq}: {field} is JSON that cannot be a value of Python ({error}); "
+                f"{field}_json has it as it was written"
+            ) from error
 
     def __repr__(self) -> str:
         tag = "" if self.tag is None else f", tag={self.tag!r}"

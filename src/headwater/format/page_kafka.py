@@ -22,6 +22,7 @@ from headwater.format.kafka.names import (
     CHECKPOINT_NAME,
     KAFKA_DIRECTORY,
     REWRITE_SUFFIX,
+    SPARE_NAME,
     index_name,
     log_name,
 )
@@ -41,6 +42,7 @@ def _names() -> str:
   {log_name(1)}
   {index_name(1)}
   {CHECKPOINT_NAME}                    what is known synced, and the state that follows from it
+  {SPARE_NAME}              room for the next checkpoint on a full disk; means nothing
   {index_name(0)}{REWRITE_SUFFIX}                    made by a rewrite, before the swap
 ```
 
@@ -71,8 +73,9 @@ record, whose value is msgpack, the name of the event and its fields.
 {_events()}
 
 `synced` is written at the front of a group: the first `entries` entries of its index, and their
-batches, were synced before it was written. `group_settled` without members says that a group has
-none any more.
+batches, were synced before it was written. `segment_begun` is the first batch of every segment but
+the very first, with its own global id: a start that counts to another one knows that a segment is
+missing. `group_settled` without members says that a group has none any more.
 """
 
 
@@ -106,6 +109,9 @@ and the start is refused. `memberships` are events `group_settled`; without any 
 out.
 
 {table}
+
+`running_s` is how many seconds the log was open until then, in all its runs together; a producer's
+`last_write_s` is what that was when it wrote last. A checkpoint that does not have them says 0.
 """
 
 

@@ -17,6 +17,7 @@ MODULES: Final = (
     "frames",
     "intake",
     "jobs",
+    "numbers",
     "printing",
     "residence",
     "syncs",

@@ -75,7 +75,9 @@ METRICS: Final[dict[str, Declared]] = {
     "kafka_requests": Declared(Kind.COUNTER, "requests of Kafka clients", ("api",)),
     "kafka_bytes_in": Declared(Kind.COUNTER, "bytes from Kafka clients"),
     "kafka_bytes_out": Declared(Kind.COUNTER, "bytes to Kafka clients"),
-    "kafka_batches_produced": Declared(Kind.COUNTER, "record batches that were produced"),
+    "kafka_batches_produced": Declared(
+        Kind.COUNTER, "record batches that were produced and stored"
+    ),
     "kafka_records_produced": Declared(Kind.COUNTER, "records in them"),
     "kafka_records_fetched": Declared(Kind.COUNTER, "records that were fetched"),
     "kafka_hang_ups": Declared(Kind.COUNTER, "Kafka clients that were hung up on"),
@@ -89,6 +91,7 @@ METRICS: Final[dict[str, Declared]] = {
     ),
     "kafka_topics": Declared(Kind.GAUGE, "Kafka topics"),
     "kafka_damaged_batches": Declared(Kind.COUNTER, "damaged batches met by readers"),
+    "kafka_wal_read_only": Declared(Kind.GAUGE, "1 while Kafka's log is full or poisoned"),
     "machines": Declared(Kind.GAUGE, "state machines"),
     "machine_instances": Declared(Kind.GAUGE, "instances of state machines"),
     "machine_watchers": Declared(Kind.GAUGE, "who follows their transitions"),

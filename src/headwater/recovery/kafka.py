@@ -24,7 +24,12 @@ from headwater.core.units import MIB
 from headwater.disk import Disk, File, OpenMode, read_whole, sync_file, sync_names, write_all
 from headwater.format.checksum import RunningChecksum, checksum64
 from headwater.format.kafka.batch import BatchHeader
-from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta, decode_checkpoint
+from headwater.format.kafka.checkpoint import (
+    KafkaCheckpoint,
+    SegmentMeta,
+    decode_checkpoint,
+    rewritten,
+)
 from headwater.format.kafka.entry import (
     ENTRY_BYTES,
     PREFIX_BYTES,
@@ -34,8 +39,10 @@ from headwater.format.kafka.entry import (
 )
 from headwater.format.kafka.events import (
     INTERNAL_KEY,
+    PREDECESSOR_MISSING,
     AnyEvent,
     PartitionsAdded,
+    SegmentBegun,
     TopicMade,
     decode_event,
 )
@@ -159,8 +166,12 @@ class _Opening:
 
         Others are what a crash left of a new segment, or the log of a rewrite, which has none.
         """
-        later = sorted(n for n in self._found.indexes & self._found.logs if n > last_known)
-        return [n for n in later if count_entries(self._view(index_name(n)))]
+        later = sorted(n for n in self._found.indexes if n > last_known)
+        later = [n for n in later if count_entries(self._view(index_name(n)))]
+        for number in later:
+            if number not in self._found.logs:
+                raise self._damage(log_name(number), 0, "a file is missing")
+        return later
 
     def _view(self, name: str) -> memoryview:
         return self._look(name, lambda file: file.view())
@@ -209,9 +220,7 @@ class _Opening:
             raise self._damage(name, len(view), f"the index ends before byte {size}")
         found, rewrite = checksum64(view[:size]), meta.rewrite
         if rewrite is not None and found == rewrite.checksum:
-            return msgspec.structs.replace(
-                meta, log_number=rewrite.log_number, log_bytes=rewrite.log_bytes, rewrite=None
-            )
+            return rewritten(meta)
         if found != meta.checksum:
             raise self._damage(name, 0, "the entries are not those that were synced")
         return msgspec.structs.replace(meta, rewrite=None)
@@ -241,7 +250,7 @@ class _Opening:
         for batch in walk_batches(meta.number, entries[start:], log, offset):
             reason = batch.problem
             if not reason and batch.header is not None:
-                reason = self._note(meta.base_id + at, batch)
+                reason = self._note(meta.number, meta.base_id + at, batch)
             if reason:
                 name = log_name(meta.number)
                 if sealed or at < meta.entries:
@@ -255,7 +264,7 @@ class _Opening:
         end = max(offset, meta.log_bytes)
         return msgspec.structs.replace(meta, entries=at, log_bytes=end)
 
-    def _note(self, first_id: int, batch: Walked) -> str:
+    def _note(self, number: int, first_id: int, batch: Walked) -> str:
         """Keep a sound batch for the state. Returns why it cannot be ours, if it cannot."""
         assert batch.header is not None
         event: AnyEvent | None = None
@@ -266,6 +275,8 @@ class _Opening:
                 raise NewerFormatError(
                     error.reason, path=self._directory, advice=_UPDATE
                 ) from error
+            if isinstance(event, SegmentBegun) and event.base_id != first_id:
+                raise self._damage(log_name(number), batch.offset, PREDECESSOR_MISSING)
             self._register(event)
         elif batch.key not in self._registered():
             return "the entries are of a topic that does not exist"

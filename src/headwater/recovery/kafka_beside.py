@@ -283,7 +283,11 @@ class KafkaView:
                         raise DamageError(what, path=path, offset=batch.offset, advice=_ADVICE)
                     return at
                 if batch.key == events.INTERNAL_KEY:
-                    self.topics.take_in(_event(batch.bytes, path), first_id + at)
+                    event = _event(batch.bytes, path)
+                    if isinstance(event, events.SegmentBegun) and event.base_id != first_id + at:
+                        what = events.PREDECESSOR_MISSING
+                        raise DamageError(what, path=path, offset=batch.offset, advice=_ADVICE)
+                    self.topics.take_in(event, first_id + at)
                 at += batch.records
             return at
 

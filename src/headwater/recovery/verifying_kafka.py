@@ -16,6 +16,7 @@ from typing import Final
 
 from headwater.core.errors import FormatError, NewerFormatError
 from headwater.disk import Disk
+from headwater.disk.whole import TEMPORARY_SUFFIX
 from headwater.format.checksum import checksum64
 from headwater.format.kafka.checkpoint import (
     KafkaCheckpoint,
@@ -24,10 +25,16 @@ from headwater.format.kafka.checkpoint import (
     encode_checkpoint,
 )
 from headwater.format.kafka.entry import count_entries, entry_key
-from headwater.format.kafka.events import INTERNAL_KEY, PartitionsAdded, TopicMade
+from headwater.format.kafka.events import (
+    INTERNAL_KEY,
+    PREDECESSOR_MISSING,
+    PartitionsAdded,
+    TopicMade,
+)
 from headwater.format.kafka.names import (
     CHECKPOINT_NAME,
     REWRITE_SUFFIX,
+    SPARE_NAME,
     KafkaFile,
     index_name,
     log_name,
@@ -60,9 +67,9 @@ def plan_kafka(disk: Disk, directory: PurePath) -> KafkaPlan:
         parsed, path = parse_name(name), directory / name
         if parsed is not None:
             (logs if parsed[1] is KafkaFile.LOG else indexes).add(parsed[0])
-        elif name.endswith(REWRITE_SUFFIX):
+        elif name.endswith((REWRITE_SUFFIX, TEMPORARY_SUFFIX)):
             plan.faults.append(Fault(path, None, _LEFT, False, FaultKind.UNFINISHED))
-        elif name != CHECKPOINT_NAME:
+        elif name not in (CHECKPOINT_NAME, SPARE_NAME):
             what = "not a name this software gives"
             plan.faults.append(Fault(path, None, what, False, FaultKind.NAME))
     checkpoint = _checkpoint(disk, directory, bool(indexes), plan)
@@ -72,7 +79,9 @@ def plan_kafka(disk: Disk, directory: PurePath) -> KafkaPlan:
     last_known = known[-1].number if known else -1
     young = [number for number in sorted(logs & indexes) if number > last_known]
     later = [
-        number for number in young if count_entries(read_all(disk, directory / index_name(number)))
+        number
+        for number in sorted(indexes)
+        if number > last_known and count_entries(read_all(disk, directory / index_name(number)))
     ]
     place, as_of = str(directory), checkpoint.as_of
     for at, meta in enumerate(known, 1):
@@ -143,8 +152,22 @@ def join_kafka(plan: KafkaPlan, looks: Sequence[KafkaLook]) -> list[Fault]:
         bad = segment.sealed or any(at < look.synced_end for at, _ in places)
         faults += listed(path, places, FaultKind.BATCH, bad=bad)
     if all(not look.faults for look in looks):
+        faults += _missing(plan, looks)
         faults += _misplaced_chains(plan, looks)
     return faults
+
+
+def _missing(plan: KafkaPlan, looks: Sequence[KafkaLook]) -> Iterator[Fault]:
+    """Younger segments begin where the one before them ends."""
+    assert plan.checkpoint is not None
+    known, end = plan.checkpoint.segments, 0
+    for at, look in enumerate(looks):
+        base_id = known[at].base_id if at < len(known) else end
+        if look.begun not in (None, base_id):
+            path = plan.directory / log_name(plan.segments[at].meta.number)
+            yield Fault(path, 0, PREDECESSOR_MISSING, True, FaultKind.MISSING)
+            return
+        end = base_id + look.entries
 
 
 def _misplaced_chains(plan: KafkaPlan, looks: Sequence[KafkaLook]) -> Iterator[Fault]:

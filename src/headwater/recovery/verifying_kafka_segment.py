@@ -28,6 +28,7 @@ from headwater.format.kafka.entry import (
 from headwater.format.kafka.events import (
     INTERNAL_KEY,
     PartitionsAdded,
+    SegmentBegun,
     Synced,
     TopicMade,
     decode_event,
@@ -79,6 +80,9 @@ class KafkaLook:
     chains: list[Chain] = field(default_factory=list)
     young_keys: dict[bytes, int] = field(default_factory=dict)
     """Whose batches are younger than that state, and where the first of each stands."""
+    entries: int = 0
+    begun: int | None = None
+    """The global id that an event at its front says it begins with."""
     synced_end: int = 0
     """An event says that the log was synced up to here."""
 
@@ -124,6 +128,7 @@ class _SegmentCheck:
         if entries is None:
             return
         look, live = self._look, entries["length"] > 0
+        look.entries = len(entries)
         if live.any() or not self._segment.sealed:
             with_file(self._disk, self._log, OpenMode.READ, lambda f: self._batches(f, entries))
         else:  # all its records are dead, and the log may have gone already
@@ -267,7 +272,9 @@ class _SegmentCheck:
         except FormatError as error:
             self._at_log.append((place, error.reason))
             return
-        if isinstance(event, TopicMade | PartitionsAdded):
+        if isinstance(event, SegmentBegun):
+            self._look.begun = event.base_id
+        elif isinstance(event, TopicMade | PartitionsAdded):
             self._look.made.append(event)
         elif isinstance(event, Synced) and event.entries < len(entries):
             self._look.synced_end = int(entries["physical_offset"][event.entries])

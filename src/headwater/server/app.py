@@ -24,6 +24,7 @@ from headwater.server.gathering import Gathering, asks_for_no_more
 from headwater.server.head import Head, KnownHeads
 from headwater.server.intake import Intake
 from headwater.server.keys import ORGANISATION_DEFAULT, ApiKey, KeyRing, Scope
+from headwater.server.logs import LogWatch
 from headwater.server.machine_following import Printed, Rounds
 from headwater.server.pressure import PressureWatch
 from headwater.server.pushing import Pushing
@@ -37,6 +38,7 @@ from headwater.server.webhooks import Webhooks
 from headwater.wire.http_errors import HttpError
 
 if TYPE_CHECKING:
+    from headwater.engine.kafka.spaces import PartitionSpace
     from headwater.server.kafka.listener import KafkaListener
     from headwater.server.rcpx.listener import RcpxListener
 
@@ -82,6 +84,7 @@ class App:
         self.summing = Summing()
         self.sse_connections = 0
         self._trouble: str | None = None
+        self.log_watch = LogWatch(self)
         self.connections_max = settings.limits.connections
         """Fewer when the operating system allows fewer open files."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -98,9 +101,19 @@ class App:
 
     def space(self, name: str, key: ApiKey | None) -> TopicSpace:
         """Whose topics this name is about."""
+        return self.kafkas(name, key) or self.engine
+
+    def kafkas(self, name: str, key: ApiKey | None) -> PartitionSpace | None:
+        """The partitions of the key's organisation, where the name is about Kafka's topics."""
         organisation = ORGANISATION_DEFAULT if key is None else key.organisation
         store = None if self.kafka is None else self.kafka.store
         return self.spaces.of(self.engine, store, name, organisation)
+
+    @property
+    def trouble(self) -> Exception | None:
+        """Why a keeper could not do all of his last round; it is tried again in the next."""
+        store = None if self.kafka is None else self.kafka.store
+        return self.engine.trouble or (None if store is None else store.trouble)
 
     @property
     def ready_database(self) -> AsyncDatabase:
@@ -149,7 +162,8 @@ class App:
         self.sessions.expire(now)
         self.delivery.heartbeat(now)
         if self._engine is not None:
-            self._tell_trouble(self._engine.trouble)
+            self._tell_trouble(self.trouble)
+            self.log_watch.look()
 
     def _tell_trouble(self, trouble: Exception | None) -> None:
         """Nobody waits for the keeper's work, so its failures are told here, each kind once."""

@@ -18,6 +18,11 @@ STATE_NAMES: Final = {
     LogState.FULL: "full",
     LogState.POISONED: "poisoned",
 }
+_WORDS: Final = {
+    LogState.WRITABLE: "a log takes writes again",
+    LogState.FULL: "a log has no room: writes are refused until there is some",
+    LogState.POISONED: "a log failed: it acknowledges nothing until a restart",
+}
 _WORST_FIRST: Final = (LogState.POISONED, LogState.FULL)
 
 
@@ -43,3 +48,21 @@ def state_of(app: App) -> str:
     states = {shard.state for _, _, shard in shards_of(app)}
     worst = next((state for state in _WORST_FIRST if state in states), LogState.WRITABLE)
     return STATE_NAMES[worst]
+
+
+class LogWatch:
+    """Tells of every log that stops taking writes, and when it takes them again."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._told: dict[tuple[str, int], LogState] = {}
+
+    def look(self) -> None:
+        for whose, number, shard in shards_of(self._app):
+            state = shard.state
+            if self._told.get((whose, number), LogState.WRITABLE) is state:
+                continue
+            self._told[whose, number] = state
+            say = self._app.log.info if state is LogState.WRITABLE else self._app.log.warning
+            reason = {} if shard.poison is None else {"error": str(shard.poison)}
+            say(_WORDS[state], whose=whose, shard=number, **reason)

@@ -55,7 +55,7 @@ def _engine_samples(app: App, engine: Engine, key: ApiKey) -> list[Sample]:
         Sample("records_live", totals.records),
         Sample("bytes_live", totals.bytes),
         Sample("tail_bytes", core.tail_bytes),
-        Sample("housekeeping_failing", int(engine.trouble is not None)),
+        Sample("housekeeping_failing", int(app.trouble is not None)),
     ]
     samples += pressure_samples(engine.governing)
     samples += [

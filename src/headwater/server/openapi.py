@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from headwater.config.topic import TopicSettings
-from headwater.core.limits import NAME_PATTERN, ROUTER_NAME_PATTERN
+from headwater.core.limits import NAME_PATTERN, PARTITION_NAME_PATTERN, ROUTER_NAME_PATTERN
 from headwater.server.routing import Route
 from headwater.wire.http_errors import STATUS_OF_CODE
 
@@ -28,7 +28,7 @@ _ERROR: Final[dict[str, Any]] = {
     },
 }
 _NAMES: Final[dict[str, dict[str, Any]]] = {
-    "{topic}": {"pattern": f"^{NAME_PATTERN.pattern}$"},
+    "{topic}": {"pattern": f"^({NAME_PATTERN.pattern}|{PARTITION_NAME_PATTERN.pattern})$"},
     "{router}": {"pattern": f"^{ROUTER_NAME_PATTERN.pattern}$"},
 }
 ALWAYS: Final = ("invalid_request", "unauthorized", "forbidden", "throttled", "not_ready")

@@ -26,6 +26,7 @@ from headwater.engine.steps import Answered, Steps, loaded_steps
 from headwater.engine.topic import Topic
 from headwater.server.exchange import Exchange
 from headwater.server.jobs import job_steps
+from headwater.server.queues import require_queue
 from headwater.server.streams import FRAME_BYTES, require_event_stream
 from headwater.server.topics import number
 from headwater.wire import sse
@@ -43,6 +44,7 @@ def open_work(app: App, exchange: Exchange) -> None:
     require_event_stream(exchange)
     node = exchange.query().get("node", "")
     check_node(node)
+    require_queue(app, exchange)
     topic = app.engine.topic(exchange.parameters[0])
     if topic.loaded:
         _open(app, exchange, topic, node)

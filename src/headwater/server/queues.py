@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from headwater.core.errors import NotAQueueError
 from headwater.engine.engine import Engine
 from headwater.engine.queue_answers import Settled
 from headwater.engine.queue_state import ClaimRequest
@@ -27,6 +28,7 @@ from headwater.engine.topic import Topic
 from headwater.server.body import body_of
 from headwater.server.exchange import GZIP_BYTES_MIN, Exchange
 from headwater.server.jobs import JobsText, jobs_text_at_hand, jobs_text_steps
+from headwater.server.spaces import refuse_kafkas
 from headwater.server.stepping import OneStep, Operation, Work
 from headwater.wire.requests import AckBody, ClaimBody, ExtendBody, NackBody, decode_request
 
@@ -34,6 +36,12 @@ if TYPE_CHECKING:
     from headwater.server.app import App
 
 _encode = msgspec.json.Encoder().encode
+
+
+def require_queue(app: App, exchange: Exchange) -> None:
+    """Of a name that is none of the engine's topics: what Kafka clients have is no queue."""
+    name, key = exchange.head.parameters[0], exchange.head.key
+    refuse_kafkas(app, name, key, NotAQueueError, "claims need a queue")
 
 
 def claim(app: App, exchange: Exchange) -> None:
@@ -44,6 +52,8 @@ def claim(app: App, exchange: Exchange) -> None:
     )
     engine, name = app.engine, exchange.head.parameters[0]
     topic = engine.find(name)
+    if topic is None:
+        require_queue(app, exchange)
     if topic is None or not topic.loaded:
         steps = claim_as_steps(engine, name, wish, _rendered)
     else:
@@ -103,6 +113,8 @@ def ack(app: App, exchange: Exchange) -> None:
     body = decode_request(body_of(exchange), AckBody)
     engine, name = app.engine, exchange.head.parameters[0]
     topic = engine.find(name)
+    if topic is None:
+        require_queue(app, exchange)
     if topic is None or not topic.loaded or _has_dying(topic):
         steps = ack_steps(engine, name, body.node, body.seqs, body.lease_ids)
         _settle(app, exchange, steps, _say_acked)
@@ -123,6 +135,7 @@ def _as_it_is(settled: Settled) -> Settled:
 
 def nack(app: App, exchange: Exchange) -> None:
     body = decode_request(body_of(exchange), NackBody)
+    require_queue(app, exchange)
     name = exchange.parameters[0]
     steps = nack_steps(app.engine, name, body.node, body.seqs, body.lease_ids, body.delay_ms)
     _settle(app, exchange, steps, _say_nacked)
@@ -130,6 +143,7 @@ def nack(app: App, exchange: Exchange) -> None:
 
 def extend(app: App, exchange: Exchange) -> None:
     body = decode_request(body_of(exchange), ExtendBody)
+    require_queue(app, exchange)
     name = exchange.parameters[0]
     steps = extend_steps(app.engine, name, body.node, body.seqs, body.lease_ids, body.lease_ms)
     _settle(app, exchange, steps, _say_extended)

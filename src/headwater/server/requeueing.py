@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from headwater.engine.requeueing import requeue_steps
 from headwater.server.body import body_of
 from headwater.server.exchange import Exchange
+from headwater.server.queues import require_queue
 from headwater.server.topics import answer
 from headwater.wire.requests import RequeueBody, decode_request
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 async def requeue(app: App, exchange: Exchange) -> None:
     """A key gives letters back only to queues it may name."""
     body = decode_request(body_of(exchange), RequeueBody)
+    require_queue(app, exchange)
     may_name = app.key_of(exchange).may_name
     steps = requeue_steps(app.engine, exchange.parameters[0], body.seqs, may_name)
     found = await app.ready_database.drive(steps)

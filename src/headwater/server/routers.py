@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headwater.core import limits
+from headwater.core.errors import InvalidRequestError
 from headwater.engine.router_state import Router
 from headwater.engine.router_steps import delete_router_steps, put_router_steps
 from headwater.engine.routers import RouterState
@@ -19,12 +20,14 @@ from headwater.model.router.definition import check_router_name
 from headwater.server.body import body_of
 from headwater.server.exchange import Exchange
 from headwater.server.keys import ApiKey
+from headwater.server.spaces import refuse_kafkas
 from headwater.server.topics import answer, number
 from headwater.wire.requests import RouterBody, decode_request
 
 if TYPE_CHECKING:
     from headwater.server.app import App
 
+_NO_ROUTERS = "routers are between topics of Headwater's own"
 _PROGRESS = ("source_seq", "lag", "held", "forwarded_total")
 
 
@@ -40,6 +43,11 @@ async def put_router(app: App, exchange: Exchange) -> None:
     key = app.key_of(exchange)
     key.require_name(body.source)
     key.require_name(body.dest)
+    for end in (body.source, body.dest):
+        kafkas = app.kafkas(end, key)
+        if kafkas is not None and end == body.dest and body.create_dest:
+            kafkas.refuse_taken(end)
+        refuse_kafkas(app, end, key, InvalidRequestError, _NO_ROUTERS)
     settings = msgspec.to_builtins(body)
     state, created = await app.ready_database.drive(put_router_steps(app.engine, name, settings))
     made = describe(state)

@@ -56,7 +56,7 @@ ROUTES: Final = (
         errors=(
             "batch_too_large", "record_too_large", "topic_not_found", "head_conflict",
             "payload_too_large", "unsupported_media_type", "topic_full", "disk_full",
-            "storage_failed", "not_a_queue",
+            "storage_failed", "not_a_queue", "topic_exists_incompatible",
         ),
         names_topic=True,
     ),

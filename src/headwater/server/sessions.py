@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from headwater.config.topic import check_topic_name
-from headwater.core.errors import InvalidRequestError, TopicNotFoundError
+from headwater.core.errors import InvalidRequestError
 from headwater.core.limits import WATCH_TOPICS_MAX
 from headwater.engine.steps import diff_request
 from headwater.engine.topic import Topic
@@ -112,11 +112,10 @@ class WatchSessions:
                     if topic.name not in request.topics and watch.covers(topic):
                         _begin(watch, topic, wish)
                 continue
-            found = self._app.space(name, watch.key).find(name)
+            space = self._app.space(name, watch.key)
+            found = space.find(name) if lenient else space.topic(name)
             if found is None:
                 missing.append(name)
-                if not lenient:
-                    raise TopicNotFoundError(f"there is no topic {name!r}")
                 continue
             if watch.strong:
                 refuse_partitions(name, "it is watched with consistency eventual only")

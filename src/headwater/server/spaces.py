@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from headwater.core.errors import InvalidRequestError
+from headwater.core.errors import InvalidRequestError, RequestError
 from headwater.core.limits import PARTITION_PREFIX
 from headwater.engine.engine import Engine
 from headwater.engine.sides import TopicSpace
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from headwater.engine.kafka.partition_topics import PartitionTopic
     from headwater.engine.kafka.spaces import PartitionSpace
     from headwater.engine.kafka.store import KafkaStore
+    from headwater.server.app import App
+    from headwater.server.keys import ApiKey
 
 
 class Spaces:
@@ -25,10 +27,21 @@ class Spaces:
 
     def of(
         self, engine: Engine, store: KafkaStore | None, name: str, organisation: int
-    ) -> TopicSpace:
-        """Without a store nobody finds a partition."""
-        if store is None or not name.startswith(PARTITION_PREFIX):
-            return engine
+    ) -> PartitionSpace | None:
+        """None for a name of the engine's own topics, and for every name without a store.
+
+        Where the engine has no topic of a name and Kafka's clients have, it is about theirs: they
+        would never see a topic that was made under it.
+        """
+        if store is None:
+            return None
+        if name.startswith(PARTITION_PREFIX):
+            return self._of(engine, store, organisation)
+        if engine.find(name) is None and store.is_taken(organisation, name):
+            return self._of(engine, store, organisation)
+        return None
+
+    def _of(self, engine: Engine, store: KafkaStore, organisation: int) -> PartitionSpace:
         space = self._by_organisation.get(organisation)
         if space is None:
             # Late: a server without Kafka topics does not load what reads them.
@@ -42,6 +55,16 @@ class Spaces:
 def space_of(engine: Engine, topic: Topic) -> TopicSpace:
     """Where a topic that was found belongs."""
     return cast("PartitionTopic", topic).space if topic.is_partition else engine
+
+
+def refuse_kafkas(
+    app: App, name: str, key: ApiKey | None, refused: type[RequestError], instead: str
+) -> None:
+    """For what only topics of the engine's own can do."""
+    kafkas = app.kafkas(name, key)
+    if kafkas is not None and app.engine.find(name) is None:
+        kafkas.topic(name)  # or there is none, which says more
+        raise refused(f"{name!r} is a partition of a Kafka topic; {instead}")
 
 
 def refuse_partitions(name: str, doing: str) -> None:

@@ -60,11 +60,14 @@ def number(exchange: Exchange, name: str, default: int, low: int, high: int) -> 
     return min(max(int(value), low), high)
 
 
-def require_named(key: ApiKey, settings: Mapping[str, Any] | None) -> None:
-    """A key may name in settings only what it may name in a path."""
+def require_named(app: App, key: ApiKey, settings: Mapping[str, Any] | None) -> None:
+    """A key may name in settings only what it may name in a path, and make there."""
     name = (settings or {}).get("dead_letter")
     if isinstance(name, str):
         key.require_name(name)
+        kafkas = app.kafkas(name, key)
+        if kafkas is not None:
+            kafkas.refuse_taken(name)
 
 
 def describe(app: App, topic: Topic) -> dict[str, Any]:
@@ -86,7 +89,10 @@ async def put_topic(app: App, exchange: Exchange) -> None:
         settings = msgspec.json.decode(body or b"{}", type=dict[str, Any])
     except (msgspec.MsgspecError, RecursionError) as error:
         raise InvalidRequestError(f"the body must be an object of settings: {error}") from error
-    require_named(app.key_of(exchange), settings)
+    require_named(app, app.key_of(exchange), settings)
+    kafkas = app.kafkas(name, exchange.head.key)
+    if kafkas is not None:
+        kafkas.refuse_new(name)
     existed = app.engine.find(name) is not None
     state = await app.ready_database.drive(create_steps(app.engine, name, settings))
     answer(
@@ -112,7 +118,8 @@ def list_topics(app: App, exchange: Exchange) -> None:
         raise InvalidRequestError("type is log or queue")
     page: list[Topic] = []
     next_cursor: str | None = None
-    listed = app.space(prefix, key).topics.list(prefix, query.get("cursor"))
+    space = app.space(prefix, key) if prefix.startswith(limits.PARTITION_PREFIX) else app.engine
+    listed = space.topics.list(prefix, query.get("cursor"))
     for looked_at, topic in enumerate(listed, start=1):
         name = topic.name
         if (

@@ -16,7 +16,7 @@ from websockets.frames import Frame, Opcode
 from websockets.http11 import Request
 from websockets.server import ServerProtocol
 
-from headwater.core.errors import HeadwaterError, InvalidRequestError, TopicNotFoundError
+from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.engine.pending import Appended, Pending
 from headwater.engine.steps import diff_request, loaded_steps
 from headwater.engine.topic import Topic
@@ -203,9 +203,7 @@ class WebSocket(asyncio.Protocol):
     def _subscribe(self, wish: Subscribe) -> None:
         self._key.require(Scope.READ)
         self._key.require_name(wish.topic)
-        topic = self._app.space(wish.topic, self._key).find(wish.topic)
-        if topic is None:
-            raise TopicNotFoundError(f"there is no topic {wish.topic!r}")
+        topic = self._app.space(wish.topic, self._key).topic(wish.topic)
         read = diff_request(0, wish.limit, wish.max_batch_bytes, node=wish.node)
         cursor = topic.log.visible_seq if wish.tail else wish.from_seq or 0
         self._following.unfollow(wish.topic)
@@ -237,7 +235,7 @@ class WebSocket(asyncio.Protocol):
     def _publish(self, wish: Publish) -> None:
         self._key.require(Scope.WRITE)
         self._key.require_name(wish.topic)
-        require_named(self._key, wish.config)
+        require_named(self._app, self._key, wish.config)
         space = self._app.space(wish.topic, self._key)
         topic = space.find(wish.topic)
         if topic is not None and not topic.loaded:

@@ -40,7 +40,7 @@ def write_request(app: App, exchange: Exchange, request: WriteRequest) -> None:
     """One write by itself."""
     name = exchange.head.parameters[0]
     if request.config is not None:
-        require_named(app.key_of(exchange), request.config)
+        require_named(app, app.key_of(exchange), request.config)
     records = encode_request(request, app.settings.limits.record_bytes)
     topic = app.space(name, exchange.head.key).find(name)
     if topic is not None and not topic.loaded:

@@ -25,30 +25,24 @@ from headwater.core.durability import Durability
 from headwater.core.errors import StorageError, SyncError
 from headwater.core.units import KIB, US_PER_MS
 from headwater.disk import (
-    Buffer,
     Disk,
-    File,
     OpenMode,
-    sync_file,
     sync_names,
     sync_together,
-    write_all,
 )
 from headwater.format.checksum import RunningChecksum
 from headwater.format.kafka.checkpoint import SegmentMeta
 from headwater.format.kafka.entry import ENTRY_BYTES, PREFIX_BYTES, pack_entries
-from headwater.format.kafka.events import INTERNAL_KEY, Synced, encode_event
+from headwater.format.kafka.events import INTERNAL_KEY, AnyEvent, SegmentBegun, Synced, encode_event
 from headwater.format.kafka.names import index_name, log_name
 from headwater.wal.counters import WalCounters
 from headwater.wal.dialect import NO_ROOM
+from headwater.wal.growing_file import GrowingFile
 from headwater.wal.ticket import Ticket
 
 JOINED_BYTES_MAX: Final = 4 * KIB
 """Bodies that are shorter than this, as they come, are joined before they are written: the copy
 costs less than a vector of them."""
-SMALL_GROUPS: Final = 4
-"""Zeros are written ahead only for groups of which so many fit into them: a large group hides what
-the journal costs, and zeros in front of it would be written for nothing."""
 
 
 class Keyed(Protocol):
@@ -63,64 +57,12 @@ class _Own:
     entry_key = INTERNAL_KEY
 
 
-class _GrowingFile:
-    """A file that has room ahead of its end. `room` bytes of it are ours to write."""
-
-    def __init__(self, file: File, end: int, ahead: int, reserve: int) -> None:
-        self.file = file
-        self.end = end
-        self._ahead = ahead
-        self._reserve = reserve
-        self._room = file.size()
-        self.synced_end = end
-
-    def make_room(self, size: int, *, essential: bool) -> None:
-        """Have room for so many more bytes, or raise ENOSPC with nothing changed.
-
-        Ordinary groups leave the reserve alone; it is what essential ones live on.
-        """
-        wanted = self.end + size + (0 if essential else self._reserve)
-        if wanted <= self._room:
-            return
-        room = wanted + self._ahead
-        try:
-            self.file.allocate(room)
-        except OSError as error:
-            if error.errno in NO_ROOM:
-                with contextlib.suppress(OSError):
-                    self.file.truncate(self._room)
-            raise
-        if size * SMALL_GROUPS <= self._ahead:
-            write_all(self.file, self._room, [bytes(room - self._room)])
-        self._room = room
-
-    def append(self, buffers: Sequence[Buffer]) -> None:
-        self.end += write_all(self.file, self.end, buffers)
-
-    def sync(self) -> None:
-        if self.synced_end != self.end:
-            end = self.end
-            sync_file(self.file)
-            self.synced_end = end
-
-    def cut(self, end: int) -> None:
-        self.file.truncate(end)
-        self.end = self._room = end
-
-    def trim(self) -> None:
-        """No room any more: the file ends where its contents do."""
-        if self._room != self.end:
-            self.file.truncate(self.end)
-            self._room = self.end
-            sync_file(self.file)
-
-
 @dataclass(slots=True)
 class _Segment:
     number: int
     base_id: int
-    log: _GrowingFile
-    index: _GrowingFile
+    log: GrowingFile
+    index: GrowingFile
     checksum: RunningChecksum
     vouched_us: int
     vouched_end: int = 0
@@ -131,7 +73,7 @@ class _Segment:
         """Entries that are on stable storage, with their batches."""
         return self.index.synced_end // ENTRY_BYTES
 
-    def files(self) -> tuple[_GrowingFile, _GrowingFile]:
+    def files(self) -> tuple[GrowingFile, GrowingFile]:
         return self.log, self.index
 
     def sync(self) -> None:
@@ -210,7 +152,7 @@ class BatchLog:
         self._refuse_after_a_failed_sync()
         size = sum([len(ticket.body) for ticket in tickets])
         segment = self._segment_for(size)
-        event = None if essential else self._synced_event(segment, size)
+        event = None if essential else self._own_event(segment, size)
         if event is not None:
             tickets = [event, *tickets]
             size += len(event.body)
@@ -269,8 +211,11 @@ class BatchLog:
             self._on_idle()
 
     def make_room(self) -> None:
-        segment = self._segment_for(PREFIX_BYTES)
-        segment.make_room(PREFIX_BYTES, ENTRY_BYTES, essential=False)
+        settings, segment = self._settings, self._segment_for(PREFIX_BYTES)
+        # As much as the files grow by: what is left of their room let a small group in and the
+        # next one not, and the log would be full and not full by turns.
+        sizes = settings.log_ahead_bytes, settings.index_ahead_bytes
+        segment.make_room(*sizes, essential=False)
 
     def hardened(self) -> SegmentMeta:
         """Sync, and say how far the active segment is. On the log's thread, or after `close`."""
@@ -278,6 +223,22 @@ class BatchLog:
             return self._closed_meta
         self.sync()
         return self._active().meta()
+
+    def seal(self, number: int) -> bool:
+        """End the active segment before it is full, if it is this one. On the log's thread."""
+        self._refuse_after_a_failed_sync()
+        if self._active().number != number or not self._active().log.end:
+            return False
+        try:
+            self._rotate()
+        except SyncError as error:
+            self._failed_sync = error
+            raise
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            self._rotate(roomy=False)  # what is given back then makes room for it
+        return True
 
     def note_saved(self, segment: SegmentMeta) -> None:
         """A checkpoint vouches for this much from now on. Called on any thread."""
@@ -301,8 +262,23 @@ class BatchLog:
             segment = self._rotate()
         return segment
 
-    def _synced_event(self, segment: _Segment, size: int) -> Ticket | None:
-        """What to write before a group of this size, when it is time to say how far we synced.
+    def _own_event(self, segment: _Segment, size: int) -> Ticket | None:
+        """What the log itself has to say before a group of this size."""
+        event: AnyEvent | None
+        if segment.log.end == 0 and segment.base_id:
+            event = SegmentBegun(segment.base_id)
+        else:
+            event = self._synced_event(segment)
+        if event is None:
+            return None
+        batch = encode_event(event, self._clock.wall_ms())
+        body = len(batch).to_bytes(PREFIX_BYTES, "little") + batch
+        if segment.log.end and segment.log.end + len(body) + size > self._settings.segment_bytes:
+            return None  # the next group begins a segment, and then this one is whole
+        return Ticket(body, 1, Durability.DISK, context=_Own)
+
+    def _synced_event(self, segment: _Segment) -> Synced | None:
+        """How far we synced, when it is time to say so.
 
         Only what a sync that returned has covered: of everything later a crash may take any part
         and leave this event.
@@ -318,11 +294,7 @@ class BatchLog:
             due_us = segment.vouched_us + settings.synced_event_interval_ms * US_PER_MS
             if self._clock.monotonic_us() < due_us:
                 return None
-        batch = encode_event(Synced(segment.synced_entries), self._clock.wall_ms())
-        body = len(batch).to_bytes(PREFIX_BYTES, "little") + batch
-        if segment.log.end + len(body) + size > settings.segment_bytes:
-            return None  # the next group begins a segment, and then this one is whole
-        return Ticket(body, 1, Durability.DISK, context=_Own)
+        return Synced(segment.synced_entries)
 
     def _take_back(self, segment: _Segment, log_end: int, index_end: int) -> None:
         """A file system that finds no room only now: none of the group may ever be seen."""
@@ -334,13 +306,13 @@ class BatchLog:
                 f"a refused group cannot be taken back: {error.strerror}", path=self.name
             ) from error
 
-    def _rotate(self) -> _Segment:
+    def _rotate(self, *, roomy: bool = True) -> _Segment:
         old = self._active()
         self.sync()
         for file in old.files():
             file.trim()
         meta = old.meta()
-        new = self._create(meta.base_id + meta.entries)
+        new = self._create(meta.base_id + meta.entries, roomy=roomy)
         self._segment = new
         self._counters.rotations += 1
         self._on_sealed(meta, new.number)
@@ -348,13 +320,13 @@ class BatchLog:
             file.file.close()
         return new
 
-    def _create(self, base_id: int) -> _Segment:
+    def _create(self, base_id: int, *, roomy: bool = True) -> _Segment:
         """A new segment whose names are durable, or an OSError and no trace of it."""
         number = self._take_number()
         try:
             segment = self._open(number, OpenMode.CREATE, base_id, RunningChecksum())
             for file in segment.files():
-                file.make_room(0, essential=False)
+                file.make_room(0, essential=not roomy)
         except OSError:
             for name in (log_name(number), index_name(number)):
                 with contextlib.suppress(OSError):
@@ -373,8 +345,8 @@ class BatchLog:
         return _Segment(
             number,
             base_id,
-            _GrowingFile(log, 0, settings.log_ahead_bytes, reserve),
-            _GrowingFile(index, 0, settings.index_ahead_bytes, reserve),
+            GrowingFile(log, 0, settings.log_ahead_bytes, reserve),
+            GrowingFile(index, 0, settings.index_ahead_bytes, reserve),
             checksum,
             self._clock.monotonic_us(),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.model.kafka_group import Phase, Refusal, Synced
+from headwater.model.kafka_group import Phase, Refusal, Refused, Synced
 from tests.unit.model.kafka_groups import GroupRig
 
 
@@ -234,6 +234,24 @@ def test_a_static_leader_that_understands_is_told_to_skip_assigning(rig: GroupRi
     assert back.skip_assignment
     assert back.leader == back.member_id
     assert [each.instance_id for each in back.members] == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("held", "refusal"),
+    [("one", Refusal.FENCED_INSTANCE_ID), ("other", Refusal.UNKNOWN_MEMBER_ID)],
+)
+def test_nobody_takes_an_instance_id_with_an_id_that_was_promised_to_somebody_without(
+    rig: GroupRig, held: str, refusal: Refusal
+) -> None:
+    static = rig.joined(rig.join(instance_id=held)).member_id
+    rig.sync(static, instance_id=held)
+    promised = rig.told[rig.join()]
+    assert isinstance(promised, Refused)
+    assert rig.refusal(rig.join(promised.member_id, instance_id="one")) is refusal
+    assert rig.group.instances == {held: static}
+    for _ in range(60):
+        rig.wait(1)
+    assert not rig.group.members
 
 
 def test_whoever_waits_under_a_taken_instance_id_is_fenced(rig: GroupRig) -> None:

@@ -13,8 +13,9 @@ from headwater.core.errors import StorageError
 from headwater.format.checksum import checksum64
 from headwater.format.kafka.checkpoint import encode_checkpoint
 from headwater.format.kafka.entry import Entries, find_runs, read_entries
-from headwater.format.kafka.names import index_name
+from headwater.format.kafka.names import SPARE_NAME, index_name
 from headwater.recovery.kafka import recover_kafka
+from headwater.recovery.kafka_beside import KafkaView
 from headwater.recovery.verifying_kafka import join_kafka, plan_kafka
 from headwater.recovery.verifying_kafka_segment import look_at_kafka_segment
 from headwater.store.verifying import Fault, FaultKind
@@ -96,7 +97,8 @@ def test_dead_batches_before_a_segment_that_is_gone_are_no_finding() -> None:
 
 @pytest.mark.parametrize("cleanly", [True, False])
 def test_every_planted_fault_of_kafkas_files_is_found(cleanly: bool) -> None:
-    files = [path for path in FakeDisk(image=image(cleanly)).files() if path.parent == KAFKA]
+    there = [path for path in FakeDisk(image=image(cleanly)).files() if path.parent == KAFKA]
+    files = [path for path in there if path.name != SPARE_NAME]
     assert {path.suffix for path in files} == {".log", ".oidx", ""}
     disk = FakeDisk(image=image(cleanly))
     empty = {path.name for path in files if not disk.files()[path]}
@@ -131,6 +133,28 @@ def is_refused(disk: FakeDisk) -> bool:
     except StorageError:
         return True
     return False
+
+
+@pytest.mark.parametrize("gone", [("1.oidx",), ("1.log",), ("1.log", "1.oidx"), ("2.oidx",)])
+def test_a_missing_segment_that_the_checkpoint_does_not_know_is_noticed(
+    gone: tuple[str, ...],
+) -> None:
+    life = KafkaLife(settings=replace(SMALL_KAFKA, cache_bytes=0))
+    life.create("orders")
+    life.store.checkpoint()
+    for number in range(40):
+        life.append("orders", batch_of(f"{number}" + "." * 40))
+    assert isinstance(life.disk, FakeDisk)
+    disk = life.disk.after_kill()
+    assert not [fault for fault in faults_of(disk) if fault.bad]
+    for name in gone:
+        disk.unlink(KAFKA / name)
+    found = faults_of(disk)
+    assert any(fault.bad and "missing" in fault.what for fault in found), found
+    with pytest.raises(StorageError, match="missing"):
+        recover_kafka(disk, KAFKA)
+    with pytest.raises(StorageError, match="missing"):
+        KafkaView(disk, KAFKA)
 
 
 def test_a_fault_is_told_with_its_file_and_offset() -> None:
@@ -175,7 +199,7 @@ def test_entries_of_two_batches_exchanged_are_found_by_their_places() -> None:
     def change(entries: Entries) -> None:
         runs = find_runs(entries)
         sizes = list(zip(runs.counts.tolist(), runs.entries["length"].tolist(), strict=True))
-        first, second = [at for at, size in enumerate(sizes) if size == sizes[0]][:2]
+        first, second = [at for at, size in enumerate(sizes) if size == sizes[1]][:2]
         a, b = int(runs.starts[first]), int(runs.starts[second])
         count = int(runs.counts[first])
         kept = entries[a : a + count].copy()

@@ -21,6 +21,8 @@ from headwater.format.kafka.checkpoint import (
 )
 from headwater.format.kafka.events import GroupSettled
 from headwater.format.kafka.names import CHECKPOINT_NAME
+from headwater.store.kafka.spare import SpareRoom
+from headwater.wal.dialect import NO_ROOM
 
 
 class SavedState(NamedTuple):
@@ -30,6 +32,7 @@ class SavedState(NamedTuple):
     topics: tuple[KafkaTopicMeta, ...]
     groups: tuple[GroupMeta, ...]
     next_producer_id: int
+    running_s: int
     memberships: tuple[GroupSettled, ...]
 
 
@@ -45,6 +48,7 @@ class Checkpointing:
         """Syncs the log and says how far its active segment is."""
         self._saved = saved
         """Told when a checkpoint vouches for that much."""
+        self._spare = SpareRoom(core.disk, core.directory)
         self._lock = threading.Lock()
 
     def due(self) -> bool:
@@ -74,7 +78,8 @@ class Checkpointing:
             state.groups,
             state.next_producer_id,
             clean,
-            state.memberships,
+            running_s=state.running_s,
+            memberships=state.memberships,
         )
         self.write(checkpoint)
         self._saved(active)
@@ -83,7 +88,14 @@ class Checkpointing:
     def write(self, checkpoint: KafkaCheckpoint) -> None:
         core = self._core
         data = encode_checkpoint(checkpoint)
-        replace_file(core.disk, core.directory / CHECKPOINT_NAME, data)
+        path = core.directory / CHECKPOINT_NAME
+        try:
+            replace_file(core.disk, path, data)
+        except OSError as error:
+            if error.errno not in NO_ROOM or not self._spare.give_up():
+                raise
+            replace_file(core.disk, path, data)
+        self._spare.keep(len(data))
         core.counters.checkpoints += 1
 
     def _not_saved(self) -> None:
@@ -100,5 +112,6 @@ class Checkpointing:
             tuple(topic.meta() for topic in core.registry.all()),
             core.offsets.meta(),
             core.producer_ids_end,
+            core.running_s(),
             core.memberships.all(),
         )

@@ -18,10 +18,14 @@ from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.pending import Pending
 from headwater.model.kafka_group import Group, JoinRequest, Outcome, Phase, Refusal, Refused
 from headwater.model.kafka_group.lasting import LastingGroup
+from headwater.observe.logs import Logger
 from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.subscription import CONSUMER, subscribed_topics
 
 GROUPS_MAX: Final = 100_000
 GROUP_NAME_BYTES_MAX: Final = 32_767
+
+_log: Final = Logger("headwater.kafka")
 
 Tell = Callable[[Outcome], None]
 TopicPartition = tuple[str, int]
@@ -42,11 +46,13 @@ class Coordinator:
     def __init__(self, store: KafkaStore, clock: Clock) -> None:
         self._store = store
         self._now_us = clock.monotonic_us
-        self._log = GroupLog(store, self._now_us)
-        self._groups = {(group.org, group.name): group for group in self._log.groups()}
+        self._group_log = GroupLog(store, self._now_us)
+        self._groups = {(group.org, group.name): group for group in self._group_log.groups()}
         """Groups that have members, or had some until just now."""
         self._resting: set[tuple[int, str]] = set()
         """Those that had none at the last tick already."""
+        self._types: dict[tuple[int, str], str] = {}
+        """Protocol types of groups that are only offsets now, for whoever lists groups."""
 
     # -- members
 
@@ -60,7 +66,7 @@ class Coordinator:
                 return
             group = self._groups[org, name] = LastingGroup(org, name)
         group.join(request, tell, self._now_us())
-        self._log.deliver(group)
+        self._group_log.deliver(group)
         if group.is_idle and not self._is_known(org, name):
             del self._groups[org, name]
 
@@ -99,7 +105,7 @@ class Coordinator:
             protocol_type=protocol_type,
             protocol_name=protocol_name,
         )
-        self._log.deliver(group)
+        self._group_log.deliver(group)
 
     def heartbeat(
         self, org: int, name: str, member_id: str, generation: int, instance_id: str | None
@@ -114,23 +120,45 @@ class Coordinator:
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         refusal = group.leave(member_id, instance_id, self._now_us())
-        self._log.deliver(group)
+        self._group_log.deliver(group)
         return code_of_refusal(refusal)
 
     def tick(self, now_us: int) -> None:
         """Let time pass. Whoever has a timer calls this every so often."""
         for key, group in list(self._groups.items()):
             if not group.is_idle:
-                group.expire(now_us)
-                self._log.deliver(group)
+                self._expire(key, group, now_us)
                 self._resting.discard(key)
-            elif key in self._resting and self._log.is_forgotten(group):
+            elif key in self._resting and self._group_log.is_forgotten(group):
                 # Nobody has come back to it. Its offsets are in the log, and are all there is to
                 # know of it: member ids are never used again, so no generation can be mistaken.
                 self._resting.discard(key)
                 del self._groups[key]
+                self._keep_type(key, group.protocol_type)
             else:
                 self._resting.add(key)
+
+    def _keep_type(self, key: tuple[int, str], protocol_type: str) -> None:
+        self._types.pop(key, None)
+        if self._store.committed(*key):
+            self._types[key] = protocol_type
+            if len(self._types) > GROUPS_MAX:
+                del self._types[next(iter(self._types))]
+
+    def _expire(self, key: tuple[int, str], group: LastingGroup, now_us: int) -> None:
+        """A group that breaks is an error of ours. It is forgotten, so that its members join a
+        new one, and the time of all the others goes on."""
+        try:
+            group.expire(now_us)
+            self._group_log.deliver(group)
+        except Exception as error:
+            _log.error("a consumer group broke", group=key[1], error=repr(error), exc_info=error)
+            del self._groups[key]
+            group.phase = Phase.DEAD  # the log is told nothing more of it
+            for member in group.members.values():
+                for tell in (member.joining, member.syncing):
+                    if tell is not None:
+                        tell(Refused(Refusal.COORDINATOR_NOT_AVAILABLE, member.member_id))
 
     # -- offsets
 
@@ -151,16 +179,39 @@ class Coordinator:
             if refusal is not None:
                 raise KafkaError(code_of_refusal(refusal), refusal.value)
         elif generation >= 0:
-            raise KafkaError(ErrorCode.ILLEGAL_GENERATION, Refusal.ILLEGAL_GENERATION.value)
+            # Of a group that has offsets we know that it has no such member.
+            known = bool(self._store.committed(org, name))
+            refusal = Refusal.UNKNOWN_MEMBER_ID if known else Refusal.ILLEGAL_GENERATION
+            raise KafkaError(code_of_refusal(refusal), refusal.value)
         return self._store.commit_offsets(org, name, offsets)
 
     def committed(self, org: int, name: str) -> Mapping[TopicPartition, Committed]:
         return self._store.committed(org, name)
 
     def forget_offsets(self, org: int, name: str, keys: list[TopicPartition]) -> Pending[bool]:
-        """Refused while there are members: they may be reading just these."""
-        self._require(org, name, empty=True)
+        """Refused where one is of a topic that members read: they may be just behind it."""
+        read = self.topics_read(org, name)
+        if read is None or any(topic in read for topic, _ in keys):
+            raise KafkaError(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, f"group {name!r} reads these")
         return self._store.forget_offsets(org, name, keys)
+
+    def topics_read(self, org: int, name: str) -> frozenset[str] | None:
+        """What members of a group say they read; None where it may be anything.
+
+        Raises where the group is not there, and where its members are no consumers.
+        """
+        group = self._require(org, name, empty=False)
+        if group.phase is Phase.EMPTY:
+            return frozenset()
+        if group.protocol_type != CONSUMER:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {name!r} has members")
+        found = [
+            subscribed_topics(metadata)
+            for member in group.members.values()
+            for _, metadata in member.protocols
+        ]
+        known = [topics for topics in found if topics is not None]
+        return frozenset().union(*known) if len(known) == len(found) else None
 
     # -- groups as a whole
 
@@ -172,13 +223,14 @@ class Coordinator:
                 yield GroupListing(name, group.phase, group.protocol_type, len(group.members))
         for name in self._store.groups_with_offsets(org):
             if name not in seen:
-                yield GroupListing(name, Phase.EMPTY, "", 0)
+                yield GroupListing(name, Phase.EMPTY, self._types.get((org, name), ""), 0)
 
     def group(self, org: int, name: str) -> Group | None:
         """None: no such group. One that only has offsets is an empty one."""
-        found = self._groups.get((org, name))
+        found: Group | None = self._groups.get((org, name))
         if found is None and self._store.committed(org, name):
-            return Group(name)
+            found = Group(name)
+            found.protocol_type = self._types.get((org, name), "")
         return found
 
     def delete(self, org: int, name: str) -> Pending[bool]:
@@ -186,6 +238,7 @@ class Coordinator:
         if self._groups.get((org, name)) is group:
             group.die()
             del self._groups[org, name]
+        self._types.pop((org, name), None)
         return self._store.forget_group(org, name)
 
     @property

@@ -14,11 +14,13 @@ from headwater.config.kafka import KafkaSettings
 from headwater.core.clock import Clock
 from headwater.core.durability import Durability
 from headwater.core.errors import ClosedError
+from headwater.core.units import US_PER_S
 from headwater.disk import Disk
 from headwater.engine.kafka.configs import RETENTION_BYTES, RETENTION_MS, config_number
 from headwater.engine.kafka.group_offsets import GroupOffsets
 from headwater.engine.kafka.memberships import Memberships
 from headwater.engine.kafka.partition import KafkaTopic, Partition, Tail
+from headwater.engine.kafka.producers import Producers
 from headwater.engine.kafka.registry import TopicRegistry
 from headwater.engine.owner import Owner
 from headwater.engine.pending import Change
@@ -95,10 +97,35 @@ class KafkaCore:
     """Topics with a limit on age or bytes, by id."""
     moved: dict[Partition, None] = field(default_factory=dict)
     """Partitions whose log start moved: their bytes are to be counted again."""
+    idempotent: dict[Partition, None] = field(default_factory=dict)
+    """Partitions that remember producers."""
+    running_before_s: int = 0
+    """How long the log was open in earlier runs."""
+    opened_us: int = field(init=False)
     removed_records: bool = False
-    """Records were removed since space was last looked for."""
+    """There may be space to give back: records were removed, or a segment is full or found at the
+    start, which may have nothing but what the log said about itself."""
     closing: bool = False
     wake_keeper: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
+        self.opened_us = self.clock.monotonic_us()
+
+    def running_s(self) -> int:
+        """How long the log was open, in this run and before: by this clock producers are idle.
+
+        Not by the wall clock, which may leap over the day in which a batch can come again, and not
+        while nobody could have sent it.
+        """
+        return self.running_before_s + (self.clock.monotonic_us() - self.opened_us) // US_PER_S
+
+    def producers_of(self, partition: Partition) -> Producers:
+        """To remember one: what most partitions never need is made when it is first used."""
+        producers = partition.producers
+        if producers is None:
+            producers = partition.producers = Producers(self.settings.producers_max)
+            self.idempotent[partition] = None
+        return producers
 
     def set_segments(self, sealed: list[SegmentMeta], number: int, base_id: int) -> None:
         """What a reader needs to find a global id; replaced as a whole."""
@@ -109,6 +136,9 @@ class KafkaCore:
             numpy.array([*(meta.base_id for meta in sealed), base_id], numpy.uint64),
             numpy.array([*ends, _NO_END], numpy.uint64),
         )
+
+    def look_for_space(self) -> None:
+        self.removed_records = True
 
     def submit(self, ticket: Ticket) -> None:
         """Hand a ticket to the log, remembering its place in the order."""

@@ -43,6 +43,7 @@ def _topic_dropped(core: KafkaCore, event: events.TopicDropped) -> None:
     core.offsets.forget_topic(topic.org, topic.name)
     core.removed_records = True
     for partition in topic.partitions:
+        core.idempotent.pop(partition, None)
         core.drop_tail(partition)
         partition.wake()
 
@@ -96,7 +97,7 @@ def _producer_ids_taken(core: KafkaCore, event: events.ProducerIdsTaken) -> None
     core.producer_ids_end = max(core.producer_ids_end, event.next_id)
 
 
-def _synced(core: KafkaCore, event: events.Synced) -> None:
+def _about_files(core: KafkaCore, event: events.Synced | events.SegmentBegun) -> None:
     """It is about the files: recovery has drawn its conclusions."""
 
 
@@ -110,5 +111,6 @@ _EFFECTS: Final[dict[type, Callable[[KafkaCore, Any], Any]]] = {
     events.GroupForgotten: _group_forgotten,
     events.GroupSettled: _group_settled,
     events.ProducerIdsTaken: _producer_ids_taken,
-    events.Synced: _synced,
+    events.Synced: _about_files,
+    events.SegmentBegun: _about_files,
 }

@@ -33,6 +33,8 @@ from headwater.wire.kafka.error_codes import ErrorCode
 WINDOW_MAX: Final = 16_384
 """Records one fetch looks at: it answers with what they give, and the client asks again."""
 WINDOW_MIN: Final = 64
+_LOOKS_MAX: Final = 16
+"""A segment may be rewritten while it is looked for, and again."""
 
 
 class FetchPlan:
@@ -53,6 +55,7 @@ class FetchPlan:
         self.records_max = 0 if ids is None else len(ids)
         self._core = core
         self._key = partition.entry_key
+        self._partition = partition
         self._files: SegmentFiles = core.files
         self._table: SegmentTable = core.table
         self._max_bytes = max_bytes
@@ -86,20 +89,24 @@ class FetchPlan:
     def _find(self) -> list[bytes | memoryview]:
         if self._ids is None:
             return self._in_memory or []
-        try:
-            return self._read(self._ids)
-        except FileNotFoundError:
-            # A segment was rewritten or deleted after the plan was made: look again.
-            return self._read_again(self._ids)
+        for _ in range(_LOOKS_MAX):
+            try:
+                return self._read(self._ids)
+            except FileNotFoundError:
+                # A segment was rewritten or deleted after the plan was made: look again.
+                self._table = self._core.table
+                if self._is_gone:
+                    break
+        if self._is_gone:
+            what = f"offset {self.offset} was removed meanwhile"
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, what)
+        what = f"offset {self.offset} was moved again and again meanwhile; try again"
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, what)
 
-    def _read_again(self, ids: Ids) -> list[bytes | memoryview]:
-        self._table = self._core.table
-        try:
-            return self._read(ids)
-        except FileNotFoundError as error:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {self.offset} was removed meanwhile"
-            ) from error
+    @property
+    def _is_gone(self) -> bool:
+        partition = self._partition
+        return partition.topic.dropped or self.offset < partition.log_start_offset
 
     def _read(self, ids: Ids) -> list[bytes | memoryview]:
         found = locate(self._files, self._table, ids)

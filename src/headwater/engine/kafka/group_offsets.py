@@ -27,6 +27,9 @@ class GroupOffsets:
 
     def __init__(self) -> None:
         self._groups: dict[tuple[int, str], dict[OffsetKey, Committed]] = {}
+        self._readers: dict[tuple[int, str], dict[str, set[int]]] = {}
+        """By organisation and topic: which groups have an offset of which partitions. So whoever
+        drops a topic need not look at the groups that never read it."""
 
     def of(self, org: int, group: str) -> Mapping[OffsetKey, Committed]:
         return self._groups.get((org, group), {})
@@ -36,28 +39,43 @@ class GroupOffsets:
         return [group for owner, group in self._groups if owner == org]
 
     def commit(self, org: int, group: str, rows: Iterable[OffsetRow]) -> None:
-        offsets = self._groups.setdefault((org, group), {})
         for row in rows:
+            offsets = self._groups.setdefault((org, group), {})
+            if (row.topic, row.partition) not in offsets:
+                readers = self._readers.setdefault((org, row.topic), {})
+                readers.setdefault(group, set()).add(row.partition)
             offsets[row.topic, row.partition] = Committed(
                 row.offset, row.leader_epoch, row.metadata, row.time_ms, row.topic_epoch
             )
 
     def forget(self, org: int, group: str, keys: Iterable[OffsetKey] | None = None) -> None:
         """Some of a group's offsets, or all of them."""
-        if keys is None:
-            self._groups.pop((org, group), None)
+        offsets = self._groups.get((org, group))
+        if offsets is None:
             return
-        offsets = self._groups.get((org, group), {})
-        for key in keys:
-            offsets.pop(key, None)
+        for key in tuple(offsets) if keys is None else keys:
+            if offsets.pop(key, None) is not None:
+                self._no_longer_read(org, group, key)
         if not offsets:
-            self._groups.pop((org, group), None)
+            del self._groups[org, group]
 
     def forget_topic(self, org: int, topic: str) -> None:
-        for owner, group in list(self._groups):
-            if owner == org:
-                keys = [key for key in self._groups[owner, group] if key[0] == topic]
-                self.forget(owner, group, keys)
+        for group, partitions in self._readers.pop((org, topic), {}).items():
+            offsets = self._groups[org, group]
+            for partition in partitions:
+                del offsets[topic, partition]
+            if not offsets:
+                del self._groups[org, group]
+
+    def _no_longer_read(self, org: int, group: str, key: OffsetKey) -> None:
+        topic, partition = key
+        readers = self._readers[org, topic]
+        partitions = readers[group]
+        partitions.remove(partition)
+        if not partitions:
+            del readers[group]
+            if not readers:
+                del self._readers[org, topic]
 
     def meta(self) -> tuple[GroupMeta, ...]:
         return tuple(

@@ -1,4 +1,4 @@
-"""What the keeper does: retention, giving space back, checkpoints."""
+"""What the keeper does: retention, forgetting producers, giving space back, checkpoints."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable
 from headwater.core.units import US_PER_MS
 from headwater.engine.kafka.checkpointing import Checkpointing
 from headwater.engine.kafka.core import KafkaCore
+from headwater.engine.kafka.forgetting import Forgetting
 from headwater.engine.kafka.reclaiming import Reclaiming
 from headwater.engine.kafka.retention import Retention
 from headwater.engine.kafka.topics import KafkaTopics
@@ -20,11 +21,13 @@ class KafkaHousekeeping:
         topics: KafkaTopics,
         checkpointing: Checkpointing,
         take_number: Callable[[], int],
+        seal: Callable[[int], bool],
     ) -> None:
         self._core = core
         self._checkpointing = checkpointing
         self._retention = Retention(core, topics)
-        self._reclaiming = Reclaiming(core, checkpointing, take_number)
+        self._forgetting = Forgetting(core)
+        self._reclaiming = Reclaiming(core, checkpointing, take_number, seal)
         self._next_us = 0
         self._lock = threading.Lock()
 
@@ -39,6 +42,7 @@ class KafkaHousekeeping:
         if thorough or now_us >= self._next_us:
             self._next_us = now_us + core.settings.retention_interval_ms * US_PER_MS
             self._retention.run()
+            self._forgetting.run(thorough=thorough)
             if core.removed_records:
                 self._reclaiming.run()
         if thorough or self._checkpointing.due():

@@ -11,6 +11,7 @@ from concurrent.futures import Executor, Future
 from functools import partial
 from typing import Any, TypeVar
 
+from headwater.config.topic import TopicType
 from headwater.core.durability import Durability
 from headwater.core.errors import HeadwaterError
 from headwater.engine.asynchronous import step_on
@@ -55,7 +56,8 @@ class JoinedStore:
     # -- which there are
 
     def topics(self, org: int) -> Iterable[KafkaTopic]:
-        yield from self._store.topics(org)
+        """Those there are now. Whoever takes them little by little meets no change half made."""
+        yield from list(self._store.topics(org))
         if org == ORGANISATION:
             yield from self._shown()
 
@@ -115,8 +117,18 @@ class JoinedStore:
         return self._store.create_topic(org, name, partitions, configs)
 
     def _refuse_native_name(self, org: int, name: str) -> None:
-        kept = org == ORGANISATION and self._names.own(name) is not None
-        if kept or isinstance(self.topic(org, name), NativeTopic):
+        """Those of topics that are not shown too: one name is one topic."""
+        if org != ORGANISATION or self._store.topic(org, name) is not None:
+            return
+        own = self._engine.find(name)
+        if own is not None and own.log.settings.type is TopicType.QUEUE:
+            # No client goes on after this one, as it would after a topic that is there.
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"{name!r} is a queue of Headwater's own and not for Kafka clients; "
+                "write its jobs over HTTP",
+            )
+        if own is not None or self._names.own(name) is not None:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists")
 
     def delete_topic(self, topic: KafkaTopic) -> Pending[bool]:

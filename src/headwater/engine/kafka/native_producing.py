@@ -19,7 +19,7 @@ from headwater.engine.engine import Engine
 from headwater.engine.input import EncodedRecords
 from headwater.engine.kafka.native_topics import NativePartition
 from headwater.engine.kafka.producers import SentBatch
-from headwater.engine.kafka.producing import Produced
+from headwater.engine.kafka.producing import Produced, Repeated
 from headwater.engine.pending import Appended, Pending, Write
 from headwater.engine.steps import Answered, AsOwner, InFiles, Steps, loaded_steps
 from headwater.format.kafka.batch import BatchHeader, read_header
@@ -58,11 +58,12 @@ def produce_steps(
         elif sent.pending is not None:
             write = _follow(sent.pending)
         else:
-            return Produced(sent.base_offset, topic.last_ts, partition.log_start_offset)
+            return Repeated(sent.base_offset, topic.last_ts, partition.log_start_offset)
     finally:
         partition.turns.end(engine.core.owner)
     appended: Appended = yield Answered(lambda: write)
-    return Produced(appended.first_seq - 1, topic.last_ts, partition.log_start_offset)
+    told = Produced if sent is None and not appended.deduped else Repeated
+    return told(appended.first_seq - 1, topic.last_ts, partition.log_start_offset)
 
 
 def _decoded(batch: bytes) -> EncodedRecords:

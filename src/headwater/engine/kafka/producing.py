@@ -18,7 +18,7 @@ from headwater.engine.kafka.configs import MAX_MESSAGE_BYTES, config_number
 from headwater.engine.kafka.core import EventChange, KafkaCore
 from headwater.engine.kafka.errors import KafkaError
 from headwater.engine.kafka.partition import Partition
-from headwater.engine.kafka.producers import Producers, SentBatch
+from headwater.engine.kafka.producers import SentBatch
 from headwater.engine.pending import Pending
 from headwater.format.kafka.batch import BatchHeader, place_batch, read_header
 from headwater.format.kafka.entry import PREFIX_BYTES
@@ -34,6 +34,12 @@ class Produced(NamedTuple):
     append_time_ms: int
     """-1: the producer's timestamps stand."""
     log_start_offset: int
+
+
+class Repeated(Produced):
+    """The same for a batch that came again: nothing was stored."""
+
+    __slots__ = ()
 
 
 class Produce(Pending[Produced]):
@@ -63,7 +69,7 @@ class Produce(Pending[Produced]):
     def succeed(self, result: Produced) -> None:
         super().succeed(result)
         for follower in self._followers or ():
-            follower.succeed(result)
+            follower.succeed(Repeated(*result))
 
     def fail(self, error: HeadwaterError) -> None:
         super().fail(error)
@@ -116,8 +122,9 @@ class Producing:
         if write.waits:
             partition.waiting += 1
         if write.header is not None:
-            assert partition.producers is not None
-            write.sent = partition.producers.take(write.header, write.base_offset, write)
+            write.sent = core.producers_of(partition).take(
+                write.header, write.base_offset, write, core.running_s()
+            )
         partition.in_flight += 1
         partition.next_offset += records
         return write
@@ -125,16 +132,13 @@ class Producing:
     def refused(self, partition: Partition, header: BatchHeader) -> None:
         """A batch was not taken, and will come again: what its producer sent behind it waits."""
         if header.producer_id >= 0:
-            if partition.producers is None:
-                partition.producers = Producers(self._core.settings.producers_max)
-            partition.producers.refuse(header)
+            core = self._core
+            core.producers_of(partition).refuse(header, core.running_s())
 
     def _check_sequence(self, write: Produce, header: BatchHeader) -> Pending[Produced] | None:
         """None for a batch that is the next one; otherwise what it was answered before."""
         partition = write.partition
-        if partition.producers is None:
-            partition.producers = Producers(self._core.settings.producers_max)
-        known = partition.producers.check(header)
+        known = self._core.producers_of(partition).check(header)
         write.header = header
         if known is None:
             return None
@@ -142,7 +146,7 @@ class Producing:
         if isinstance(known.pending, Produce):
             return known.pending.follow()
         repeat: Pending[Produced] = Pending()
-        repeat.result = Produced(known.base_offset, -1, partition.log_start_offset)
+        repeat.result = Repeated(known.base_offset, -1, partition.log_start_offset)
         return repeat
 
     def take_effect(self, tickets: Sequence[Ticket]) -> None:

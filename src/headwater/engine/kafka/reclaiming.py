@@ -2,91 +2,186 @@
 
 The checkpoint speaks first. It no longer lists a segment before its files go; it knows what a
 segment will be before its index is swapped. So a crash at any point leaves files that are merely
-too many, and the next start removes them (I7).
+too many, and the next start removes them (I7). An error at any point leaves files that the next
+round removes: what nothing leads to any more is remembered until a checkpoint has said so.
+
+Of what is written only now, a segment that is mostly dead is sealed before it is full: the last
+segment would otherwise be the one whose space nobody ever gets back.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
+from headwater.core.errors import DamageError
 from headwater.disk import sync_names
 from headwater.engine.kafka.checkpointing import Checkpointing
 from headwater.engine.kafka.core import KafkaCore
-from headwater.format.kafka.checkpoint import SegmentMeta
-from headwater.format.kafka.names import index_name, log_name
-from headwater.store.kafka.living import Living, find_living, keys_in
-from headwater.store.kafka.rewriting import swap_index, write_living
+from headwater.format.checksum import checksum64
+from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta, rewritten
+from headwater.format.kafka.names import REWRITE_SUFFIX, index_name, log_name
+from headwater.store.kafka.living import Living, find_living, keys_in, strangers
+from headwater.store.kafka.rewriting import swap_index, write_index_again, write_living
 
-_NONE_LIVES = 2**63
+_NONE_LIVES: Final = 2**63
+_KEYS_AT_ONCE: Final = 1_024
+"""The owner looks up so many in one call."""
+_ACTIVE_LOOK_US: Final = 60_000_000
+
+
+class _Looked(NamedTuple):
+    """What a segment was found worth keeping for."""
+
+    log_number: int
+    keys: list[bytes]
+    first_live: list[int]
+    """Of each key, within the segment."""
 
 
 class Reclaiming:
     """The keeper's. Nothing here is called as the owner."""
 
     def __init__(
-        self, core: KafkaCore, checkpointing: Checkpointing, take_number: Callable[[], int]
+        self,
+        core: KafkaCore,
+        checkpointing: Checkpointing,
+        take_number: Callable[[], int],
+        seal: Callable[[int], bool],
     ) -> None:
         self._core = core
         self._checkpointing = checkpointing
         self._take_number = take_number
+        self._seal = seal
+        """End the active segment, if it still is that one."""
+        self._active_looked = (-1, 0, 0)
+        """Its number, bytes and the time, when it was last looked at."""
+        self._looked: dict[int, _Looked] = {}
+        self._doomed: list[str] = []
+        """Files that the next checkpoint no longer leads to."""
 
     def run(self) -> None:
         core = self._core
         core.owner.call(self._begin)
-        checkpoint = self._checkpointing.run()
-        doomed: list[SegmentMeta] = []
-        rewritten: list[tuple[SegmentMeta, Living]] = []
-        for meta in checkpoint.segments[:-1]:
-            if meta.base_id + meta.entries > checkpoint.as_of:
-                continue
-            living = self._look(meta)
-            if not living.live.any():
-                doomed.append(meta)
-            elif living.dead_ratio > core.settings.rewrite_dead_ratio:
-                rewritten.append((meta, living))
-        if doomed:
-            self._delete(doomed)
-        for meta, living in rewritten:
-            self._rewrite(meta, living)
+        try:
+            checkpoint = self._round()
+            if self._seal_what_is_dead(checkpoint):
+                self._round()
+        except Exception:
+            self._looked.clear()
+            core.owner.call(core.look_for_space)
+            raise
 
     def _begin(self) -> None:
         self._core.removed_records = False
 
-    def _look(self, meta: SegmentMeta) -> Living:
+    def _round(self) -> KafkaCheckpoint:
+        checkpoint = self._save()
+        deleted: list[SegmentMeta] = []
+        mostly_dead: list[tuple[SegmentMeta, Living]] = []
+        for listed in checkpoint.segments[:-1]:
+            meta = self._settled(listed)
+            if meta.base_id + meta.entries > checkpoint.as_of:
+                continue
+            living = self._look(meta)
+            if living is None:
+                continue
+            if not living.live.any():
+                deleted.append(meta)
+            elif living.dead_ratio > self._core.settings.rewrite_dead_ratio:
+                mostly_dead.append((meta, living))
+        if deleted:
+            self._delete(deleted)
+        for meta, living in mostly_dead:
+            self._rewrite(meta, living)
+        if self._doomed:
+            self._save()
+        return checkpoint
+
+    def _save(self) -> KafkaCheckpoint:
+        """A checkpoint; then nothing leads to the doomed files any more."""
         core = self._core
-        entries = core.files.entries(meta.number, meta.entries)
-        keys = keys_in(entries)
-        first_live = core.owner.call(lambda: self._first_live(keys))
-        return find_living(entries, meta.base_id, first_live)
+        checkpoint = self._checkpointing.run()
+        if self._doomed:
+            while self._doomed:
+                with contextlib.suppress(FileNotFoundError):
+                    core.disk.unlink(core.directory / self._doomed[-1])
+                self._doomed.pop()
+            sync_names(core.disk, core.directory)
+        return checkpoint
+
+    def _look(self, meta: SegmentMeta) -> Living | None:
+        """What lives in it. None when that is what it was when it was last found worth keeping."""
+        core, known = self._core, self._looked.get(meta.number)
+        if known is None or known.log_number != meta.log_number:
+            keys = keys_in(core.files.entries(meta.number, meta.entries))
+            known = _Looked(meta.log_number, keys, [])
+        first_live = self._first_live(known.keys)
+        end = meta.base_id + meta.entries
+        within = [min(max(first_live[key], meta.base_id), end) for key in known.keys]
+        if within == known.first_live:
+            return None
+        self._looked[meta.number] = known._replace(first_live=within)
+        return find_living(core.files.entries(meta.number, meta.entries), meta.base_id, first_live)
 
     def _first_live(self, keys: Sequence[bytes]) -> dict[bytes, int]:
-        """As the owner: the first global id of each key that somebody may still read.
+        """The first global id of each key that somebody may still read.
 
         None of what the log said about itself: the checkpoint has it. And whatever was removed
         since the partition's bytes were counted waits for the next round, with its sizes.
         """
         found: dict[bytes, int] = dict.fromkeys(keys, _NONE_LIVES)
-        for key in keys:
-            partition = self._core.registry.by_key(key)
-            if partition is not None and partition.sized_from < partition.high_watermark:
-                found[key] = partition.id_at(partition.sized_from)
+
+        def look(some: Sequence[bytes]) -> None:
+            for key in some:
+                partition = self._core.registry.by_key(key)
+                if partition is not None and partition.sized_from < partition.high_watermark:
+                    found[key] = partition.id_at(partition.sized_from)
+
+        for at in range(0, len(keys), _KEYS_AT_ONCE):
+            some = keys[at : at + _KEYS_AT_ONCE]
+            self._core.owner.call(lambda some=some: look(some))  # type: ignore[misc]
         return found
+
+    def _seal_what_is_dead(self, checkpoint: KafkaCheckpoint) -> bool:
+        """Whether the active segment was sealed, because that gives enough space back."""
+        core, active = self._core, checkpoint.segments[-1]
+        settled = min(active.entries, checkpoint.as_of - active.base_id)
+        if settled <= 0 or active.log_bytes < core.settings.seal_dead_bytes:
+            return False
+        if not self._is_worth_a_look(active):
+            core.owner.call(core.look_for_space)
+            return False
+        entries = core.files.entries(active.number, settled)
+        living = find_living(entries, active.base_id, self._first_live(keys_in(entries)))
+        dead = living.stored_bytes - living.live_bytes
+        if dead < core.settings.seal_dead_bytes:
+            return False
+        if living.dead_ratio <= core.settings.rewrite_dead_ratio:
+            return False
+        return self._seal(active.number)
+
+    def _is_worth_a_look(self, active: SegmentMeta) -> bool:
+        """It may have millions of entries, and something may be removed in every round."""
+        number, size, at_us = self._active_looked
+        now_us = self._core.clock.monotonic_us()
+        grown = active.log_bytes - size >= self._core.settings.seal_dead_bytes
+        if active.number == number and not grown and now_us - at_us < _ACTIVE_LOOK_US:
+            return False
+        self._active_looked = (active.number, active.log_bytes, now_us)
+        return True
 
     def _delete(self, doomed: Sequence[SegmentMeta]) -> None:
         core = self._core
-        numbers = {meta.number for meta in doomed}
-        keys = {
-            key for meta in doomed for key in keys_in(core.files.entries(meta.number, meta.entries))
-        }
+        keys = {key for meta in doomed for key in self._looked[meta.number].keys}
         core.owner.call(lambda: self._forget(doomed, keys))
-        self._checkpointing.run()
-        names = [index_name(number) for number in numbers]
         for meta in doomed:
-            names += self._log_names(meta)
-        self._unlink(names)
+            del self._looked[meta.number]
+            self._doom(index_name(meta.number), *self._log_names(meta))
+        self._save()
         for meta in doomed:
             core.files.forget(meta.number)
             core.files.forget(meta.log_number)
@@ -110,34 +205,56 @@ class Reclaiming:
 
     def _rewrite(self, meta: SegmentMeta, living: Living) -> None:
         core = self._core
+        if strangers(living, meta.log_number, meta.log_bytes):
+            path = core.directory / index_name(meta.number)
+            raise DamageError("entries lead out of their log", path=path, advice="restore a backup")
         number = self._take_number()
         log = core.files.log(meta.log_number, meta.log_bytes)
         rewrite = write_living(core.disk, core.directory, meta.number, number, log, living)
-        self._replace(meta, msgspec.structs.replace(meta, rewrite=rewrite))
-        self._checkpointing.run()
+        changing = msgspec.structs.replace(meta, rewrite=rewrite)
+        self._replace(changing)
+        self._save()
         swap_index(core.disk, core.directory, meta.number)
         core.files.forget(meta.number)
-        done = msgspec.structs.replace(
-            meta,
-            checksum=rewrite.checksum,
-            log_number=rewrite.log_number,
-            log_bytes=rewrite.log_bytes,
-            rewrite=None,
-        )
-        self._replace(meta, done)
-        self._checkpointing.run()
-        self._unlink(self._log_names(meta))
+        self._finish(changing)
+        self._save()
         core.files.forget(meta.log_number)
         core.counters.segments_rewritten += 1
 
-    def _replace(self, old: SegmentMeta, new: SegmentMeta) -> None:
+    def _settled(self, meta: SegmentMeta) -> SegmentMeta:
+        """The segment as it is: an error may have ended its rewrite before the swap, or behind."""
+        core, rewrite = self._core, meta.rewrite
+        if rewrite is None:
+            return meta
+        core.files.forget(meta.number)
+        contents = core.files.entries(meta.number, meta.entries).tobytes()
+        if checksum64(contents) == rewrite.checksum:
+            # Its name may never become durable, if a sync of names failed: it gets it once more.
+            write_index_again(core.disk, core.directory, meta.number, contents)
+            core.files.forget(meta.number)
+            return self._finish(meta)
+        with contextlib.suppress(FileNotFoundError):
+            core.disk.unlink(core.directory / (index_name(meta.number) + REWRITE_SUFFIX))
+        self._doom(log_name(rewrite.log_number), index_name(rewrite.log_number))
+        return self._replace(msgspec.structs.replace(meta, rewrite=None))
+
+    def _finish(self, meta: SegmentMeta) -> SegmentMeta:
+        """The index is the new one."""
+        self._doom(*self._log_names(meta))
+        return self._replace(rewritten(meta))
+
+    def _replace(self, new: SegmentMeta) -> SegmentMeta:
         """Other facts about one segment; where its ids are does not change."""
         core = self._core
 
         def work() -> None:
-            core.sealed = [new if meta.number == old.number else meta for meta in core.sealed]
+            core.sealed = [new if meta.number == new.number else meta for meta in core.sealed]
 
         core.owner.call(work)
+        return new
+
+    def _doom(self, *names: str) -> None:
+        self._doomed += names
 
     def _log_names(self, meta: SegmentMeta) -> list[str]:
         """The log of a segment; with the empty index of its own that a rewrite gave it."""
@@ -145,10 +262,3 @@ class Reclaiming:
         if meta.log_number != meta.number:
             names.append(index_name(meta.log_number))
         return names
-
-    def _unlink(self, names: Sequence[str]) -> None:
-        core = self._core
-        for name in names:
-            with contextlib.suppress(FileNotFoundError):
-                core.disk.unlink(core.directory / name)
-        sync_names(core.disk, core.directory)

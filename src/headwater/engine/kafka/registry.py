@@ -18,6 +18,11 @@ class TopicRegistry:
     def __len__(self) -> int:
         return len(self._by_id)
 
+    @property
+    def partitions(self) -> int:
+        """Of all topics."""
+        return len(self._by_key)
+
     def all(self) -> Iterable[KafkaTopic]:
         return self._by_id.values()
 

@@ -16,7 +16,6 @@ from pyroaring import BitMap64
 from headwater.engine.kafka.core import KafkaCore
 from headwater.engine.kafka.effects import apply_event
 from headwater.engine.kafka.partition import KafkaTopic, Partition
-from headwater.engine.kafka.producers import Producers
 from headwater.format.kafka.checkpoint import KafkaTopicMeta, SegmentMeta
 from headwater.format.kafka.entry import PREFIX_BYTES, Runs, find_runs, group_by_key
 from headwater.recovery.kafka import RecoveredKafka, TailBatch
@@ -28,6 +27,7 @@ _LONG_RUNS = 16
 
 def restore(core: KafkaCore, recovered: RecoveredKafka, progress: Callable[[float], None]) -> None:
     checkpoint = recovered.checkpoint
+    core.running_before_s = checkpoint.running_s
     for meta in checkpoint.topics:
         core.registry.add(_topic(core, meta))
     core.offsets.restore(checkpoint.groups)
@@ -61,9 +61,9 @@ def _topic(core: KafkaCore, meta: KafkaTopicMeta) -> KafkaTopic:
         partition.dropped = partition.high_watermark = saved.dropped
         partition.log_start_offset = saved.log_start
         if saved.producers:
-            partition.producers = Producers(core.settings.producers_max)
-            partition.producers.restore(saved.producers)
-    topic.saved = meta
+            core.producers_of(partition).restore(saved.producers)
+    if not any(saved.producers for saved in meta.partitions):
+        topic.saved = meta
     return topic
 
 
@@ -121,8 +121,7 @@ def _replay_producer(core: KafkaCore, batch: TailBatch) -> None:
     partition = core.registry.by_key(batch.key)
     if partition is None or batch.first_id < partition.topic.made_id or partition.ids is None:
         return
-    if partition.producers is None:
-        partition.producers = Producers(core.settings.producers_max)
     offset = partition.ids.rank(batch.first_id) - 1 + partition.dropped
-    partition.producers.replay(batch.header, offset)
+    # When it was written nobody knows: the times in it are the producer's. Not later than now.
+    core.producers_of(partition).replay(batch.header, offset, core.running_s())
     core.changed(partition.topic)

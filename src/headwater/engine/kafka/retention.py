@@ -6,7 +6,6 @@ The newest batch always stays, as in Kafka, where the active segment does.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
 import numpy
@@ -16,6 +15,7 @@ from headwater.engine.kafka.core import KafkaCore
 from headwater.engine.kafka.partition import Partition
 from headwater.engine.kafka.timestamps import newest_timestamps
 from headwater.engine.kafka.topics import KafkaTopics
+from headwater.engine.pending import Gate, Pending
 from headwater.format.kafka.entry import PREFIX_BYTES
 from headwater.model.retention_clock import RetentionClock
 from headwater.store.kafka.locating import Ids, SegmentTable, locate
@@ -75,9 +75,8 @@ class Retention:
             start = self._new_start(front, oldest_ms, bytes_max)
             if start == front.offset:
                 return
-            self._core.owner.call(partial(self._move, partition, start))
-            if partition.log_start_offset < start:
-                return  # the log has it and will say so; go on next time
+            if not self._move(partition, start):
+                return
             self._size_moved()
 
     def _front(self, partition: Partition) -> _Front | None:
@@ -105,10 +104,24 @@ class Retention:
         gone = min(gone, count)
         return front.offset if gone == 0 else front.offset + int(found.first[gone])
 
-    def _move(self, partition: Partition, start: int) -> None:
-        """As the owner."""
-        if not partition.topic.dropped:
-            self._topics.delete_records(partition, start)
+    def _move(self, partition: Partition, start: int) -> bool:
+        """Move the log start; True once the log has said so, False when it could not."""
+        gate = Gate()
+
+        def ask() -> Pending[int] | None:
+            if partition.topic.dropped:
+                return None
+            pending = self._topics.delete_records(partition, start)
+            pending.on_done = gate.open
+            if pending.done:
+                gate.open()
+            return pending
+
+        pending = self._core.owner.call(ask)
+        if pending is None:
+            return False
+        gate.wait()
+        return pending.error is None
 
     def _size_moved(self) -> None:
         """Before anything is deleted or rewritten: then nobody knows the sizes any more."""

@@ -17,8 +17,10 @@ from headwater.core.errors import (
     HeadwaterError,
     InvalidRequestError,
     NotAQueueError,
+    TopicExistsIncompatibleError,
     TopicNotFoundError,
 )
+from headwater.core.limits import PARTITION_PREFIX
 from headwater.engine.core import EngineCore
 from headwater.engine.engine import Engine
 from headwater.engine.input import EncodedRecords, checked_key
@@ -106,10 +108,36 @@ class PartitionSpace:
     def topic(self, name: str) -> PartitionTopic:
         found = self.find(name)
         if found is None:
-            raise TopicNotFoundError(
-                f"there is no partition {name!r}; make its topic with a Kafka client"
-            )
+            raise TopicNotFoundError(self._why_absent(name))
         return found
+
+    def _why_absent(self, name: str) -> str:
+        if name.startswith(PARTITION_PREFIX):
+            return f"there is no partition {name!r}; make its topic with a Kafka client"
+        return f"there is no topic {name!r}; {self._kafkas_own(name)}, use that name"
+
+    def refuse_new(self, name: str) -> None:
+        """A topic of the engine's own shall be made, or changed."""
+        if self.find(name) is not None:
+            raise InvalidRequestError(
+                f"{name!r} is a partition of a Kafka topic; Kafka clients change its settings"
+            )
+        self.refuse_taken(name)
+
+    def refuse_taken(self, name: str) -> None:
+        """One name is one topic: Kafka clients would never see another one of theirs."""
+        if not name.startswith(PARTITION_PREFIX):
+            raise TopicExistsIncompatibleError(
+                f"no topic {name!r} can be made: {self._kafkas_own(name)}; "
+                "use that, or take another name",
+                detail={"reason": "kafka_topic", "topic": name},
+            )
+
+    def _kafkas_own(self, name: str) -> str:
+        topic = self._store.topic(self.organisation, name)
+        last = 0 if topic is None else len(topic.partitions) - 1
+        ends = (partition_name(name, index) for index in sorted({0, last}))
+        return f"Kafka clients made {' to '.join(ends)}"
 
     def load(self, topic: Topic) -> Loaded:
         raise AssertionError(f"{topic.name!r} has nothing to load")
@@ -160,6 +188,8 @@ class PartitionSpace:
         disable_backpressure: bool = False,
     ) -> Write:
         """One batch, as durable as a producer with acks=all has it."""
+        if create is not False:
+            self.refuse_taken(name)
         topic = self.topic(name)
         if settings is not None:
             raise InvalidRequestError("the settings of a Kafka topic are changed by Kafka clients")

@@ -84,7 +84,7 @@ class KafkaStore:
         self._open(progress or (lambda _: None))
         self.core.shard = self.shard
         self._housekeeping = KafkaHousekeeping(
-            self.core, self._topics, self._checkpointing, self._take_number
+            self.core, self._topics, self._checkpointing, self._take_number, self._seal
         )
         self._keeper = make_keeper(clock, settings.keeper_interval_ms, self._housekeeping.run)
         self.core.wake_keeper = self._keeper.wake
@@ -101,6 +101,10 @@ class KafkaStore:
 
     def topic(self, org: int, name: str) -> KafkaTopic | None:
         return self.core.registry.find(org, name)
+
+    def is_taken(self, org: int, name: str) -> bool:
+        """There is a topic of this name, or it is just being made."""
+        return self._topics.is_taken(org, name)
 
     def topic_by_id(self, org: int, topic_id: bytes) -> KafkaTopic | None:
         topic = self.core.registry.by_id(topic_id)
@@ -207,6 +211,11 @@ class KafkaStore:
     def state(self) -> LogState:
         return self.shard.state
 
+    @property
+    def trouble(self) -> Exception | None:
+        """Why the keeper could not do all of his last round."""
+        return self._keeper.error
+
     def checkpoint(self) -> KafkaCheckpoint:
         """Write a checkpoint now. Not as the owner."""
         return self._checkpointing.run()
@@ -264,6 +273,7 @@ class KafkaStore:
             core.settled_id = active.base_id + active.entries
             core.unsaved_bytes = len(recovered.tail)
             core.save_soon = True
+            core.look_for_space()
             self._log.go_on(active, recovered.checksum)
         progress(1.0)
 
@@ -281,6 +291,7 @@ class KafkaStore:
             core = self.core
             core.set_segments([*core.sealed, meta], active_number, meta.base_id + meta.entries)
             core.save_soon = True
+            core.look_for_space()
 
         self.core.owner.post(note)
         self.core.wake_keeper()
@@ -288,6 +299,11 @@ class KafkaStore:
     def _idle(self) -> None:
         self.core.save_soon = True
         self.core.wake_keeper()
+
+    def _seal(self, number: int) -> bool:
+        future: Any = self.shard.call(partial(self._log.seal, number))
+        sealed: bool = future.result()
+        return sealed
 
     def _harden(self) -> SegmentMeta:
         if self._closed:

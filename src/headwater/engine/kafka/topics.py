@@ -33,6 +33,8 @@ class KafkaTopics:
     def __init__(self, core: KafkaCore) -> None:
         self._core = core
         self._making: set[tuple[int, str]] = set()
+        self._partitions_coming = 0
+        """Of topics that are on their way to the log, and those added to others."""
 
     def create(
         self, org: int, name: str, partitions: int, configs: Mapping[str, str]
@@ -41,27 +43,37 @@ class KafkaTopics:
         self.check_new(org, name, partitions, configs)
         event = events.TopicMade(org, name, uuid.uuid4().bytes, partitions, dict(configs))
 
-        def made(change: EventChange) -> KafkaTopic:
+        def settled() -> None:
             self._making.discard((org, name))
+            self._partitions_coming -= partitions
+
+        def made(change: EventChange) -> KafkaTopic:
+            settled()
             topic: KafkaTopic = apply_event(core, event, change.event_id)
             return topic
 
-        change = core.log_event(event, made, lambda: self._making.discard((org, name)))
+        change = core.log_event(event, made, settled)
         self._making.add((org, name))
+        self._partitions_coming += partitions
         return change
 
     def check_new(self, org: int, name: str, partitions: int, configs: Mapping[str, str]) -> None:
         """Raise what would keep such a topic from being made."""
         settings = self._core.settings
         check_topic_name(name)
-        if self._core.registry.find(org, name) is not None or (org, name) in self._making:
+        if self.is_taken(org, name):
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists")
         self._check_partitions(partitions)
         if len(self._core.registry) + len(self._making) >= settings.topics_max:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION, f"there are {settings.topics_max} topics already"
             )
+        self._check_total(partitions)
         check_configs(configs)
+
+    def is_taken(self, org: int, name: str) -> bool:
+        """There is a topic of this name, or it is just being made."""
+        return self._core.registry.find(org, name) is not None or (org, name) in self._making
 
     def drop(self, topic: KafkaTopic) -> Pending[bool]:
         self._check_there(topic)
@@ -86,7 +98,21 @@ class KafkaTopics:
                 ErrorCode.INVALID_PARTITIONS,
                 f"topic {topic.name!r} has {len(topic.partitions)} partitions already",
             )
-        return self.say(events.PartitionsAdded(topic.topic_id, total))
+        core, event = self._core, events.PartitionsAdded(topic.topic_id, total)
+        more = total - len(topic.partitions)
+        self._check_total(more)
+
+        def settled() -> None:
+            self._partitions_coming -= more
+
+        def added(change: EventChange) -> bool:
+            settled()
+            apply_event(core, event, change.event_id)
+            return True
+
+        change = core.log_event(event, added, settled)
+        self._partitions_coming += more
+        return change
 
     def alter_configs(self, topic: KafkaTopic, configs: Mapping[str, str]) -> Pending[bool]:
         self._check_there(topic)
@@ -156,6 +182,16 @@ class KafkaTopics:
     def _check_there(self, topic: KafkaTopic) -> None:
         if topic.dropped:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name!r} is gone")
+
+    def _check_total(self, more: int) -> None:
+        most = self._core.settings.partitions_total_max
+        there = self._core.registry.partitions + self._partitions_coming
+        if there + more > most:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"{more} partitions more than the {there} there are; all topics together may "
+                f"have {most} (limit_kafka_partitions)",
+            )
 
     def _check_partitions(self, partitions: int) -> None:
         most = self._core.settings.partitions_max

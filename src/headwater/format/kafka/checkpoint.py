@@ -54,18 +54,36 @@ class SegmentMeta(msgspec.Struct, frozen=True, array_like=True):
     rewrite: RewriteMeta | None = None
 
 
+def rewritten(meta: SegmentMeta) -> SegmentMeta:
+    """The segment behind the swap of its index."""
+    assert meta.rewrite is not None
+    checksum, log_number, log_bytes = msgspec.structs.astuple(meta.rewrite)
+    return msgspec.structs.replace(
+        meta, checksum=checksum, log_number=log_number, log_bytes=log_bytes, rewrite=None
+    )
+
+
 class ProducerMeta(msgspec.Struct, frozen=True, array_like=True):
     producer_id: int
     epoch: int
     batches: tuple[tuple[int, int, int], ...]
     """First and last sequence and base offset of the newest batches, oldest first."""
+    last_write_s: int = 0
+    """When it wrote last: what `running_s` was then. Older checkpoints have neither, so that for
+    them it was at the start."""
+
+
+PackedProducer = msgspec.Raw
+"""A `ProducerMeta` as it stands in the checkpoint. There may be hundreds of thousands of them, so
+they are copied from one checkpoint to the next, and unpacked when one is heard of."""
 
 
 class PartitionMeta(msgspec.Struct, frozen=True, array_like=True):
     dropped: int = 0
     """Records that went with deleted segments."""
     log_start: int = 0
-    producers: tuple[ProducerMeta, ...] = ()
+    producers: tuple[PackedProducer, ...] = ()
+    """Those not heard of for longest first."""
 
 
 class KafkaTopicMeta(msgspec.Struct, frozen=True, array_like=True):
@@ -94,6 +112,8 @@ class KafkaCheckpoint(msgspec.Struct, frozen=True, array_like=True):
     next_producer_id: int = 0
     clean: bool = False
     """Nothing was written after this."""
+    running_s: int = 0
+    """Seconds the log was open until now, in all its runs together. No wall clock counts them."""
     memberships: tuple[GroupSettled, ...] = ()
     """Groups with members, as they settled last."""
 
@@ -104,6 +124,19 @@ earlier software is the same bytes when it is written again."""
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(KafkaCheckpoint)
+_producer_decoder = msgspec.msgpack.Decoder(ProducerMeta)
+
+
+def pack_producer(meta: ProducerMeta) -> PackedProducer:
+    return PackedProducer(_encoder.encode(meta))
+
+
+def unpack_producer(packed: PackedProducer) -> ProducerMeta:
+    """FormatError for anything else. The checkpoint was whole: it is not damage."""
+    try:
+        return _producer_decoder.decode(packed)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise FormatError(f"not a producer: {error}", 0) from error
 
 
 def encode_checkpoint(checkpoint: KafkaCheckpoint) -> bytes:

@@ -122,6 +122,16 @@ class Synced(Event, frozen=True, tag="synced"):
     entries: int
 
 
+PREDECESSOR_MISSING: Final = "a segment before it is missing"
+
+
+class SegmentBegun(Event, frozen=True, tag="segment_begun"):
+    """The first batch of a segment: its own global id. A start that counts to another one knows
+    that a segment before it is missing."""
+
+    base_id: int
+
+
 AnyEvent = (
     TopicMade
     | TopicDropped
@@ -134,6 +144,7 @@ AnyEvent = (
     | GroupSettled
     | ProducerIdsTaken
     | Synced
+    | SegmentBegun
 )
 
 _encoder = msgspec.msgpack.Encoder()

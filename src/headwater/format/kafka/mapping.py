@@ -5,21 +5,23 @@
 | key, UTF-8, at most 256 bytes | `tag` |
 | key, other bytes | `tag` in base64, and `meta.$key_encoding` says so |
 | key that is too long for a tag | `meta.$key`, no tag |
-| value that is JSON | `data`, the same bytes |
+| value that is JSON, with numbers that readers can hold | `data`, the same bytes |
 | value that is not | `data`, base64 text, and `meta.$encoding` says `base64` |
 | no value | `data` is `null`; the four letters as a value have `meta.$encoding` `json` |
 | headers, each name once, UTF-8 | `meta`, a field each |
 | other headers | `meta.$headers`: all of them, in order, `[name, base64 or null]` |
 
-The other way, a `node` is a header `$node`, and meta fields that are no text are headers with
-their JSON, which a header `$json` names. Pure functions over bytes.
+The other way, meta fields that are no text are headers with their JSON, which a header `$json`
+behind all of them names, and a `node` is the last header, `$node`. Headers of these names that are
+not just as they would be written are among the other ones. Pure functions over bytes.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -27,6 +29,7 @@ import msgspec
 from headwater.core.errors import FormatError
 from headwater.core.limits import NODE_BYTES_MAX, TAG_BYTES_MAX
 from headwater.format.frame import FrameFlag, join_data
+from headwater.native import compiled
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -43,6 +46,7 @@ _HAS_TAG: Final = int(FrameFlag.HAS_TAG)
 _HAS_NODE: Final = int(FrameFlag.HAS_NODE)
 _HAS_META: Final = int(FrameFlag.HAS_META)
 
+_decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 _check_json = msgspec.json.Decoder(msgspec.Raw).decode
 _decode_names = msgspec.json.Decoder(list[str]).decode
@@ -119,12 +123,35 @@ def _data_of_value(value: bytes | None, meta: dict[str, Any]) -> bytes:
 _NULL_LENGTH_MAX: Final = 64
 
 
+_DIGITS: Final = bytes.maketrans(b"0123456789E", b"0000000000e")
+_LARGE: Final = (b"0e000", b"0e+000", b"0" * 200)
+"""One of these is in every number that may be too large, once all digits are zeros."""
+_TEXT: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+_NUMBER: Final = re.compile(rb"-?[0-9][0-9.eE+-]*")
+
+
+def may_be_large(text: bytes) -> bool:
+    """Of bytes that are JSON: False when every number outside its strings surely has room."""
+    digits = text.translate(_DIGITS)
+    return any(each in digits for each in _LARGE)
+
+
+_native: Final = compiled("numbers")
+_may_be_large: Final[Callable[[bytes], bool]] = (
+    may_be_large if _native is None else _native.may_be_large
+)
+
+
 def is_json(value: bytes) -> bool:
-    """Whether these bytes can be embedded in an answer as they are."""
+    """Whether these bytes can be embedded in an answer as they are, and readers decode them."""
     try:
         if not value.isascii():
             value.decode()
         _check_json(value)
+        if _may_be_large(value):
+            # Not the whole value, which could take many times its bytes.
+            for number in _NUMBER.finditer(_TEXT.sub(b"", value)):
+                _decode(number.group())
     except (UnicodeDecodeError, msgspec.MsgspecError, RecursionError):
         return False
     return True
@@ -139,36 +166,46 @@ def _meta_of_headers(headers: Headers, meta: dict[str, Any]) -> bytes:
             for name, value in headers
         ]
         return b""
-    node = plain.pop(NODE, "")
-    meta.update(plain)
-    return str(node).encode()
+    fields, node = plain
+    meta.update(fields)
+    return node
 
 
-def _plain_headers(headers: Headers) -> dict[str, Any] | None:
-    """Headers as fields; None when that would lose something."""
+def _plain_headers(headers: Headers) -> tuple[dict[str, Any], bytes] | None:
+    """Headers as fields, and the node; None when that would lose something, or their order."""
     fields: dict[str, Any] = {}
-    json_names: list[str] = []
     for name, value in headers:
-        if name in fields:
-            return None
         text = None if value is None else _text(value)
-        if value is not None and text is None:
-            return None
-        if name == JSON_NAMES and text is not None and not json_names:
-            try:
-                json_names = _decode_names(text)
-            except msgspec.MsgspecError:
-                return None
-            continue
-        if name.startswith(_OWN) and not (name == NODE and text and _fits_node(text)):
+        if name in fields or (value is not None and text is None):
             return None
         fields[name] = text
-    for name in json_names:
+    node, json_names = fields.pop(NODE, ""), fields.pop(JSON_NAMES, "")
+    if any(name.startswith(_OWN) for name in fields):
+        return None
+    if node == "" and json_names == "":
+        return None if len(fields) < len(headers) else (fields, b"")
+    if node is None or json_names is None or not _fits_node(node):
+        return None
+    if json_names and not _take_json(fields, json_names):
+        return None
+    # As they are written, or not at all.
+    again = _literal_headers(_decode_fields(_encode(fields)))
+    again += [(NODE, node.encode())] if node else []
+    return (fields, node.encode()) if again == list(headers) else None
+
+
+def _take_json(fields: dict[str, Any], json_names: str) -> bool:
+    """Makes JSON of the fields that are named; False when that cannot be."""
+    try:
+        names = _decode_names(json_names)
+    except msgspec.MsgspecError:
+        return False
+    for name in names:
         text = fields.get(name)
-        if name.startswith(_OWN) or not isinstance(text, str) or not is_json(text.encode()):
-            return None
+        if not isinstance(text, str) or not is_json(text.encode()):
+            return False
         fields[name] = msgspec.Raw(text.encode())
-    return fields
+    return True
 
 
 def _fits_node(text: str) -> bool:

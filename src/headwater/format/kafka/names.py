@@ -8,6 +8,8 @@ from typing import Final
 
 KAFKA_DIRECTORY: Final = "kafka"
 CHECKPOINT_NAME: Final = "checkpoint"
+SPARE_NAME: Final = "checkpoint.spare"
+"""Room that is put aside for the next checkpoint."""
 REWRITE_SUFFIX: Final = ".new"
 """An index made by a rewrite, before it takes the place of the old one."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwater.core.limits import PARTITION_PREFIX
+from headwater.core.limits import PARTITION_NAME_PATTERN, PARTITION_PREFIX
 
 
 def partition_name(topic: str, partition: int) -> str:
@@ -11,9 +11,7 @@ def partition_name(topic: str, partition: int) -> str:
 
 def parse_partition_name(name: str) -> tuple[str, int] | None:
     """Topic and partition of a name; None when it is not one of a partition."""
-    if not name.startswith(PARTITION_PREFIX):
+    if PARTITION_NAME_PATTERN.fullmatch(name) is None:
         return None
     topic, _, number = name[len(PARTITION_PREFIX) :].rpartition(":")
-    if not topic or not number.isascii() or not number.isdigit() or str(int(number)) != number:
-        return None
-    return topic, int(number)
+    return (topic, int(number)) if str(int(number)) == number else None

@@ -77,7 +77,8 @@ class Group:
         if not request.protocol_type or not request.protocols:
             return Refusal.INCONSISTENT_GROUP_PROTOCOL
         member_id = request.member_id
-        if member_id and member_id not in self.promised:
+        # Only who has no instance id is promised one: nobody may come with both.
+        if member_id and (member_id not in self.promised or request.instance_id is not None):
             refusal = self._identity_refusal(member_id, request.instance_id)
             if refusal is not None:
                 return refusal

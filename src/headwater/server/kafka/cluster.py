@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from headwater.core.errors import HeadwaterError
+from headwater.core.units import KIB
 from headwater.engine.kafka.errors import KafkaError
 from headwater.engine.kafka.topics import check_topic_name
 from headwater.server.kafka.call import Gathering
 from headwater.server.kafka.failures import code_of
+from headwater.server.kafka.topic_rows import NODE_ID, topic_row
 from headwater.server.keys import Scope
 from headwater.wire.kafka.apis import ADVERTISED
 from headwater.wire.kafka.error_codes import ErrorCode
@@ -19,13 +21,16 @@ if TYPE_CHECKING:
     from headwater.server.kafka.call import Call
     from headwater.server.kafka.door import KafkaDoor
 
-NODE_ID: Final = 1
 CLUSTER_ID: Final = "headwater"
-LEADER_EPOCH: Final = 0
 NULL_NAME_SINCE: Final = 12
 """Version of Metadata in whose answers a topic may have no name."""
-_NO_TOPIC_ID: Final = bytes(16)
+NO_TOPIC_ID: Final = bytes(16)
 _GROUP_KEY: Final = 0
+TURN_BYTES: Final = 128 * KIB
+"""Of rows that are written before others have their turn: about two thousand small topics."""
+
+Row = dict[str, Any] | bytes
+"""Of a topic: as values, or written."""
 
 _API_ROWS: Final = [
     {"api_key": int(api), "min_version": oldest, "max_version": newest}
@@ -70,9 +75,9 @@ def metadata(door: KafkaDoor, call: Call) -> None:
     """Topics that are asked for by name are made, where that is allowed and wanted."""
     asked = call.values["topics"]
     if asked is None or (call.version == 0 and not asked):
-        _answer(door, call, [_topic_row(each) for each in door.store.topics(call.organisation)])
+        _list_all(door, call)
         return
-    rows: list[dict[str, Any]] = [{} for _ in asked]
+    rows: list[Row] = [{} for _ in asked]
     gathering: Gathering[KafkaTopic] = Gathering(lambda: _answer(door, call, rows))
     makes = (
         door.settings.kafka_auto_create_topics
@@ -83,8 +88,8 @@ def metadata(door: KafkaDoor, call: Call) -> None:
         name, topic_id = each["name"], each["topic_id"]
         topic = find_topic(door, call, name, topic_id)
         if topic is not None:
-            rows[index] = _topic_row(topic)
-        elif name is None:
+            rows[index] = topic_row(topic, call.version)
+        elif name is None or topic_id != NO_TOPIC_ID:
             nameless = None if call.version >= NULL_NAME_SINCE else ""
             code = ErrorCode.UNKNOWN_TOPIC_ID
             rows[index] = {"name": nameless, "topic_id": topic_id, "error_code": code}
@@ -93,6 +98,32 @@ def metadata(door: KafkaDoor, call: Call) -> None:
         else:
             rows[index] = _missing(name, _why_missing(name))
     gathering.end()
+
+
+def _list_all(door: KafkaDoor, call: Call) -> None:
+    """So many at a time that whoever else comes meanwhile does not notice."""
+    topics = iter(door.store.topics(call.organisation))
+    rows: list[Row] = []
+
+    def go_on() -> None:
+        written = 0
+        for topic in topics:
+            row = topic_row(topic, call.version)
+            rows.append(row)
+            written += len(row)
+            if written >= TURN_BYTES:
+                door.loop.call_soon(guarded)
+                return
+        _answer(door, call, rows)
+
+    def guarded() -> None:
+        try:
+            if not call.connection.is_gone:
+                go_on()
+        except Exception as error:
+            door.broken(call, error)
+
+    go_on()
 
 
 def _why_missing(name: str) -> ErrorCode:
@@ -105,8 +136,8 @@ def _why_missing(name: str) -> ErrorCode:
 
 
 def find_topic(door: KafkaDoor, call: Call, name: str | None, topic_id: bytes) -> KafkaTopic | None:
-    """By its name, or by its id where there is no name."""
-    if name is None:
+    """By its id where there is one, else by its name. Java sends an id with an empty name."""
+    if name is None or topic_id != NO_TOPIC_ID:
         return door.store.topic_by_id(call.organisation, topic_id)
     return door.store.topic(call.organisation, name)
 
@@ -115,17 +146,19 @@ def _make_topic(
     door: KafkaDoor,
     call: Call,
     name: str,
-    rows: list[dict[str, Any]],
+    rows: list[Row],
     index: int,
     gathering: Gathering[KafkaTopic],
 ) -> None:
     def made(pending: Pending[KafkaTopic]) -> None:
         try:
-            rows[index] = _topic_row(pending.answer())
+            rows[index] = topic_row(pending.answer(), call.version)
         except HeadwaterError as error:
             # Somebody else was faster.
             found = door.store.topic(call.organisation, name)
-            rows[index] = _missing(name, code_of(error)) if found is None else _topic_row(found)
+            rows[index] = (
+                _missing(name, code_of(error)) if found is None else topic_row(found, call.version)
+            )
 
     try:
         pending = door.store.create_topic(
@@ -141,29 +174,10 @@ def _make_topic(
 
 
 def _missing(name: str, code: ErrorCode) -> dict[str, Any]:
-    return {"name": name, "topic_id": _NO_TOPIC_ID, "error_code": code, "partitions": []}
+    return {"name": name, "topic_id": NO_TOPIC_ID, "error_code": code, "partitions": []}
 
 
-def _topic_row(topic: KafkaTopic) -> dict[str, Any]:
-    return {
-        "error_code": ErrorCode.NONE,
-        "name": topic.name,
-        "topic_id": topic.topic_id,
-        "partitions": [
-            {
-                "error_code": ErrorCode.NONE,
-                "partition_index": index,
-                "leader_id": NODE_ID,
-                "leader_epoch": LEADER_EPOCH,
-                "replica_nodes": [NODE_ID],
-                "isr_nodes": [NODE_ID],
-            }
-            for index in range(len(topic.partitions))
-        ],
-    }
-
-
-def _answer(door: KafkaDoor, call: Call, rows: list[dict[str, Any]]) -> None:
+def _answer(door: KafkaDoor, call: Call, rows: list[Row]) -> None:
     host, port = door.advertised(call.connection)
     call.answer(
         {

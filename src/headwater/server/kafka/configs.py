@@ -8,11 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headwater.core.errors import HeadwaterError
-from headwater.engine.kafka.configs import TOPIC_CONFIGS, check_configs
+from headwater.engine.kafka.configs import TOPIC_CONFIGS, check_configs, known_config
 from headwater.engine.kafka.errors import KafkaError
 from headwater.server.kafka.call import Gathering
-from headwater.server.kafka.cluster import NODE_ID
 from headwater.server.kafka.failures import code_of
+from headwater.server.kafka.topic_rows import NODE_ID
 from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -114,9 +114,7 @@ def alter_incrementally(door: KafkaDoor, call: Call) -> None:
 
 
 def _change_one(configs: dict[str, str], name: str, operation: int, value: str) -> None:
-    if name not in TOPIC_CONFIGS:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"there is no topic config {name!r}")
-    listed = [part for part in configs.get(name, TOPIC_CONFIGS[name].default).split(",") if part]
+    listed = [part for part in configs.get(name, known_config(name).default).split(",") if part]
     if operation == SET:
         configs[name] = value
     elif operation == DELETE:

@@ -292,11 +292,17 @@ class KafkaConnection(asyncio.Protocol):
     def check_deadline(self, now_us: int) -> None:
         """Called every so often by the door; who owes us bytes for too long goes."""
         if self._is_stuck(now_us):
+            self.door.hung_up(self, f"it takes nothing of its answers, {self._stuck_bytes} bytes")
             self.transport.abort()
-        elif now_us >= self.deadline_us and not self._pending:
+        elif now_us >= self.deadline_us and not self._pending and not self._is_served:
             if self._in_request:
                 self.door.hung_up(self, "half a request, and nothing more in time")
             self.transport.abort()
+
+    @property
+    def _is_served(self) -> bool:
+        """It has answers to take, so it need not ask. Strangers have no such time."""
+        return self._stuck_bytes > 0 and self.principal is not None
 
     def _is_stuck(self, now_us: int) -> bool:
         """It has not taken a byte of its answers for long."""

@@ -15,6 +15,7 @@ from headwater.core.units import US_PER_S
 from headwater.engine.governing import Governing
 from headwater.engine.kafka.coordinator import Coordinator
 from headwater.engine.kafka.joined import JoinedStore
+from headwater.engine.kafka.producing import Repeated
 from headwater.observe.logs import Logger
 from headwater.server.kafka.apis import HANDLED
 from headwater.server.kafka.call import Call
@@ -47,6 +48,7 @@ class DoorCounters:
     bytes_in: int = 0
     bytes_out: int = 0
     records_in: int = 0
+    """Those that were stored."""
     records_out: int = 0
     batches_in: int = 0
     hang_ups: int = 0
@@ -89,8 +91,9 @@ class KafkaDoor:
         deadlines = settings.deadlines
         self.sign_in_deadline_us = int(deadlines.headers_s * US_PER_S)
         self.body_deadline_us = int(deadlines.body_s * US_PER_S)
-        self.stuck_deadline_us = int(deadlines.idle_s * US_PER_S)
         self.idle_deadline_us = int(IDLE_S * US_PER_S)
+        self.stuck_deadline_us = self.idle_deadline_us
+        """A consumer may be at work on what it has for long before it reads on, as with Kafka."""
         self.draining = False
         self.port = 0
         self._logged = 0
@@ -210,10 +213,13 @@ class KafkaDoor:
         if self._governing.refuses:
             self.store.refused(partition, header)
             raise self._governing.refuse()
-        pending = self.store.append(partition, batch, durability, header)
-        self.counters.batches_in += 1
-        self.counters.records_in += header.record_count
-        return pending
+        return self.store.append(partition, batch, durability, header)
+
+    def count_stored(self, produced: Produced, header: BatchHeader) -> None:
+        """The log has it; unless it came again, and has been counted before."""
+        if not isinstance(produced, Repeated):
+            self.counters.batches_in += 1
+            self.counters.records_in += header.record_count
 
     # -- the end
 

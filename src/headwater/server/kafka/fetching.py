@@ -1,8 +1,9 @@
 """Fetch: whole stored batches, at once or when enough has come.
 
 A fetch that finds too little waits on its partitions and on one timer; news of a partition only
-looks at that partition again. Sessions are not kept: the answer says session 0, and clients then
-send all their partitions each time.
+looks at that partition again. How much is in files is guessed; a fetch that would wait for that
+reads them first, because a guess may be far from what is in one compressed batch. Sessions are not
+kept: the answer says session 0, and clients then send all their partitions each time.
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ if TYPE_CHECKING:
 ANSWER_BYTES_MAX: Final = 55 * MIB
 WAIT_MS_MAX: Final = 300_000
 LEADER_EPOCH: Final = 0
+FIRST_EPOCH, NO_SESSION = 0, -1
+"""Of sessions."""
 
 
 def fetch(door: KafkaDoor, call: Call) -> None:
-    values = call.values
-    if values["session_id"]:
+    """Who begins a session, or wants none, asks for everything; there are none to go on with."""
+    if call.values["session_epoch"] not in (FIRST_EPOCH, NO_SESSION):
         call.answer({"error_code": ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "session_id": 0})
         return
     _Fetch(door, call).run()
@@ -44,7 +47,9 @@ class _Row:
         "batches",
         "error",
         "partition",
+        "partition_bytes",
         "plan",
+        "read_bytes",
         "size_bytes",
         "topic",
         "wake",
@@ -58,6 +63,10 @@ class _Row:
         self.batches: list[bytes | memoryview] = []
         self.size_bytes = 0
         """Of these batches, or about so many where they are to be read from files."""
+        self.read_bytes: int | None = None
+        """What was found in files, when they were read before waiting."""
+        self.partition_bytes = 0
+        """All of the partition at that time: what it has more since then has come on top."""
         self.error: tuple[ErrorCode, str] | None = None
         self.wake: Callable[[], None] | None = None
 
@@ -70,6 +79,7 @@ class _Fetch:
         self._bytes_left = self._bytes_max
         self._bytes_found = 0
         self._failed = False
+        self._hurried = False
         self._timer: asyncio.TimerHandle | None = None
         self._rows = [
             _Row(topic["topic"], each, self._partition(topic["topic"], each["partition"]))
@@ -86,13 +96,48 @@ class _Fetch:
     def run(self) -> None:
         for row in self._rows:
             self._plan(row)
-        if self._is_enough or self._door.draining:
+        if self._may_answer() or self._call.values["max_wait_ms"] <= 0:
             self._read()
+        elif self._needs_files:
+            self._call.hurry = self._hasten
+            self._door.read(self._call, self._read_files, self._count_read)
+        else:
+            self._wait()
+
+    def _may_answer(self) -> bool:
+        return self._is_enough or self._hurried or self._door.draining
+
+    @property
+    def _needs_files(self) -> bool:
+        return any(row.plan is not None and row.plan.needs_files for row in self._rows)
+
+    def _hasten(self) -> None:
+        self._hurried = True
+
+    def _count_read(self, _: None) -> None:
+        """The files were read: now it is known whether that is enough."""
+        read = [row for row in self._rows if row.plan is not None and row.plan.needs_files]
+        for row in read:
+            row.read_bytes = sum(map(len, row.batches))
+            row.partition_bytes = 0 if row.partition is None else row.partition.bytes
+            self._found(row, row.read_bytes)
+            self._failed = self._failed or row.error is not None
+        if self._call.connection.is_gone:
             return
+        if self._may_answer():
+            self._answer()
+            return
+        for row in read:
+            row.batches = []  # whoever waits holds no files
+        for row in self._rows:
+            self._plan(row)  # something may have come meanwhile
+        if self._may_answer():
+            self._read()
+        else:
+            self._wait()
+
+    def _wait(self) -> None:
         wait_ms = min(self._call.values["max_wait_ms"], WAIT_MS_MAX)
-        if wait_ms <= 0:
-            self._read()
-            return
         self._call.hurry = self._give_up
         self._timer = self._door.loop.call_later(wait_ms / 1000, self._give_up)
         for row in self._rows:
@@ -109,7 +154,9 @@ class _Fetch:
     def _plan(self, row: _Row) -> None:
         """What this partition has, as far as the answer has room."""
         partition = row.partition
-        if partition is None:
+        if partition is None or partition.topic.dropped:
+            # A topic may go while we wait for it: whoever reads it is told then, not later.
+            row.partition, row.plan, row.batches = None, None, []
             self._fail(row, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
             return
         if row.asked["current_leader_epoch"] > LEADER_EPOCH:
@@ -126,11 +173,15 @@ class _Fetch:
             self._fail(row, code_of(error), str(error))
             return
         row.plan = plan
-        if plan.needs_files:
-            size = min(room, _expected_bytes(partition, row.asked["fetch_offset"]))
-        else:
+        if not plan.needs_files:
             row.batches = plan.read()
-            size = sum(map(len, row.batches))
+            self._found(row, sum(map(len, row.batches)))
+        elif row.read_bytes is None:
+            self._found(row, min(room, _expected_bytes(partition, row.asked["fetch_offset"])))
+        else:
+            self._found(row, row.read_bytes + max(partition.bytes - row.partition_bytes, 0))
+
+    def _found(self, row: _Row, size: int) -> None:
         more = size - row.size_bytes
         row.size_bytes = size
         self._bytes_found += more
@@ -175,7 +226,7 @@ class _Fetch:
     # -- answering
 
     def _read(self) -> None:
-        if any(row.plan is not None and row.plan.needs_files for row in self._rows):
+        if self._needs_files:
             self._door.read(self._call, self._read_files, self._answer)
         else:
             self._answer()

@@ -148,8 +148,9 @@ def _topics(
 
 
 def delete(door: KafkaDoor, call: Call) -> None:
-    """Of partitions that are there; the others say that they are not."""
+    """Of partitions that are there and that no member of the group reads; the others say why."""
     values = call.values
+    read = door.coordinator.topics_read(call.organisation, values["group_id"])
     topics: list[Row] = []
     accepted: list[Row] = []
     keys: list[tuple[str, int]] = []
@@ -162,9 +163,14 @@ def delete(door: KafkaDoor, call: Call) -> None:
             rows.append(row)
             if find_partition(door, call, asked["name"], index) is None:
                 row["error_code"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif read is None or asked["name"] in read:
+                row["error_code"] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             else:
                 accepted.append(row)
                 keys.append((asked["name"], index))
+    if not keys:
+        call.answer({"error_code": ErrorCode.NONE, "topics": topics})
+        return
     pending = door.coordinator.forget_offsets(call.organisation, values["group_id"], keys)
 
     def done(resolved: Pending[bool]) -> None:

@@ -33,6 +33,7 @@ SKIPPING_SINCE: Final = 9
 NULL_PROTOCOL_SINCE: Final = 7
 MISSING_SINCE: Final = 6
 """From this version of DescribeGroups on, a group that is not there is an error."""
+LEAVING_TOGETHER_SINCE: Final = 3
 CLASSIC: Final = "classic"
 METADATA_BYTES_MAX: Final = 1024 * 1024
 """What a member may have us keep about itself."""
@@ -148,8 +149,10 @@ def heartbeat(door: KafkaDoor, call: Call) -> None:
 
 def leave(door: KafkaDoor, call: Call) -> None:
     """One member in old versions, any number in newer ones."""
-    values = call.values
-    leaving = values["members"] or [{"member_id": values["member_id"], "group_instance_id": None}]
+    values, several = call.values, call.version >= LEAVING_TOGETHER_SINCE
+    leaving = values["members"]
+    if not several:
+        leaving = [{"member_id": values["member_id"], "group_instance_id": None}]
     rows = [
         {
             "member_id": each["member_id"],
@@ -163,8 +166,8 @@ def leave(door: KafkaDoor, call: Call) -> None:
         }
         for each in leaving
     ]
-    code = ErrorCode.NONE if values["members"] else rows[0]["error_code"]
-    call.answer({"error_code": code, "members": rows if values["members"] else []})
+    code = ErrorCode.NONE if several else rows[0]["error_code"]
+    call.answer({"error_code": code, "members": rows if several else []})
 
 
 # -- groups as a whole

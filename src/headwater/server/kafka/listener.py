@@ -10,6 +10,7 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
@@ -40,7 +41,9 @@ class KafkaListener:
         disk: Disk,
     ) -> None:
         self._settings = settings
-        self._kafka_settings = kafka_settings
+        self._kafka_settings = replace(
+            kafka_settings, partitions_total_max=settings.limits.kafka_partitions
+        )
         self._directory = directory / KAFKA_DIRECTORY
         self._clock = clock
         self._disk = disk

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from headwater.observe.metrics import Sample
 from headwater.server.kafka.listing import may_see, offsets_of
 from headwater.server.keys import ApiKey as Key
+from headwater.wal.committer import LogState
 from headwater.wire.kafka.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def kafka_samples(door: KafkaDoor, store: KafkaStore, key: Key) -> list[Sample]:
         Sample("kafka_group_members", door.coordinator.members),
         Sample("kafka_topics", len(store.core.registry)),
         Sample("kafka_damaged_batches", store.counters.damaged_batches),
+        Sample("kafka_wal_read_only", int(store.state is not LogState.WRITABLE)),
     ]
     samples += [
         Sample("kafka_requests", count, (api.name.lower(),))

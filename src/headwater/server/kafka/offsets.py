@@ -9,6 +9,7 @@ from headwater.core.errors import HeadwaterError
 from headwater.server.kafka.call import Gathering
 from headwater.server.kafka.failures import code_of
 from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.fields import NEWEST
 
 if TYPE_CHECKING:
     from headwater.engine.kafka.partition import Partition
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 LATEST: Final = -1
 EARLIEST: Final = -2
 NEWEST_TIMESTAMP: Final = -3
+SINCE: Final = {LATEST: 1, EARLIEST: 1, NEWEST_TIMESTAMP: 7}
+"""The version of ListOffsets that first knows what such a time means. Kafka has more of them, in
+versions that we do not speak."""
 LEADER_EPOCH: Final = 0
 TO_THE_END: Final = -1
 _UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -52,6 +56,9 @@ def list_offsets(door: KafkaDoor, call: Call) -> None:
             if each["current_leader_epoch"] > LEADER_EPOCH:
                 row["error_code"] = ErrorCode.UNKNOWN_LEADER_EPOCH
                 continue
+            if each["timestamp"] < 0 and SINCE.get(each["timestamp"], NEWEST) > call.version:
+                row["error_code"] = ErrorCode.UNSUPPORTED_VERSION
+                continue
             try:
                 lookup = _list_one(door, partition, each["timestamp"], row)
             except HeadwaterError as error:
@@ -75,8 +82,6 @@ def _list_one(
         row.update(offset=partition.log_start_offset, leader_epoch=LEADER_EPOCH)
     elif timestamp_ms == NEWEST_TIMESTAMP:
         return door.store.find_newest(partition).read
-    elif timestamp_ms < 0:
-        row["error_code"] = ErrorCode.INVALID_TIMESTAMP
     else:
         return door.store.find_timestamp(partition, timestamp_ms).read
     return None

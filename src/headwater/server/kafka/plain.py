@@ -36,8 +36,10 @@ class PlainCall(Call):
         if done.error is not None:
             self.refuse_for(done.error)
         elif self.pieces is None:
+            produced = done.answer()
+            self.connection.door.count_stored(produced, self._plain.rows[0].header)
             try:
-                self.pieces = (produced_frame(self._plain, *done.answer()),)
+                self.pieces = (produced_frame(self._plain, *produced),)
             except Exception as error:  # whoever waits for it must not wait for ever
                 self._give_up(error)
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headwater.core.durability import Durability
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from headwater.engine.kafka.partition import Partition
     from headwater.engine.kafka.producing import Produced
     from headwater.engine.pending import Pending
+    from headwater.format.kafka.batch import BatchHeader
     from headwater.server.kafka.call import Call
     from headwater.server.kafka.door import KafkaDoor
 
@@ -85,13 +87,15 @@ class _Produce:
             checked = [(batch, check_batch(batch)) for batch in split_batches(records)]
         for batch, header in checked:
             pending = self._door.append(partition, batch, self._durability, header)
-            self._gathering.expect(pending, lambda done: self._take(done, row))
+            self._gathering.expect(pending, partial(self._take, row, header))
 
-    def _take(self, done: Pending[Produced], row: dict[str, Any]) -> None:
+    def _take(self, row: dict[str, Any], header: BatchHeader, done: Pending[Produced]) -> None:
         if done.error is not None:
             self._refuse(row, done.error)
-        elif "base_offset" not in row:  # of several batches, the first tells where they begin
-            produced = done.answer()
+            return
+        produced = done.answer()
+        self._door.count_stored(produced, header)
+        if "base_offset" not in row:  # of several batches, the first tells where they begin
             row["base_offset"] = produced.base_offset
             row["log_append_time_ms"] = produced.append_time_ms
             row["log_start_offset"] = produced.log_start_offset

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import partial
+from collections.abc import Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headwater.core.errors import HeadwaterError
 from headwater.engine.kafka.configs import TOPIC_CONFIGS
 from headwater.engine.kafka.errors import KafkaError
 from headwater.server.kafka.call import Gathering
-from headwater.server.kafka.cluster import NODE_ID, find_topic
+from headwater.server.kafka.cluster import NO_TOPIC_ID, find_topic
 from headwater.server.kafka.configs import DEFAULT, SET_ON_TOPIC
 from headwater.server.kafka.failures import code_of
+from headwater.server.kafka.topic_rows import NODE_ID
+from headwater.wire.kafka.apis import ApiKey
+from headwater.wire.kafka.codec import encode_row
 from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -24,7 +28,6 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 BY_DEFAULT: Final = -1
-_NOBODY: Final = bytes(16)
 
 
 def _fail(row: Row, error: HeadwaterError) -> None:
@@ -51,7 +54,11 @@ def create(door: KafkaDoor, call: Call) -> None:
             partitions = _partitions_wanted(door, asked)
             configs = {each["name"]: each["value"] or "" for each in asked["configs"]}
             door.store.check_new_topic(call.organisation, name, partitions, configs)
-            row.update(num_partitions=partitions, replication_factor=1, configs=_told(configs))
+            row.update(
+                num_partitions=partitions,
+                replication_factor=1,
+                configs=_told(configs, call.version),
+            )
             if not call.values["validate_only"]:
                 pending = door.store.create_topic(call.organisation, name, partitions, configs)
                 gathering.expect(pending, partial(_created, row))
@@ -60,16 +67,28 @@ def create(door: KafkaDoor, call: Call) -> None:
     gathering.end()
 
 
-def _told(configs: dict[str, str]) -> list[Row]:
+def _told(configs: dict[str, str], version: int) -> list[Row | bytes]:
     """All settings of a new topic. Java's client fails on an answer without them."""
     return [
-        {
-            "name": name,
-            "value": configs.get(name, known.default),
-            "config_source": SET_ON_TOPIC if name in configs else DEFAULT,
-        }
-        for name, known in TOPIC_CONFIGS.items()
+        {"name": name, "value": configs[name], "config_source": SET_ON_TOPIC}
+        if name in configs
+        else default
+        for name, default in _defaults(version).items()
     ]
+
+
+@cache
+def _defaults(version: int) -> dict[str, bytes]:
+    """Rows of settings as they are unless said otherwise: written once, for every topic."""
+    return {
+        name: encode_row(
+            ApiKey.CREATE_TOPICS,
+            version,
+            "topics.configs",
+            {"name": name, "value": known.default, "config_source": DEFAULT},
+        )
+        for name, known in TOPIC_CONFIGS.items()
+    }
 
 
 def _partitions_wanted(door: KafkaDoor, asked: Row) -> int:
@@ -107,11 +126,11 @@ def delete(door: KafkaDoor, call: Call) -> None:
     rows: list[Row] = []
     gathering: Gathering[bool] = Gathering(lambda: call.answer({"responses": rows}))
     times = Counter((each["name"], each["topic_id"]) for each in call.values["topics"])
-    times.update((name, _NOBODY) for name in call.values["topic_names"])
+    times.update((name, NO_TOPIC_ID) for name in call.values["topic_names"])
     for (name, topic_id), count in times.items():
         row: Row = {"name": name, "topic_id": topic_id, "error_code": ErrorCode.NONE}
         rows.append(row)
-        if (name is None) == (topic_id == _NOBODY):
+        if (name is None) == (topic_id == NO_TOPIC_ID):
             _fail(row, KafkaError(ErrorCode.INVALID_REQUEST, "either a name or an id, not both"))
             continue
         if count > 1:
@@ -157,9 +176,21 @@ def create_partitions(door: KafkaDoor, call: Call) -> None:
                     ErrorCode.INVALID_PARTITIONS,
                     f"there are {len(topic.partitions)} partitions; their number only grows",
                 )
+            _check_placed(asked["assignments"] or (), asked["count"] - len(topic.partitions))
             if not call.values["validate_only"]:
                 pending = door.store.add_partitions(topic, asked["count"])
                 gathering.expect(pending, partial(_done, row))
         except HeadwaterError as error:
             _fail(row, error)
     gathering.end()
+
+
+def _check_placed(assignments: Sequence[Row], added: int) -> None:
+    """Who says where new partitions go says it of each; there is only one place."""
+    if assignments and len(assignments) != added:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"{len(assignments)} assignments for {added} new partitions",
+        )
+    if any(each["broker_ids"] != [NODE_ID] for each in assignments):
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the only broker is {NODE_ID}")

@@ -29,6 +29,8 @@ class SegmentFiles:
         self._maps_max = maps_max
         self._lock = threading.Lock()
         self._maps: OrderedDict[str, tuple[memoryview, int]] = OrderedDict()
+        self._forgotten = 0
+        """How often files became others: what was opened before that is not kept behind it."""
 
     def path_of(self, name: str) -> PurePath:
         return self._directory / name
@@ -45,11 +47,13 @@ class SegmentFiles:
     def forget(self, number: int) -> None:
         """The files of this number are gone, or are others now."""
         with self._lock:
+            self._forgotten += 1
             self._maps.pop(log_name(number), None)
             self._maps.pop(index_name(number), None)
 
     def clear(self) -> None:
         with self._lock:
+            self._forgotten += 1
             self._maps.clear()
 
     def _view(self, name: str, size: int) -> memoryview:
@@ -58,6 +62,7 @@ class SegmentFiles:
             if known is not None and known[1] >= size:
                 self._maps.move_to_end(name)
                 return known[0]
+            forgotten = self._forgotten
         path = self._directory / name
         file = self._disk.open(path, OpenMode.READ)
         try:
@@ -72,6 +77,8 @@ class SegmentFiles:
                 advice="restore a backup",
             )
         with self._lock:
+            if forgotten != self._forgotten:
+                return view
             self._maps[name] = (view, size)
             self._maps.move_to_end(name)
             while len(self._maps) > self._maps_max:

@@ -28,6 +28,13 @@ def keys_in(entries: Entries) -> list[bytes]:
     return [key for key, _ in group_by_key(find_runs(entries))]
 
 
+def strangers(living: Living, log_number: int, log_bytes: int) -> bool:
+    """Whether an entry that lives leads to another log, or behind the end of this one."""
+    entries = living.runs.entries[living.live]
+    ends = entries["physical_offset"].astype(numpy.int64) + entries["length"] + PREFIX_BYTES
+    return bool((entries["segment_id"] != log_number).any() or (ends > log_bytes).any())
+
+
 def find_living(entries: Entries, base_id: int, first_live: Mapping[bytes, int]) -> Living:
     """A batch lives as long as one of its ids does: from the first live one of its key on."""
     runs = find_runs(entries)

@@ -35,7 +35,7 @@ def write_living(
 ) -> RewriteMeta:
     """Write log `log_number` with what lives of segment `number`, and an index beside the old.
 
-    An OSError leaves neither behind.
+    An error leaves neither behind.
     """
     new_entries, spans, size = _moved(log_number, living)
     contents = new_entries.tobytes()
@@ -52,12 +52,12 @@ def write_living(
                 sync_file(file)
             finally:
                 file.close()
-    except OSError:
+        sync_names(disk, directory)
+    except Exception:
         for name in names:
             with contextlib.suppress(OSError):
                 disk.unlink(directory / name)
         raise
-    sync_names(disk, directory)
     return RewriteMeta(checksum64(contents), log_number, size)
 
 
@@ -66,6 +66,17 @@ def swap_index(disk: Disk, directory: PurePath, number: int) -> None:
     path = directory / index_name(number)
     disk.rename(path.with_name(path.name + REWRITE_SUFFIX), path)
     sync_names(disk, directory)
+
+
+def write_index_again(disk: Disk, directory: PurePath, number: int, contents: bytes) -> None:
+    """The same index under the same name, in a file of its own."""
+    file = disk.open(directory / (index_name(number) + REWRITE_SUFFIX), OpenMode.CREATE)
+    try:
+        write_all(file, 0, [contents])
+        sync_file(file)
+    finally:
+        file.close()
+    swap_index(disk, directory, number)
 
 
 def _moved(log_number: int, living: Living) -> tuple[Entries, list[tuple[int, int]], int]:

@@ -58,6 +58,26 @@ def _decode(decode: Decode, buffer: Buffer, at: int, rows_max: int) -> tuple[dic
         raise ProtocolError(f"a text that is no UTF-8: {error.reason}") from error
 
 
+@cache
+def _row_encoder(api: ApiKey, version: int, array: str) -> Encode:
+    message = MESSAGES[api]
+    fields = message.response
+    for name in array.split("."):
+        (field,) = (each for each in fields if each.name == name)
+        fields = field.rows
+    return compile_encoder(fields, version, flexible=message.is_flexible(version))
+
+
+def encode_row(api: ApiKey, version: int, array: str, values: Mapping[str, Any]) -> bytes:
+    """One row of an array of a response, which can be given there instead of its values.
+
+    Of an array in the rows of another: `topics.configs`.
+    """
+    sink = Sink()
+    _encode(_row_encoder(api, version, array), sink, values)
+    return b"".join(sink.finish())
+
+
 def write_request(sink: Sink, api: ApiKey, version: int, values: Mapping[str, Any]) -> None:
     _encode(_encoder(api, version, True), sink, values)
 

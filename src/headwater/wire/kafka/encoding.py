@@ -122,7 +122,7 @@ def _bare_encoder_of(field: Field, version: int, flexible: bool) -> Encode:
             if field.kind is None
             else _scalar(field.kind, flexible)
         )
-        return _array(each, flexible)
+        return (_rows if field.kind is None else _array)(each, flexible)
     if field.kind is None:
         return compile_encoder(field.rows, version, flexible=flexible)
     return _scalar(field.kind, flexible)
@@ -130,6 +130,12 @@ def _bare_encoder_of(field: Field, version: int, flexible: bool) -> Encode:
 
 def _compact_length(number: int) -> bytes:
     return unsigned(number + 1)
+
+
+def text_bytes(text: str, *, flexible: bool) -> bytes:
+    """A text as it is written, with its length."""
+    written = text.encode()
+    return (_compact_length if flexible else _INT16)(len(written)) + written
 
 
 def _scalar(kind: Kind, flexible: bool) -> Encode:
@@ -173,6 +179,21 @@ def _array(each: Encode, flexible: bool) -> Encode:
         sink.open += length(len(values))
         for value in values:
             each(sink, value)
+
+    return encode
+
+
+def _rows(each: Encode, flexible: bool) -> Encode:
+    """Rows of fields. One that is given as bytes is written already."""
+    length = _compact_length if flexible else _INT32
+
+    def encode(sink: Sink, values: Any) -> None:
+        sink.open += length(len(values))
+        for value in values:
+            if type(value) is bytes:
+                sink.open += value
+            else:
+                each(sink, value)
 
     return encode
 

@@ -127,3 +127,22 @@ def test_an_event_loop_is_the_owner_and_never_waits(tmp_path: Path) -> None:
         await asyncio.to_thread(store.close)
 
     asyncio.run(main())
+
+
+def test_one_round_removes_all_that_is_beyond_the_limit(tmp_path: Path) -> None:
+    """Each step of it waits for the log, which another thread writes."""
+    owner = BatonOwner()
+    hour_ms = 3_600_000
+    alone = KafkaSettings(keeper_interval_ms=hour_ms, retention_interval_ms=hour_ms)
+    store = KafkaStore(PosixDisk(), tmp_path / "kafka", alone, SystemClock(), owner)
+    wait(owner, lambda: store.create_topic(1, "orders", 1, {"retention.bytes": "100000"}))
+    topic = store.topic(1, "orders")
+    assert topic is not None
+    (partition,) = topic.partitions
+    batch = batch_of(*["x"] * 2_000)
+    for _ in range(30):
+        wait(owner, lambda: store.append(partition, batch, Durability.DISK))
+    assert partition.high_watermark == 60_000  # several windows of what is looked at together
+    store.housekeep()
+    assert partition.bytes <= 100_000
+    store.close()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import pytest
 
 from headwater.engine.kafka.errors import KafkaError
 from headwater.format.kafka.topic_hash import topic_hash
 from headwater.testing import FakeDisk
 from headwater.wire.kafka.error_codes import ErrorCode
-from tests.rig.kafka import KafkaLife, batch_of
+from tests.rig.kafka import SMALL_KAFKA, KafkaLife, batch_of
 
 
 def restarts(life: KafkaLife) -> list[KafkaLife]:
@@ -93,6 +96,35 @@ def test_a_topic_that_cannot_be_is_refused(
     with pytest.raises(KafkaError) as refused:
         life.store.create_topic(1, name, partitions, configs)
     assert refused.value.code == code
+
+
+def test_all_topics_together_have_no_more_partitions_than_they_may() -> None:
+    life = KafkaLife(settings=replace(SMALL_KAFKA, partitions_total_max=10))
+    life.create("orders", 4)
+    orders = life.store.topic(1, "orders")
+    assert orders is not None
+
+    def refused(work: Callable[[], object]) -> None:
+        with pytest.raises(KafkaError, match="limit_kafka_partitions") as told:
+            work()
+        assert told.value.code == ErrorCode.POLICY_VIOLATION
+
+    def at_once() -> None:
+        """What is on its way counts."""
+        refused(lambda: life.store.create_topic(2, "users", 7))
+        life.store.create_topic(2, "users", 4)
+        refused(lambda: life.store.add_partitions(orders, 7))
+        life.store.add_partitions(orders, 6)
+        refused(lambda: life.store.create_topic(1, "more", 1))
+
+    life.owner.call(at_once)
+    refused(lambda: life.store.create_topic(1, "more", 1))
+    users = life.store.topic(2, "users")
+    assert users is not None
+    life.do(lambda: life.store.delete_topic(users))
+    life.create("more", 4)
+    again = life.reopen()
+    refused(lambda: again.store.create_topic(1, "another", 1))
 
 
 def test_two_who_make_one_topic_at_once_get_one_refusal() -> None:
