@@ -11,6 +11,7 @@ from headwater.core.durability import Durability
 from headwater.core.errors import HeadwaterError
 from headwater.engine.kafka.group_offsets import Committed
 from headwater.engine.kafka.producers import BATCHES_MAX
+from headwater.format.kafka.events import GroupMember, GroupSettled
 from headwater.format.kafka.records import Producer
 from headwater.recovery.kafka_beside import KafkaView
 from headwater.testing import CrashKind, CrashPlan, FakeDisk, FaultDisk
@@ -37,6 +38,8 @@ class Known:
     """How many of them no crash may take."""
     starts: dict[Place, int] = field(default_factory=dict)
     offsets: dict[Place, int] = field(default_factory=dict)
+    settled: dict[str, GroupSettled] = field(default_factory=dict)
+    """Groups with members."""
     dropped: frozenset[str] = frozenset()
     sent: tuple[Sent, ...] = ()
     """What an idempotent producer sent."""
@@ -107,6 +110,22 @@ class KafkaStory:
                 lambda: store.commit_offsets(1, "readers", {(name, index): Committed(offset)})
             ),
             offsets=offsets,
+        )
+
+    def settle(self, group: str, generation: int, *members: str) -> None:
+        """A generation of a group begins; without members it is empty from then on."""
+        event, store = settled(group, generation, *members), self.life.store
+        known = {name: each for name, each in self.moments[-1].settled.items() if name != group}
+        self._do(
+            lambda: self.life.do(lambda: store.settle_group(event)),
+            settled={**known, group: event} if members else known,
+        )
+
+    def forget(self, group: str) -> None:
+        known, store = self.moments[-1].settled, self.life.store
+        self._do(
+            lambda: self.life.do(lambda: store.forget_group(1, group)),
+            settled={name: each for name, each in known.items() if name != group},
         )
 
     def delete(self, name: str, index: int, before: int) -> None:
@@ -184,6 +203,8 @@ class KafkaStory:
         offsets = {key: row.offset for key, row in life.store.committed(1, "readers").items()}
         assert offsets in (before.offsets, after.offsets), f"{what}: offsets {offsets}"
         self._recognises(life, after, what)
+        members = settled_in(life)
+        assert members in (before.settled, after.settled), f"{what}: members {members}"
         self._goes_on(life, state, found)
 
     def _recognises(self, life: KafkaLife, known: Known, what: str) -> None:
@@ -201,6 +222,9 @@ class KafkaStory:
         """What is written after a crash is there after the next one, and nothing else changed."""
         again = KafkaLife(state.after_kill(), self.settings, self.life.clock)
         assert seen_in(again) == found, f"{state.label}: another recovery finds something else"
+        assert settled_in(again) == settled_in(life), (
+            f"{state.label}: other members the second time"
+        )
         place = next(iter(found), None)
         if place is None:
             return
@@ -221,6 +245,20 @@ def seen_in(life: KafkaLife) -> dict[Place, tuple[int, list[bytes]]]:
         for topic in life.store.topics(1)
         for partition in topic.partitions
     }
+
+
+def settled(group: str, generation: int, *members: str) -> GroupSettled:
+    rows = tuple(
+        GroupMember(each, None, "client", "/::1", 10**7, 10**7, (("range", b"r"),), each.encode())
+        for each in members
+    )
+    leader = members[0] if members else ""
+    return GroupSettled(1, group, generation, "consumer", "range", leader, rows)
+
+
+def settled_in(life: KafkaLife) -> dict[str, GroupSettled]:
+    """The groups whose members may go on."""
+    return {event.group: event for event in life.store.memberships()}
 
 
 def seen_beside(disk: FakeDisk) -> dict[Place, int]:
@@ -255,8 +293,11 @@ def tell(story: KafkaStory) -> None:
     story.append("orders", 1, "b1", sure=False)
     story.append("orders", 0, "a3" * 30)
     story.commit("orders", 0, 2)
+    story.settle("readers", 1, "m1")
     story.append("orders", 1, "b2", "b3", "b4")
+    story.settle("passers", 1, "m2")
     story.checkpoint()
+    story.settle("readers", 2, "m1", "m3")
     story.create("clicks")
     story.append("clicks", 0, "c1" * 40, sure=False)
     story.append("clicks", 0, "c2" * 40, sure=False)
@@ -265,10 +306,13 @@ def tell(story: KafkaStory) -> None:
     story.append("orders", 0, *(f"a{n}" for n in range(4, 20)))
     story.reopen()
     story.append("clicks", 0, "c3")
+    story.settle("readers", 3)
     story.drop("clicks")
     story.append("orders", 1, "b6", "b7")
     story.create("clicks")
     story.append("clicks", 0, "again")
+    story.forget("passers")
+    story.settle("readers", 1, "m4")
     story.checkpoint()
     story.commit("orders", 1, 3)
     story.delete("orders", 1, 5)

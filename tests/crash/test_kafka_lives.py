@@ -19,12 +19,13 @@ from headwater.core.durability import Durability
 from headwater.core.errors import DiskFullError
 from headwater.core.units import US_PER_S
 from headwater.engine.kafka.group_offsets import Committed
+from headwater.format.kafka.events import GroupSettled
 from headwater.format.kafka.records import Producer
 from headwater.testing import POWER_LOSS, RANDOM, CrashPlan, FakeDisk
 from headwater.testing.fault_disk import FaultDisk
 from headwater.testing.faults import SPACE_VERBS, Fault, Verb
 from headwater.wal.dialect import NO_ROOM
-from tests.crash.kafka_story import Place, seen_in
+from tests.crash.kafka_story import Place, seen_in, settled, settled_in
 from tests.crash.matrix import FULL, tried
 from tests.rig.kafka import SMALL_KAFKA, KafkaLife, batch_of
 
@@ -53,6 +54,7 @@ class Model:
     sequences: dict[Place, int] = field(default_factory=dict)
     sent: dict[Place, Sent] = field(default_factory=dict)
     """The newest batch of an idempotent producer."""
+    settled: dict[str, GroupSettled] = field(default_factory=dict)
 
     def harden(self) -> None:
         self.sure = {place: len(values) for place, values in self.values.items()}
@@ -84,6 +86,7 @@ class RandomLife:
             (self.drop, 2),
             (self.delete, 8),
             (self.commit, 6),
+            (self.settle, 4),
             (self.checkpoint, 3),
             (self.housekeep, 6),
             (self.wait, 10),
@@ -195,6 +198,21 @@ class RandomLife:
         self.model.offsets[place] = offset
         self.model.harden()
 
+    def settle(self) -> None:
+        """A group gets other members, or none, or is forgotten."""
+        group = self.random.choice(("readers", "passers"))
+        self.made += 1
+        members = [f"{self.made}.{n}" * 4 for n in range(self.random.choice((0, 1, 1, 3)))]
+        event, store = settled(group, self.made, *members), self.life.store
+        if members or self.random.random() < 0.5 or self.model.offsets:
+            self.life.do(lambda: store.settle_group(event))
+        else:
+            self.life.do(lambda: store.forget_group(1, group))
+        self.model.settled.pop(group, None)
+        if members:
+            self.model.settled[group] = event
+        self.model.harden()
+
     def checkpoint(self) -> None:
         self.life.store.checkpoint()
         self.model.harden()
@@ -249,6 +267,7 @@ class RandomLife:
         assert seen_in(self.life) == expected
         committed = self.life.store.committed(1, "readers")
         assert {place: row.offset for place, row in committed.items()} == self.model.offsets
+        assert settled_in(self.life) == self.model.settled
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -33,16 +33,21 @@ class Member:
         assert not self._thread.is_alive()
 
     def _run(self) -> None:
+        owed = False
         while not self._leave.is_set():
             messages = self._consumer.consume(50, timeout=0.05)
             for message in messages:
                 assert message.error() is None, message.error()
                 self.seen[message.partition(), message.offset()] += 1  # type: ignore[index]
-            if messages:
+            owed = owed or bool(messages)
+            if owed:
                 try:
                     self._consumer.commit(asynchronous=False)
+                    owed = False
                 except KafkaException:
-                    continue  # its partitions went to somebody else, who reads these again
+                    # Its partitions went to somebody else, who reads these again; or a round was
+                    # under way and they did not, and then it is asked again.
+                    continue
         self._consumer.close()
 
 

@@ -21,7 +21,7 @@ from headwater.store.segment import SegmentChangedError
 from headwater.wire.kafka.apis import ApiKey
 from tests.kafka.broker import Broker, running_broker
 from tests.kafka.speaking import Speaker
-from tests.kafka.test_server_groups import commit, committed
+from tests.kafka.test_server_groups import commit, committed, enter, heartbeat, joined, sync
 from tests.rig.kafka import KAFKA, KafkaLife, batch_of
 from tests.server.running import settings
 
@@ -76,6 +76,9 @@ def test_a_backup_under_load_holds_what_was_acked_before_it(tmp_path: Path) -> N
     with Speaker(broker.kafka_port) as speaker:
         speaker.make_topic("orders")
         commit(speaker, "workers", "orders", 1)
+        member = enter(speaker, "readers")
+        generation = joined(speaker)["generation_id"]
+        sync(speaker, "readers", member, generation)
         thread = threading.Thread(target=write)
         thread.start()
         try:
@@ -97,6 +100,7 @@ def test_a_backup_under_load_holds_what_was_acked_before_it(tmp_path: Path) -> N
             found = records_in(told, "orders")
             assert found >= promised
             assert committed(told, "workers", "orders")[0] == 1
+            assert heartbeat(told, "readers", member, generation) == 0
             assert told.produce("orders", batch_of("a"))["base_offset"] == found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import pytest
@@ -110,7 +111,7 @@ def test_a_group_that_everybody_left_is_forgotten_unless_it_has_offsets(rig: Rig
         if group == "workers":
             rig.coordinator.sync(1, group, member, 1, {}, rig.told.append)
             rig.commit(member, 1)
-        rig.coordinator.leave(1, group, member, None)
+        rig.life.owner.call(partial(rig.coordinator.leave, 1, group, member, None))
     assert rig.names() == {"workers": Phase.EMPTY, "others": Phase.EMPTY}
     for _ in range(2):
         rig.coordinator.tick(rig.life.clock.monotonic_us())
@@ -156,7 +157,7 @@ def test_a_generation_of_an_earlier_life_stores_nothing(rig: Rig) -> None:
     assert rig.names() == {}
 
 
-def test_offsets_outlive_a_restart_and_members_do_not(rig: Rig) -> None:
+def test_offsets_outlive_a_restart_and_members_that_never_settled_do_not(rig: Rig) -> None:
     rig.commit()
     rig.enter()
     rig.life.store.close()

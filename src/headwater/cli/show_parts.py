@@ -145,6 +145,7 @@ def _kafka_checkpoint(buffer: memoryview) -> Iterator[Piece]:
         "segments": [msgspec.to_builtins(each) for each in found.segments],
         "topics": [f"{each.org}/{each.name}/{len(each.partitions)}" for each in found.topics],
         "groups": len(found.groups),
+        "memberships": len(found.memberships),
         "clean": found.clean,
     }
     yield Piece(0, len(buffer), facts)

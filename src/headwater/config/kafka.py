@@ -51,6 +51,11 @@ class KafkaSettings:
     producer_expiration_ms: int = 86_400_000
     """A producer that writes nothing to a partition for so long is forgotten there, as in Kafka."""
 
+    membership_bytes_max: int = 4 * MIB
+    """Members of one group, with their metadata, that outlive a restart."""
+    memberships_bytes_max: int = 64 * MIB
+    """Those of all groups together: every checkpoint has them."""
+
     def __post_init__(self) -> None:
         if not 1 <= self.segment_bytes <= SEGMENT_BYTES_MAX:
             raise RequestError("segment_bytes must be between 1 byte and 1 GiB")

@@ -9,6 +9,7 @@ import msgspec
 from headwater.format.kafka import events
 from headwater.format.kafka.checkpoint import (
     CHECKPOINT_HEADER,
+    GroupMeta,
     KafkaCheckpoint,
     KafkaTopicMeta,
     PartitionMeta,
@@ -74,7 +75,7 @@ record, whose value is msgpack, the name of the event and its fields.
 `synced` is written at the front of a group: the first `entries` entries of its index, and their
 batches, were synced before it was written. `segment_begun` is the first batch of every segment but
 the very first, with its own global id: a start that counts to another one knows that a segment is
-missing.
+missing. `group_settled` without members says that a group has none any more.
 """
 
 
@@ -83,6 +84,7 @@ def _events() -> str:
     kinds: tuple[type[msgspec.Struct], ...] = AnyEvent.__args__
     rows += [f"| `{kind.__struct_config__.tag}` | {_fields(kind)} |" for kind in kinds]
     rows.append(f"| a row of `offsets_committed` | {_fields(events.OffsetRow)} |")
+    rows.append(f"| a member of `group_settled` | {_fields(events.GroupMember)} |")
     return "\n".join(rows)
 
 
@@ -93,6 +95,7 @@ def _checkpoint() -> str:
         ("topic", KafkaTopicMeta),
         ("partition", PartitionMeta),
         ("producer", ProducerMeta),
+        ("group", GroupMeta),
     ]
     lines = ["| array of | fields |", "|---|---|"]
     lines += [f"| {name} | {_fields(kind)} |" for name, kind in rows]
@@ -102,7 +105,8 @@ The checkpoint is replaced as a whole. Entries up to `entries` of a segment have
 `checksum`; all events before `as_of` are in its state. Behind the last segment's `entries` and
 `log_bytes` whole batches are taken in, and the first that is not whole is cut with all behind it;
 but when a whole `synced` event behind it counts its entries among the synced ones, it is damage,
-and the start is refused.
+and the start is refused. `memberships` are events `group_settled`; without any the field is left
+out.
 
 {table}
 

@@ -21,6 +21,7 @@ from headwater.recovery.verifying_kafka_segment import look_at_kafka_segment
 from headwater.store.verifying import Fault, FaultKind
 from headwater.testing import FakeDisk
 from headwater.testing.trace import Image
+from tests.crash.kafka_story import settled
 from tests.crash.matrix import tried
 from tests.rig.kafka import KAFKA, SMALL_KAFKA, KafkaLife, batch_of
 from tests.rig.verifying import faulty, unfound
@@ -34,13 +35,14 @@ def faults_of(disk: FakeDisk) -> list[Fault]:
 
 
 def lived() -> KafkaLife:
-    """Several segments, one rewritten, one gone, topics dropped and made again."""
+    """Several segments, one rewritten, one gone, topics dropped and made again, a group."""
     life = KafkaLife(settings=replace(SMALL_KAFKA, cache_bytes=0))
     life.create("orders", 2)
     life.create("clicks")
     for number in range(24):
         life.append("orders", batch_of(f"o{number}", f"p{number}"), number % 2)
         life.append("clicks", batch_of(f"c{number}"))
+    life.do(lambda: life.store.settle_group(settled("readers", 1, "m1", "m2")))
     life.do(lambda: life.store.delete_records(life.partition("orders"), 10))
     life.do(lambda: life.store.delete_records(life.partition("orders", 1), 10))
     life.store.housekeep()
@@ -49,6 +51,7 @@ def lived() -> KafkaLife:
     life.do(lambda: life.store.delete_topic(clicks))
     life.create("clicks")
     life.append("clicks", batch_of("again", "and again"))
+    life.do(lambda: life.store.settle_group(settled("readers", 2, "m2")))
     return life
 
 

@@ -19,6 +19,7 @@ from headwater.format.kafka.checkpoint import (
     SegmentMeta,
     encode_checkpoint,
 )
+from headwater.format.kafka.events import GroupSettled
 from headwater.format.kafka.names import CHECKPOINT_NAME
 from headwater.store.kafka.spare import SpareRoom
 from headwater.wal.dialect import NO_ROOM
@@ -32,6 +33,7 @@ class SavedState(NamedTuple):
     groups: tuple[GroupMeta, ...]
     next_producer_id: int
     running_s: int
+    memberships: tuple[GroupSettled, ...]
 
 
 class Checkpointing:
@@ -77,6 +79,7 @@ class Checkpointing:
             state.next_producer_id,
             clean,
             running_s=state.running_s,
+            memberships=state.memberships,
         )
         self.write(checkpoint)
         self._saved(active)
@@ -110,4 +113,5 @@ class Checkpointing:
             core.offsets.meta(),
             core.producer_ids_end,
             core.running_s(),
+            core.memberships.all(),
         )

@@ -1,7 +1,8 @@
-"""Consumer groups at work: the pure rules, joined to the clock and to the log's durable offsets.
+"""Consumer groups at work: the pure rules, joined to the clock and to what the log has of them.
 
-Who is in a group lives in memory: after a restart members are not known and join again, which
-every client does by itself. How far a group has read is in the log. Touched by the owner only.
+How far a group has read is in the log, and so is who is in it: after a restart a group that had
+settled goes on in its generation, and each member has a whole session to be heard of again.
+Touched by the owner only.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from typing import Final, NamedTuple
 
 from headwater.core.clock import Clock
 from headwater.engine.kafka.errors import KafkaError
+from headwater.engine.kafka.group_log import GroupLog
 from headwater.engine.kafka.group_offsets import Committed
 from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.pending import Pending
 from headwater.model.kafka_group import Group, JoinRequest, Outcome, Phase, Refusal, Refused
+from headwater.model.kafka_group.lasting import LastingGroup
 from headwater.observe.logs import Logger
 from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.subscription import CONSUMER, subscribed_topics
@@ -43,7 +46,8 @@ class Coordinator:
     def __init__(self, store: KafkaStore, clock: Clock) -> None:
         self._store = store
         self._now_us = clock.monotonic_us
-        self._groups: dict[tuple[int, str], Group] = {}
+        self._group_log = GroupLog(store, self._now_us)
+        self._groups = {(group.org, group.name): group for group in self._group_log.groups()}
         """Groups that have members, or had some until just now."""
         self._resting: set[tuple[int, str]] = set()
         """Those that had none at the last tick already."""
@@ -60,9 +64,9 @@ class Coordinator:
             if refusal is not None:
                 tell(refusal)
                 return
-            group = self._groups[org, name] = Group(name)
+            group = self._groups[org, name] = LastingGroup(org, name)
         group.join(request, tell, self._now_us())
-        self._deliver(group)
+        self._group_log.deliver(group)
         if group.is_idle and not self._is_known(org, name):
             del self._groups[org, name]
 
@@ -101,7 +105,7 @@ class Coordinator:
             protocol_type=protocol_type,
             protocol_name=protocol_name,
         )
-        self._deliver(group)
+        self._group_log.deliver(group)
 
     def heartbeat(
         self, org: int, name: str, member_id: str, generation: int, instance_id: str | None
@@ -116,7 +120,7 @@ class Coordinator:
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         refusal = group.leave(member_id, instance_id, self._now_us())
-        self._deliver(group)
+        self._group_log.deliver(group)
         return code_of_refusal(refusal)
 
     def tick(self, now_us: int) -> None:
@@ -125,7 +129,7 @@ class Coordinator:
             if not group.is_idle:
                 self._expire(key, group, now_us)
                 self._resting.discard(key)
-            elif key in self._resting:
+            elif key in self._resting and self._group_log.is_forgotten(group):
                 # Nobody has come back to it. Its offsets are in the log, and are all there is to
                 # know of it: member ids are never used again, so no generation can be mistaken.
                 self._resting.discard(key)
@@ -141,15 +145,16 @@ class Coordinator:
             if len(self._types) > GROUPS_MAX:
                 del self._types[next(iter(self._types))]
 
-    def _expire(self, key: tuple[int, str], group: Group, now_us: int) -> None:
+    def _expire(self, key: tuple[int, str], group: LastingGroup, now_us: int) -> None:
         """A group that breaks is an error of ours. It is forgotten, so that its members join a
         new one, and the time of all the others goes on."""
         try:
             group.expire(now_us)
-            self._deliver(group)
+            self._group_log.deliver(group)
         except Exception as error:
             _log.error("a consumer group broke", group=key[1], error=repr(error), exc_info=error)
             del self._groups[key]
+            group.phase = Phase.DEAD  # the log is told nothing more of it
             for member in group.members.values():
                 for tell in (member.joining, member.syncing):
                     if tell is not None:
@@ -222,7 +227,7 @@ class Coordinator:
 
     def group(self, org: int, name: str) -> Group | None:
         """None: no such group. One that only has offsets is an empty one."""
-        found = self._groups.get((org, name))
+        found: Group | None = self._groups.get((org, name))
         if found is None and self._store.committed(org, name):
             found = Group(name)
             found.protocol_type = self._types.get((org, name), "")
@@ -252,13 +257,6 @@ class Coordinator:
 
     def _is_known(self, org: int, name: str) -> bool:
         return bool(self._groups[org, name].generation or self._store.committed(org, name))
-
-    @staticmethod
-    def _deliver(group: Group) -> None:
-        while group.answers:
-            answers, group.answers = group.answers, []
-            for tell, outcome in answers:
-                tell(outcome)
 
 
 def check_group_name(name: str) -> None:

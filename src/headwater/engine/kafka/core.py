@@ -18,6 +18,7 @@ from headwater.core.units import US_PER_S
 from headwater.disk import Disk
 from headwater.engine.kafka.configs import RETENTION_BYTES, RETENTION_MS, config_number
 from headwater.engine.kafka.group_offsets import GroupOffsets
+from headwater.engine.kafka.memberships import Memberships
 from headwater.engine.kafka.partition import KafkaTopic, Partition, Tail
 from headwater.engine.kafka.producers import Producers
 from headwater.engine.kafka.registry import TopicRegistry
@@ -70,6 +71,7 @@ class KafkaCore:
     files: SegmentFiles
     registry: TopicRegistry = field(default_factory=TopicRegistry)
     offsets: GroupOffsets = field(default_factory=GroupOffsets)
+    memberships: Memberships = field(default_factory=Memberships)
     shard: Shard | None = None
     sealed: list[SegmentMeta] = field(default_factory=list)
     """All indexes but the active one, in the order of global ids."""

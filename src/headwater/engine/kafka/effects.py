@@ -86,6 +86,11 @@ def _offsets_forgotten(core: KafkaCore, event: events.OffsetsForgotten) -> None:
 
 def _group_forgotten(core: KafkaCore, event: events.GroupForgotten) -> None:
     core.offsets.forget(event.org, event.group)
+    core.memberships.forget(event.org, event.group)
+
+
+def _group_settled(core: KafkaCore, event: events.GroupSettled) -> None:
+    core.memberships.settle(event)
 
 
 def _producer_ids_taken(core: KafkaCore, event: events.ProducerIdsTaken) -> None:
@@ -104,6 +109,7 @@ _EFFECTS: Final[dict[type, Callable[[KafkaCore, Any], Any]]] = {
     events.OffsetsCommitted: _offsets_committed,
     events.OffsetsForgotten: _offsets_forgotten,
     events.GroupForgotten: _group_forgotten,
+    events.GroupSettled: _group_settled,
     events.ProducerIdsTaken: _producer_ids_taken,
     events.Synced: _about_files,
     events.SegmentBegun: _about_files,

@@ -31,6 +31,7 @@ def restore(core: KafkaCore, recovered: RecoveredKafka, progress: Callable[[floa
     for meta in checkpoint.topics:
         core.registry.add(_topic(core, meta))
     core.offsets.restore(checkpoint.groups)
+    core.memberships.restore(checkpoint.memberships)
     core.next_producer_id = core.producer_ids_end = checkpoint.next_producer_id
     for batch in recovered.tail:
         if batch.event is not None:

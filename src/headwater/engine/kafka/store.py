@@ -21,6 +21,7 @@ from headwater.engine.kafka.core import KafkaCore
 from headwater.engine.kafka.fetching import Fetching, FetchPlan
 from headwater.engine.kafka.group_offsets import Committed, OffsetKey, rows_of
 from headwater.engine.kafka.housekeeping import KafkaHousekeeping
+from headwater.engine.kafka.memberships import weight
 from headwater.engine.kafka.partition import KafkaTopic, Partition
 from headwater.engine.kafka.producing import Produced, Producing
 from headwater.engine.kafka.restoring import restore
@@ -177,6 +178,26 @@ class KafkaStore:
 
     def forget_group(self, org: int, group: str) -> Pending[bool]:
         return self._say(events.GroupForgotten(org, group))
+
+    def memberships(self) -> tuple[events.GroupSettled, ...]:
+        """Groups with members, as they settled last."""
+        return self.core.memberships.all()
+
+    def has_membership(self, org: int, group: str) -> bool:
+        return self.core.memberships.has(org, group)
+
+    def fits_membership(self, event: events.GroupSettled) -> bool:
+        """Whether that many members may outlive a restart: checkpoints hold all of them."""
+        settings, memberships = self.core.settings, self.core.memberships
+        return (
+            weight(event) <= settings.membership_bytes_max
+            and memberships.bytes_with(event) <= settings.memberships_bytes_max
+        )
+
+    def settle_group(self, event: events.GroupSettled) -> Pending[bool]:
+        """On a full disk only small ones may use the reserve, which deletes live on."""
+        small = weight(event) <= self.core.settings.reserve_bytes // 4
+        return self._topics.say(event, essential=small)
 
     def forget_offsets(self, org: int, group: str, keys: Sequence[OffsetKey]) -> Pending[bool]:
         return self._say(events.OffsetsForgotten(org, group, tuple(keys)))

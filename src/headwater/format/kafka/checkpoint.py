@@ -12,7 +12,7 @@ import msgspec
 
 from headwater.core.errors import FormatError, NewerFormatError
 from headwater.format.checksum import checksum64
-from headwater.format.kafka.events import OffsetRow
+from headwater.format.kafka.events import GroupSettled, OffsetRow
 from headwater.format.layout import Field, Layout
 
 CHECKPOINT_MAGIC: Final = 0x50434B4157444848  # "HHDWAKCP" little-endian
@@ -114,7 +114,13 @@ class KafkaCheckpoint(msgspec.Struct, frozen=True, array_like=True):
     """Nothing was written after this."""
     running_s: int = 0
     """Seconds the log was open until now, in all its runs together. No wall clock counts them."""
+    memberships: tuple[GroupSettled, ...] = ()
+    """Groups with members, as they settled last."""
 
+
+FIRST_FIELDS: Final = 6
+"""What every checkpoint has. Later fields are written when they say something, so that one of
+earlier software is the same bytes when it is written again."""
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(KafkaCheckpoint)
@@ -134,7 +140,10 @@ def unpack_producer(packed: PackedProducer) -> ProducerMeta:
 
 
 def encode_checkpoint(checkpoint: KafkaCheckpoint) -> bytes:
-    body = _encoder.encode(checkpoint)
+    fields = list(msgspec.structs.astuple(checkpoint))
+    while len(fields) > FIRST_FIELDS and not fields[-1]:
+        fields.pop()
+    body = _encoder.encode(fields)
     header = CHECKPOINT_HEADER.packer.pack(
         CHECKPOINT_MAGIC, CHECKPOINT_VERSION, len(body), checksum64(body)
     )

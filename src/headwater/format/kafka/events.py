@@ -1,4 +1,4 @@
-"""What the log says about itself: topics, offsets of groups, log starts, producer ids.
+"""What the log says about itself: topics, groups and their offsets, log starts, producer ids.
 
 An event is a record batch of our own among the data, in organisation 0: it shares the order and
 the sync of the records it is about. It has one record, whose value is the event in msgpack.
@@ -83,6 +83,32 @@ class GroupForgotten(Event, frozen=True, tag="group_forgotten"):
     group: str
 
 
+class GroupMember(msgspec.Struct, frozen=True, array_like=True):
+    """One member of a settled group, with all it told us when it joined."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_us: int
+    rebalance_timeout_us: int
+    protocols: tuple[tuple[str, bytes], ...]
+    assignment: bytes
+
+
+class GroupSettled(Event, frozen=True, tag="group_settled"):
+    """Who is in a group from this generation on, and has which assignment. Nobody: there are no
+    members any more that a restart may bring back."""
+
+    org: int
+    group: str
+    generation: int
+    protocol_type: str = ""
+    protocol_name: str = ""
+    leader: str = ""
+    members: tuple[GroupMember, ...] = ()
+
+
 class ProducerIdsTaken(Event, frozen=True, tag="producer_ids_taken"):
     """No id below this one is given to anybody else."""
 
@@ -115,6 +141,7 @@ AnyEvent = (
     | OffsetsCommitted
     | OffsetsForgotten
     | GroupForgotten
+    | GroupSettled
     | ProducerIdsTaken
     | Synced
     | SegmentBegun

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import struct
 
+import msgspec
 import numpy
 import pytest
 from blake3 import blake3
 
 from headwater.config.kafka import KafkaSettings
 from headwater.core.errors import FormatError, NewerFormatError, RequestError
+from headwater.format.checksum import checksum64
 from headwater.format.crc32c import crc32c
 from headwater.format.kafka import events
 from headwater.format.kafka.batch import (
@@ -181,6 +183,9 @@ def test_batches_of_one_request_are_split_by_their_lengths() -> None:
         split_batches(one[:8] + b"\xff\xff\xff\xff" + one[12:])
 
 
+MEMBER = events.GroupMember(
+    "m-1", "one", "client", "/::1", 10**7, 6 * 10**7, (("range", b"\0r"), ("sticky", b"")), b"\0a"
+)
 EVENTS: list[events.AnyEvent] = [
     events.TopicMade(1, "orders", b"i" * 16, 3, {"retention.ms": "5", "x": "y" * 300}),
     events.TopicDropped(b"i" * 16),
@@ -190,6 +195,8 @@ EVENTS: list[events.AnyEvent] = [
     events.OffsetsCommitted(1, "g", (events.OffsetRow("t", 0, 5, -1, "m", 7),)),
     events.OffsetsForgotten(1, "g", (("t", 0),)),
     events.GroupForgotten(1, "g"),
+    events.GroupSettled(1, "g", 7, "consumer", "range", MEMBER.member_id, (MEMBER,)),
+    events.GroupSettled(1, "g", 8),
     events.ProducerIdsTaken(1000),
     events.Synced(2**40),
 ]
@@ -218,3 +225,20 @@ def test_a_checkpoint_is_whole_or_refused() -> None:
             decode_checkpoint(data[:cut])
     with pytest.raises(NewerFormatError):
         decode_checkpoint(data[:8] + b"\2" + data[9:])
+
+
+def test_a_checkpoint_of_earlier_software_is_read_and_written_as_it_was() -> None:
+    """Members of groups came later; whoever has none writes what was always written."""
+    fields = (5, ((0, 0, 5, 77, 1, 0, None),), (), ((1, "g", ()),), 3, True)
+    body = msgspec.msgpack.encode(fields)
+    data = encode_checkpoint(KafkaCheckpoint())
+    data = data[:16] + struct.pack("<QQ", len(body), checksum64(body)) + body
+    found = decode_checkpoint(data)
+    assert (found.next_producer_id, found.clean, found.memberships) == (3, True, ())
+    assert encode_checkpoint(found) == data
+
+
+def test_a_checkpoint_has_the_members_of_groups() -> None:
+    settled = events.GroupSettled(1, "g", 7, "consumer", "range", MEMBER.member_id, (MEMBER,))
+    checkpoint = KafkaCheckpoint(5, memberships=(settled, settled))
+    assert decode_checkpoint(encode_checkpoint(checkpoint)) == checkpoint

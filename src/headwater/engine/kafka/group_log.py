@@ -1,0 +1,126 @@
+"""What the log is told of consumer groups, and the answers that wait until it has it.
+
+A generation is logged when its leader has assigned, before any member is told its assignment; so
+is a static member that takes its own place. That is one event a round and none a heartbeat. If
+the log refuses, the members are told COORDINATOR_NOT_AVAILABLE and join again, as with Kafka: a
+generation that is not in the log could not fence the one that is. That the last member has gone
+is logged too, but nobody waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from headwater.core.errors import HeadwaterError
+from headwater.engine.kafka.memberships import group_from, membership_of, nobody_in
+from headwater.engine.kafka.store import KafkaStore
+from headwater.engine.pending import Pending
+from headwater.format.kafka.events import GroupSettled
+from headwater.model.kafka_group import Outcome, Phase, Refusal, Refused
+from headwater.model.kafka_group.lasting import LastingGroup, Standing
+from headwater.observe.logs import Logger
+
+_UNAVAILABLE = Refused(Refusal.COORDINATOR_NOT_AVAILABLE)
+
+
+class GroupLog:
+    """Touched by the owner only."""
+
+    def __init__(self, store: KafkaStore, now_us: Callable[[], int]) -> None:
+        self._store = store
+        self._now_us = now_us
+        self._log = Logger("headwater.kafka")
+        self._refusing = False
+        """The log refused the last time; that was told and is not told again."""
+
+    def groups(self) -> list[LastingGroup]:
+        """Those that were settled when the process before this one ended."""
+        now_us = self._now_us()
+        return [group_from(event, now_us) for event in self._store.memberships()]
+
+    def deliver(self, group: LastingGroup) -> None:
+        """Hand out what was decided, behind what the log has to know first."""
+        while True:
+            if group.held is None:
+                self._look(group)
+            answers, group.answers = group.answers, []
+            if not answers:
+                return
+            if group.held is not None:
+                group.held += answers
+                continue
+            for tell, outcome in answers:
+                tell(outcome)
+
+    def is_forgotten(self, group: LastingGroup) -> bool:
+        """Whether the log knows that a group has no members. If not, it is told once more."""
+        if group.held is not None:
+            return False
+        if self._store.has_membership(group.org, group.name):
+            self._say_nobody(group)
+            return False
+        return True
+
+    def _look(self, group: LastingGroup) -> None:
+        standing = group.standing
+        if standing is not None and standing != group.said:
+            self._say(group, standing)
+        elif group.phase is Phase.EMPTY and group.said is not None:
+            group.said = None
+            self._say_nobody(group)
+
+    def _say(self, group: LastingGroup, standing: Standing) -> None:
+        event = membership_of(group)
+        if not self._store.fits_membership(event):
+            self._tell_too_large(group)
+            event = nobody_in(group)  # no earlier generation may come back in its place
+        group.said, group.held = standing, []
+        self._submit(event, lambda error: self._said(group, error))
+
+    def _said(self, group: LastingGroup, error: HeadwaterError | None) -> None:
+        answers = [*(group.held or ()), *group.answers]
+        group.held = None
+        self._note(error, group)
+        if error is not None:
+            answers = [(tell, _unless_refused(outcome)) for tell, outcome in answers]
+            group.answers = []
+            group.start_over(self._now_us())  # so this standing never comes again
+            answers += group.answers
+        group.answers = answers
+        self.deliver(group)
+
+    def _say_nobody(self, group: LastingGroup) -> None:
+        self._submit(nobody_in(group), lambda error: self._note(error, group))
+
+    def _submit(self, event: GroupSettled, then: Callable[[HeadwaterError | None], None]) -> None:
+        try:
+            pending: Pending[Any] = self._store.settle_group(event)
+        except HeadwaterError as error:
+            then(error)
+            return
+        pending.on_done = lambda done: then(done.error)
+
+    def _note(self, error: HeadwaterError | None, group: LastingGroup) -> None:
+        if error is not None and not self._refusing:
+            self._log.warning(
+                "members of a group are not in the log",
+                organisation=group.org,
+                group=group.name,
+                reason=str(error),
+            )
+        self._refusing = error is not None
+
+    def _tell_too_large(self, group: LastingGroup) -> None:
+        if not group.too_large:
+            self._log.warning(
+                "a group has too much metadata to outlive a restart",
+                organisation=group.org,
+                group=group.name,
+                members=len(group.members),
+            )
+        group.too_large = True
+
+
+def _unless_refused(outcome: Outcome) -> Outcome:
+    return outcome if isinstance(outcome, Refused) else _UNAVAILABLE
