@@ -8,7 +8,7 @@ from pathlib import PurePath
 from headwater.core.errors import ForeignFileError
 from headwater.disk.posix import LOCK_NAME
 from headwater.format.kafka.checkpoint import CHECKPOINT_MAGIC
-from headwater.format.kafka.names import CHECKPOINT_NAME, KafkaFile, parse_name
+from headwater.format.kafka.names import CHECKPOINT_NAME, SPARE_NAME, KafkaFile, parse_name
 from headwater.format.machines.entry import MAGIC_BYTES
 from headwater.format.machines.names import parse_segment_name, parse_snapshot_file_name
 from headwater.format.mark import mark_prefix
@@ -30,6 +30,7 @@ class FileKind(Enum):
     KAFKA_LOG = "Kafka log"
     KAFKA_INDEX = "Kafka index"
     KAFKA_CHECKPOINT = "Kafka checkpoint"
+    KAFKA_SPARE = "room for a Kafka checkpoint"
     MACHINE_LOG = "machine log"
     MACHINE_SNAPSHOT = "machine snapshot"
     MACHINE_CURRENT = "CURRENT of machines"
@@ -92,6 +93,8 @@ def _kind_in_parts(name: str, contents: memoryview) -> FileKind | None:
     kafka = parse_name(name)
     if kafka is not None:
         return FileKind.KAFKA_LOG if kafka[1] is KafkaFile.LOG else FileKind.KAFKA_INDEX
+    if name == SPARE_NAME:
+        return FileKind.KAFKA_SPARE
     if name == CHECKPOINT_NAME or begin == _KAFKA_MAGIC:
         return FileKind.KAFKA_CHECKPOINT
     if parse_segment_name(name) is not None or begin.startswith(MAGIC_BYTES):

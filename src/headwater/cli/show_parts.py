@@ -131,6 +131,10 @@ def _kafka_index(buffer: memoryview) -> Iterator[Piece]:
         yield Piece(start * ENTRY_BYTES, count * ENTRY_BYTES, facts)
 
 
+def _kafka_spare(buffer: memoryview) -> Iterator[Piece]:
+    yield Piece(0, len(buffer), {"means": "nothing"})
+
+
 def _kafka_checkpoint(buffer: memoryview) -> Iterator[Piece]:
     try:
         found = decode_checkpoint(bytes(buffer))
@@ -199,6 +203,7 @@ SHOWN: Final[dict[FileKind, Callable[[memoryview], Iterator[Piece]]]] = {
     FileKind.KAFKA_LOG: _kafka_log,
     FileKind.KAFKA_INDEX: _kafka_index,
     FileKind.KAFKA_CHECKPOINT: _kafka_checkpoint,
+    FileKind.KAFKA_SPARE: _kafka_spare,
     FileKind.MACHINE_LOG: _machine_log,
     FileKind.MACHINE_SNAPSHOT: _machine_snapshot,
     FileKind.MACHINE_CURRENT: _machine_current,
