@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from tests.kafka.broker import Broker
 from tests.kafka.kafka_python import kafka
+from tests.server.running import eventually
 
 CODECS = (None, "gzip", "zstd")  # for the others it wants packages of its own
 PATIENCE_S = 30
@@ -110,16 +112,27 @@ def test_a_group_goes_on_where_it_was(broker: Broker, name: str) -> None:
 def test_two_members_share_a_topic(broker: Broker, name: str) -> None:
     with closing(kafka.KafkaAdminClient(bootstrap_servers=broker.bootstrap)) as admin:
         admin.create_topics([kafka.admin.NewTopic(name, 4, 1)])
-    with closing(consumer_of(broker, name)) as first, closing(consumer_of(broker, name)) as second:
-        for consumer in (first, second):
+    held: dict[int, set[int]] = {}
+    done = threading.Event()
+
+    def read(number: int) -> None:
+        """In a thread of its own, and patiently: kafka-python forgets an assignment that comes
+        just when a poll ends."""
+        with closing(consumer_of(broker, name)) as consumer:
             consumer.subscribe([name])
-        for _ in range(300):
-            first.poll(50)
-            second.poll(50)
-            if len(first.assignment()) == len(second.assignment()) == 2:
-                break
-        held = {place.partition for each in (first, second) for place in each.assignment()}
-        assert held == {0, 1, 2, 3}
+            while not done.is_set():
+                consumer.poll(1_000)
+                held[number] = {place.partition for place in consumer.assignment()}
+
+    members = [threading.Thread(target=read, args=(number,), daemon=True) for number in (0, 1)]
+    for member in members:
+        member.start()
+    try:
+        eventually(lambda: sorted(map(sorted, held.values())) == [[0, 1], [2, 3]])
+    finally:
+        done.set()
+        for member in members:
+            member.join(PATIENCE_S)
 
 
 def test_topics_are_made_described_changed_and_deleted(broker: Broker, name: str) -> None:

@@ -13,6 +13,7 @@ from headwater.core.errors import (
     NewerFormatError,
     StorageError,
 )
+from headwater.format.names import wal_file_name
 from headwater.recovery.decide import (
     CURRENT_ROWS,
     ODDITY_ROWS,
@@ -138,6 +139,9 @@ def _about_shard(shard: ShardSurvey) -> Iterator[Finding]:
     action, why = CURRENT_ROWS[shard.current_state]
     if action is not Action.KEEP and (shard.files or action.refuses):
         what = f"CURRENT {_SAYS[shard.current_state]}"
+        if shard.current is not None:
+            # Which file: who looks twice beside a writer may miss another one each time.
+            what += f" ({wal_file_name(shard.current.active)})"
         yield Finding(shard.directory / "CURRENT", None, action, what, why)
     for oddity, paths in (
         (Oddity.LEFTOVER, shard.leftovers),
