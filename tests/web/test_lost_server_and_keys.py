@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from headwater.config.server import ServerSettings
 from tests.server.running import RunningServer, running, settings
@@ -57,6 +57,26 @@ def test_a_key_is_asked_for_and_kept_in_the_tab_only(visitor: Dashboard) -> None
     other = visitor.context.new_page()
     other.goto(visitor.url)
     expect(other.get_by_role("dialog")).to_contain_text("wants a key")
+
+
+def test_a_late_answer_to_a_request_without_a_key_asks_for_none(visitor: Dashboard) -> None:
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        if held or "authorization" in route.request.headers:
+            route.continue_()
+        else:
+            held.append(route)
+
+    visitor.page.route("**/v0/**", hold)
+    visitor.open("topic/secrets")
+    give_key(visitor, READER)
+    expect(visitor.page.get_by_role("dialog")).to_have_count(0)
+    with visitor.page.expect_response(lambda response: response.status == 401):
+        held[0].continue_()
+    expect(visitor.page.locator(".records tbody")).to_contain_text("one")
+    visitor.page.get_by_role("button", name="Live").click()
+    expect(visitor.page.get_by_role("dialog")).to_have_count(0)
 
 
 def test_whoever_has_no_key_is_told_and_sees_nothing(visitor: Dashboard) -> None:

@@ -46,10 +46,15 @@ export async function ask(method, path, body, { signal, parse = JSON.parse } = {
 export async function send(method, path, body, { signal, headers = {} } = {}) {
     for (let turn = 0; ; turn += 1) {
         await whenReachable();
+        const key = authorization().authorization;
         const answer = await fetched(method, path, body, { signal, headers });
         if (answer.ok) return answer;
         const error = await errorOf(answer);
-        if (error.status === 401 && turn < 5 && (await askForKey(reasonFor(error)))) continue;
+        if (error.status === 401 && turn < 5) {
+            // Another key was given while this one was on its way: nobody has refused that one.
+            if (authorization().authorization !== key) continue;
+            if (await askForKey(reasonFor(error))) continue;
+        }
         if (error.code === "not_ready" || error.code === "shutting_down") {
             lost(notReady(error));
             throw new LostError(error.message);
