@@ -19,7 +19,7 @@ from headwater.engine.engine import Engine
 from headwater.engine.machine_asks import answer_steps
 from headwater.engine.machine_face import Machines
 from headwater.engine.machine_following import follow_blocking
-from headwater.engine.pending import Appended, Gate, Pending
+from headwater.engine.pending import Appended, wait_for
 from headwater.engine.queue_answers import Claimed, QueueStats, Requeued, Settled
 from headwater.engine.queue_steps import (
     ack_steps,
@@ -287,19 +287,7 @@ class Database:
         return self._await_wake(step)
 
     def _await_answer(self, step: Answered) -> Any:
-        gate = Gate()
-
-        def start() -> Pending[Any]:
-            pending = step.start()
-            if pending.done:
-                gate.open()
-            else:
-                pending.on_done = gate.open
-            return pending
-
-        pending = self._engine.core.owner.call(start)
-        gate.wait()
-        return pending.answer()
+        return wait_for(self._engine.core.owner, step.start).answer()
 
     def _await_wake(self, step: Woken) -> None:
         engine = self._engine

@@ -28,7 +28,7 @@ from headwater.engine.copying import (
 )
 from headwater.engine.core import EngineCore
 from headwater.engine.loading import install, load_once
-from headwater.engine.pending import Change, Gate
+from headwater.engine.pending import Change, wait_for
 from headwater.engine.placing import Placer, Placing
 from headwater.engine.reading import Reader, ReadPlan
 from headwater.engine.ready import ReadySet
@@ -214,16 +214,7 @@ class Forwarding:
 
     def _wait(self, change: Change) -> None:
         """Until the log has answered; a refusal shows by itself, as what is not covered."""
-        gate = Gate()
-
-        def register() -> bool:
-            if not change.done:
-                change.on_done = gate.open
-                return True
-            return False
-
-        if self._core.owner.call(register):
-            gate.wait()
+        wait_for(self._core.owner, lambda: change)
 
     def _load(self, topic: Topic) -> None:
         if not topic.loaded:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from headwater.core.errors import HeadwaterError
 
 if TYPE_CHECKING:
+    from headwater.engine.owner import Owner
     from headwater.engine.topic import Topic
 
 R = TypeVar("R")
@@ -178,3 +179,20 @@ class Gate:
 
     def wait(self) -> None:
         self._lock.acquire()
+
+
+def wait_for(owner: Owner, start: Callable[[], Pending[R]]) -> Pending[R]:
+    """Begin something as the owner, and block until it is answered. Not for the owner himself."""
+    gate = Gate()
+
+    def begin() -> Pending[R]:
+        pending = start()
+        if pending.done:
+            gate.open()
+        else:
+            pending.on_done = gate.open
+        return pending
+
+    pending = owner.call(begin)
+    gate.wait()
+    return pending

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 import msgspec
@@ -143,7 +144,7 @@ class Reclaiming:
 
         for at in range(0, len(keys), _KEYS_AT_ONCE):
             some = keys[at : at + _KEYS_AT_ONCE]
-            self._core.owner.call(lambda some=some: look(some))  # type: ignore[misc]
+            self._core.owner.call(partial(look, some))
         return found
 
     def _seal_what_is_dead(self, checkpoint: KafkaCheckpoint) -> bool:

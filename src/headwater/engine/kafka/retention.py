@@ -12,10 +12,11 @@ import numpy
 
 from headwater.engine.kafka.configs import RETENTION_BYTES, RETENTION_MS, config_number
 from headwater.engine.kafka.core import KafkaCore
+from headwater.engine.kafka.errors import KafkaError
 from headwater.engine.kafka.partition import Partition
 from headwater.engine.kafka.timestamps import newest_timestamps
 from headwater.engine.kafka.topics import KafkaTopics
-from headwater.engine.pending import Gate, Pending
+from headwater.engine.pending import wait_for
 from headwater.format.kafka.entry import PREFIX_BYTES
 from headwater.model.retention_clock import RetentionClock
 from headwater.store.kafka.locating import Ids, SegmentTable, locate
@@ -106,22 +107,13 @@ class Retention:
 
     def _move(self, partition: Partition, start: int) -> bool:
         """Move the log start; True once the log has said so, False when it could not."""
-        gate = Gate()
-
-        def ask() -> Pending[int] | None:
-            if partition.topic.dropped:
-                return None
-            pending = self._topics.delete_records(partition, start)
-            pending.on_done = gate.open
-            if pending.done:
-                gate.open()
-            return pending
-
-        pending = self._core.owner.call(ask)
-        if pending is None:
-            return False
-        gate.wait()
-        return pending.error is None
+        try:
+            moved = wait_for(
+                self._core.owner, lambda: self._topics.delete_records(partition, start)
+            )
+        except KafkaError:
+            return False  # its topic was dropped meanwhile
+        return moved.error is None
 
     def _size_moved(self) -> None:
         """Before anything is deleted or rewritten: then nobody knows the sizes any more."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import msgspec
@@ -26,34 +25,12 @@ from headwater.format.kafka.checkpoint import (
 )
 from headwater.format.kafka.names import CHECKPOINT_NAME
 from headwater.format.kafka.records import Producer
-from headwater.testing import FakeDisk
 from headwater.wire.kafka.error_codes import ErrorCode
 from tests.rig.kafka import KAFKA, LARGE_KAFKA, KafkaLife, batch_of
+from tests.rig.kafka_restarts import RESTARTS, Restart, kill
 
 HOUR_US = 3_600 * US_PER_S
 MANY = 3 * AWAKE_MAX
-Restart = Callable[[KafkaLife], KafkaLife]
-
-
-def stay(life: KafkaLife) -> KafkaLife:
-    return life
-
-
-def stop(life: KafkaLife) -> KafkaLife:
-    return life.reopen()
-
-
-def kill(life: KafkaLife) -> KafkaLife:
-    assert isinstance(life.disk, FakeDisk)
-    return KafkaLife(life.disk.after_kill(), life.settings, life.clock)
-
-
-def kill_after_a_checkpoint(life: KafkaLife) -> KafkaLife:
-    life.store.checkpoint()
-    return kill(life)
-
-
-RESTARTS = pytest.mark.parametrize("restart", [stay, stop, kill, kill_after_a_checkpoint])
 
 
 def sent(sequence: int, producer_id: int = 7) -> bytes:

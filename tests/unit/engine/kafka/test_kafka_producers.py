@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from headwater.config.kafka import KafkaSettings
@@ -20,30 +18,9 @@ from headwater.format.kafka.records import Producer
 from headwater.testing import FakeDisk
 from headwater.wire.kafka.error_codes import ErrorCode
 from tests.rig.kafka import KafkaLife, batch_of
+from tests.rig.kafka_restarts import RESTARTS, Restart
 
 BOTH = (Durability.DISK, Durability.FSYNC)
-Restart = Callable[[KafkaLife], KafkaLife]
-
-
-def stay(life: KafkaLife) -> KafkaLife:
-    return life
-
-
-def stop(life: KafkaLife) -> KafkaLife:
-    return life.reopen()
-
-
-def kill(life: KafkaLife) -> KafkaLife:
-    assert isinstance(life.disk, FakeDisk)
-    return KafkaLife(life.disk.after_kill(), life.settings, life.clock)
-
-
-def kill_after_a_checkpoint(life: KafkaLife) -> KafkaLife:
-    life.store.checkpoint()
-    return kill(life)
-
-
-RESTARTS = pytest.mark.parametrize("restart", [stay, stop, kill, kill_after_a_checkpoint])
 
 
 def sent(sequence: int, *, epoch: int = 0, producer_id: int = 7, records: int = 2) -> bytes:

@@ -14,7 +14,7 @@ from headwater.disk import PosixDisk
 from headwater.engine.kafka.producing import Produced
 from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.owner import BatonOwner, LoopOwner, Owner
-from headwater.engine.pending import Gate, Pending
+from headwater.engine.pending import wait_for
 from headwater.format.kafka.records import decode_records
 from tests.rig.kafka import batch_of
 
@@ -36,19 +36,7 @@ def opened(directory: Path, owner: Owner) -> KafkaStore:
 
 def wait(owner: BatonOwner, work: object) -> object:
     """Start something as the owner and block until it is answered."""
-    gate = Gate()
-
-    def start() -> Pending[object]:
-        pending: Pending[object] = work()  # type: ignore[operator]
-        if pending.done:
-            gate.open()
-        else:
-            pending.on_done = gate.open
-        return pending
-
-    pending = owner.call(start)
-    gate.wait()
-    return pending.answer()
+    return wait_for(owner, work).answer()  # type: ignore[arg-type]
 
 
 def read_all(store: KafkaStore, owner: BatonOwner, name: str) -> list[bytes]:
