@@ -21,7 +21,7 @@ from headwater.format.current import decode_current
 from headwater.format.mark import CommitMark, decode_mark, mark_prefix
 from headwater.format.names import CURRENT_NAME, REPAIRS_NAME, parse_wal_file_name
 from headwater.format.repairs import Repairs, Skip, encode_repairs
-from headwater.recovery.decide import Action
+from headwater.recovery.finding import Action
 from headwater.recovery.replay import Group, replay
 from headwater.testing import FakeDisk, Item
 from headwater.testing.trace import Image

@@ -31,7 +31,7 @@ def long_function(lines: int) -> str:
 
 
 BAD = (
-    Case(shape.files_are_small, WAL, "step()\n" * 401),
+    Case(shape.files_are_small, WAL, "step()\n" * 601),
     Case(shape.functions_are_small, WAL, long_function(71)),
     Case(shape.modules_open_with_a_docstring, WAL, "import os\n"),
     Case(shape.module_names_say_something, "src/headwater/wal/utils.py", ""),
@@ -74,7 +74,7 @@ BAD = (
 )
 
 GOOD = (
-    Case(shape.files_are_small, WAL, "step()\n" * 400),
+    Case(shape.files_are_small, WAL, "step()\n" * 600),
     Case(shape.functions_are_small, WAL, long_function(70)),
     Case(shape.modules_open_with_a_docstring, WAL, '"""One shard."""\n'),
     Case(shape.modules_open_with_a_docstring, "tests/__init__.py", ""),

@@ -12,10 +12,10 @@ from headwater.cli.place import DirectoryArgument, JsonOption, find_log
 from headwater.cli.progress import reading
 from headwater.core.errors import NewerFormatError, RequestError, StorageError
 from headwater.disk import Disk, PosixDisk
-from headwater.recovery.decide import Action
+from headwater.recovery.finding import Action, Finding
 from headwater.recovery.looking import look_until_settled
 from headwater.recovery.mending import plan_repairs
-from headwater.recovery.report import Finding, WalReport
+from headwater.recovery.report import WalReport
 from headwater.recovery.verdict import FileScan, Verdict
 
 BEING_WRITTEN = "being written"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from headwater.recovery.finding import Action
 from headwater.recovery.survey import CurrentState
 from headwater.recovery.verdict import Verdict
 
@@ -16,21 +17,6 @@ from headwater.recovery.verdict import Verdict
 class Place(Enum):
     EARLIER = "an earlier file"
     LAST = "the last file"
-
-
-class Action(Enum):
-    KEEP = "kept"
-    CUT = "cut at the last whole group"
-    REWRITE = "written again from the files"
-    REMOVE = "removed"
-    NOTE = "noted"
-    REFUSE_DAMAGED = "refused as damaged"
-    REFUSE_FOREIGN = "refused as foreign"
-    REFUSE_NEWER = "refused as newer"
-
-    @property
-    def refuses(self) -> bool:
-        return self in (Action.REFUSE_DAMAGED, Action.REFUSE_FOREIGN, Action.REFUSE_NEWER)
 
 
 class Oddity(Enum):

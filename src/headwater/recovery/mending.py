@@ -17,7 +17,7 @@ from headwater.disk import Disk, replace_file, sync_names
 from headwater.format.current import Current, encode_current
 from headwater.format.names import CURRENT_NAME, QUARANTINE_DIRECTORY, REPAIRS_NAME
 from headwater.format.repairs import Repairs, Skip, encode_repairs
-from headwater.recovery.decide import Action
+from headwater.recovery.finding import Action
 from headwater.recovery.recover import quarantine
 from headwater.recovery.report import report_on
 from headwater.recovery.scan import END_OF_FILE

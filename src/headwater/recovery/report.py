@@ -4,54 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import PurePath
 from typing import Any
 
-from headwater.core.errors import (
-    DamageError,
-    ForeignFileError,
-    NewerFormatError,
-    StorageError,
-)
 from headwater.format.names import wal_file_name
 from headwater.recovery.decide import (
     CURRENT_ROWS,
     ODDITY_ROWS,
-    Action,
     Oddity,
     Place,
     decide_file,
 )
+from headwater.recovery.finding import Action, Finding
 from headwater.recovery.survey import CurrentState, ShardSurvey
 from headwater.recovery.verdict import FileScan, Verdict
-
-_REFUSALS: dict[Action, tuple[type[StorageError], str]] = {
-    Action.REFUSE_DAMAGED: (
-        DamageError,
-        "nothing was changed; `headwater wal repair` shows what can be saved",
-    ),
-    Action.REFUSE_FOREIGN: (ForeignFileError, "move it away, or name another data directory"),
-    Action.REFUSE_NEWER: (NewerFormatError, "use the version of Headwater that wrote it"),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was seen and what follows from it."""
-
-    path: PurePath
-    offset: int | None
-    action: Action
-    what: str
-    why: str
-
-    def as_error(self) -> StorageError:
-        error, advice = _REFUSALS[self.action]
-        return error(self.what, path=self.path, offset=self.offset, advice=advice)
-
-    def line(self) -> str:
-        where = f"{self.path}" + ("" if self.offset is None else f" at byte {self.offset}")
-        return f"{where}: {self.what}; {self.action.value} ({self.why})"
 
 
 @dataclass(slots=True)

@@ -12,11 +12,11 @@ from headwater.recovery.decide import (
     CURRENT_ROWS,
     FILE_ROWS,
     ODDITY_ROWS,
-    Action,
     Oddity,
     Place,
     decide_file,
 )
+from headwater.recovery.finding import Action
 from headwater.recovery.report import report_on
 from headwater.recovery.survey import CurrentState, ShardSurvey
 from headwater.recovery.verdict import FileScan, Verdict

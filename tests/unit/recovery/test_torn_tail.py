@@ -8,7 +8,7 @@ from pathlib import PurePath
 import pytest
 
 from headwater.format.names import QUARANTINE_DIRECTORY
-from headwater.recovery.decide import Action
+from headwater.recovery.finding import Action
 from headwater.testing import FakeDisk, Fault, FaultDisk, Verb
 from tests.crash.session import DATA, WAL, Session, log_files, new_disk
 

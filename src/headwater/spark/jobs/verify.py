@@ -20,7 +20,7 @@ from headwater.core.errors import RequestError
 from headwater.core.units import US_PER_S
 from headwater.disk import Disk, PosixDisk
 from headwater.format.names import PREPARED_NAME, WAL_DIRECTORY
-from headwater.recovery.decide import Action
+from headwater.recovery.finding import Action
 from headwater.recovery.survey import access_error
 from headwater.spark.jobs.job import NoProgress, Progress, Report
 from headwater.spark.jobs.mapping import MapAll, SparkMap
