@@ -216,7 +216,11 @@ def state_of(http: Browserless) -> dict[str, Any]:
 
 def attack(page: Page, server: RunningServer, asked: list[Response]) -> list[str]:
     target = f"http://127.0.0.1:{server.port}"
-    page.on("response", lambda response: asked.append(response))
+
+    def note(response: Response) -> None:
+        asked.append(response)
+
+    page.on("response", note)
     heard: list[str] = page.evaluate(ATTACK, [target, routes(), 3_000])
     page.wait_for_load_state()
     return heard
