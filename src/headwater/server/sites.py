@@ -79,7 +79,7 @@ class Sites:
     def _is_ours(self, origin: bytes, host: bytes) -> bool:
         """Where there is no Host header there is no browser either."""
         origin = origin.lower()
-        return bool(host) and origin.partition(b"://")[2] == host or origin in self._origins
+        return (bool(host) and origin.partition(b"://")[2] == host) or origin in self._origins
 
     def _check_host(self, host: bytes, *, is_browser: bool) -> None:
         name = name_of(host)
