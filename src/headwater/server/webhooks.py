@@ -40,6 +40,7 @@ from headwater.engine.machines.watching import (
     Watcher,
     watch_filter,
 )
+from headwater.engine.parts import Part
 from headwater.format.machines.names import MACHINES_DIRECTORY, WEBHOOKS_DIRECTORY, segment_of
 from headwater.model.machines.definition import check_machine_name
 from headwater.server.machine_following import Follower
@@ -315,9 +316,16 @@ class Webhooks:
     def __len__(self) -> int:
         return len(self._hooks)
 
+    @property
+    def is_running(self) -> bool:
+        return bool(self._tasks)
+
     def begin(self) -> None:
         """The database is there; the machines are opened now if anybody is to be told of them."""
-        if self._hooks:
+        away = self._app.engine.core.parts.error(Part.MACHINES) if self._hooks else None
+        if away is not None:
+            self._app.log.error("webhooks are off: the machines are not served", error=str(away))
+        elif self._hooks:
             # Late: most servers have no webhooks and need no client.
             from headwater.client.http import Poster
 
