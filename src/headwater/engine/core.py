@@ -14,6 +14,7 @@ from headwater.core.clock import Clock
 from headwater.core.errors import ClosedError
 from headwater.disk import Disk
 from headwater.engine.owner import Owner
+from headwater.engine.parts import Parts
 from headwater.engine.registry import Registry
 from headwater.engine.retention_holds import RetentionHolds
 from headwater.engine.router_state import RouterTable
@@ -118,6 +119,8 @@ class EngineCore:
     findings: list[Finding] = field(default_factory=list)
     lease_ceilings: SeqCeilings = field(default_factory=lambda: SeqCeilings(LEASES_AHEAD))
     """Numbers of claims that may be used without a word in the log."""
+    parts: Parts = field(default_factory=Parts)
+    """What lies beside the topics and may be away while they are served."""
     opened_us: int = field(init=False)
     opened_ms: int = field(init=False)
     """When this life began, by both clocks: leases of the life before run on from there."""

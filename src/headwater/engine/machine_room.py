@@ -11,6 +11,7 @@ from headwater.engine.core import EngineCore
 from headwater.engine.keeper import Keeper
 from headwater.engine.machines.positions import restore_holds
 from headwater.engine.machines.store import MachineStore
+from headwater.engine.parts import CAUSES, Part
 from headwater.format.machines.names import MACHINES_DIRECTORY
 
 if TYPE_CHECKING:
@@ -44,8 +45,17 @@ class MachineRoom:
         found = None if self.store is None else self.store.trouble
         return found or (None if self.feeder is None else self.feeder.trouble)
 
+    def open_at_start(self) -> None:
+        """What is damaged is away from now on; the topics do not wait for it."""
+        try:
+            self.open()
+        except CAUSES as error:
+            core = self._core
+            core.parts.set_away(Part.MACHINES, error, core.directory / MACHINES_DIRECTORY)
+
     def open(self, progress: Progress | None = None) -> MachineStore:
         with self._lock:
+            self._core.parts.require(Part.MACHINES)
             if self.store is None:
                 core = self._core
                 if core.closing:

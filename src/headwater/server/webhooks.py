@@ -44,6 +44,7 @@ from headwater.engine.machines.watching import (
     Watcher,
     watch_filter,
 )
+from headwater.engine.parts import Part
 from headwater.engine.retention_holds import Hold, RetentionHolds
 from headwater.format.machines.names import MACHINES_DIRECTORY, WEBHOOKS_DIRECTORY, global_offset
 from headwater.model.machines.definition import check_machine_name
@@ -324,10 +325,17 @@ class Webhooks:
     def __len__(self) -> int:
         return len(self._hooks)
 
+    @property
+    def is_running(self) -> bool:
+        return bool(self._tasks)
+
     def begin(self) -> None:
         """The database is there; the machines are opened now if anybody is to be told of them."""
         self._release_others(self._app.engine.core.holds)
-        if self._hooks:
+        away = self._app.engine.core.parts.error(Part.MACHINES) if self._hooks else None
+        if away is not None:
+            self._app.log.error("webhooks are off: the machines are not served", error=str(away))
+        elif self._hooks:
             # Late: most servers have no webhooks and need no client.
             from headwater.client.http import Poster
 
