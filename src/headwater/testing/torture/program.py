@@ -15,8 +15,10 @@ from typing import Final
 from headwater.testing.torture.actor import Actor
 from headwater.testing.torture.block_image import why_no_images
 from headwater.testing.torture.life import Broken, Life
+from headwater.testing.torture.machines import Machines
 from headwater.testing.torture.outcome import Tally
 from headwater.testing.torture.plan import plan_life
+from headwater.testing.torture.queues import Queues
 from headwater.testing.torture.topics import Topics
 
 ROUNDS_DEFAULT: Final = 8
@@ -24,6 +26,8 @@ SHOWN_LINES: Final = 30
 
 PROTOCOLS: Final[dict[str, Callable[[], Actor]]] = {
     "topics": Topics,
+    "queues": Queues,
+    "machines": Machines,
 }
 
 
