@@ -25,6 +25,7 @@ from headwater.wire.rcpx.envelope import Request
 from headwater.wire.rcpx.frame import VERSION
 
 if TYPE_CHECKING:
+    from headwater.server.app import App
     from headwater.server.rcpx.connection import RcpxConnection
 
 _EMPTY: Final = b"{}"
@@ -39,6 +40,15 @@ class Operation:
     scope: Scope = Scope.NONE
     is_open: bool = False
     """Needs no key."""
+    is_write: bool = False
+    """The log keeps its order with other writes of the same connection."""
+
+
+def is_write(app: App, name: str) -> bool:
+    """May it begin while writes that came before it are under way? The first request of all opens
+    the machines, which takes files and threads: nothing joins that one."""
+    operation = OPERATIONS.get(name)
+    return operation is not None and operation.is_write and app.engine.machines.store is not None
 
 
 def begin_operation(connection: RcpxConnection, request_id: bytes, request: Request) -> None:
@@ -125,6 +135,10 @@ def _operation(
     return Operation(msgspec.json.Decoder(params), run, scope, is_open)
 
 
+def _write(params: type[msgspec.Struct], run: Run, scope: Scope = Scope.WRITE) -> Operation:
+    return Operation(msgspec.json.Decoder(params), run, scope, is_write=True)
+
+
 READ, WRITE, DELETE, ADMIN = Scope.READ, Scope.WRITE, Scope.DELETE, Scope.ADMIN
 
 OPERATIONS: Final[dict[str, Operation]] = {
@@ -133,12 +147,11 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "PING": _operation(asked.NoParams, session.ping, is_open=True),
     "BYE": _operation(asked.NoParams, session.bye, is_open=True),
     "INFO": _operation(asked.NoParams, _info, READ),
-    "PUT_MACHINE": _operation(
+    "PUT_MACHINE": _write(
         asked.PutMachineParams,
         _of_machines(
             lambda e, k, p: machines.put_machine(e, k, p.machine, p.version, p.definition)
         ),
-        WRITE,
     ),
     "GET_MACHINE": _operation(
         asked.GetMachineParams,
@@ -148,9 +161,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "LIST_MACHINES": _operation(
         asked.NoParams, _of_machines(lambda e, k, _: machines.list_machines(e, k)), READ
     ),
-    "CREATE_INSTANCE": _operation(
-        asked.CreateInstanceBody, _of_machines(machines.create_instance), WRITE
-    ),
+    "CREATE_INSTANCE": _write(asked.CreateInstanceBody, _of_machines(machines.create_instance)),
     "GET_INSTANCE": _operation(
         asked.InstanceParams,
         _of_machines(lambda e, k, p: machines.get_instance(e, k, p.instance_id)),
@@ -159,23 +170,21 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "LIST_INSTANCES": _operation(
         asked.ListInstancesParams, _of_machines(machines.list_instances), READ
     ),
-    "DELETE_INSTANCE": _operation(
+    "DELETE_INSTANCE": _write(
         asked.BatchDelete,
         _of_machines(
             lambda e, k, p: machines.delete_instance(e, k, p.instance_id, p.idempotency_key)
         ),
         DELETE,
     ),
-    "APPLY_EVENT": _operation(
+    "APPLY_EVENT": _write(
         asked.BatchApply,
         _of_machines(lambda e, k, p: machines.apply_event(e, k, p.instance_id, p)),
-        WRITE,
     ),
-    "BATCH": _operation(asked.BatchParams, _of_machines(_batch), WRITE),
-    "MIGRATE_INSTANCE": _operation(
+    "BATCH": _write(asked.BatchParams, _of_machines(_batch)),
+    "MIGRATE_INSTANCE": _write(
         asked.MigrateParams,
         _of_machines(lambda e, k, p: machines.migrate(e, k, p.instance_id, p)),
-        WRITE,
     ),
     "HISTORY": _operation(
         asked.HistoryParams,
