@@ -18,7 +18,7 @@ from tests.unit.engine.test_machine_compaction import SNAPSHOTS, begun
 @pytest.mark.claims(98)
 def test_one_instance_can_be_put_into_a_file_of_its_own() -> None:
     disk, store = begun()
-    name, offset = store.snapshot_instance("a")
+    name, _, _, offset, _, _ = store.snapshot_instance("a")
     found = msgspec.json.decode(disk.files()[SNAPSHOTS / name])
     assert found["instance"]["ctx"] == {"total": 5}
     assert offset == store.get_instance("a").last_wal_offset
@@ -59,5 +59,5 @@ def test_a_compaction_does_not_take_the_snapshot_of_an_instance_for_a_leftover()
     store.do(lambda: store.put_machine("order", 1, ORDER))
     store.do(lambda: store.create_instance("order", 1, "a"))
     disk.meanwhile = store.compact
-    name, _ = store.snapshot_instance("a")
+    name = store.snapshot_instance("a").snapshot
     assert SNAPSHOTS / name in disk.files()

@@ -19,7 +19,9 @@ import msgspec
 from headwater.core.errors import DamageError, FormatError, NewerFormatError
 from headwater.disk import Disk, OpenMode, read_whole, replace_file, sync_file, write_all
 from headwater.disk.whole import TEMPORARY_SUFFIX, sync_names
+from headwater.engine.machines.answers import InstanceSnapshot
 from headwater.engine.machines.tables import Remembered, Tables
+from headwater.format.crc32c import crc32c
 from headwater.format.frame import UnknownFrameError
 from headwater.format.machines.names import (
     INDEX_NAME,
@@ -147,7 +149,9 @@ class SnapshotFiles:
         sync_names(self._disk, self._directory)
         return Written(heading, size)
 
-    def write_instance(self, instance: Instance, definition: Definition, at_ms: int) -> str:
+    def write_instance(
+        self, instance: Instance, definition: Definition, at_ms: int
+    ) -> InstanceSnapshot:
         """One instance in a file of its own, beside the snapshots. Never loaded at start."""
         self._make_directory()
         body = {
@@ -168,12 +172,23 @@ class SnapshotFiles:
         with self._naming:
             name = self._free_name(at_ms // 1_000, suffix=INSTANCE_SUFFIX)
             self._in_hand.add(name)
+        contents = msgspec.json.encode(body)
         try:
-            replace_file(self._disk, self._directory / name, msgspec.json.encode(body))
+            replace_file(self._disk, self._directory / name, contents)
         finally:
             with self._naming:
                 self._in_hand.discard(name)
-        return name
+        return InstanceSnapshot(
+            name, instance.id, instance.state, instance.last_wal_offset, len(contents),
+            f"{crc32c(contents):08x}",
+        )  # fmt: skip
+
+    def count(self) -> int:
+        """Of snapshots that are there, those of single instances among them."""
+        if not self._disk.is_directory(self._directory):
+            return 0
+        names = self._disk.list_directory(self._directory)
+        return len(self._names()) + sum(name.endswith(INSTANCE_SUFFIX) for name in names)
 
     def _make_directory(self) -> None:
         if not self._disk.is_directory(self._directory):
