@@ -163,7 +163,7 @@ class MachineStore:
         heading = self.report.snapshot
         begin = (heading.sequence, heading.wal_offset) if heading else (1, global_offset(1, 0))
         self.compactor.started_from(*begin)
-        self.keeping = Keeping(self.book, self.compactor, self._owner, settings)
+        self.keeping = Keeping(self.book, self.compactor, self._files, self._owner, clock, settings)
         self._keeper = make_keeper(clock, settings.keep_interval_ms, self.keeping.round)
         self._log.open()
         if settings.switch_interval_us is not None:
