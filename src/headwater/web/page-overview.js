@@ -150,6 +150,11 @@ function concerns(status, runs) {
             `${count(pressure.writes_refused)} writes were refused because of pressure.`,
             ["log"],
         ],
+        totals.jobs_blocked && [
+            "bad",
+            `${count(totals.jobs_blocked)} jobs cannot be put away: their dead letter topic refuses.`,
+            ["queues"],
+        ],
         totals.jobs_dead_lettered && [
             "warn",
             `${count(totals.jobs_dead_lettered)} jobs were given up as dead letters.`,
