@@ -16,6 +16,7 @@ from headwater.disk import Disk
 from headwater.engine.owner import Owner
 from headwater.engine.parts import Parts
 from headwater.engine.registry import Registry
+from headwater.engine.retention_holds import RetentionHolds
 from headwater.engine.router_state import RouterTable
 from headwater.engine.tail import TailCache
 from headwater.engine.topic import Topic
@@ -87,6 +88,8 @@ class EngineCore:
     wal: ShardedWal | None = None
     registry: Registry = field(default_factory=Registry)
     routers: RouterTable = field(init=False)
+    holds: RetentionHolds = field(init=False)
+    """Whoever needs old log; nothing is deleted behind their backs."""
     shards: list[ShardProgress] = field(default_factory=list)
     counters: EngineCounters = field(default_factory=EngineCounters)
     live_bytes: int = 0
@@ -137,6 +140,7 @@ class EngineCore:
 
     def __post_init__(self) -> None:
         self.routers = RouterTable(self.settings.routers_max)
+        self.holds = RetentionHolds(self.clock)
         self.opened_us = self.clock.monotonic_us()
         self.opened_ms = self.clock.wall_ms()
 

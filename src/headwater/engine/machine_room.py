@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from headwater.core.errors import ClosedError
 from headwater.engine.core import EngineCore
 from headwater.engine.keeper import Keeper
+from headwater.engine.machines.positions import restore_holds
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.parts import CAUSES, Part
 from headwater.format.machines.names import MACHINES_DIRECTORY
@@ -59,13 +60,17 @@ class MachineRoom:
                 core = self._core
                 if core.closing:
                     raise ClosedError("the database is closed")
+                directory, settings = core.directory / MACHINES_DIRECTORY, core.settings.machines
+                # Before the log is opened: from then on it may be compacted at any moment.
+                restore_holds(core.holds, core.disk, directory, settings)
                 store = MachineStore(
                     core.disk,
-                    core.directory / MACHINES_DIRECTORY,
-                    core.settings.machines,
+                    directory,
+                    settings,
                     core.clock,
                     core.owner,
                     progress or _no_progress,
+                    holds=core.holds,
                 )
                 if self.on_open is not None:
                     self.on_open(store)
