@@ -137,7 +137,12 @@ function concerns(status, runs) {
         ],
         ...status.unavailable.map((each) => [
             "bad",
-            `Not served: ${each.part}. ${each.what}${each.file ? ` in ${each.file}` : ""}${each.offset === null ? "" : ` at byte ${each.offset}`}. Stop the server and run headwater repair.`,
+            [
+                `Not served: ${each.part}. ${each.what}`,
+                each.file ? ` in ${each.file}` : "",
+                each.offset === null ? "" : ` at byte ${each.offset}`,
+                ". Stop the server and run headwater repair.",
+            ].join(""),
             ["log"],
         ]),
         counters.bad_frames && [
