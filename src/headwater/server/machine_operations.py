@@ -155,7 +155,7 @@ def read_wal(engine: Engine, key: ApiKey, body: WalReadBody) -> Steps[told.WalRe
     if key.prefixes:
         raise HttpError("forbidden", "the log has everybody's entries; this key may not see them")
     offset = offset_of(body.from_offset) or 0
-    return telling.entries(offset, (yield from steps.read_wal_steps(engine, offset, body.limit)))
+    return telling.entries((yield from steps.read_wal_steps(engine, offset, body.limit)))
 
 
 def wal_stats(engine: Engine, _key: ApiKey) -> Steps[told.WalStatsAnswer]:
