@@ -143,7 +143,7 @@ class Engine:
         if core.settings.cold_url:
             remember_cold_tier(core.disk, core.directory, core.settings.cold_url)
         if self.machines.directory_exists:
-            self.machines.open()
+            self.machines.open_at_start()
         self._housekeeping.begin()
         opened.start()
         self._housekeeping.note_losses(recovery.filled)
