@@ -10,8 +10,9 @@ a `LogGap` between the entries around it (I9).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import PurePath
 from typing import Final, NamedTuple
@@ -288,8 +289,12 @@ class WalReadPlan:
     place: LogPlace
     start: int
     limit: int
+    newest: bool = False
+    """The last entries of all instead, up to the limit; `start` is not looked at."""
 
     def read(self) -> WalPage:
+        if self.newest:
+            return WalReadPlan(self.place, self._newest_start(), self.limit).read()
         entries: list[WalEntry] = []
         gaps: list[LogGap] = []
         gone_before = self.place.begin
@@ -304,6 +309,20 @@ class WalReadPlan:
             next_offset = max(next_offset, self.place.end)
         damaged = [gap for gap in gaps if gap.offset >= gone_before]
         return WalPage(entries, next_offset, has_more, damaged, gone_before)
+
+    def _newest_start(self) -> int:
+        """Where the last entries begin: a segment says where its own are only by being read."""
+        place, found = self.place, deque[int]()
+        for segment in range(segment_of(place.end), place.oldest - 1, -1):
+            offsets = deque[int](maxlen=self.limit - len(found))
+            upper = min(place.end, global_offset(segment + 1, 0))
+            part = replace(place, oldest=segment, end=upper)
+            for offset, _ in part.walk(global_offset(segment, 0), []):
+                offsets.append(offset)
+            found.extendleft(reversed(offsets))
+            if len(found) >= self.limit:
+                break
+        return found[0] if found else place.end
 
 
 class HistoryEntry(NamedTuple):
