@@ -24,6 +24,7 @@ class Action(Enum):
     CUT = "cut at the last whole group"
     REWRITE = "written again from the files"
     REMOVE = "removed"
+    QUARANTINE = "moved to quarantine"
     NOTE = "noted"
     REFUSE_DAMAGED = "refused as damaged"
     REFUSE_FOREIGN = "refused as foreign"
@@ -37,7 +38,7 @@ class Action(Enum):
 _REFUSALS: Final[dict[Action, tuple[type[StorageError], str]]] = {
     Action.REFUSE_DAMAGED: (
         DamageError,
-        "nothing was changed; `headwater wal repair` shows what can be saved",
+        "nothing was changed; `headwater repair` shows what can be saved",
     ),
     Action.REFUSE_FOREIGN: (ForeignFileError, "move it away, or name another data directory"),
     Action.REFUSE_NEWER: (NewerFormatError, "use the version of Headwater that wrote it"),

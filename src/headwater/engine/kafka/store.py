@@ -33,7 +33,7 @@ from headwater.engine.pending import Pending
 from headwater.format.kafka import events
 from headwater.format.kafka.batch import BatchHeader
 from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta
-from headwater.recovery.kafka import Cut, recover_kafka
+from headwater.recovery.kafka.repair import Cut, recover_kafka
 from headwater.store.kafka.files import SegmentFiles
 from headwater.wal.batch_log import BatchLog
 from headwater.wal.committer import LogState
