@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import PurePath
-from typing import Final
+from typing import Any, Final
 
 from headwater.core.errors import (
     DamageError,
@@ -25,6 +25,7 @@ class Action(Enum):
     REWRITE = "written again from the files"
     REMOVE = "removed"
     QUARANTINE = "moved to quarantine"
+    SKIP = "skipped, with a copy in quarantine"
     NOTE = "noted"
     REFUSE_DAMAGED = "refused as damaged"
     REFUSE_FOREIGN = "refused as foreign"
@@ -54,6 +55,20 @@ class Finding:
     action: Action
     what: str
     why: str
+
+    @property
+    def is_damage(self) -> bool:
+        """Something that was promised is gone, whether a start goes on without it or not."""
+        return self.action.refuses or self.action is Action.SKIP
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "path": str(self.path),
+            "offset": self.offset,
+            "what": self.what,
+            "action": self.action.value,
+            "why": self.why,
+        }
 
     def as_error(self) -> StorageError:
         error, advice = _REFUSALS[self.action]
