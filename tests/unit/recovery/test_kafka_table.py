@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 
 from headwater.recovery.finding import Action
@@ -61,12 +59,8 @@ def test_every_copy_and_every_stray_file_has_its_row() -> None:
 
 
 def test_only_the_last_segment_is_ever_cut() -> None:
-    cuts = {
-        place
-        for row in itertools.chain(INDEX_ROWS, LOG_ROWS)
-        if row.action is Action.CUT
-        for place in row.places
-    }
+    cuts = {place for row in INDEX_ROWS if row.action is Action.CUT for place in row.places}
+    cuts |= {place for row in LOG_ROWS if row.action is Action.CUT for place in row.places}
     assert cuts == {Place.LAST}
 
 

@@ -15,6 +15,7 @@ from headwater.recovery.kafka.table import (
     decide_index,
     decide_log,
 )
+from headwater.recovery.kafka.verdict import CheckpointVerdict
 
 
 @dataclass(slots=True)
@@ -48,7 +49,10 @@ def _about_checkpoints(survey: KafkaSurvey) -> Iterator[Finding]:
     first, second = survey.checkpoints
     row = decide_checkpoint(first.verdict, survey.checkpoints.copy, entries=survey.has_entries)
     if row.action is not Action.KEEP:
-        yield Finding(first.path, first.offset, row.action, first.what, row.why)
+        what = first.what
+        if row.action.refuses and first.verdict is not CheckpointVerdict.NEWER:
+            what += f"; {second.path.name} is {survey.checkpoints.copy.value}"
+        yield Finding(first.path, first.offset, row.action, what, row.why)
     elif survey.checkpoint is not None:
         copy = survey.checkpoints.copy
         action, why = COPY_ROWS[copy]

@@ -92,11 +92,12 @@ def _checkpoint(disk: Disk, needed: bool, plan: KafkaPlan) -> KafkaCheckpoint | 
     plan.checkpoint = checkpoints.chosen.checkpoint
     for sight in checkpoints:
         if sight.verdict is CheckpointVerdict.ABSENT:
-            if needed and sight is checkpoints.first:
-                what = "missing: without it nobody knows where the segments begin"
-                if plan.checkpoint is not None:
-                    what = f"missing; {checkpoints.second.path.name} is whole"
-                plan.faults.append(Fault(sight.path, None, what, True, FaultKind.MISSING))
+            what = "missing: without it nobody knows where the segments begin"
+            if plan.checkpoint is not None:
+                what = "missing; the other one is whole, and the next checkpoint writes both"
+            if needed:
+                bad = sight is checkpoints.first
+                plan.faults.append(Fault(sight.path, None, what, bad, FaultKind.MISSING))
         elif sight.checkpoint is None:
             fault = Fault(sight.path, sight.offset or 0, sight.what, True, FaultKind.CHECKPOINT)
             plan.faults.append(fault)
