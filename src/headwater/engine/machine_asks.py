@@ -61,6 +61,7 @@ class SnapshotInstance(NamedTuple):
 class ReadWal(NamedTuple):
     from_offset: int
     limit: int
+    newest: bool = False
 
 
 class AskWalStats(NamedTuple):
@@ -160,7 +161,7 @@ def _wal_stats(engine: Engine, _ask: AskWalStats) -> Steps[Any]:
 
 
 def _compact(engine: Engine, _ask: Compact) -> Steps[Any]:
-    return telling.compacted((yield from steps.compact_steps(engine)))
+    return (yield from telling.compact_steps(engine))
 
 
 _ANSWERS: Final[dict[type, Callable[[Engine, Any], Steps[Any]]]] = {

@@ -108,8 +108,9 @@ class Compactor:
         self._snapshot_sequence, self._snapshot_place = captured.sequence, captured.wal_offset
         self.count += 1
         return Compacted(
-            heading.file, heading.wal_offset, heading.instance_count, written.bytes, deleted
-        )
+            heading.file, heading.wal_offset, heading.instance_count, written.bytes, deleted,
+            deleted * self._book.segment_bytes,
+        )  # fmt: skip
 
     def _held_at(self, offset: int) -> int:
         """What is before this offset is in a snapshot, and nobody needs it any more."""

@@ -6,8 +6,9 @@ be refused. Segments may be compacted away under it; that is said, not hidden.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
@@ -188,8 +189,12 @@ class WalReadPlan:
     place: LogPlace
     start: int
     limit: int
+    newest: bool = False
+    """The last entries of all instead, up to the limit; `start` is not looked at."""
 
     def read(self) -> WalPage:
+        if self.newest:
+            return WalReadPlan(self.place, self._newest_start(), self.limit).read()
         entries: list[WalEntry] = []
         damaged: list[BadStretch] = []
         next_offset, has_more = max(self.start, global_offset(self.place.oldest, 0)), False
@@ -203,6 +208,20 @@ class WalReadPlan:
             next_offset = max(next_offset, self.place.end)
         gone_before = global_offset(self.place.oldest, 0)
         return WalPage(entries, next_offset, has_more, damaged, gone_before)
+
+    def _newest_start(self) -> int:
+        """Where the last entries begin: a segment says where its own are only by being read."""
+        place, found = self.place, deque[int]()
+        for segment in range(segment_of(place.end), place.oldest - 1, -1):
+            offsets = deque[int](maxlen=self.limit - len(found))
+            upper = min(place.end, global_offset(segment + 1, 0))
+            part = replace(place, oldest=segment, end=upper)
+            for offset, _ in part.walk(global_offset(segment, 0), []):
+                offsets.append(offset)
+            found.extendleft(reversed(offsets))
+            if len(found) >= self.limit:
+                break
+        return found[0] if found else place.end
 
 
 class HistoryEntry(NamedTuple):

@@ -146,7 +146,9 @@ def watch_instance(connection: RcpxConnection, params: WatchInstanceParams) -> S
     def begin() -> Result:
         instance = store.get_instance(params.instance_id)
         watcher = store.watch(wanted, offset_of(params.from_offset))
-        subscription = connection.subscriptions.add(watcher, with_ctx=params.include_ctx)
+        subscription = connection.subscriptions.add(
+            watcher, with_ctx=params.include_ctx is not False
+        )
         told = {
             "subscription_id": subscription.name,
             "instance_id": instance.id,
@@ -169,7 +171,9 @@ def watch_all(connection: RcpxConnection, params: WatchAllParams) -> Steps[Resul
 
     def begin() -> Result:
         watcher = store.watch(wanted, offset_of(params.from_offset))
-        subscription = connection.subscriptions.add(watcher, with_ctx=params.include_ctx)
+        subscription = connection.subscriptions.add(
+            watcher, with_ctx=params.include_ctx is not False
+        )
         offset = store.wal_stats().current_offset
         told = {
             "subscription_id": subscription.name,
