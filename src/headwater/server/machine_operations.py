@@ -174,7 +174,7 @@ def read_wal(engine: Engine, key: ApiKey, body: WalReadBody) -> Steps[told.WalRe
         raise HttpError("forbidden", "the log has everybody's entries; this key may not see them")
     offset = offset_of(body.from_offset) or 0
     page = yield from steps.read_wal_steps(engine, offset, body.limit, body.newest)
-    return telling.entries(offset, page)
+    return telling.entries(page)
 
 
 def wal_stats(engine: Engine, _key: ApiKey) -> Steps[told.WalStatsAnswer]:

@@ -270,3 +270,6 @@ class GapAnswer(msgspec.Struct):
     first_offset: int
     last_offset: int
     missed: int | None = None
+    """How many, where that is known."""
+    reason: str | None = None
+    """behind: the watcher was slow, the log has them. compacted, damaged: the log has not."""

@@ -326,7 +326,10 @@ class MachineStore:
             self._disk,
             wal_directory(self.directory),
             self.book.committed_place,
+            self.book.committed_sequence,
             min(self.book.oldest_segment, segment_of(self.book.committed_place)),
+            lambda: self.book.oldest_segment,
+            dict(self.book.first_sequence),
             self._read_counters,
         )
 
