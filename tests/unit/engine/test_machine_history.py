@@ -12,6 +12,7 @@ from headwater.config.machines import HistorySettings, MachineSettings
 from headwater.disk import OpenMode
 from headwater.engine.machines.log_reading import History
 from headwater.format.machines.names import segment_of
+from headwater.recovery.machine_histories import history_faults
 from headwater.testing import FakeDisk, ManualClock
 from headwater.testing.fake_file import FakeFile
 from tests.rig.machines import ORDER, PLACE, SMALL, SteppedStore
@@ -94,7 +95,7 @@ def test_of_a_segment_only_the_newest_of_each_instance_are_kept() -> None:
     assert events(store.history("b").read()) == ["made", "PAY"]
 
 
-def test_zero_keeps_nothing() -> None:
+def test_a_count_of_zero_keeps_nothing() -> None:
     disk, store = begun(kept(0))
     turn(store, 5)
     store.compact()
@@ -149,6 +150,7 @@ def test_a_damaged_file_is_told_and_stops_nothing(place: str) -> None:
     disk, store = begun()
     turn(store, 5)
     store.compact()
+    assert history_faults(disk, KEPT) == []
     path = KEPT / files(disk)[-1]
     contents = bytearray(disk.files()[path])
     at = {"entry": 30, "places": len(contents) - 60, "footer": len(contents) - 20, "cut": 0}[place]
@@ -161,6 +163,8 @@ def test_a_damaged_file_is_told_and_stops_nothing(place: str) -> None:
     file.write(0, [bytes(contents)])
     file.close()
     store.close()
+    faults = history_faults(disk, KEPT)
+    assert [(fault.path, fault.bad) for fault in faults] == [(path, True)]
     again = SteppedStore(disk)
     found = again.history("a").read()
     assert found.damaged_at is not None
