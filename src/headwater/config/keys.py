@@ -320,6 +320,18 @@ KEYS: Final[tuple[Key, ...]] = (
         whole(MIB),
         "memory for them; beyond it the oldest are forgotten",
     ),
+    Key(
+        "machine_instance_snapshots_max",
+        "machines.instance_snapshots_max",
+        AMOUNT,
+        "files of single instances that are kept; 0 = any",
+    ),
+    Key(
+        "machine_instance_snapshots_age_ms",
+        "machines.instance_snapshots_age_ms",
+        AMOUNT,
+        "how long they are kept; 0 = for ever",
+    ),
     Key("machine_allow_flush_all", "machines.allow_flush_all", yes_or_no, "FLUSH_ALL over RCPX"),
     Key("compaction_enabled", "compaction.enabled", yes_or_no, "compact the machines' log"),
     Key("compaction_events", "compaction.events_threshold", COUNT, "after so many entries"),
