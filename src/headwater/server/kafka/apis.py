@@ -70,3 +70,20 @@ HANDLED: Final[dict[ApiKey, Handled]] = {
     ApiKey.OFFSET_DELETE: Handled(group_offsets.delete, Scope.DELETE, _GROUP),
     ApiKey.DESCRIBE_CLUSTER: Handled(cluster.describe_cluster),
 }
+
+OF_GROUPS: Final = frozenset(
+    {
+        ApiKey.FIND_COORDINATOR,
+        ApiKey.JOIN_GROUP,
+        ApiKey.SYNC_GROUP,
+        ApiKey.HEARTBEAT,
+        ApiKey.LEAVE_GROUP,
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.OFFSET_FETCH,
+        ApiKey.OFFSET_DELETE,
+        ApiKey.DESCRIBE_GROUPS,
+        ApiKey.LIST_GROUPS,
+        ApiKey.DELETE_GROUPS,
+    }
+)
+"""What a coordinator answers: where it cannot read its log, it is not available."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headwater.core import limits
 from headwater.engine.kafka.topics import TOPIC_NAME
+from headwater.engine.parts import Part
 from headwater.format.kafka.partition_names import partition_name
 from headwater.server.exchange import Exchange
 from headwater.server.kafka.group_offsets import committed_of
@@ -61,6 +62,8 @@ def list_groups(app: App, exchange: Exchange) -> None:
 
 
 def _listener(app: App) -> KafkaListener:
+    if app.database is not None:
+        app.engine.core.parts.require(Part.KAFKA)
     if app.database is not None and (app.kafka is None or app.kafka.store is None):
         raise HttpError("not_found", "this server has no Kafka topics; it runs without that port")
     assert app.ready_database is not None  # 503 while recovering
