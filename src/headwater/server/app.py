@@ -82,7 +82,7 @@ class App:
         self.gathering = Gathering(self)
         self.known_heads = KnownHeads()
         self.intake = Intake(loop, self.gathering.flush)
-        self.summing = Summing()
+        self._summing: dict[bytes, Summing] = {}
         self.sse_connections = 0
         self._trouble: str | None = None
         self.log_watch = LogWatch(self)
@@ -136,6 +136,13 @@ class App:
         self.pressure.begin(database.engine.governing)
         database.engine.core.on_news = self.delivery.on_news
         database.engine.core.on_hardened = self.delivery.on_hardened
+
+    def summing(self, key: ApiKey) -> Summing:
+        """Sums over the topics that a key may name."""
+        found = self._summing.get(key.digest)
+        if found is None:
+            found = self._summing[key.digest] = Summing(key)
+        return found
 
     # -- connections
 
