@@ -275,7 +275,12 @@ class Kafka(Actor):
                 check.report("kafka", [f"E: {thread.name} did not end"])
         self._consumers.clear()
         consumer = Consumer(
-            {**QUIET, "bootstrap.servers": bootstrap(check.load), "group.id": GROUP}
+            {
+                **QUIET,
+                "bootstrap.servers": bootstrap(check.load),
+                "group.id": GROUP,
+                "enable.auto.commit": False,
+            }
         )
         try:
             for ledger in self.ledgers.values():
