@@ -159,9 +159,7 @@ class MachineStore:
             self._disk, self._files, self.book, self.shard, self._owner, clock,
             settings.compaction, self.report.damaged_entries, self.holds,
         )  # fmt: skip
-        heading = self.report.snapshot
-        begin = (heading.sequence, heading.wal_offset) if heading else (1, global_offset(1, 0))
-        self.compactor.started_from(*begin)
+        self.compactor.started_from(self.report.snapshot)
         self.keeping = Keeping(self.book, self.compactor, self._owner, settings)
         self._keeper = make_keeper(clock, settings.keep_interval_ms, self.keeping.round)
         self._log.open()
