@@ -107,6 +107,10 @@ class MachineSettings:
     allow_flush_all: bool = False
     keep_interval_ms: int = 200
     """How often expiries and compaction are looked at."""
+    instance_snapshots_max: int = 1_000
+    """Snapshots of single instances; beyond it the oldest files are removed. 0 keeps any number."""
+    instance_snapshots_age_ms: int = 30 * 24 * 3_600 * MS_PER_S
+    """They are removed at this age. 0 keeps them for ever."""
     reserve_bytes: int = 1 * MIB
     """Kept in the active segment for deletes while the disk is full."""
     queue_submissions_max: int = 8_192

@@ -47,6 +47,8 @@ class QueueStats(NamedTuple):
     in_flight: int
     delayed: int
     dead_lettered: int
+    blocked: int
+    """Delivered as often as they may be, and kept because the dead letter topic refuses them."""
 
 
 class Requeued(NamedTuple):

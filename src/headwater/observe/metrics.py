@@ -64,6 +64,9 @@ METRICS: Final[dict[str, Declared]] = {
     "topic_queue_dead_lettered": Declared(
         Kind.GAUGE, "jobs that were put away as dead letters", ("topic",)
     ),
+    "topic_queue_blocked": Declared(
+        Kind.GAUGE, "jobs delivered too often that the dead letter topic refuses", ("topic",)
+    ),
     "wal_frames": Declared(Kind.COUNTER, "frames written to the log", ("shard",)),
     "wal_batches": Declared(Kind.COUNTER, "groups written to the log", ("shard",)),
     "wal_fsyncs": Declared(Kind.COUNTER, "syncs of the log", ("shard",)),

@@ -88,7 +88,10 @@ def describe(app: App, topic: Topic) -> dict[str, Any]:
         settings.priority, settings.auto_priority, topic.log.last_read_ts, app.clock.wall_ms()
     )
     if settings.type is TopicType.QUEUE:
-        state["queue"] = Queues(app.engine).glance(topic)._asdict()
+        stats = Queues(app.engine).glance(topic)
+        state["queue"] = stats._asdict()
+        if stats.blocked and topic.queue is not None:
+            state["queue"]["blocked_reason"] = topic.queue.blocked_reason
     return {name: value for name, value in state.items() if value is not None}
 
 

@@ -137,7 +137,12 @@ function concerns(status, runs) {
         ],
         ...status.unavailable.map((each) => [
             "bad",
-            `Not served: ${each.part}. ${each.what}${each.file ? ` in ${each.file}` : ""}${each.offset === null ? "" : ` at byte ${each.offset}`}. Stop the server and run headwater repair.`,
+            [
+                `Not served: ${each.part}. ${each.what}`,
+                each.file ? ` in ${each.file}` : "",
+                each.offset === null ? "" : ` at byte ${each.offset}`,
+                ". Stop the server and run headwater repair.",
+            ].join(""),
             ["log"],
         ]),
         counters.bad_frames && [
@@ -149,6 +154,11 @@ function concerns(status, runs) {
             "warn",
             `${count(pressure.writes_refused)} writes were refused because of pressure.`,
             ["log"],
+        ],
+        totals.jobs_blocked && [
+            "bad",
+            `${count(totals.jobs_blocked)} jobs cannot be put away: their dead letter topic refuses.`,
+            ["queues"],
         ],
         totals.jobs_dead_lettered && [
             "warn",

@@ -69,6 +69,14 @@ function tilesOf(queue, seen) {
             state: queue.dead_lettered ? "warn" : null,
             more: "since it was made",
         }),
+        ...(queue.blocked
+            ? [
+                  tile("Blocked", about(queue.blocked), {
+                      state: "bad",
+                      more: `no dead letter: ${queue.blocked_reason}`,
+                  }),
+              ]
+            : []),
     ];
 }
 

@@ -145,6 +145,8 @@ class QueueSeen(Answer):
     in_flight: int
     delayed: int
     dead_lettered: int
+    blocked: int
+    blocked_reason: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class JobOut(RecordOut, kw_only=True):

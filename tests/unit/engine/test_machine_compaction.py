@@ -434,3 +434,15 @@ def test_statistics_count_entries_segments_and_bytes() -> None:
     left = again.read_wal(0, 1_000).read().entries
     assert again.wal_stats().entry_count == len(left)
     assert 157_286_400 == 150 * MIB <= 3 * MachineSettings().wal_segment_bytes
+
+
+def test_the_newest_entries_are_read_from_the_end_over_segments() -> None:
+    _, store = begun()
+    turn(store, 6)
+    everything = store.read_wal(0, 1_000).read()
+    assert segment_of(everything.entries[-5].offset) < segment_of(everything.entries[-1].offset)
+    for count in (1, 5, len(everything.entries), 10_000):
+        page = store.read_wal(0, count, newest=True).read()
+        assert page.entries == everything.entries[-count:]
+        assert (page.has_more, page.next_offset) == (False, everything.next_offset)
+    assert SteppedStore(new_disk()).read_wal(0, 3, newest=True).read().entries == []

@@ -116,8 +116,9 @@ class Compactor:
         self._snapshot_sequence, self._snapshot_place = captured.sequence, captured.wal_offset
         self.count += 1
         return Compacted(
-            heading.file, heading.wal_offset, heading.instance_count, written.bytes, deleted
-        )
+            heading.file, heading.wal_offset, heading.instance_count, written.bytes, deleted,
+            deleted * self._book.segment_bytes,
+        )  # fmt: skip
 
     def _held_at(self, offset: int) -> int:
         """What is before this offset is in a snapshot, and nobody needs it any more."""
@@ -161,11 +162,13 @@ class Compactor:
         assert log is not None
         segment = segment_of(offset)
         paths = self._shard.call(lambda: log.release_before(segment)).result()
+        if paths:
+            # First, so that a reader who misses a file knows that it was not lost.
+            self._owner.call(lambda: self._forget(segment))
         for path in paths:
             self._disk.unlink(path)
         if paths:
             self._disk.sync_directory(paths[0].parent)
-            self._owner.call(lambda: self._forget(segment))
         return len(paths)
 
     def _forget(self, segment: int) -> None:

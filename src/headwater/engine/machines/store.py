@@ -25,6 +25,7 @@ from headwater.engine.machines.answers import (
     Deleted,
     Flushed,
     InstancesListed,
+    InstanceSnapshot,
     MachineFound,
     MachineListed,
     MachinePut,
@@ -160,7 +161,7 @@ class MachineStore:
             settings.compaction, self.report.damaged_entries, self.holds,
         )  # fmt: skip
         self.compactor.started_from(self.report.snapshot)
-        self.keeping = Keeping(self.book, self.compactor, self._owner, settings)
+        self.keeping = Keeping(self.book, self.compactor, self._files, self._owner, clock, settings)
         self._keeper = make_keeper(clock, settings.keep_interval_ms, self.keeping.round)
         self._log.open()
         if settings.switch_interval_us is not None:
@@ -294,10 +295,13 @@ class MachineStore:
         doubtful = self.tables.is_doubtful(found)
         return HistoryPlan(self._place(), found.last_wal_offset, limit, doubtful)
 
-    def read_wal(self, from_offset: int = 0, limit: int = 100) -> WalReadPlan:
+    def read_wal(
+        self, from_offset: int = 0, limit: int = 100, *, newest: bool = False
+    ) -> WalReadPlan:
         checked_offset(from_offset, "from_offset")
         checked_whole(limit, "limit", 1)
-        return WalReadPlan(self._place(), from_offset, min(limit, WAL_READ_LIMIT_MAX))
+        limit = min(limit, WAL_READ_LIMIT_MAX)
+        return WalReadPlan(self._place(), from_offset, limit, newest)
 
     def watch(self, wanted: WatchFilter, from_offset: int | None = None) -> Watcher:
         """Live from now on; with `from_offset` the watcher's `catch_up` is to be read first."""
@@ -320,7 +324,10 @@ class MachineStore:
             self._disk,
             wal_directory(self.directory),
             self.book.committed_place,
+            self.book.committed_sequence,
             min(self.book.oldest_segment, segment_of(self.book.committed_place)),
+            lambda: self.book.oldest_segment,
+            dict(self.book.first_sequence),
             self._read_counters,
         )
 
@@ -359,18 +366,22 @@ class MachineStore:
         """Snapshot, then delete the segments it makes unnecessary."""
         return self.compactor.compact()
 
-    def snapshot_instance(self, instance_id: str) -> tuple[str, int]:
-        """One instance in a file of its own: its name, and the offset of what it shows."""
+    def snapshot_instance(self, instance_id: str) -> InstanceSnapshot:
+        """One instance in a file of its own."""
 
         def look() -> tuple[Instance, Any]:
             found = self.get_instance(instance_id)
             return found, self.tables.definition(found.machine, found.version)
 
         instance, made_by = self._owner.call(look)
-        name = self._files.write_instance(instance, made_by, self._clock.wall_ms())
-        note = requests.NoteSnapshot(name, instance.last_wal_offset, instance_id)
+        made = self._files.write_instance(instance, made_by, self._clock.wall_ms())
+        note = requests.NoteSnapshot(made.snapshot, instance.last_wal_offset, instance_id)
         self._owner.call(lambda: self.submit(note))
-        return name, instance.last_wal_offset
+        return made
+
+    def snapshot_count(self) -> int:
+        """Files of snapshots, those of single instances among them."""
+        return self._files.count()
 
     def harden(self) -> None:
         """Everything committed so far is on stable storage on return, whatever the policy."""

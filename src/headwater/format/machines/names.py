@@ -54,6 +54,12 @@ def parse_snapshot_file_name(name: str) -> tuple[int, int] | None:
     return (int(match[1]), int(match[2] or 0)) if match else None
 
 
+def parse_instance_file_name(name: str) -> tuple[int, int] | None:
+    """When the snapshot of one instance was made, and which of its second it is."""
+    plain = name.removesuffix(INSTANCE_SUFFIX)
+    return None if plain == name else parse_snapshot_file_name(plain)
+
+
 def is_webhook_name(name: str) -> bool:
     return _WEBHOOK.fullmatch(name) is not None
 
