@@ -111,14 +111,14 @@ def view_machine_log(
     if until is not None:
         end = min(end, until + 1)
     at_max = _EVER if at_ms is None else at_ms
-    heading = plan.heading
-    if heading is not None and (heading.wal_offset > end or _ms_after(heading.timestamp) > at_max):
-        heading = None
-        if not looks or looks[0].number != 1:
-            raise RequestError(
-                "the log does not reach back so far: what was before the snapshot of "
-                f"{plan.heading.timestamp if plan.heading else ''} was compacted away"
-            )
+    known = [each.heading for each in plan.snapshots.whole() if each.heading is not None]
+    usable = [h for h in known if h.wal_offset <= end and _ms_after(h.timestamp) <= at_max]
+    heading = usable[0] if usable else None
+    if heading is None and known and (not looks or looks[0].number != 1):
+        raise RequestError(
+            "the log does not reach back so far: what was before the snapshot of "
+            f"{known[-1].timestamp} was compacted away"
+        )
     begin = 0 if heading is None else heading.wal_offset
     flushes = [at for look in looks for at, when in look.flushes if at < end and when <= at_max]
     begin = max([begin, *flushes])
