@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Callable
 
 from headwater.config.machines import CompactionSettings
 from headwater.core.clock import Clock
@@ -54,6 +55,8 @@ class Compactor:
         self._snapshot: SnapshotHeading | None = None
         """The newest that is known to be whole."""
         self._holds = holds
+        self.before_release: Callable[[int], None] | None = None
+        """Told of the first segment that is not deleted, before any is."""
         self.count = 0
         self.error: Exception | None = None
         """Why the last one failed; None after a good one."""
@@ -112,7 +115,10 @@ class Compactor:
         self._snapshot = heading
         # The log from the snapshot before on stays: should the new one go bad, a start begins
         # there. Without one before, that is all of it.
-        deleted = self._release(self._held_at(0 if before is None else before.wal_offset))
+        offset = self._held_at(0 if before is None else before.wal_offset)
+        if self.before_release is not None:
+            self.before_release(segment_of(offset))
+        deleted = self._release(offset)
         self._snapshot_sequence, self._snapshot_place = captured.sequence, captured.wal_offset
         self.count += 1
         return Compacted(

@@ -23,6 +23,7 @@ from headwater.format.machines.current import (
 )
 from headwater.format.machines.names import (
     FED_NAME,
+    HISTORY_DIRECTORY,
     SNAPSHOTS_DIRECTORY,
     WEBHOOKS_DIRECTORY,
     global_offset,
@@ -38,6 +39,7 @@ from headwater.format.names import (
     QUARANTINE_DIRECTORY,
     WAL_DIRECTORY,
 )
+from headwater.recovery.machines.histories import history_faults
 from headwater.recovery.machines.judge import LogJudgement, judge_log
 from headwater.recovery.machines.segment import (
     MachineScan,
@@ -50,6 +52,7 @@ from headwater.recovery.machines.snapshot import (
     scan_machine_snapshots,
 )
 from headwater.store.pair import read_all
+from headwater.store.verifying import Fault
 
 FIRST_SEGMENT: Final = 1
 T = TypeVar("T")
@@ -57,6 +60,7 @@ _OURS: Final = frozenset(
     {
         WAL_DIRECTORY,
         SNAPSHOTS_DIRECTORY,
+        HISTORY_DIRECTORY,
         WEBHOOKS_DIRECTORY,
         FED_NAME,
         LOCK_NAME,
@@ -93,6 +97,8 @@ class MachineSurvey:
     foreign: list[PurePath] = field(default_factory=list)
     """Names that nobody knows, where they do no harm."""
     foreign_in_log: list[PurePath] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    """Of what a start does not read, and refuses nothing: the histories beside the log."""
     segments: list[MachineSegment] = field(default_factory=list)
     """Those to be scanned."""
     scans: Sequence[MachineScan] = ()
@@ -158,6 +164,8 @@ def begin_survey(disk: Disk, directory: PurePath, *, whole: bool = True) -> Mach
         disk, survey.log / CURRENT_NAME, decode_machine_current
     )
     survey.fed_state, _ = _small(disk, directory / FED_NAME, decode_fed)
+    if whole:
+        survey.faults += history_faults(disk, directory / HISTORY_DIRECTORY)
     survey.snapshots = scan_machine_snapshots(disk, directory / SNAPSHOTS_DIRECTORY)
     usable = survey.snapshots.whole()
     survey.chosen = usable[0] if usable else None

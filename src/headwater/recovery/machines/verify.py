@@ -40,6 +40,7 @@ def machine_faults(survey: MachineSurvey, scans: Sequence[MachineScan]) -> list[
     complete_survey(survey, scans)
     return [
         *(_as_fault(survey, finding) for finding in findings_of(survey)),
+        *survey.faults,
         *(fault for scan in scans for fault in scan.faults),
         *_continues(survey),
     ]
