@@ -165,9 +165,7 @@ class MachineStore:
         history_place = self.directory / HISTORY_DIRECTORY
         self._archive = Archive(self._disk, history_place, settings.history)
         self.compactor.before_release = self._keep_history
-        heading = self.report.snapshot
-        begin = (heading.sequence, heading.wal_offset) if heading else (1, global_offset(1, 0))
-        self.compactor.started_from(*begin)
+        self.compactor.started_from(self.report.snapshot)
         self.keeping = Keeping(self.book, self.compactor, self._files, self._owner, clock, settings)
         self._keeper = make_keeper(clock, settings.keep_interval_ms, self.keeping.round)
         self._log.open()
