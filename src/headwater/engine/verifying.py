@@ -91,7 +91,7 @@ def verify_directory(
         report = _look(scope, advance)
         agreed = report.faults
         for _ in range(LOOKS_MAX):
-            if not report.faults:
+            if all(fault.kind is FaultKind.UNNAMED for fault in report.faults):
                 return report
             earlier = frozenset(report.faults)
             report = _look(scope, lambda _: None)

@@ -10,6 +10,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from headwater.core.errors import UnavailableError
+from headwater.format.segment import Identity, salt_of
 
 
 class Tier(Enum):
@@ -35,6 +36,13 @@ class Segment:
     created_ms: int
     """When its first record was written, by the wall clock."""
     tier: Tier = Tier.HOT
+    identity: Identity | None = None
+    """Whose it is; None for one that was written before segments knew."""
+
+    @property
+    def salt(self) -> int:
+        """What the checks of its index are salted with."""
+        return salt_of(self.identity)
 
     @property
     def end_seq(self) -> int:

@@ -112,7 +112,7 @@ class TopicFiles:
         if len(found) < segment.count * ENTRY_BYTES:
             raise StorageError("the index ends too early", path=path, offset=len(found))
         entries = whole_entries(found)
-        if len(bad_entries(entries, segment.first_seq)):
+        if len(bad_entries(entries, segment.first_seq, segment.salt)):
             entries = self._mend(segment, entries, path)
         return entries
 
@@ -209,10 +209,11 @@ class TopicFiles:
         """
         whole = self.read(segment, segment.first_seq, segment.end_seq, entries)
         data, compacted = rewriting.compact(segment, entries, whole)
+        renewed = rewriting.identify(self._directory, segment, data, compacted)
         with file_work(self.directory):
             rewriting.prepare(self._directory, segment, data, compacted.tobytes())
             self._rewritten[segment.first_seq] = len(data)
-            changed = rewriting.swap(self._directory, segment, len(data))
+            changed = rewriting.swap(self._directory, renewed, len(data))
         if segment.is_cold:
             self._drop_cold(segment.first_seq)
         return changed, compacted
@@ -347,8 +348,10 @@ class TopicFiles:
             found = read_range(self._disk, path, 0, segment.count * ENTRY_BYTES)
             if len(found) < segment.count * ENTRY_BYTES:
                 raise StorageError("the index ends too early", path=path, offset=len(found))
-            changed = flagged_copy(whole_entries(found), segment.first_seq, seqs)
-            contents = cold_index_bytes(changed, segment.first_seq, segment.data_bytes)
+            changed = flagged_copy(whole_entries(found), segment, seqs)
+            contents = cold_index_bytes(
+                changed, segment.first_seq, segment.data_bytes, segment.identity
+            )
             replace_file(self._disk, path, contents)
 
     def _mend(self, segment: Segment, entries: Entries, path: PurePath) -> Entries:
@@ -357,18 +360,22 @@ class TopicFiles:
             stored = self._cold_store(segment).read_range(
                 first_seq, SegmentPart.IDX, 0, segment.count * ENTRY_BYTES
             )
-            entries, findings = mend_cold_entries(entries, whole_entries(stored), first_seq, path)
+            entries, findings = mend_cold_entries(
+                entries, whole_entries(stored), first_seq, path, segment.salt
+            )
         else:
             data_path = self._directory.path_of(first_seq, SegmentFile.DATA)
             with file_work(data_path):
                 data = memoryview(read_range(self._disk, data_path, 0, segment.data_bytes))
-            entries, findings = mend_entries(entries, first_seq, data, path)
+            entries, findings = mend_entries(entries, first_seq, data, path, segment.salt)
         for finding in findings:
             self._tell(finding)
         if not self._read_only and all(finding.mended for finding in findings):
             contents = entries.tobytes()
             if segment.is_cold:
-                contents = cold_index_bytes(entries, first_seq, segment.data_bytes)
+                contents = cold_index_bytes(
+                    entries, first_seq, segment.data_bytes, segment.identity
+                )
             with file_work(path):
                 replace_file(self._disk, path, contents)
         return entries

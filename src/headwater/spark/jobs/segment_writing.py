@@ -102,12 +102,12 @@ def expected_entries(disk: Disk, item: SegmentItem) -> Entries:
     flags = numpy.where(is_dead(new), flags & _DEAD, flags).astype(numpy.uint32) & _ON_DISK
     new["flags_check"] = flags
     if item.base is None:
-        base = new[:0]
+        base, salt = new[:0], 0
     else:
-        base = _base_entries(disk, item.base)
+        base, salt = _base_entries(disk, item.base), item.base.segment.salt
     ends = end_of(base) + numpy.cumsum(new["len"], dtype=numpy.int64)
     new["offset"] = ends - new["len"]
-    seal_checks(new, item.first_seq + len(base))
+    seal_checks(new, item.first_seq + len(base), salt)
     return numpy.concatenate((base, new))
 
 
@@ -115,7 +115,7 @@ def _base_entries(disk: Disk, base: Base) -> Entries:
     """The index of a segment that is there, what was bad in it read again, deletes flagged."""
     files = TopicFiles(disk, PurePath(base.directory), SegmentSettings(), read_only=True)
     entries = files.index(base.segment)
-    return flagged_copy(entries, base.segment.first_seq, base.deleted)
+    return flagged_copy(entries, base.segment, base.deleted)
 
 
 def _is_there(store: LocalSegmentStore, first_seq: int, wanted: Entries) -> bool:
@@ -184,7 +184,7 @@ def _point(disk: Disk, directory: PurePath, item: SegmentItem) -> Written:
     assert item.base is not None
     segment = item.base.segment
     entries = _base_entries(disk, item.base)
-    contents = cold_index_bytes(entries, segment.first_seq, segment.data_bytes)
+    contents = cold_index_bytes(entries, segment.first_seq, segment.data_bytes, segment.identity)
     path = directory / segment_file_name(segment.first_seq, SegmentFile.COLD)
     with file_work(path):
         skipped = disk.exists(path) and read_all(disk, path) == contents
