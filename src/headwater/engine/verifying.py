@@ -232,7 +232,7 @@ def _expected(topic: Topic) -> Expected:
     earliest = max(stored.earliest_seq, stored.evict_floor, stored.delete_below)
     logged = topic.log.settings.durability.is_logged
     checkpointed = topic.checkpointed_seq if logged else 0
-    return Expected(earliest, checkpointed, stored.active_first_seq)
+    return Expected(earliest, checkpointed, stored.active_first_seq, stored.flagged)
 
 
 def _data_bytes(disk: Disk, directory: PurePath) -> int:

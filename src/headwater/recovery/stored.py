@@ -5,7 +5,7 @@ Snapshot and log say how far segments reach and where the floors are; the index 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from headwater.config.topic import TopicSettings
 from headwater.format.frame import FrameFlag
@@ -31,6 +31,8 @@ class Stored:
     earliest_seq: int = 1
     delete_below: int = 0
     losses: int = 0
+    flagged: dict[int, int] = field(default_factory=dict)
+    """First seq of a segment -> a seq whose delete its files are known to have."""
 
     @classmethod
     def from_meta(cls, meta: TopicMeta) -> Stored:
@@ -42,6 +44,7 @@ class Stored:
             meta.earliest_seq,
             meta.delete_below,
             meta.eviction_reason,
+            dict(meta.flagged),
         )
 
     def move_to(self, entry: CheckpointEntry) -> bool:
@@ -88,6 +91,7 @@ def load_log(
     has_tags = False
     for segment in live:
         entries = files.index(segment)
+        files.refuse_older(segment, entries, stored.flagged.get(segment.first_seq))
         _load_gap(files, log, segment.first_seq, earliest, last_ts)
         log.load_entries(entries)
         has_tags = has_tags or bool((index_flags(entries) & _TAGGED).any())

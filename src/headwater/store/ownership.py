@@ -20,6 +20,7 @@ from headwater.format.segment import (
     MEMORY_FLAGS,
     Entries,
     Identity,
+    IndexFlag,
     SegmentFile,
     bad_entries,
     check_shifts,
@@ -142,6 +143,18 @@ def seq_of_first(begin: bytes) -> int | None:
         return decode_segment_frame(memoryview(begin), 0, len(begin)).seq
     except FormatError:
         return None
+
+
+def is_older(entries: Entries, first_seq: int, flagged: int | None) -> bool:
+    """True when a delete that was in the files once is not in these entries: it never goes."""
+    if flagged is None or not first_seq <= flagged < first_seq + len(entries):
+        return False
+    flags = int(index_flags(entries[flagged - first_seq : flagged - first_seq + 1])[0])
+    return not flags & (IndexFlag.DELETED | IndexFlag.DAMAGED)
+
+
+def older_than(flagged: int | None) -> str:
+    return f"this is an older copy: it does not have the delete of seq {flagged}"
 
 
 def foreign_data(begin: bytes, first_seq: int, identity: Identity | None) -> str | None:

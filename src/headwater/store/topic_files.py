@@ -32,6 +32,7 @@ from headwater.store.cold_index import cold_index_bytes, flagged_copy, mend_cold
 from headwater.store.failures import file_work
 from headwater.store.loading import Loader
 from headwater.store.maps import MapKey, Mapped, SegmentMaps
+from headwater.store.ownership import Wrong, is_older, older_than
 from headwater.store.pair import (
     cut_file,
     mend_entries,
@@ -115,6 +116,13 @@ class TopicFiles:
         if len(bad_entries(entries, segment.first_seq, segment.salt)):
             entries = self._mend(segment, entries, path)
         return entries
+
+    def refuse_older(self, segment: Segment, entries: Entries, flagged: int | None) -> None:
+        """ForeignFileError when the files do not have the delete of the seq `flagged`."""
+        if is_older(entries, segment.first_seq, flagged):
+            kind = SegmentFile.COLD if segment.is_cold else SegmentFile.IDX
+            path = self._directory.path_of(segment.first_seq, kind)
+            raise Wrong(path, older_than(flagged)).error()
 
     # Writing.
 

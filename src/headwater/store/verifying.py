@@ -8,7 +8,7 @@ itself, and then whether the segments fit together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
@@ -36,7 +36,13 @@ from headwater.format.segment import (
     segment_file_name,
 )
 from headwater.store.cold_index import cold_end
-from headwater.store.ownership import cold_identity, pair_identity, read_head
+from headwater.store.ownership import (
+    cold_identity,
+    is_older,
+    older_than,
+    pair_identity,
+    read_head,
+)
 from headwater.store.pair import end_of, read_all, whole_entries, with_file
 from headwater.store.settling import COLD, HOT, TopicDirectory
 
@@ -87,6 +93,8 @@ class Expected:
     checkpointed_seq: int
     active_first_seq: int | None = None
     """The segment that the checkpoint knew as still appended to; 0 for none, None: not known."""
+    flagged: Mapping[int, int] = field(default_factory=dict)
+    """First seq of a segment -> a seq whose delete its files are known to have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +265,10 @@ def verify_segment(
         look.data_bytes = len(data)
         sealed = expected is not None and expected.active_first_seq not in (None, first_seq)
         look.faults += _verify_frames(data_path, data, entries, sound, first_seq, sealed)
+    flagged = None if expected is None else expected.flagged.get(first_seq)
+    if is_older(entries, first_seq, flagged):
+        what = older_than(flagged)
+        look.faults.append(Fault(index_path, None, what, True, FaultKind.FOREIGN))
     if len(entries):
         look.range = _range(entries, first_seq, expected)
     return look
