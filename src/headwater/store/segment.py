@@ -9,7 +9,7 @@ from enum import Enum
 from pathlib import PurePath
 from typing import NamedTuple
 
-from headwater.core.errors import UnavailableError
+from headwater.core.errors import DamageError, UnavailableError
 from headwater.format.segment import Identity, salt_of
 
 
@@ -23,6 +23,10 @@ class SegmentChangedError(UnavailableError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, retry_after_ms=0)
+
+
+class UnreadableSegmentError(DamageError):
+    """The file of a segment is missing, or is another segment's: no record of it can be read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,19 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import PurePath
+from typing import Final
 
 import numpy
 from numpy.typing import NDArray
 
 from headwater.config.store import SegmentSettings
-from headwater.core.errors import ColdTierUnknownError, HeadwaterError, InvariantError, StorageError
+from headwater.core.errors import (
+    ColdTierUnknownError,
+    DamageError,
+    HeadwaterError,
+    InvariantError,
+    StorageError,
+)
 from headwater.disk import Buffer, Disk, OpenMode, replace_file
 from headwater.disk.residence import is_resident
 from headwater.format.segment import (
@@ -25,6 +32,7 @@ from headwater.format.segment import (
     SegmentFile,
     SegmentPart,
     bad_entries,
+    checksum_span,
 )
 from headwater.store import appending, deleting, dropping, rewriting
 from headwater.store.checked import Finding
@@ -32,7 +40,7 @@ from headwater.store.cold_index import cold_index_bytes, flagged_copy, mend_cold
 from headwater.store.failures import file_work
 from headwater.store.loading import Loader
 from headwater.store.maps import MapKey, Mapped, SegmentMaps
-from headwater.store.ownership import Wrong, is_older, older_than
+from headwater.store.ownership import Wrong, foreign_data, is_older, older_than
 from headwater.store.pair import (
     cut_file,
     mend_entries,
@@ -41,10 +49,18 @@ from headwater.store.pair import (
     whole_entries,
     with_file,
 )
-from headwater.store.segment import Segment, SegmentChangedError, SegmentSlice
+from headwater.store.segment import (
+    Segment,
+    SegmentChangedError,
+    SegmentSlice,
+    UnreadableSegmentError,
+)
 from headwater.store.settling import TopicDirectory
 from headwater.store.stores import SegmentStore
 from headwater.store.tier import TopicTier
+
+PROBE_BYTES: Final = 4096
+"""How much of a copy in the cold tier is read to see whose it is; a long record takes more."""
 
 
 class TopicFiles:
@@ -70,6 +86,8 @@ class TopicFiles:
         """First seq -> the length a rewrite gave it: tells stale segments from damaged files."""
         self._torn: Segment | None = None
         """The active segment while it is written to: behind its end may be what failed."""
+        self._known_copies: dict[int, Segment] = {}
+        """Copies in the cold tier that were found to be the right ones."""
         self._has_directory = False
         self._begun: list[int] = []
         """First seqs of segments that a failed append began."""
@@ -233,6 +251,7 @@ class TopicFiles:
             dropping.drop_segments(self._directory, segments, cold)
             for segment in segments:
                 self._rewritten.pop(segment.first_seq, None)
+                self._known_copies.pop(segment.first_seq, None)
                 self.forget(segment)
 
     def copy_to_cold(self, segment: Segment) -> None:
@@ -312,12 +331,39 @@ class TopicFiles:
         return view
 
     def _read_cold(self, segment: Segment, begin: int, end: int) -> memoryview:
-        cold = self._cold_store(segment)
+        """What is there of these bytes: a reader tells of the frames that are not."""
+        cold, first_seq = self._cold_store(segment), segment.first_seq
         try:
-            found = cold.read_range(segment.first_seq, SegmentPart.DATA, begin, end - begin)
+            self._refuse_foreign(cold, segment)
+            try:
+                found = cold.read_range(first_seq, SegmentPart.DATA, begin, end - begin)
+            except DamageError:
+                there = cold.len(first_seq, SegmentPart.DATA)
+                begin, end = min(begin, there), min(end, there)
+                found = cold.read_range(first_seq, SegmentPart.DATA, begin, end - begin)
+        except DamageError as error:
+            path = self._directory.path_of(first_seq, SegmentFile.COLD)
+            raise UnreadableSegmentError(
+                f"the copy in the cold tier: {error.what}", path=error.path or path
+            ) from error
         finally:
             self._refuse_stale(segment)
         return memoryview(found)
+
+    def _refuse_foreign(self, cold: SegmentStore, segment: Segment) -> None:
+        """Once: is the copy in the cold tier the one that the index leads to?"""
+        if self._known_copies.get(segment.first_seq) == segment:
+            return
+        begin, wanted = b"", PROBE_BYTES
+        there = cold.len(segment.first_seq, SegmentPart.DATA)
+        while len(begin) < (wanted := min(wanted, there)):
+            begin = cold.read_range(segment.first_seq, SegmentPart.DATA, 0, wanted)
+            span = checksum_span(begin)
+            wanted = wanted if span is None else max(wanted, span[1] + 1)
+        what = foreign_data(begin, segment.first_seq, segment.identity)
+        if what is not None:
+            raise DamageError(what)
+        self._known_copies[segment.first_seq] = segment
 
     def _clean_up(self) -> None:
         """Remove what a failed append left, before it can be taken for something that counts."""
