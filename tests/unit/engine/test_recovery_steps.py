@@ -151,7 +151,7 @@ def test_a_bad_sealed_frame_is_reported_and_the_rest_stays_readable(
     assert "PAYLOAD 4" not in found
     assert len(found) == 24
     assert payloads(again, "b") == ["fine"]
-    (finding,) = again.engine.core.findings
+    (finding,) = again.engine.core.damage.findings
     assert (finding.seq, finding.path.name) == (5, path.name)
     assert again.engine.core.counters.bad_frames == 1
 

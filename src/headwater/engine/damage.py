@@ -1,0 +1,89 @@
+"""Damage that readers and loading met: each place once, with its topic, for logs, readiness and metrics.
+
+A place is noted when it is found and not each time somebody comes to it: the topic knows the seqs
+from then on and tells readers by itself. Whoever reports it polls, so that finding damage costs a
+reader nothing but the finding. Any thread may note.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Final, NamedTuple
+
+from headwater.model.damage import DamagedSeqs
+from headwater.store.checked import Finding
+
+PLACES_MAX: Final = 1_000
+"""Damaged places that are remembered; further ones are only counted."""
+
+
+class DamagedPlace(NamedTuple):
+    """What an operator needs to find it."""
+
+    topic: str
+    path: str
+    offset: int
+    first_seq: int
+    last_seq: int
+    reason: str
+    mended: bool
+    """It was in an index and could be read again from the data: no record is missing."""
+
+
+class DamageLedger:
+    """All places of this life, in the order in which they were found."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: set[DamagedPlace] = set()
+        self.places: list[DamagedPlace] = []
+        """The first of them; `found` counts all."""
+        self.found = 0
+        self.findings: list[Finding] = []
+        self._seqs: dict[str, DamagedSeqs] = {}
+
+    def note(self, topic: str, finding: Finding) -> bool:
+        """False when this place is known already."""
+        place = DamagedPlace(
+            topic,
+            str(finding.path),
+            finding.offset,
+            finding.seq,
+            finding.end_seq,
+            finding.reason,
+            finding.mended,
+        )
+        with self._lock:
+            if place in self._known:
+                return False
+            self.found += 1
+            if not place.mended:
+                seqs = self._seqs.setdefault(topic, DamagedSeqs())
+                seqs.add(place.first_seq, place.last_seq + 1)
+            if len(self.places) < PLACES_MAX:
+                self._known.add(place)
+                self.places.append(place)
+                self.findings.append(finding)
+            return True
+
+    def forget(self, topic: str) -> None:
+        """The topic is gone, and its files with it."""
+        with self._lock:
+            if topic not in self._seqs and all(place.topic != topic for place in self.places):
+                return
+            kept = [at for at, place in enumerate(self.places) if place.topic != topic]
+            self.places = [self.places[at] for at in kept]
+            self.findings = [self.findings[at] for at in kept]
+            self._known = set(self.places)
+            self._seqs.pop(topic, None)
+
+    @property
+    def records(self) -> dict[str, int]:
+        """How many records were found that cannot be read, by topic."""
+        with self._lock:
+            return {topic: sum(map(len, seqs)) for topic, seqs in self._seqs.items()}
+
+    @property
+    def lasting(self) -> list[DamagedPlace]:
+        """Places that cost records."""
+        return [place for place in self.places if not place.mended]
