@@ -40,7 +40,13 @@ def test_jobs_are_claimed_acked_and_gone(http: Browserless, topic: str) -> None:
     assert 0 < first["deadline"] - first["$ts"] <= 61_000
     assert set(second) == {"$seq", "$ts", "lease_id", "deadline", "deliveries", "data"}
     state = http.get(f"/v0/topics/{topic}").json
-    assert state["queue"] == {"ready": 0, "in_flight": 2, "delayed": 0, "dead_lettered": 0}
+    assert state["queue"] == {
+        "ready": 0,
+        "in_flight": 2,
+        "delayed": 0,
+        "dead_lettered": 0,
+        "damaged": 0,
+    }
     acked = http.queue("ack", topic, seqs=[1, 9], lease_ids=[first["lease_id"]] * 2).json
     del acked["performance"]
     assert acked == {"acked": 1, "skipped": [9], "ready": 0, "in_flight": 1}
@@ -86,7 +92,7 @@ def test_a_nack_with_a_delay_and_a_time_of_delivery_keep_a_job_back(
     http.queue("nack", topic, seqs=[1], delay_ms=60_000)
     assert seqs(http.queue("claim", topic, max=9)) == []
     queue = http.get(f"/v0/topics/{topic}").json["queue"]
-    assert queue == {"ready": 0, "in_flight": 0, "delayed": 2, "dead_lettered": 0}
+    assert queue == {"ready": 0, "in_flight": 0, "delayed": 2, "dead_lettered": 0, "damaged": 0}
     assert http.write_records(topic, {"data": 3, "deliver_at": now - 5}).status == 200
     assert seqs(http.queue("claim", topic, max=9)) == [3]
 

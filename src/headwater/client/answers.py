@@ -104,6 +104,7 @@ class _Queue(msgspec.Struct):
     in_flight: int
     delayed: int = 0
     dead_lettered: int = 0
+    damaged: int = 0
 
 
 class _QueueState(msgspec.Struct):
@@ -258,7 +259,9 @@ def queue_stats(body: bytes) -> QueueStats:
     if found.queue is None:
         raise NotAQueueError(f"{found.topic!r} is a log; claims need a queue")
     queue = found.queue
-    return QueueStats(queue.ready, queue.in_flight, queue.delayed, queue.dead_lettered)
+    return QueueStats(
+        queue.ready, queue.in_flight, queue.delayed, queue.dead_lettered, queue.damaged
+    )
 
 
 def topic_state(body: bytes) -> TopicState:

@@ -185,7 +185,7 @@ class EngineCore:
             self.counters.bad_frames += 1
 
     def note_damage(self, topic: Topic, findings: Sequence[Finding]) -> None:
-        """As the owner: records of a topic that cannot be read. Its readers are told from now on."""
+        """As the owner: records that cannot be read. Readers are told of them from now on."""
         for finding in findings:
             topic.log.note_damaged(finding.seq, finding.end_seq)
             self.note(topic.name, finding)

@@ -1,4 +1,4 @@
-"""Damage that readers and loading met: each place once, with its topic, for logs, readiness and metrics.
+"""Damage that readers and loading met: each place once, for logs, readiness and metrics.
 
 A place is noted when it is found and not each time somebody comes to it: the topic knows the seqs
 from then on and tells readers by itself. Whoever reports it polls, so that finding damage costs a
@@ -8,6 +8,7 @@ reader nothing but the finding. Any thread may note.
 from __future__ import annotations
 
 import threading
+from pathlib import PurePath
 from typing import Final, NamedTuple
 
 from headwater.model.damage import DamagedSeqs
@@ -28,6 +29,11 @@ class DamagedPlace(NamedTuple):
     reason: str
     mended: bool
     """It was in an index and could be read again from the data: no record is missing."""
+
+    @property
+    def file(self) -> str:
+        """The file's name alone, for those who need not know where the server keeps its data."""
+        return PurePath(self.path).name
 
 
 class DamageLedger:
@@ -82,6 +88,11 @@ class DamageLedger:
         """How many records were found that cannot be read, by topic."""
         with self._lock:
             return {topic: sum(map(len, seqs)) for topic, seqs in self._seqs.items()}
+
+    def find(self, topic: str, seq: int) -> DamagedPlace | None:
+        """Where a record that cannot be read lies, if that was among the first to be found."""
+        lasting = (each for each in self.places if not each.mended and each.topic == topic)
+        return next((each for each in lasting if each.first_seq <= seq <= each.last_seq), None)
 
     @property
     def lasting(self) -> list[DamagedPlace]:

@@ -8,6 +8,8 @@ from headwater.core.records import Record
 
 DEAD_LETTER_ORIGIN: Final = "$dead_letter_from"
 """In the meta of a dead letter: the queue it came from."""
+DEAD_LETTER_CAUSE: Final = "$dead_letter_cause"
+"""In the same place, of a job that was damaged: why it is one. Others were delivered too often."""
 
 
 class ClaimedJob(NamedTuple):
@@ -47,6 +49,8 @@ class QueueStats(NamedTuple):
     in_flight: int
     delayed: int
     dead_lettered: int
+    damaged: int = 0
+    """Jobs that cannot be read and wait for an operator: the queue has no dead letter topic."""
 
 
 class Requeued(NamedTuple):

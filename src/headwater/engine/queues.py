@@ -70,6 +70,8 @@ class Queues:
                 topic.lease_history = None
         queue.leases.deliveries_max = settings.max_deliveries if settings.dead_letter else 0
         queue.leases.keep_order(settings.fifo_key is not None)
+        if settings.dead_letter and queue.leases.unreadable:
+            queue.leases.set_aside(list(queue.leases.unreadable), put_away=True)
         queue.settings = settings
         return queue
 
@@ -78,7 +80,9 @@ class Queues:
         self._sweep(topic, leases)
         delayed = len(leases.delays) + len(leases.appointments)
         ready = leases.ready(topic.log.index)
-        return QueueStats(ready, leases.in_flight, delayed, leases.dead_lettered)
+        return QueueStats(
+            ready, leases.in_flight, delayed, leases.dead_lettered, len(leases.unreadable)
+        )
 
     def glance(self, topic: Topic) -> QueueStats:
         """The same without reading a file: of a queue that nobody has used in this life, what the
@@ -156,17 +160,32 @@ class Queues:
         jobs = topic.log.index
         if topic.log.settings.paused:
             return []
-        drawn = leases.draw(jobs, wanted)
+        drawn = self._readable(topic, leases.draw(jobs, wanted))
         for _ in range(DRAWS_MAX - 1):
             if len(drawn) >= wanted or not leases.has_fresh(jobs):
                 break
-            drawn = [*drawn, *leases.draw(jobs, wanted - len(drawn))]
+            more = leases.draw(jobs, wanted - len(drawn))
+            drawn = [*drawn, *self._readable(topic, more)]
         if len(drawn) > 1:
             count = max(fitting(jobs, drawn, bytes_max), 1)
             if count < len(drawn):
                 leases.put_back(drawn[count:])
                 drawn = drawn[:count]
         return drawn
+
+    def _readable(self, topic: Topic, drawn: Sequence[int]) -> Sequence[int]:
+        """These without the damaged ones, which are set aside."""
+        damaged = self.set_aside_damaged(topic, drawn)
+        return [seq for seq in drawn if seq not in damaged] if damaged else drawn
+
+    def set_aside_damaged(self, topic: Topic, seqs: Sequence[int]) -> frozenset[int]:
+        """Of jobs that were drawn or granted, those that nobody can be given: gives them."""
+        damaged = frozenset(topic.log.damaged.among(seqs))
+        jobs = [seq for seq in damaged if topic.log.index.is_live(seq)]
+        if jobs:
+            put_away = topic.log.settings.dead_letter is not None
+            self.of(topic).leases.set_aside(sorted(jobs), put_away=put_away)
+        return damaged
 
     def deal(self, topic: Topic, requests: Sequence[ClaimRequest], seqs: Sequence[int]) -> None:
         """Share drawn jobs between those who asked and are still there."""

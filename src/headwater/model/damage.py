@@ -66,13 +66,3 @@ class DamagedSeqs:
                 return first, after if flags.all() else first + int(numpy.argmin(flags))
             at += 1
         return None
-
-    def count(self, index: SeqIndex) -> int:
-        """How many of them are not deleted."""
-        return sum(
-            index.live_between(
-                max(each.start, index.base_seq), min(each.stop, index.next_seq)
-            ).records
-            for each in self
-            if each.stop > index.base_seq and each.start < index.next_seq
-        )

@@ -1,8 +1,8 @@
 """What a reader with a cursor gets: one pass over the slots behind it.
 
 The cursor is the last seq the reader has seen. A pass skips what is deleted, stops before what was
-lost or is damaged, and never looks at more than a fixed number of slots; the cursor moves on in any case, so a
-reader that follows it sees every live record once and every loss as a tombstone (I9).
+lost or is damaged, and never looks at more than a fixed number of slots; the cursor moves on in any
+case, so a reader that follows it sees every live record once and every loss as a tombstone (I9).
 """
 
 from __future__ import annotations

@@ -80,6 +80,7 @@ def _engine_samples(app: App, engine: Engine, key: ApiKey) -> list[Sample]:
                 Sample("topic_queue_in_flight", stats.in_flight, label),
                 Sample("topic_queue_delayed", stats.delayed, label),
                 Sample("topic_queue_dead_lettered", stats.dead_lettered, label),
+                Sample("topic_queue_damaged", stats.damaged, label),
             ]
     seen = (router for router in core.routers if key.may_name(router.name))
     for router in itertools.islice(seen, TOPICS_MAX):

@@ -115,6 +115,7 @@ class Summing:
             self._sums["jobs_in_flight"] += stats.in_flight
             self._sums["jobs_delayed"] += stats.delayed
             self._sums["jobs_dead_lettered"] += stats.dead_lettered
+            self._sums["jobs_damaged"] += stats.damaged
 
     def topics_of(self, durability: Durability) -> int:
         """How many topics of a class there were at the last look."""

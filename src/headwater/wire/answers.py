@@ -145,6 +145,7 @@ class QueueSeen(Answer):
     in_flight: int
     delayed: int
     dead_lettered: int
+    damaged: int
 
 
 class JobOut(RecordOut, kw_only=True):

@@ -76,6 +76,7 @@ class Totals(Answer):
     jobs_in_flight: int
     jobs_delayed: int
     jobs_dead_lettered: int
+    jobs_damaged: int
 
 
 class StatusAnswer(Answer):

@@ -62,7 +62,7 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(call: Any) -> None:
     place.write(1)
     with pytest.raises(InvalidRequestError):
         call(place.db)
-    assert place.db.queue_stats("jobs") == (1, 0, 0, 0)
+    assert place.db.queue_stats("jobs") == (1, 0, 0, 0, 0)
 
 
 @pytest.mark.claims(394, 395, 398)
@@ -205,7 +205,7 @@ def test_jobs_that_expire_or_are_deleted_are_neither_claimed_nor_counted() -> No
     assert place.db.claim("jobs", "one", 1).seqs == [3]
     assert place.db.ack("jobs", "one", [1]).skipped == [1]
     place.db.delete("jobs", match="y")
-    assert place.db.queue_stats("jobs") == (0, 0, 0, 0)
+    assert place.db.queue_stats("jobs") == (0, 0, 0, 0, 0)
     assert place.db.ack("jobs", "one", [3]).skipped == [3]
 
 
@@ -216,7 +216,7 @@ def test_a_held_job_that_somebody_deletes_is_in_flight_no_longer() -> None:
     place.write(1, tag="x")
     place.db.claim("jobs", "one", 3)
     place.db.delete("jobs", match="y")
-    assert place.db.queue_stats("jobs") == (0, 2, 0, 0)
+    assert place.db.queue_stats("jobs") == (0, 2, 0, 0, 0)
 
 
 def test_jobs_that_grew_too_old_are_not_claimed_though_nobody_wrote_since() -> None:
@@ -263,7 +263,7 @@ def test_a_claim_or_ack_the_log_refuses_leaves_the_jobs_as_they_were(durable: bo
         with pytest.raises(OverloadedError):
             place.db.claim("jobs", "two", 9)
     topics.submit = submit  # type: ignore[method-assign]
-    assert place.db.queue_stats("jobs") == (2, 1, 0, 0)
+    assert place.db.queue_stats("jobs") == (2, 1, 0, 0, 0)
     assert [job.deliveries for job in place.db.claim("jobs", "two", 9).jobs] == [1, 1]
     assert place.db.ack("jobs", "one", [1], lease_ids=[held.jobs[0].lease_id]).seqs == [1]
 
@@ -332,4 +332,4 @@ def test_large_jobs_are_claimed_a_few_at_a_time_and_none_is_lost(
         place.db.ack("jobs", "one", found)
     assert max(map(len, claims)) <= 5 if order else claims == [[1, 2, 3], [4], [5], [6, 7, 8]]
     assert sorted(seq for found in claims for seq in found) == list(range(1, 12 if order else 9))
-    assert place.db.queue_stats("jobs") == (0, 0, 0, 0)
+    assert place.db.queue_stats("jobs") == (0, 0, 0, 0, 0)

@@ -34,12 +34,12 @@ def test_every_queue_verb_works_on_an_event_loop(tmp_path: Path) -> None:
             assert (await db.extend("jobs", "one", [1], lease_ms=90_000)).seqs == [1]
             assert (await db.nack("jobs", "one", [2], delay_ms=10**6)).in_flight == 2
             assert (await db.ack("jobs", "one", [1, 3], lease_ids=[ids[0], 99])).skipped == [3]
-            assert await db.queue_stats("jobs") == (1, 1, 1, 0)
+            assert await db.queue_stats("jobs") == (1, 1, 1, 0, 0)
             await db.create("log")
             with pytest.raises(NotAQueueError):
                 await db.claim("log", "one")
         async with await opened(tmp_path / "data", leases_durable=True) as db:
-            assert await db.queue_stats("jobs") == (1, 1, 1, 0)
+            assert await db.queue_stats("jobs") == (1, 1, 1, 0, 0)
             await settled(db, [3])
 
     asyncio.run(story())

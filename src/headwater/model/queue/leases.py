@@ -10,6 +10,7 @@ A job is in exactly one place:
 | delayed | given back with a delay, or not to be claimed before its time | the time |
 | reclaimed | below `claim_cursor`, ready again; served first | a claim |
 | parked | its key is held by another job (`fifo_key`) | that job leaves |
+| unreadable | damaged, and there is no dead letter topic to put it in | the topic gets one |
 
 Ready jobs cost nothing: the fresh ones are the topic's own index behind a cursor. Nothing here
 looks at a clock. Deadlines and delays are monotonic microseconds, so a wall clock that jumps moves
@@ -54,6 +55,7 @@ class QueueLeases:
         "next_lease_id",
         "reclaim",
         "returned",
+        "unreadable",
     )
 
     def __init__(self, next_lease_id: int = 1) -> None:
@@ -69,6 +71,8 @@ class QueueLeases:
         """Not to be delivered before: calendar milliseconds."""
         self.claim_cursor = 0
         self.next_lease_id = next_lease_id
+        self.unreadable: dict[int, None] = {}
+        """Damaged jobs: nobody is given them, and they hold up nobody."""
         self.dead_lettered = 0
         self.deliveries_max = 0
         """0 means no limit; without a dead letter topic there is none."""
@@ -89,7 +93,7 @@ class QueueLeases:
 
     def ready(self, jobs: LiveSeqs) -> int:
         """Live jobs that nobody holds and no time keeps back."""
-        out = self.in_flight + len(self.delays) + len(self.appointments)
+        out = self.in_flight + len(self.delays) + len(self.appointments) + len(self.unreadable)
         return max(jobs.live_count - out, 0)
 
     def has_fresh(self, jobs: LiveSeqs) -> bool:
@@ -159,8 +163,26 @@ class QueueLeases:
             and seq not in self.leaving
             and seq not in self.delays
             and seq not in self.appointments
+            and seq not in self.unreadable
             and not self._put_away(seq)
         )
+
+    def set_aside(self, seqs: Iterable[int], *, put_away: bool) -> None:
+        """Jobs that turned out to be damaged, drawn or held: out of line for good. They leave, to
+        be put away, or stay for an operator to see. Their keys are free for the jobs behind."""
+        for seq in seqs:
+            if seq in self.leaving or (seq in self.unreadable and not put_away):
+                continue
+            deliveries = self.returned.get(seq)
+            self.forget((seq,))
+            self.note_out(seq)
+            if deliveries is not None:
+                self.returned[seq] = deliveries
+            if put_away:
+                self.leaving[seq] = None
+                self._dying.append(seq)
+            else:
+                self.unreadable[seq] = None
 
     def put_back(self, seqs: Iterable[int]) -> None:
         """Drawn and not granted after all."""
@@ -307,7 +329,8 @@ class QueueLeases:
 
     def gone(self, seqs: list[int]) -> None:
         """These jobs are deleted for good."""
-        if self.returned or self.keys is not None or len(self.delays) or len(self.appointments):
+        known = self.returned or self.unreadable or len(self.delays) or len(self.appointments)
+        if known or self.keys is not None:
             self.forget(seqs)
             return
         # Nothing else is known of them: most jobs are delivered once and acked.
@@ -342,6 +365,7 @@ class QueueLeases:
             self.returned.pop(seq, None)
             self.delays.discard(seq)
             self.appointments.discard(seq)
+            self.unreadable.pop(seq, None)
             if self.keys is not None:
                 heir = self.keys.free(seq)
                 if heir is not None:
@@ -349,7 +373,7 @@ class QueueLeases:
 
     def forget_below(self, floor: int) -> None:
         """Everything below this seq is gone: costs what is out of line, not what was dropped."""
-        out = (self.leases, self.leaving, self.returned, self.delays.seqs())
+        out = (self.leases, self.leaving, self.returned, self.delays.seqs(), self.unreadable)
         seqs = {seq for place in out for seq in place if seq < floor}
         self.forget(sorted(seqs.union(s for s in self.appointments.seqs() if s < floor)))
 
