@@ -20,6 +20,7 @@ import pytest
 import headwater
 from headwater.config.machines import MachineSettings
 from headwater.core.errors import RequestError
+from headwater.engine.machines import positions
 from headwater.engine.machines.watching import CatchUpPlan, CaughtUp
 from headwater.model.machines.errors import MachineError
 from headwater.server import webhooks
@@ -220,7 +221,7 @@ def test_a_full_disk_holds_up_no_webhook_and_costs_none_its_place(
         put(http, "order")
         create(http, "order", "o-1", initial_ctx={"amount": 1})
         with monkeypatch.context() as patch:
-            patch.setattr(webhooks, "replace_file", no_room)
+            patch.setattr(positions, "replace_file", no_room)
             for event in ("PAY", "CANCEL"):
                 place = delivery.saved
                 moved = apply(http, "o-1", event).json["wal_offset"]
@@ -230,7 +231,7 @@ def test_a_full_disk_holds_up_no_webhook_and_costs_none_its_place(
         apply(http, "o-1", "PAY")
         assert receiver.next()[1]["event"] == "PAY"
         eventually(lambda: delivery.saved == delivery.position)
-        monkeypatch.setattr(webhooks, "replace_file", no_room)
+        monkeypatch.setattr(positions, "replace_file", no_room)
     # Stopped in good order, though there was no room for the last place.
 
 
@@ -338,7 +339,7 @@ def test_a_webhook_with_nothing_to_hear_of_does_not_hold_the_log(
 def test_a_webhook_that_is_too_far_behind_is_told_what_it_missed(
     tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(webhooks, "HELD_BYTES_MAX", 65_536)
+    monkeypatch.setattr(webhooks, "WEBHOOK_HELD_BYTES_MAX", 65_536)
     with (
         served(tmp_path / "data", receiver, engine_settings=SHORT_LOG) as server,
         server.talk() as http,

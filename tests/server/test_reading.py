@@ -38,12 +38,14 @@ def test_an_answer_has_everything_the_contract_names(http: Browserless, topic: s
 
 
 @pytest.mark.claims(355)
-def test_limits_are_clamped_and_not_refused(http: Browserless, topic: str) -> None:
+def test_a_limit_is_clamped_above_and_refused_below_one(http: Browserless, topic: str) -> None:
     http.write(topic, *range(1_500))
     assert len(seqs(http.diff(topic))) == 256
     assert len(seqs(http.diff(topic, limit=5_000))) == 1_000
-    assert len(seqs(http.diff(topic, limit=0))) == 1
-    assert len(seqs(http.diff(topic, limit=-7))) == 1
+    for limit in (0, -7):
+        refused = http.diff(topic, limit=limit)
+        assert (refused.status, refused.code) == (400, "invalid_request")
+        assert f"limit must be 1 or more, not {limit}" in refused.json["error"]["message"]
 
 
 def test_a_batch_is_bounded_in_bytes_but_has_at_least_one_record(

@@ -217,3 +217,13 @@ def test_good_names_keep_their_case_and_their_signs(http: Browserless) -> None:
         assert http.put(name).status == 201, name
         assert http.get(f"/v0/topics/{name}").json["topic"] == name
     assert http.get("/v0/topics/%61").json["topic"] == "a"
+
+
+@pytest.mark.parametrize("path", ["/v0/topics", "/v0/routers"])
+def test_a_cursor_that_no_page_gave_is_refused(http: Browserless, topic: str, path: str) -> None:
+    for cursor in ("%00%ff", "..%2f", "a%20b", "x" * 256):
+        answer = http.get(f"{path}?cursor={cursor}")
+        assert (answer.status, answer.code) == (400, "invalid_request"), cursor
+    answer = http.get(f"{path}?prefix={topic}&cursor=other")
+    assert (answer.status, answer.code) == (400, "invalid_request"), "of another list"
+    assert http.get(f"{path}?cursor=").status == 200

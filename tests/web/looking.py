@@ -24,9 +24,11 @@ expect.set_options(timeout=PATIENCE_MS)
 
 
 @contextmanager
-def browsing() -> Iterator[Browser]:
+def browsing(*arguments: str) -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", *arguments]
+        )
         try:
             yield browser
         finally:

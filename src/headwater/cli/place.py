@@ -32,6 +32,8 @@ class Place:
     wal: PurePath
     data: PurePath | None
     """The directory whose lock protects the log; None for a log directory that stands alone."""
+    is_whole: bool = False
+    """The data directory itself was named, and so every store in it."""
 
 
 def find_log(disk: Disk, directory: Path) -> Place:
@@ -46,7 +48,7 @@ def find_log(disk: Disk, directory: Path) -> Place:
             )
         names = list_directory(disk, directory)
         if WAL_DIRECTORY in names and disk.is_directory(directory / WAL_DIRECTORY):
-            return Place(directory / WAL_DIRECTORY, directory)
+            return Place(directory / WAL_DIRECTORY, directory, is_whole=True)
     except OSError as error:
         raise access_error(directory, error) from error
     if any(map(_is_log_name, names)):

@@ -123,6 +123,7 @@ class Serving:
             line = f"snapshot {name} cannot be read; the one before it was used"
             self._tell("recovery", f"  {printable(line)}", told=line)
         self._tell_machines(engine)
+        self._tell_unavailable(engine)
         facts = {
             "topics": notes.topics,
             "log_groups": report.groups,
@@ -142,6 +143,12 @@ class Serving:
             f"{report.groups:,} groups, {notes.frames_replayed:,} of them replayed{lost}",
             **facts,
         )
+
+    def _tell_unavailable(self, engine: Engine) -> None:
+        """What could not be opened; everything else is served."""
+        for part, reason in engine.core.parts.away.items():
+            line = f"{part.not_served}: {reason}"
+            self._tell("unavailable", printable(line), **engine.core.parts.detail(part))
 
     def _tell_machines(self, engine: Engine) -> None:
         """What was found of state machines; nothing is said where there are none."""

@@ -1,8 +1,7 @@
-"""`headwater wal repair`: show what can be saved; do it when told to."""
+"""`headwater repair`: show what can be saved, in every store; do it when told to."""
 
 from __future__ import annotations
 
-from pathlib import PurePath
 from typing import Annotated, Any
 
 import typer
@@ -10,15 +9,20 @@ import typer
 from headwater.cli.output import complain, printable, say, say_json, shown_path
 from headwater.cli.place import DirectoryArgument, JsonOption, Place, find_log
 from headwater.cli.progress import reading
-from headwater.cli.wal_verify import finding_line, report_as_json
+from headwater.cli.wal_verify import finding_line, report_as_json, shown_place
 from headwater.core.errors import RequestError, StorageError
 from headwater.disk import Disk, PosixDisk
+from headwater.recovery.every_store import BESIDE_TOPICS, EVERY_STORE
+from headwater.recovery.finding import Finding
 from headwater.recovery.looking import look_until_settled
-from headwater.recovery.mending import RepairPlan, RepairStep, StepKind, apply_repairs, plan_repairs
+from headwater.recovery.mending import plan_repairs
 from headwater.recovery.opening import claim_directory
 from headwater.recovery.recover import look
+from headwater.recovery.repair import RepairPlan, RepairStep
 from headwater.recovery.report import WalReport
 from headwater.recovery.survey import access_error
+
+Plans = list[RepairPlan]
 
 
 def repair(
@@ -28,15 +32,15 @@ def repair(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show how a log that Headwater refuses could be read again, and what that would lose.
+    """Show how a directory that Headwater refuses could be read again, and what that would lose.
 
-    Groups with damage in them are passed over whole (REPAIRS remembers where), their files are
-    copied to quarantine first, files that are not ours are moved there. No byte of a log file is
-    changed. With --apply the data directory must not be in use.
+    The topics' log, the machines and Kafka's log. What is damaged is passed over whole, and copied
+    to quarantine first; files that are not ours are moved there. With --apply the data directory
+    must not be in use. Given its wal/ directory, only the topics' log is repaired.
     """
     place = find_log(PosixDisk(), directory)
-    with reading(place.wal, "Reading the log") as disk:
-        plans = _plan(disk, place.wal)
+    with reading(place.wal, "Reading") as disk:
+        plans = _plan(disk, place)
     if not (plans and apply):
         _show(plans, place, as_json, f"{directory}")
         return
@@ -48,84 +52,109 @@ def repair(
     disk = PosixDisk()
     lock = claim_directory(disk, place.data)
     try:
-        plans = plan_repairs(disk, place.wal)  # again: nobody can change anything from here on
+        plans = _plan_now(disk, place)  # again: nobody can change anything from here on
         if not as_json:
             _say_plans(plans)
-        _apply(disk, plans)
+        _carry_out(disk, plans)
         report = look(disk, place.wal)
+        beside = [
+            finding
+            for store in BESIDE_TOPICS
+            if place.is_whole
+            for finding in store.findings(disk, place.data)
+        ]
     finally:
         lock.release()
-    _show_result(report, plans, place, as_json)
+    _show_result(report, beside, plans, place, as_json)
 
 
-def _plan(disk: Disk, wal_directory: PurePath) -> list[RepairPlan]:
+def _plan(disk: Disk, place: Place) -> Plans:
     """Looking comes first: on a log in use, what a single look dislikes may be a writer at work."""
-    report = look_until_settled(disk, wal_directory)
-    return plan_repairs(disk, wal_directory) if report.refusals else []
+    if not place.is_whole:
+        report = look_until_settled(disk, place.wal)
+        return list(plan_repairs(disk, place.wal)) if report.refusals else []
+    assert place.data is not None
+    return [plan for store in EVERY_STORE for plan in store.settled_plans(disk, place.data)]
 
 
-def _apply(disk: Disk, plans: list[RepairPlan]) -> None:
+def _plan_now(disk: Disk, place: Place) -> Plans:
+    if not place.is_whole:
+        return list(plan_repairs(disk, place.wal))
+    assert place.data is not None
+    return [plan for store in EVERY_STORE for plan in store.plans(disk, place.data)]
+
+
+def _carry_out(disk: Disk, plans: Plans) -> None:
     for plan in plans:
         try:
-            apply_repairs(disk, plan)
+            plan.carry_out(disk)
         except OSError as error:
             raise access_error(plan.directory, error) from error
 
 
-def _show(plans: list[RepairPlan], place: Place, as_json: bool, typed: str) -> None:
+def _show(plans: Plans, place: Place, as_json: bool, typed: str) -> None:
     if as_json:
         say_json({"applied": False, "plans": [_plan_as_json(plan) for plan in plans]})
         return
     if not plans:
-        say(f"{shown_path(place.wal)}: nothing to repair")
+        say(f"{shown_path(shown_place(place))}: nothing to repair")
         return
     _say_plans(plans)
     say("Nothing was changed. To carry this out, stop Headwater and run:")
-    say(f"  headwater wal repair {printable(typed)} --apply")
+    say(f"  headwater repair {printable(typed)} --apply")
 
 
-def _say_plans(plans: list[RepairPlan]) -> None:
+def _say_plans(plans: Plans) -> None:
     for plan in plans:
         say(f"{shown_path(plan.directory)}:")
         for number, step in enumerate(plan.steps, start=1):
-            say(f"  {number}. {_step_line(step)}")
-    steps = [step for plan in plans for step in plan.steps if step.kind is StepKind.SKIP]
-    if steps:
-        lost = [step.frames_lost for step in steps]
+            say(f"  {number}. {_step_line(step, plan)}")
+    steps = [step for plan in plans for step in plan.steps if step.gives_up]
+    for unit in dict.fromkeys(step.unit for step in steps):
+        lost = [step.lost for step in steps if step.unit == unit]
         known = sum(count for count in lost if count is not None)
         more = " or more" if None in lost else ""
-        say(f"Gives up {known:,} frame(s){more}: a group with damage in it is passed over whole.")
+        why = ": a group with damage in it is passed over whole" if unit == "frame" else ""
+        say(f"Gives up {known:,} {unit}(s){more}{why}.")
 
 
-def _step_line(step: RepairStep) -> str:
-    return printable(step.line().removeprefix(f"{step.path.parent}/"))
+def _step_line(step: RepairStep, plan: RepairPlan) -> str:
+    return printable(step.line().removeprefix(f"{plan.directory}/"))
 
 
-def _show_result(report: WalReport, plans: list[RepairPlan], place: Place, as_json: bool) -> None:
+def _show_result(
+    report: WalReport, beside: list[Finding], plans: Plans, place: Place, as_json: bool
+) -> None:
+    refusals = [*report.refusals, *(each for each in beside if each.action.refuses)]
     if as_json:
         shown = [_plan_as_json(plan) for plan in plans]
-        say_json({"applied": True, "plans": shown, "after": report_as_json(report)})
+        after = report_as_json(report) | {"ok": not refusals}
+        after["findings"] += [finding.as_dict() for finding in beside]
+        say_json({"applied": True, "plans": shown, "after": after})
     else:
-        for finding in report.findings:
+        for finding in [*report.findings, *beside]:
             say(finding_line(finding))
-        if not report.refusals:
-            say(f"repaired: {shown_path(place.wal)}: {report.groups:,} groups can be read")
-    if report.refusals:
-        complain(f"the log is still not sound: {report.refusals[0].as_error()}")
+        if not refusals:
+            where = shown_path(shown_place(place))
+            say(f"repaired: {where}: {report.groups:,} groups of the topics' log can be read")
+    if refusals:
+        complain(f"still not sound: {refusals[0].as_error()}")
         raise typer.Exit(StorageError.exit_code)
 
 
 def _plan_as_json(plan: RepairPlan) -> dict[str, Any]:
     return {
+        "store": plan.store,
         "directory": str(plan.directory),
         "steps": [
             {
                 "kind": step.kind.name.lower(),
                 "path": str(step.path),
                 "what": step.what,
-                "offset": None if step.skip is None else step.skip.offset,
-                "resume": None if step.skip is None else step.skip.resume,
-                "frames_lost": step.frames_lost,
+                "offset": step.offset,
+                "resume": step.resume,
+                "lost": step.lost,
+                "unit": step.unit if step.gives_up else None,
             }
             for step in plan.steps
         ],

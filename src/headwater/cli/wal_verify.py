@@ -8,13 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from headwater.cli.output import complain, printable, say, say_json, say_table, shown_path
-from headwater.cli.place import DirectoryArgument, JsonOption, find_log
+from headwater.cli.place import DirectoryArgument, JsonOption, Place, find_log
 from headwater.cli.progress import reading
 from headwater.core.errors import NewerFormatError, RequestError, StorageError
 from headwater.disk import Disk, PosixDisk
+from headwater.recovery.every_store import BESIDE_TOPICS
 from headwater.recovery.finding import Action, Finding
 from headwater.recovery.looking import look_until_settled
 from headwater.recovery.mending import plan_repairs
+from headwater.recovery.repair import StepKind
 from headwater.recovery.report import WalReport
 from headwater.recovery.verdict import FileScan, Verdict
 
@@ -29,7 +31,7 @@ def verify(
         typer.Option("--deep", help="Check every frame's own checksum too, not only each group's."),
     ] = False,
 ) -> None:
-    """Read the whole log and say whether it is sound.
+    """Read every log, of topics, machines and Kafka, and say whether a start would take it.
 
     Changes nothing, takes no lock, and may be run while Headwater is writing. Exit code 5 when
     Headwater would refuse to start from this log. An unfinished write at the end is no damage: the
@@ -39,21 +41,30 @@ def verify(
     with reading(place.wal, "Reading the log") as disk:
         report = look_until_settled(disk, place.wal, deep=deep)
         report.findings += further_damage(disk, place.wal, report)
+        if place.is_whole and place.data is not None:
+            for store in BESIDE_TOPICS:
+                report.findings += store.findings(disk, place.data)
     if as_json:
         say_json(report_as_json(report))
     else:
         say_report(report, place.wal)
     refusals = report.refusals
     if refusals:
-        complain(f"{_count(len(refusals), 'problem')} in {place.wal}; {_advice(report, directory)}")
+        problems = _count(len(refusals), "problem")
+        complain(f"{problems} in {shown_place(place)}; {_advice(report, directory)}")
         raise typer.Exit(StorageError.exit_code)
+
+
+def shown_place(place: Place) -> PurePath:
+    """What was looked at: the whole directory, or the topics' log alone."""
+    return place.data if place.is_whole and place.data is not None else place.wal
 
 
 def _advice(report: WalReport, directory: PurePath) -> str:
     for finding in report.refusals:
         if finding.action is Action.REFUSE_NEWER:
             return f"{finding.as_error().advice}"
-    return f"nothing was changed, `headwater wal repair {directory}` shows what can be done"
+    return f"nothing was changed, `headwater repair {directory}` shows what can be done"
 
 
 def further_damage(disk: Disk, wal_directory: PurePath, report: WalReport) -> list[Finding]:
@@ -67,10 +78,10 @@ def further_damage(disk: Disk, wal_directory: PurePath, report: WalReport) -> li
     except (NewerFormatError, RequestError):
         return []
     return [
-        Finding(step.path, step.skip.offset, Action.REFUSE_DAMAGED, step.skip.reason, "more damage")
+        Finding(step.path, step.offset, Action.REFUSE_DAMAGED, step.reason, "more damage")
         for plan in plans
         for step in plan.steps
-        if step.skip is not None and (step.path, step.skip.offset) not in known
+        if step.kind is StepKind.SKIP and (step.path, step.offset) not in known
     ]
 
 

@@ -14,7 +14,7 @@ import msgspec
 from headwater.client import answers
 from headwater.config.topic import check_topic_name
 from headwater.core import limits
-from headwater.core.errors import InvalidRequestError
+from headwater.core.json_text import json_text
 from headwater.engine.pending import Appended
 from headwater.engine.queue_answers import Claimed, QueueStats, Requeued, Settled
 from headwater.engine.reading import Diff
@@ -26,7 +26,6 @@ Records = Mapping[str, Any] | Sequence[Mapping[str, Any]] | msgspec.Raw
 HEARTBEAT_MS: Final = 10_000
 """How often a silent stream shows that it lives; a client gives it a little over twice that."""
 ARROW_ROWS_DEFAULT: Final = 100_000
-_encode = msgspec.json.Encoder().encode
 
 
 class Repeat(Enum):
@@ -57,7 +56,7 @@ class Call(Generic[T]):
 
 
 def put_topic(topic: str, settings: Mapping[str, Any]) -> Call[None]:
-    return Call("PUT", _path(topic), answers.nothing, body=_json(settings, "settings"))
+    return Call("PUT", _path(topic), answers.nothing, body=json_text(settings, "settings"))
 
 
 def get_topic(topic: str) -> Call[TopicState]:
@@ -100,7 +99,7 @@ def append(
         answers.appended,
         Repeat.WITH_KEY,
         query={"return_seqs": "false"},
-        body=_json(body, "the write"),
+        body=json_text(body, "the write"),
         topic=topic,
     )
 
@@ -124,7 +123,7 @@ def diff(
     }
     wait_s = min(max(wait_ms, 0), limits.READ_WAIT_MS_CLAMP) / 1_000
     return Call(
-        "POST", _path(topic, "/diff"), answers.diff, body=_json(body, "the read"), wait_s=wait_s
+        "POST", _path(topic, "/diff"), answers.diff, body=json_text(body, "the read"), wait_s=wait_s
     )
 
 
@@ -147,7 +146,7 @@ def delete(topic: str, before_seq: int | None, match: object | None) -> Call[Del
         _path(topic, "/delete"),
         answers.deleted,
         Repeat.NEVER if before_seq is None else Repeat.ALWAYS,
-        body=_json(body, "the delete"),
+        body=json_text(body, "the delete"),
     )
 
 
@@ -162,7 +161,11 @@ def claim(topic: str, node: str, limit: int, lease_ms: int | None, wait_ms: int)
     body = {"node": node, "max": limit, "lease_ms": lease_ms, "wait_ms": wait_ms}
     wait_s = min(max(wait_ms, 0), limits.READ_WAIT_MS_CLAMP) / 1_000
     return Call(
-        "POST", _path(topic, "/claim"), answers.claimed, body=_json(body, "claim"), wait_s=wait_s
+        "POST",
+        _path(topic, "/claim"),
+        answers.claimed,
+        body=json_text(body, "claim"),
+        wait_s=wait_s,
     )
 
 
@@ -202,14 +205,17 @@ def _settle(
     if lease_ids is not None:
         body["lease_ids"] = list(lease_ids)
     return Call(
-        "POST", _path(topic, f"/{verb}"), partial(answers.settled, asked), body=_json(body, verb)
+        "POST",
+        _path(topic, f"/{verb}"),
+        partial(answers.settled, asked),
+        body=json_text(body, verb),
     )
 
 
 def requeue(topic: str, seqs: Sequence[int]) -> Call[Requeued]:
     """Twice is the same as once; the second time the letters are among the skipped."""
     asked = list(seqs)
-    body = _json({"seqs": asked}, "requeue")
+    body = json_text({"seqs": asked}, "requeue")
     return Call("POST", _path(topic, "/requeue"), partial(answers.requeued, asked), body=body)
 
 
@@ -236,7 +242,7 @@ def open_watch(
         "/v0/watch",
         answers.watch_opened,
         query={"lenient": "true" if lenient else "false"},
-        body=_json(body, "the watch"),
+        body=json_text(body, "the watch"),
     )
 
 
@@ -267,10 +273,3 @@ def _filters(node: str | Iterable[str] | None, match: object | None) -> dict[str
     if match is not None:
         found["match"] = match
     return found
-
-
-def _json(value: object, what: str) -> bytes:
-    try:
-        return _encode(value)
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-        raise InvalidRequestError(f"{what} cannot be written as JSON: {error}") from error

@@ -20,6 +20,7 @@ from headwater.client.retry import may_retry
 from headwater.client.steps import Answer, Manner, Now, Pause, Steps, call_steps
 from headwater.client.watching import Follow, HandOver, NextBytes, WatchSteps
 from headwater.core.errors import HeadwaterError, InvalidRequestError
+from headwater.core.json_text import json_text
 from headwater.engine import machine_asks as asks
 from headwater.engine.machine_face import Moved
 from headwater.engine.machines import requests
@@ -27,7 +28,6 @@ from headwater.engine.machines.watching import WatchFilter
 from headwater.wire import machine_answers as answers
 
 T = TypeVar("T")
-_encode = msgspec.json.Encoder().encode
 
 
 def ask_steps(ask: asks.Ask, manner: Manner) -> Steps[Any]:
@@ -45,10 +45,7 @@ def _text(body: bytes) -> str:
 
 def _json(**fields: Any) -> bytes:
     given = {name: value for name, value in fields.items() if value is not None}
-    try:
-        return _encode(given)
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-        raise InvalidRequestError(f"the request cannot be written as JSON: {error}") from error
+    return json_text(given, "the request")
 
 
 def _version(machine: str, version: int | None) -> str:

@@ -11,7 +11,7 @@ import msgspec
 from headwater.client.answers import decode
 from headwater.client.calls import Call
 from headwater.client.steps import Manner, Steps, call_steps
-from headwater.core.errors import InvalidRequestError
+from headwater.core.json_text import json_text
 from headwater.core.limits import PAGE_SIZE_MAX
 from headwater.engine.routers import RouterState
 from headwater.model.router.definition import check_router_name
@@ -43,10 +43,7 @@ def _nothing(_body: bytes) -> None:
 
 
 def put_router(router: str, settings: Mapping[str, Any]) -> Call[None]:
-    try:
-        body = msgspec.json.encode(dict(settings))
-    except (TypeError, ValueError, msgspec.MsgspecError) as error:
-        raise InvalidRequestError(f"a router cannot be written as JSON: {error}") from error
+    body = json_text(dict(settings), "a router")
     return Call("PUT", _path(router), _nothing, body=body)
 
 

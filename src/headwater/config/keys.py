@@ -147,6 +147,14 @@ def secrets_list(given: object) -> tuple[str, ...]:
     return tuple(part.strip() for part in given if part.strip())
 
 
+def names(given: object) -> tuple[str, ...]:
+    """Names one after the other, written as keys are."""
+    try:
+        return secrets_list(given)
+    except NotThatError:
+        raise NotThatError("names, separated by commas or lines") from None
+
+
 def one_of(*words: str) -> Callable[[object], str]:
     def read(given: object) -> str:
         word = str(given).strip().lower()
@@ -212,6 +220,18 @@ KEYS: Final[tuple[Key, ...]] = (
         "server.allow_insecure_no_auth",
         yes_or_no,
         "listen publicly although anybody may then do everything",
+    ),
+    Key(
+        "allowed_hosts",
+        "server.allowed_hosts",
+        names,
+        "names under which browsers may use a server without keys",
+    ),
+    Key(
+        "allowed_origins",
+        "server.allowed_origins",
+        names,
+        "scheme://host[:port] of other sites whose pages may",
     ),
     Key("tls_certificate", "server.tls_certificate", text, "file with the certificate chain"),
     Key("tls_key", "server.tls_key", text, "file with its key"),

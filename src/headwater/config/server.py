@@ -64,6 +64,10 @@ class ServerSettings:
     api_keys: tuple[str, ...] = ()
     """secret[:scopes[:prefixes[:org=number]]]"""
     allow_insecure_no_auth: bool = False
+    allowed_hosts: tuple[str, ...] = ()
+    """Names under which browsers may use a server without keys, besides its addresses."""
+    allowed_origins: tuple[str, ...] = ()
+    """scheme://host[:port] of pages that may, besides its own."""
     tls_certificate: str | None = None
     tls_key: str | None = None
     limits: LimitSettings = field(default_factory=LimitSettings)

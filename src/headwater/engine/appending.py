@@ -71,7 +71,7 @@ class Appender:
         """
         core = self._core
         now = core.clock.wall_ms()
-        self._admit(now, disable_backpressure)
+        self._admit(now, records.size, disable_backpressure)
         key = None if idempotency_key is None else checked_key(idempotency_key)
         topic = self._topics.for_write(name, create=create, settings=settings)
         if key is not None:
@@ -101,10 +101,11 @@ class Appender:
             topic.log.unassign(first_seq, size)
             self._topics.forget_if_never_made(topic)
             raise
+        core.live_bytes += size
         topic.last_ts = write.ts
         return write
 
-    def _admit(self, now_ms: int, disable_backpressure: bool) -> None:
+    def _admit(self, now_ms: int, size: int, disable_backpressure: bool) -> None:
         core = self._core
         look = now_ms // _SAMPLE_MS
         if look != self._looked_at:  # a wall clock that jumps only makes us look: that is harmless
@@ -118,9 +119,10 @@ class Appender:
                 "checkpointing is behind; nothing was written, try again", retry_after_ms=200
             )
         allowed = core.settings.total_bytes_max
-        if allowed and core.live_bytes >= allowed:
+        if allowed and core.live_bytes + size > allowed:
             raise OverloadedError(
-                f"the topics hold {core.live_bytes} of {allowed} bytes; nothing was written. "
+                f"the topics hold {core.live_bytes} of {allowed} bytes and this write has {size}; "
+                "nothing was written. "
                 "Delete records, lower a cap, or raise limit_total_bytes",
                 detail={"limit": "total_bytes", "allowed": allowed},
             )

@@ -15,7 +15,9 @@ from headwater.core.errors import ClosedError
 from headwater.disk import Disk
 from headwater.engine.damage import DamageLedger
 from headwater.engine.owner import Owner
+from headwater.engine.parts import Parts
 from headwater.engine.registry import Registry
+from headwater.engine.retention_holds import RetentionHolds
 from headwater.engine.router_state import RouterTable
 from headwater.engine.tail import TailCache
 from headwater.engine.topic import Topic
@@ -85,6 +87,8 @@ class EngineCore:
     wal: ShardedWal | None = None
     registry: Registry = field(default_factory=Registry)
     routers: RouterTable = field(init=False)
+    holds: RetentionHolds = field(init=False)
+    """Whoever needs old log; nothing is deleted behind their backs."""
     shards: list[ShardProgress] = field(default_factory=list)
     counters: EngineCounters = field(default_factory=EngineCounters)
     live_bytes: int = 0
@@ -114,6 +118,8 @@ class EngineCore:
     damage: DamageLedger = field(default_factory=DamageLedger)
     lease_ceilings: SeqCeilings = field(default_factory=lambda: SeqCeilings(LEASES_AHEAD))
     """Numbers of claims that may be used without a word in the log."""
+    parts: Parts = field(default_factory=Parts)
+    """What lies beside the topics and may be away while they are served."""
     opened_us: int = field(init=False)
     opened_ms: int = field(init=False)
     """When this life began, by both clocks: leases of the life before run on from there."""
@@ -133,6 +139,7 @@ class EngineCore:
 
     def __post_init__(self) -> None:
         self.routers = RouterTable(self.settings.routers_max)
+        self.holds = RetentionHolds(self.clock)
         self.opened_us = self.clock.monotonic_us()
         self.opened_ms = self.clock.wall_ms()
 

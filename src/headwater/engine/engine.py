@@ -140,7 +140,7 @@ class Engine:
             for position in opened.recovered.positions
         ]
         if self.machines.directory_exists:
-            self.machines.open()
+            self.machines.open_at_start()
         self._housekeeping.begin()
         opened.start()
         self._housekeeping.note_losses(recovery.filled)

@@ -158,8 +158,9 @@ class Housekeeping:
                 del self._core.keyed[topic.topic_id]
 
     def _count_bytes(self) -> None:
-        """Deletes, evictions and drops make room; between two counts only writes are added."""
-        self._core.live_bytes = sum(topic.log.bytes for topic in self._core.registry)
+        """Deletes, evictions and drops make room; between two counts only writes are added, each
+        when it is admitted."""
+        self._core.live_bytes = sum(topic.log.bytes_admitted for topic in self._core.registry)
 
     def _snapshot_due(self) -> bool:
         core = self._core

@@ -10,10 +10,10 @@ import msgspec
 
 from headwater.core import limits
 from headwater.core.errors import BatchTooLargeError, InvalidRequestError, RecordTooLargeError
+from headwater.core.json_text import json_text
 from headwater.format.frame import FrameFlag, join_data
 
 _FIELDS: Final = frozenset({"data", "tag", "node", "meta", "deliver_at"})
-_encode = msgspec.json.Encoder().encode
 # Plain numbers: the operators of an IntFlag are written in Python, and stay with every record.
 _HAS_TAG: Final = int(FrameFlag.HAS_TAG)
 _HAS_NODE: Final = int(FrameFlag.HAS_NODE)
@@ -100,10 +100,7 @@ def _encode_one(
 def _json(value: Any, field: str, where: str) -> bytes:
     if isinstance(value, msgspec.Raw):
         return bytes(value)
-    try:
-        return _encode(value)
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-        raise InvalidRequestError(f"{where}: {field} cannot be written as JSON: {error}") from error
+    return json_text(value, f"{where}: {field}")
 
 
 def _meta(value: Any, where: str) -> bytes:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from headwater.core.errors import ClosedError
 from headwater.engine.core import EngineCore
 from headwater.engine.keeper import Keeper
+from headwater.engine.machines.positions import restore_holds
 from headwater.engine.machines.store import MachineStore
+from headwater.engine.parts import CAUSES, Part
 from headwater.format.machines.names import MACHINES_DIRECTORY
 
 if TYPE_CHECKING:
@@ -43,19 +45,32 @@ class MachineRoom:
         found = None if self.store is None else self.store.trouble
         return found or (None if self.feeder is None else self.feeder.trouble)
 
+    def open_at_start(self) -> None:
+        """What is damaged is away from now on; the topics do not wait for it."""
+        try:
+            self.open()
+        except CAUSES as error:
+            core = self._core
+            core.parts.set_away(Part.MACHINES, error, core.directory / MACHINES_DIRECTORY)
+
     def open(self, progress: Progress | None = None) -> MachineStore:
         with self._lock:
+            self._core.parts.require(Part.MACHINES)
             if self.store is None:
                 core = self._core
                 if core.closing:
                     raise ClosedError("the database is closed")
+                directory, settings = core.directory / MACHINES_DIRECTORY, core.settings.machines
+                # Before the log is opened: from then on it may be compacted at any moment.
+                restore_holds(core.holds, core.disk, directory, settings)
                 store = MachineStore(
                     core.disk,
-                    core.directory / MACHINES_DIRECTORY,
-                    core.settings.machines,
+                    directory,
+                    settings,
                     core.clock,
                     core.owner,
                     progress or _no_progress,
+                    holds=core.holds,
                 )
                 if self.on_open is not None:
                     self.on_open(store)

@@ -88,7 +88,7 @@ class Publisher:
         self._topics.keep_in_tail(topic, chunk, logged=write.logged)
         if write.keys:
             _settle_keys(write, core.clock.wall_ms())
-        self._after(topic, write.writers, len(write.offsets), len(write.buffer))
+        self._after(topic, write.writers, len(write.offsets))
         write.succeed(_answer(write))
         self._tell(topic)
 
@@ -111,20 +111,17 @@ class Publisher:
             if write.keys:
                 _settle_keys(write, now)
         topic.log.publish(writes[0].first_seq, lengths, times, flags, tags)
-        size = 0
         for chunk in _chunks(writes):
             self._topics.keep_in_tail(topic, chunk)
-            size += len(chunk.buffer)
-        self._after(topic, sum([write.writers for write in writes]), len(lengths), size)
+        self._after(topic, sum([write.writers for write in writes]), len(lengths))
         for write in writes:
             write.succeed(_answer(write))
         self._tell(topic)
 
-    def _after(self, topic: Topic, writes: int, records: int, bytes_added: int) -> None:
+    def _after(self, topic: Topic, writes: int, records: int) -> None:
         settings, counters = topic.log.settings, self._core.counters
         if settings.ttl_ms or settings.cap_records or settings.cap_bytes:
             self._topics.evict(topic)
-        self._core.live_bytes += bytes_added
         counters.appends += writes
         counters.records_appended += records
 
@@ -136,7 +133,9 @@ class Publisher:
         """The log did not take it: give the seqs back if nobody took later ones."""
         topic = write.topic
         _no_longer_under_way(write)
-        topic.log.give_up(sum(write.lengths) - len(write.lengths) * SEGMENT_FRAME_BYTES_MIN)
+        size = sum(write.lengths) - len(write.lengths) * SEGMENT_FRAME_BYTES_MIN
+        topic.log.give_up(size)
+        self._core.live_bytes = max(self._core.live_bytes - size, 0)
         for keyed in write.keys:
             topic.keys.abandon(keyed.key)
         if topic.in_flight == 0 and topic.log.inflight:

@@ -267,10 +267,14 @@ def diff_request(
 ) -> DiffRequest:
     if from_seq < 0:
         raise InvalidRequestError("from_seq must be a whole number, 0 or more")
+    if limit < 1:
+        raise InvalidRequestError(
+            f"limit must be 1 or more, not {limit}; leave it out for {limits.READ_RECORDS_DEFAULT}"
+        )
     names = [node] if isinstance(node, str) else list(node or ())
     return DiffRequest(
         from_seq,
-        min(max(limit, 1), limits.READ_RECORDS_CLAMP),
+        min(limit, limits.READ_RECORDS_CLAMP),
         min(max(max_batch_bytes, 1), limits.READ_BYTES_CLAMP),
         min(max(wait_ms, 0), limits.READ_WAIT_MS_CLAMP) * 1_000,
         frozenset(name.encode() for name in names),

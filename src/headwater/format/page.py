@@ -212,7 +212,7 @@ marks, and XXH3-64 of the line up to the space before it.
 It is written by every start, every rotation, every trim and every clean stop. A damaged line is
 no loss, the files tell which is last; a sound line that names a missing file is one.
 
-**{REPAIRS_NAME}** is written by `headwater wal repair --apply` only: JSON, then a line with the
+**{REPAIRS_NAME}** is written by `headwater repair --apply` only: JSON, then a line with the
 XXH3-64 of the JSON. In file number `file`, where reading stops at `offset`, it goes on at
 `resume`; -1 means at the next file. The damaged bytes stay where they are.
 

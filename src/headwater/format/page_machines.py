@@ -6,7 +6,12 @@ from typing import Final
 
 from headwater.format.layout import Layout
 from headwater.format.machines import bodies
-from headwater.format.machines.current import MachineCurrent, encode_fed, encode_machine_current
+from headwater.format.machines.current import (
+    MachineCurrent,
+    encode_fed,
+    encode_machine_current,
+    encode_webhook_position,
+)
 from headwater.format.machines.entry import ENTRY, ENTRY_TYPE_MEANING
 from headwater.format.machines.names import (
     FED_NAME,
@@ -14,6 +19,7 @@ from headwater.format.machines.names import (
     MACHINES_DIRECTORY,
     OFFSET_BITS,
     SNAPSHOTS_DIRECTORY,
+    WEBHOOKS_DIRECTORY,
     global_offset,
     segment_name,
     snapshot_file_name,
@@ -43,6 +49,8 @@ def _names() -> str:
     {INDEX_NAME}                  which snapshots there are, for people too
     {snapshot_file_name(1705312200, 0)}
   {FED_NAME}                           how far transitions are in their topic
+  {WEBHOOKS_DIRECTORY}/
+    0123456789abcdef01234567.json how far a webhook is; named after its machine and address
 ```
 
 Segments are numbered from 1, in hex. An entry is named by one number, its global offset:
@@ -76,6 +84,7 @@ reader walks a history back with it, and sees when an entry between is missing; 
 def _small_files() -> str:
     current = encode_machine_current(MachineCurrent(3, 81_920, 2)).decode().strip()
     fed = encode_fed(global_offset(3, 81_920)).decode().strip()
+    webhook = encode_webhook_position(global_offset(3, 81_920)).decode().strip()
     return f"""
 **{CURRENT_NAME}** names the active segment, how much of it was known synced, and the oldest segment
 that must still be there:
@@ -84,11 +93,14 @@ that must still be there:
 {current}
 ```
 
-**{FED_NAME}** tells up to which offset transitions are in their topic. It is only asked when the
-topic itself has no record left that tells:
+**{FED_NAME}** tells up to which offset transitions are in their topic. It is written before
+compaction deletes log in front of that offset, and by a clean stop; the newest record in the topic
+may tell of more. The file of a webhook tells the same of its deliveries; older ones have no
+`crc32c`. Both are read before the log is opened, and the log is kept from there on:
 
 ```
 {fed}
+{webhook}
 ```
 """
 

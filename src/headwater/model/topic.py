@@ -122,6 +122,11 @@ class TopicLog:
         return self.index.live_bytes
 
     @property
+    def bytes_admitted(self) -> int:
+        """The same with the payloads of writes under way."""
+        return self.index.live_bytes + self._inflight_bytes
+
+    @property
     def inflight(self) -> int:
         """Seqs handed out and not yet visible."""
         return self.head_seq - self.visible_seq

@@ -39,6 +39,9 @@ METRICS: Final[dict[str, Declared]] = {
     "watch_sessions": Declared(Kind.GAUGE, "watch sessions"),
     "connections": Declared(Kind.GAUGE, "open connections"),
     "ready": Declared(Kind.GAUGE, "1 when requests are served"),
+    "part_unavailable": Declared(
+        Kind.GAUGE, "1 while a part of the data directory could not be opened", ("part",)
+    ),
     "recovery_progress": Declared(Kind.GAUGE, "0 to 1 while recovering"),
     "uptime_ms": Declared(Kind.GAUGE, "milliseconds since the start"),
     "pressure": Declared(Kind.GAUGE, "0 to 1, how hard the server is pressed"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import PurePath
-from typing import Final
+from typing import Any, Final
 
 from headwater.core.errors import (
     DamageError,
@@ -24,6 +24,8 @@ class Action(Enum):
     CUT = "cut at the last whole group"
     REWRITE = "written again from the files"
     REMOVE = "removed"
+    QUARANTINE = "moved to quarantine"
+    SKIP = "skipped, with a copy in quarantine"
     NOTE = "noted"
     REFUSE_DAMAGED = "refused as damaged"
     REFUSE_FOREIGN = "refused as foreign"
@@ -37,7 +39,7 @@ class Action(Enum):
 _REFUSALS: Final[dict[Action, tuple[type[StorageError], str]]] = {
     Action.REFUSE_DAMAGED: (
         DamageError,
-        "nothing was changed; `headwater wal repair` shows what can be saved",
+        "nothing was changed; `headwater repair` shows what can be saved",
     ),
     Action.REFUSE_FOREIGN: (ForeignFileError, "move it away, or name another data directory"),
     Action.REFUSE_NEWER: (NewerFormatError, "use the version of Headwater that wrote it"),
@@ -53,6 +55,20 @@ class Finding:
     action: Action
     what: str
     why: str
+
+    @property
+    def is_damage(self) -> bool:
+        """Something that was promised is gone, whether a start goes on without it or not."""
+        return self.action.refuses or self.action is Action.SKIP
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "path": str(self.path),
+            "offset": self.offset,
+            "what": self.what,
+            "action": self.action.value,
+            "why": self.why,
+        }
 
     def as_error(self) -> StorageError:
         error, advice = _REFUSALS[self.action]

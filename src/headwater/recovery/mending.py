@@ -1,4 +1,4 @@
-"""Offline repair: what an operator may agree to when the log refuses to start.
+"""Repair of the topics' log: what an operator may agree to when it refuses to start.
 
 A plan is made first and shown. It loses only what is already lost: damaged stretches are passed
 over (REPAIRS says where), foreign files are moved to quarantine, CURRENT is pointed at what is
@@ -8,9 +8,8 @@ there. Every file that is passed over in part is copied to quarantine before.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import PurePath
-from typing import Final
+from typing import ClassVar, Final
 
 from headwater.core.errors import InvariantError, RequestError
 from headwater.disk import Disk, replace_file, sync_names
@@ -19,6 +18,7 @@ from headwater.format.names import CURRENT_NAME, QUARANTINE_DIRECTORY, REPAIRS_N
 from headwater.format.repairs import Repairs, Skip, encode_repairs
 from headwater.recovery.finding import Action
 from headwater.recovery.recover import quarantine
+from headwater.recovery.repair import RepairPlan, RepairStep, StepKind
 from headwater.recovery.report import report_on
 from headwater.recovery.scan import END_OF_FILE
 from headwater.recovery.survey import (
@@ -33,37 +33,18 @@ from headwater.recovery.verdict import FileScan, Verdict
 SKIPS_MAX: Final = 100_000
 
 
-class StepKind(Enum):
-    QUARANTINE = "move to quarantine"
-    SKIP = "pass over"
-    POINT_CURRENT = "point CURRENT at the last file that is there"
-
-
 @dataclass(frozen=True, slots=True)
-class RepairStep:
-    kind: StepKind
-    path: PurePath
-    what: str
-    skip: Skip | None = None
-    frames_lost: int | None = None
+class LogRepairPlan(RepairPlan):
+    """Of one shard of the topics' log."""
 
-    def line(self) -> str:
-        lost = ""
-        if self.kind is StepKind.SKIP:
-            lost = ", number of frames lost unknown"
-            if self.frames_lost is not None:
-                lost = f", {self.frames_lost} frame(s) lost"
-        return f"{self.path}: {self.kind.value}: {self.what}{lost}"
-
-
-@dataclass(frozen=True, slots=True)
-class RepairPlan:
-    directory: PurePath
-    steps: tuple[RepairStep, ...]
+    store: ClassVar[str] = "topics"
     repairs: Repairs
 
+    def carry_out(self, disk: Disk) -> None:
+        apply_repairs(disk, self)
 
-def plan_repairs(disk: Disk, wal_directory: PurePath) -> list[RepairPlan]:
+
+def plan_repairs(disk: Disk, wal_directory: PurePath) -> list[LogRepairPlan]:
     """One plan per shard that needs one. Raises when a newer version wrote the log."""
     plans = []
     for directory in find_shard_directories(disk, wal_directory):
@@ -73,20 +54,20 @@ def plan_repairs(disk: Disk, wal_directory: PurePath) -> list[RepairPlan]:
     return plans
 
 
-def apply_repairs(disk: Disk, plan: RepairPlan) -> None:
+def apply_repairs(disk: Disk, plan: LogRepairPlan) -> None:
     """Carry out a plan. The caller holds the directory lock. Can be repeated after a crash."""
     for step in plan.steps:
         if step.kind is StepKind.QUARANTINE:
             _move_to_quarantine(disk, step.path)
-    for path in dict.fromkeys(step.path for step in plan.steps if step.skip is not None):
+    for path in dict.fromkeys(step.path for step in plan.steps if step.kind is StepKind.SKIP):
         quarantine(disk, path, f"{path.name}.damaged", bytes(read_log_file(disk, path)))
-    if any(step.skip is not None for step in plan.steps):
+    if any(step.kind is StepKind.SKIP for step in plan.steps):
         replace_file(disk, plan.directory / REPAIRS_NAME, encode_repairs(plan.repairs))
     if any(step.kind is StepKind.POINT_CURRENT for step in plan.steps):
         _point_current(disk, plan)
 
 
-def _plan_shard(disk: Disk, directory: PurePath) -> RepairPlan:
+def _plan_shard(disk: Disk, directory: PurePath) -> LogRepairPlan:
     survey = survey_shard(disk, directory)
     for finding in report_on([survey]).refusals:
         if finding.action is Action.REFUSE_NEWER:
@@ -102,7 +83,7 @@ def _plan_shard(disk: Disk, directory: PurePath) -> RepairPlan:
     for _ in range(SKIPS_MAX):
         damaged = next((s for s in survey.files if _needs_skip(s, survey)), None)
         if damaged is None:
-            return RepairPlan(directory, tuple(steps), repairs)
+            return LogRepairPlan(directory, tuple(steps), repairs)
         skip = Skip(
             damaged.number,
             damaged.end,
@@ -113,7 +94,17 @@ def _plan_shard(disk: Disk, directory: PurePath) -> RepairPlan:
         what = f"{damaged.reason}, from byte {skip.offset} " + (
             "to the end of the file" if skip.resume == END_OF_FILE else f"to byte {skip.resume}"
         )
-        steps.append(RepairStep(StepKind.SKIP, damaged.path, what, skip, damaged.frames_lost))
+        steps.append(
+            RepairStep(
+                StepKind.SKIP,
+                damaged.path,
+                what,
+                damaged.end,
+                skip.resume,
+                damaged.frames_lost,
+                reason=damaged.reason,
+            )
+        )
         survey = survey_shard(disk, directory, repairs=repairs)
     raise RequestError(f"{directory} has more than {SKIPS_MAX} damaged places; restore a backup")
 
@@ -143,7 +134,7 @@ def _move_to_quarantine(disk: Disk, path: PurePath) -> None:
     sync_names(disk, path.parent)
 
 
-def _point_current(disk: Disk, plan: RepairPlan) -> None:
+def _point_current(disk: Disk, plan: LogRepairPlan) -> None:
     survey = survey_shard(disk, plan.directory, repairs=plan.repairs)
     path = plan.directory / CURRENT_NAME
     if not survey.files:

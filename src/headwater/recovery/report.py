@@ -62,16 +62,7 @@ class WalReport:
                 for shard in self.shards
                 for scan in shard.files
             ],
-            "findings": [
-                {
-                    "path": str(finding.path),
-                    "offset": finding.offset,
-                    "what": finding.what,
-                    "action": finding.action.value,
-                    "why": finding.why,
-                }
-                for finding in self.findings
-            ],
+            "findings": [finding.as_dict() for finding in self.findings],
         }
 
 

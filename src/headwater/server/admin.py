@@ -27,13 +27,18 @@ def health(_app: App, exchange: Exchange) -> None:
 
 
 def ready(app: App, exchange: Exchange) -> None:
-    """Requests will be served; 503 with the reason otherwise."""
+    """Requests will be served; 503 with the reason otherwise. A part that is away does not make
+    the rest unready: it is told."""
     poison = poison_of(app)  # 503 with the progress while recovering
     if poison is not None:
         raise poison
     if app.draining:
         raise HttpError("shutting_down", "shutting down")
-    answer(exchange, 200, {"status": state_of(app), "recovery_progress": 1.0})
+    body: dict[str, object] = {"status": state_of(app), "recovery_progress": 1.0}
+    away = app.engine.core.parts.details()
+    if away:
+        body["unavailable"] = away
+    answer(exchange, 200, body)
 
 
 def metrics(app: App, exchange: Exchange) -> None:

@@ -31,7 +31,7 @@ from headwater.server.pushing import Pushing
 from headwater.server.quotas import Quotas
 from headwater.server.routing import Handler, Route, RouteTable
 from headwater.server.sessions import WatchSessions
-from headwater.server.sites import refuse_foreign_names
+from headwater.server.sites import Sites
 from headwater.server.spaces import Spaces
 from headwater.server.status import Summing
 from headwater.server.webhooks import Webhooks
@@ -58,6 +58,7 @@ class App:
         self.loop = loop
         self.routes = RouteTable(routes)
         self.keys = KeyRing(settings.api_keys)
+        self.sites = Sites(settings)
         self.quotas = Quotas(settings.limits)
         self.log = Logger("headwater.server")
         self.database: AsyncDatabase | None = None
@@ -215,8 +216,7 @@ class App:
             head.key = key = self.keys.find(authorization)
             head.usage = self.quotas.of(key)
             if not len(self.keys):
-                refuse_other_sites(head)
-                refuse_foreign_names(head.headers.get(b"host"), self.settings)
+                self.sites.check(head.headers, takes_proof=route.changes_by_get)
             if route.scope is not Scope.NONE:
                 key.require(route.scope)
             if route.names_topic:
@@ -315,11 +315,3 @@ def token_of(query: bytes) -> bytes | None:
     """The key of a request whose headers a browser does not let anybody set."""
     token = dict(parse_qsl(query)).get(b"token")
     return None if token is None else b"Bearer " + token
-
-
-def refuse_other_sites(head: Head) -> None:
-    """Without keys, being able to connect is all it takes: a page of another site, open in a
-    browser on this machine, can. Browsers say which site a request comes from."""
-    origin = head.headers.get(b"origin")
-    if origin is not None and origin.partition(b"://")[2] != head.headers.get(b"host"):
-        raise HttpError("forbidden", "pages of other sites may not use a server without keys")

@@ -18,6 +18,8 @@ STATE_NAMES: Final = {
     LogState.FULL: "full",
     LogState.POISONED: "poisoned",
 }
+DEGRADED: Final = "degraded"
+"""All logs that are open are well, and a part of the directory could not be opened."""
 _WORDS: Final = {
     LogState.WRITABLE: "a log takes writes again",
     LogState.FULL: "a log has no room: writes are refused until there is some",
@@ -47,6 +49,8 @@ def poison_of(app: App) -> PoisonedError | None:
 def state_of(app: App) -> str:
     states = {shard.state for _, _, shard in shards_of(app)}
     worst = next((state for state in _WORST_FIRST if state in states), LogState.WRITABLE)
+    if worst is LogState.WRITABLE and app.engine.core.parts.away:
+        return DEGRADED
     return STATE_NAMES[worst]
 
 

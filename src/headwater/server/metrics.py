@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from headwater.config.topic import TopicType
 from headwater.core.durability import Durability
 from headwater.engine.engine import Engine
+from headwater.engine.parts import Part
 from headwater.engine.queues import Queues
 from headwater.observe.metrics import Sample
 from headwater.server.kafka.metrics import kafka_samples
@@ -56,6 +57,9 @@ def _engine_samples(app: App, engine: Engine, key: ApiKey) -> list[Sample]:
         Sample("bytes_live", totals.bytes),
         Sample("tail_bytes", core.tail_bytes),
         Sample("housekeeping_failing", int(app.trouble is not None)),
+    ]
+    samples += [
+        Sample("part_unavailable", int(part in core.parts.away), (part.value,)) for part in Part
     ]
     samples += pressure_samples(engine.governing)
     samples += [

@@ -21,7 +21,7 @@ from headwater.server.body import body_of
 from headwater.server.exchange import Exchange
 from headwater.server.keys import ApiKey
 from headwater.server.spaces import refuse_kafkas
-from headwater.server.topics import answer, number
+from headwater.server.topics import answer, list_cursor, number
 from headwater.wire.requests import RouterBody, decode_request
 
 if TYPE_CHECKING:
@@ -66,7 +66,9 @@ def list_routers(app: App, exchange: Exchange) -> None:
     query = exchange.query()
     size = number(exchange, "page_size", limits.PAGE_SIZE_DEFAULT, 1, limits.PAGE_SIZE_MAX)
     key, routers = app.key_of(exchange), app.engine.routers
-    wanted = (query.get("prefix", ""), query.get("source"), query.get("dest"), query.get("cursor"))
+    prefix = query.get("prefix", "")
+    cursor = list_cursor(exchange, limits.ROUTER_NAME_PATTERN, prefix)
+    wanted = (prefix, query.get("source"), query.get("dest"), cursor)
     found = (router for router in routers.list(*wanted) if _may_see(key, router))
     page = list(itertools.islice(found, size + 1))
     body: dict[str, Any] = {"routers": [describe(routers.state(each)) for each in page[:size]]}

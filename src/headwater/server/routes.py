@@ -105,7 +105,7 @@ ROUTES: Final = (
             Parameter("token", "string", "the key, where no header can be set"),
         ),
         errors=("topic_not_found", "not_a_queue", "not_acceptable"),
-        names_topic=True, takes_token=True,
+        names_topic=True, takes_token=True, changes_by_get=True,
     ),
     Route(
         "GET", TOPIC + "/arrow", reading.read_arrow, "Read records as an Arrow IPC stream",

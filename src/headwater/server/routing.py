@@ -47,6 +47,8 @@ class Route:
     """The body is a topic's settings."""
     takes_token: bool = False
     """The key may stand in the query: for streams, which browsers open without headers."""
+    changes_by_get: bool = False
+    """A GET that changes something: browsers have to show that no page of another site sent it."""
     goes_beside: bool = False
     """On one connection it may be begun before others of its kind are answered."""
     is_open: bool = False

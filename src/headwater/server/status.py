@@ -75,6 +75,7 @@ def status(app: App, exchange: Exchange) -> None:
         "counters": {name: getattr(core.counters, name) for name in COUNTERS},
         "pressure": _pressure(engine.governing),
         "shards": [_shard(*each) for each in shards_of(app)],
+        "unavailable": core.parts.details(),
     }
     answer(exchange, 200, body)
 

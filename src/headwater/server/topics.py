@@ -60,6 +60,16 @@ def number(exchange: Exchange, name: str, default: int, low: int, high: int) -> 
     return min(max(int(value), low), high)
 
 
+def list_cursor(exchange: Exchange, is_name: re.Pattern[str], prefix: str = "") -> str | None:
+    """`next_cursor` of the page before: the last name that page scanned."""
+    cursor = exchange.query().get("cursor")
+    if not cursor:
+        return None
+    if is_name.fullmatch(cursor) is None or not cursor.startswith(prefix):
+        raise InvalidRequestError("cursor is no next_cursor of this list")
+    return cursor
+
+
 def require_named(app: App, key: ApiKey, settings: Mapping[str, Any] | None) -> None:
     """A key may name in settings only what it may name in a path, and make there."""
     name = (settings or {}).get("dead_letter")
@@ -119,7 +129,8 @@ def list_topics(app: App, exchange: Exchange) -> None:
     page: list[Topic] = []
     next_cursor: str | None = None
     space = app.space(prefix, key) if prefix.startswith(limits.PARTITION_PREFIX) else app.engine
-    listed = space.topics.list(prefix, query.get("cursor"))
+    is_name = limits.PARTITION_NAME_PATTERN if space is not app.engine else limits.NAME_PATTERN
+    listed = space.topics.list(prefix, list_cursor(exchange, is_name, prefix))
     for looked_at, topic in enumerate(listed, start=1):
         name = topic.name
         if (

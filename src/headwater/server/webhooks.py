@@ -8,7 +8,7 @@ An error of the disk is told and tried again, too: a full one costs no webhook i
 few repeats if the server is killed meanwhile.
 
 The log is kept for a webhook that is behind, so it gets everything however slow it is; but not for
-ever: more than HELD_BYTES_MAX behind, what is compacted away is told as a gap.
+ever: more than WEBHOOK_HELD_BYTES_MAX behind, what is compacted away is told as a gap.
 
 The receiver can tell a repeat by `headwater-delivery`, the transition's place in the log, and who
 sent it by `headwater-signature`: HMAC-SHA256 of the timestamp, a dot and the body.
@@ -30,9 +30,13 @@ import msgspec
 
 from headwater import __version__
 from headwater.core.errors import ClosedError, HeadwaterError, RequestError
-from headwater.core.units import GIB
-from headwater.disk import Disk, read_whole, replace_file
+from headwater.disk import Disk
 from headwater.engine.machine_steps import store_steps
+from headwater.engine.machines.positions import (
+    WEBHOOK_HELD_BYTES_MAX,
+    webhook_file,
+    webhook_hold_name,
+)
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.machines.watching import (
     CatchUpPlan,
@@ -40,8 +44,11 @@ from headwater.engine.machines.watching import (
     Watcher,
     watch_filter,
 )
-from headwater.format.machines.names import MACHINES_DIRECTORY, WEBHOOKS_DIRECTORY, segment_of
+from headwater.engine.parts import Part
+from headwater.engine.retention_holds import Hold, RetentionHolds
+from headwater.format.machines.names import MACHINES_DIRECTORY, WEBHOOKS_DIRECTORY, global_offset
 from headwater.model.machines.definition import check_machine_name
+from headwater.model.retention_hold import HoldOwner
 from headwater.server.machine_following import Follower
 
 if TYPE_CHECKING:
@@ -50,8 +57,6 @@ if TYPE_CHECKING:
 
 DELAY_S_MAX: Final = 300.0
 TIMEOUT_S: Final = 10.0
-HELD_BYTES_MAX: Final = 1 * GIB
-"""Of log that is kept for a webhook that is behind."""
 GONE: Final = 410
 """A receiver's way of saying that it wants no more."""
 
@@ -71,10 +76,6 @@ class Webhook:
     def label(self) -> str:
         """For logs and metrics: an address may have secrets in its path."""
         return f"{self.machine or '*'}@{urlsplit(self.url).hostname}"
-
-
-class _Position(msgspec.Struct):
-    wal_offset: str
 
 
 def parse_webhook(text: str) -> Webhook:
@@ -107,10 +108,13 @@ NextBatch = Callable[[], Awaitable[Sequence[Told]]]
 class Delivery:
     """One webhook at work."""
 
-    def __init__(self, app: App, webhook: Webhook, disk: Disk, directory: PurePath) -> None:
+    def __init__(
+        self, app: App, webhook: Webhook, disk: Disk, directory: PurePath, store: MachineStore
+    ) -> None:
+        """As the owner: the log is kept for it from here on, wherever it is."""
         self._app = app
-        self._disk = disk
-        self._path = directory / webhook.file_name
+        self._file = webhook_file(disk, directory, webhook.file_name)
+        self._store = store
         self.webhook = webhook
         self.delivered = 0
         self.failures = 0
@@ -122,38 +126,43 @@ class Delivery:
         self.is_gone = False
         """The receiver wants no more."""
         self._cannot_save = False
+        self._hold = self._take_hold()
 
     # -- the position
 
-    def needs(self, store: MachineStore) -> int | None:
-        """From where on the log is kept for it. Who waits for something new has all before it."""
-        if self.saved is None or self.is_gone:
-            return None
+    def _take_hold(self) -> Hold:
+        """One of an earlier process was restored when the log was opened. A new webhook begins at
+        the end of the log as it is now."""
+        holds, name = self._store.holds, webhook_hold_name(self.webhook.file_name)
+        found = holds.find(name)
+        if found is None:
+            position: int | None = self._store.committed_offset
+        else:
+            position = self.saved = self._store.position_within(found.position)
+        hold = holds.take(name, HoldOwner.WEBHOOK, position, bytes_max=WEBHOOK_HELD_BYTES_MAX)
+        hold.label = self.webhook.label
+        hold.save = self._catch_up_with_log
+        self.position = position
+        return hold
+
+    def _catch_up_with_log(self) -> None:
+        """A compaction begins. Who waits for something new has everything before it."""
+        self._app.engine.core.owner.call(self._pass_by_what_is_of_others)
+
+    def _pass_by_what_is_of_others(self) -> None:
         if self.source is not None and self.source.waits_for_news:
-            self.position = store.committed_offset
+            self.position = self._store.committed_offset
             self.source.nudge()
-        segments = segment_of(store.committed_offset) - segment_of(self.saved)
-        behind = segments * store.settings.wal_segment_bytes
-        return None if behind > HELD_BYTES_MAX else self.saved
 
-    async def load(self, end: int) -> int:
-        """Where it was; at first use, the end of the log as it is now."""
+    async def load(self) -> int:
+        """Where it was; at first use, the end of the log as it was then."""
+        if self.position is None:
+            # The file is there and says nothing: everything there is, rather than nothing. The
+            # receiver can tell the repeats.
+            self.position = global_offset(self._store.book.oldest_segment, 0)
         if self.saved is None:
-            self.saved = await self._app.loop.run_in_executor(None, self._read)
-            if self.saved is None:
-                await self._write(end)
-            self.position = self.saved
-        assert self.position is not None
+            await self._write(self.position)
         return self.position
-
-    def _read(self) -> int | None:
-        if not self._disk.exists(self._path):
-            return None
-        try:
-            told = msgspec.json.decode(read_whole(self._disk, self._path, 4_096), type=_Position)
-            return int(told.wal_offset)
-        except (msgspec.MsgspecError, ValueError):
-            return None  # replaced as a whole, so nobody of ours wrote this
 
     async def save(self) -> None:
         """What cannot be saved now is saved with the next: until then the log is kept for it."""
@@ -172,9 +181,9 @@ class Delivery:
                 )
 
     async def _write(self, position: int) -> None:
-        data = msgspec.json.encode(_Position(str(position)))
-        await self._app.loop.run_in_executor(None, replace_file, self._disk, self._path, data)
+        await self._app.loop.run_in_executor(None, self._file.write, position)
         self.saved = position
+        self._store.holds.move(self._hold, position)
 
     # -- delivering
 
@@ -185,6 +194,7 @@ class Delivery:
                 if not await self._deliver(told, poster):
                     self._app.log.warning("a webhook is gone", webhook=self.webhook.label)
                     self.is_gone = True
+                    self._store.holds.release(self._hold, "its receiver wants no more (410)")
                     return
                 self.position = told.next_offset
                 self.delivered += 1
@@ -315,14 +325,29 @@ class Webhooks:
     def __len__(self) -> int:
         return len(self._hooks)
 
+    @property
+    def is_running(self) -> bool:
+        return bool(self._tasks)
+
     def begin(self) -> None:
         """The database is there; the machines are opened now if anybody is to be told of them."""
-        if self._hooks:
+        self._release_others(self._app.engine.core.holds)
+        away = self._app.engine.core.parts.error(Part.MACHINES) if self._hooks else None
+        if away is not None:
+            self._app.log.error("webhooks are off: the machines are not served", error=str(away))
+        elif self._hooks:
             # Late: most servers have no webhooks and need no client.
             from headwater.client.http import Poster
 
             self._poster = Poster(TIMEOUT_S)
             self._start(self._open, "*")
+
+    def _release_others(self, holds: RetentionHolds) -> None:
+        """Webhooks of an earlier start that are not configured any more."""
+        names = {webhook_hold_name(webhook.file_name) for webhook in self._hooks}
+        for hold in holds.owned_by(HoldOwner.WEBHOOK):
+            if hold.name not in names:
+                holds.release(hold, "no such webhook is configured any more")
 
     def _start(self, work: Callable[[], Awaitable[None]], label: str) -> None:
         self._tasks.append(self._app.loop.create_task(self._until_done(work, label)))
@@ -346,19 +371,20 @@ class Webhooks:
         engine = app.engine
         store = await app.ready_database.drive(store_steps(engine))
         disk, directory = engine.core.disk, engine.core.directory / MACHINES_DIRECTORY
-        place = directory / WEBHOOKS_DIRECTORY
-        await app.loop.run_in_executor(None, _make_directory, disk, place)
-        for webhook in self._hooks:
-            delivery = Delivery(app, webhook, disk, place)
-            self.deliveries.append(delivery)
-            store.compactor.needs.append(partial(delivery.needs, store))
+        if not self.deliveries:
+            self.deliveries = [
+                Delivery(app, webhook, disk, directory, store) for webhook in self._hooks
+            ]
+        await app.loop.run_in_executor(None, _make_directory, disk, directory / WEBHOOKS_DIRECTORY)
+        for delivery in self.deliveries:
+            webhook = delivery.webhook
             self._start(partial(self._run, delivery, store), webhook.label)
 
     async def _run(self, delivery: Delivery, store: MachineStore) -> None:
         assert self._poster is not None
         machine = delivery.webhook.machine
         wanted = watch_filter(machines=None if machine is None else [machine])
-        begin = await delivery.load(store.committed_offset)
+        begin = await delivery.load()
         source = Source(self._app, store.watch(wanted, begin), partial(store.catch_up, wanted))
         delivery.source = source
         try:

@@ -135,6 +135,11 @@ function concerns(status, runs) {
             "The disk is full: reads go on, writes are refused.",
             ["log"],
         ],
+        ...status.unavailable.map((each) => [
+            "bad",
+            `Not served: ${each.part}. ${each.what}${each.file ? ` in ${each.file}` : ""}${each.offset === null ? "" : ` at byte ${each.offset}`}. Stop the server and run headwater repair.`,
+            ["log"],
+        ]),
         counters.bad_frames && [
             "bad",
             `${count(counters.bad_frames)} damaged records were met and not served. Run headwater verify.`,

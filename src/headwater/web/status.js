@@ -69,6 +69,8 @@ function showPulse(pulse, status) {
             ? ["bad", "log failed"]
             : status.state === "full"
               ? ["bad", "disk full"]
+              : status.unavailable.length
+                ? ["bad", `not served: ${status.unavailable.map((each) => each.part).join(", ")}`]
               : rungs.length
                 ? ["warn", `pressed: ${rungs.at(-1).rung}`]
                 : ["good", "well"];

@@ -12,7 +12,7 @@ from headwater.core.errors import HeadwaterError, UnavailableError
 STATUS_OF_CODE: Final[dict[str, int]] = {
     "invalid_request": 400,
     "batch_too_large": 400,
-    "record_too_large": 400,
+    "record_too_large": 413,
     "unauthorized": 401,
     "forbidden": 403,
     "topic_not_found": 404,

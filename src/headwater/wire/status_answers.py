@@ -79,11 +79,23 @@ class Totals(Answer):
     jobs_damaged: int
 
 
+class PartAway(Answer):
+    """A part of the data directory that could not be opened; everything else is served."""
+
+    part: str
+    """machines or kafka."""
+    what: str
+    file: str | None
+    offset: int | None
+    advice: str | None
+
+
 class StatusAnswer(Answer):
     version: str
     python: str
     state: str
-    """Of the worst of all logs: ok; full when the disk is; poisoned when a sync failed."""
+    """Of the worst of all logs: ok; full when the disk is; poisoned when a sync failed; degraded
+    when they are well and a part is away."""
     now_ms: int
     uptime_ms: int
     connections: int
@@ -94,6 +106,7 @@ class StatusAnswer(Answer):
     counters: dict[str, int]
     pressure: PressureSeen
     shards: list[ShardSeen]
+    unavailable: list[PartAway]
     performance: Spent
 
 

@@ -127,7 +127,7 @@ def test_a_damaged_log_is_refused_with_file_and_offset(shell: Shell, tmp_path: P
     assert done.code == 5
     (told,) = done.err.splitlines()
     assert "wal-0000000000000001.log at byte " in told
-    assert "headwater wal repair" in told
+    assert "headwater repair" in told
 
 
 def test_control_c_stops_it_as_politely_as_a_signal(shell: Shell) -> None:

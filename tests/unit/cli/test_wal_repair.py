@@ -1,4 +1,4 @@
-"""`headwater wal repair`: a plan by default, action only when asked, and only with the lock."""
+"""`headwater repair`, or `wal repair`: a plan by default, action only when asked, and locked."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ def damaged(data: Path, wal_file: Path) -> Path:
 def test_a_sound_log_needs_no_repair_and_gets_none(run: Run, data: Path) -> None:
     before = everything_in(data)
     for apply in ((), ("--apply",)):
-        outcome = run("wal", "repair", data, *apply)
-        assert outcome.code == 0
-        assert outcome.out == f"{data}/wal: nothing to repair\n"
+        for named in (data, data / "wal"):
+            outcome = run("wal", "repair", named, *apply)
+            assert outcome.code == 0
+            assert outcome.out == f"{named}: nothing to repair\n"
     assert run("wal", "repair", data, "--json").json() == {"applied": False, "plans": []}
     assert everything_in(data) == before
 
@@ -39,12 +40,12 @@ def test_without_apply_the_plan_is_shown_and_nothing_is_changed(run: Run, damage
     assert outcome.code == 0
     assert "1. wal-0000000000000001.log: pass over: " in outcome.out
     assert "Gives up 2 frame(s): a group with damage in it is passed over whole." in outcome.out
-    assert f"headwater wal repair {damaged} --apply" in outcome.out
+    assert f"headwater repair {damaged} --apply" in outcome.out
     (plan,) = run("wal", "repair", damaged, "--json").json()["plans"]
     (step,) = plan["steps"]
     assert step["kind"] == "skip"
     assert step["offset"] <= 1_000 < step["resume"]
-    assert step["frames_lost"] == 2
+    assert (step["lost"], step["unit"]) == (2, "frame")
     assert everything_in(damaged) == before
 
 
@@ -54,7 +55,7 @@ def test_apply_makes_the_log_sound_and_keeps_what_was_there(
     contents = wal_file.read_bytes()
     outcome = run("wal", "repair", damaged, "--apply")
     assert outcome.code == 0
-    assert f"repaired: {damaged}/wal: 20 groups can be read" in outcome.out
+    assert f"repaired: {damaged}: 20 groups of the topics' log can be read" in outcome.out
     assert wal_file.read_bytes() == contents
     copy = damaged / "wal" / "quarantine" / f"{wal_file.name}.damaged"
     assert copy.read_bytes() == contents

@@ -74,7 +74,7 @@ def test_every_damaged_place_is_listed_with_file_and_offset(
     assert len(bad) == 2
     assert all(f"{wal_file} at byte " in line for line in bad)
     assert "2 problems" in outcome.complaint()
-    assert "headwater wal repair" in outcome.complaint()
+    assert "headwater repair" in outcome.complaint()
     report = run("wal", "verify", data, "--json")
     assert report.code == 5
     offsets = [finding["offset"] for finding in report.json()["findings"]]

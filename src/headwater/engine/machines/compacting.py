@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
 
 from headwater.config.machines import CompactionSettings
 from headwater.core.clock import Clock
@@ -20,7 +19,9 @@ from headwater.engine.machines.book import Book
 from headwater.engine.machines.requests import NoteSnapshot
 from headwater.engine.machines.snapshots import Captured, SnapshotFiles
 from headwater.engine.owner import Owner
+from headwater.engine.retention_holds import RetentionHolds
 from headwater.format.machines.names import segment_of, within_segment
+from headwater.model.retention_hold import MACHINES_LOG
 from headwater.wal.shard import Shard
 
 
@@ -35,6 +36,7 @@ class Compactor:
         clock: Clock,
         settings: CompactionSettings,
         damaged_entries: int,
+        holds: RetentionHolds,
     ) -> None:
         self._disk = disk
         self._files = files
@@ -48,8 +50,7 @@ class Compactor:
         self._last_us = clock.monotonic_us()
         self._snapshot_sequence = book.committed_sequence
         self._snapshot_place = book.committed_place
-        self.needs: list[Callable[[], int | None]] = []
-        """Each tells from which offset on entries are still needed; None for none. As the owner."""
+        self._holds = holds
         self.count = 0
         self.error: Exception | None = None
         """Why the last one failed; None after a good one."""
@@ -74,7 +75,9 @@ class Compactor:
 
     def _log_bytes(self) -> int:
         """Since the last snapshot, whoever wrote them: this process or one before it."""
-        begin, end = self._snapshot_place, self._book.committed_place
+        return self._bytes_between(self._snapshot_place, self._book.committed_place)
+
+    def _bytes_between(self, begin: int, end: int) -> int:
         segments = segment_of(end) - segment_of(begin)
         return segments * self._book.segment_bytes + within_segment(end) - within_segment(begin)
 
@@ -101,15 +104,22 @@ class Compactor:
         written = self._files.write(captured)
         heading = written.heading
         self._owner.call(lambda: self._note(heading.file, heading.wal_offset))
-        deleted = self._release(min(heading.wal_offset, *self._owner.call(self._needed)))
+        deleted = self._release(self._held_at(heading.wal_offset))
         self._snapshot_sequence, self._snapshot_place = captured.sequence, captured.wal_offset
         self.count += 1
         return Compacted(
             heading.file, heading.wal_offset, heading.instance_count, written.bytes, deleted
         )
 
-    def _needed(self) -> list[int]:
-        return [offset for need in self.needs if (offset := need()) is not None] or [1 << 64]
+    def _held_at(self, offset: int) -> int:
+        """What is before this offset is in a snapshot, and nobody needs it any more."""
+        self._holds.save(MACHINES_LOG)
+        floor = self._holds.floor(MACHINES_LOG, self.behind_bytes)
+        return offset if floor is None else min(offset, floor)
+
+    def behind_bytes(self, position: int) -> int:
+        """Of log, from a position to its end."""
+        return max(0, self._bytes_between(position, self._book.committed_place))
 
     def _harden(self) -> None:
         log = self._book.log

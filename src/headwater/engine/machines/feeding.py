@@ -13,6 +13,7 @@ for what is not: after a start, after a failure, and when more came than is wort
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import PurePath
@@ -20,21 +21,21 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from headwater.core.errors import FormatError, TopicNotFoundError
+from headwater.core.errors import TopicNotFoundError
 from headwater.core.limits import BATCH_RECORDS_MAX, RECORD_BYTES_MAX
 from headwater.core.units import MIB
-from headwater.disk import Disk, read_whole, replace_file
+from headwater.disk import Disk
 from headwater.engine.blocking import Database
 from headwater.engine.input import EncodedRecords
 from headwater.engine.keeper import Keeper
+from headwater.engine.machines.positions import TRANSITIONS, fed_file
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.machines.tables import Effect
 from headwater.engine.machines.watching import CatchUpPlan, TransitionEvent, WatchFilter
 from headwater.engine.steps import append_encoded_steps
 from headwater.format.frame import FrameFlag
 from headwater.format.machines.bodies import NO_PAYLOAD, ApplyEvent
-from headwater.format.machines.current import decode_fed, encode_fed
-from headwater.format.machines.names import FED_NAME
+from headwater.model.retention_hold import HoldOwner
 
 NODE: Final = "machines"
 """Who wrote a record: ours are told from others by it."""
@@ -45,7 +46,6 @@ BATCH_BYTES: Final = 4 * MIB
 SAVE_EVERY_EVENTS: Final = 100_000
 FRESH_BYTES_MAX: Final = 16 * MIB
 """Of log, whose transitions are remembered until the next round."""
-_FED_BYTES_MAX: Final = 128
 _EVERYTHING: Final = WatchFilter()
 
 
@@ -108,17 +108,19 @@ class TransitionFeeder:
         self._database = database
         self._store = store
         self._topic = topic
-        self._disk = disk
-        self._path = directory / FED_NAME
+        self._file = fed_file(disk, directory)
         self._next: int | None = None
         """Transitions before this offset are in the topic; None: ask the topic."""
         self._unsaved = 0
-        self._kept_from = self._saved()
+        self._saving = threading.Lock()
+        self._saved = store.position_within(self._file.read())
+        """Where FED is; None: it tells nothing."""
+        self._hold = store.holds.take(TRANSITIONS, HoldOwner.TRANSITIONS_TOPIC, self._saved)
+        self._hold.save = self._save
         self._moved: list[tuple[int, ApplyEvent]] = []
         self._moved_since: int | None = None
         clock = database.engine.core.clock
         self._keeper = make_keeper(clock, store.settings.feed_interval_ms, self.round)
-        store.compactor.needs.append(self._keep_from)
         store.listeners.append(self._hear)
 
     def start(self) -> None:
@@ -132,7 +134,7 @@ class TransitionFeeder:
     @property
     def position(self) -> int:
         """Every transition before this offset is in the topic."""
-        return self._kept_from
+        return self._next or self._saved or 0
 
     def round(self) -> None:
         """Take what is new to the topic. Not for the owner's own thread."""
@@ -149,8 +151,7 @@ class TransitionFeeder:
         """What is not in the topic yet stays in the log until the next start."""
         self._keeper.stop()
         self._store.listeners.remove(self._hear)
-        if self._next is not None:
-            self._save(self._next)
+        self._save()
 
     def _hear(self, effects: Sequence[Effect]) -> None:
         """These were committed. As the owner."""
@@ -213,14 +214,13 @@ class TransitionFeeder:
         self._unsaved += count
 
     def _advance(self, offset: int) -> None:
-        self._next = self._kept_from = max(offset, self._kept_from)
+        self._next = offset
         if self._unsaved >= SAVE_EVERY_EVENTS:
-            self._save(offset)
+            self._save()
 
     def _where_to_begin(self) -> int:
         if self._next is None:
-            self._next = max(self._saved(), self._last_in_topic() + 1)
-            self._kept_from = max(self._kept_from, self._next)
+            self._next = max(self._saved or 0, self._last_in_topic() + 1)
         return self._next
 
     def _last_in_topic(self) -> int:
@@ -259,20 +259,17 @@ class TransitionFeeder:
         same = [(each.wal_offset, each.instance_id, each.event) for each in found.events]
         return offset if same == [(offset, told.instance_id, told.event)] else 0
 
-    def _keep_from(self) -> int:
-        return self._kept_from
-
-    def _saved(self) -> int:
-        if not self._disk.exists(self._path):
-            return 0
-        try:
-            return decode_fed(read_whole(self._disk, self._path, _FED_BYTES_MAX))
-        except FormatError:
-            return 0  # the topic knows better anyway
-
-    def _save(self, offset: int) -> None:
-        self._unsaved = 0
-        replace_file(self._disk, self._path, encode_fed(offset))
+    def _save(self) -> None:
+        """Have on disk how far the topic is; only then may the log before it be deleted. A topic
+        that retention empties later tells nothing itself."""
+        with self._saving:  # the feeder's thread does, and that of a compaction
+            position = self._next
+            if position is None or position == self._saved:
+                return
+            self._unsaved = 0
+            self._file.write(position)
+            self._saved = position
+            self._store.holds.move(self._hold, position)
 
 
 def _of_event(event: TransitionEvent) -> _Told:

@@ -55,6 +55,7 @@ from headwater.engine.machines.tables import Effect
 from headwater.engine.machines.watching import CatchUpPlan, Watcher, Watchers, WatchFilter
 from headwater.engine.owner import Owner
 from headwater.engine.pending import Pending
+from headwater.engine.retention_holds import RetentionHolds
 from headwater.format.machines.names import global_offset, segment_of
 from headwater.model.machines.definition import check_machine_name, check_version
 from headwater.model.machines.errors import (
@@ -94,13 +95,16 @@ class MachineStore:
         owner: Owner,
         progress: Progress = _no_progress,
         *,
+        holds: RetentionHolds | None = None,
         make_shard: type[Shard] = Shard,
         make_keeper: type[Keeper] = Keeper,
     ) -> None:
-        """Open and recover. One process at a time has a directory."""
+        """Open and recover. One process at a time has a directory. `holds`: those who need old log
+        are in there already, because compaction may begin before this returns."""
         self.settings = settings
         self._disk, self.directory = disk, directory
         self._clock, self._owner = clock, owner
+        self.holds = holds if holds is not None else RetentionHolds(clock)
         make_directories(disk, directory)
         self._lock: DirectoryLock = disk.lock_directory(directory)
         try:
@@ -153,7 +157,7 @@ class MachineStore:
         self._files = SnapshotFiles(self._disk, snapshots_directory(self.directory))
         self.compactor = Compactor(
             self._disk, self._files, self.book, self.shard, self._owner, clock,
-            settings.compaction, self.report.damaged_entries,
+            settings.compaction, self.report.damaged_entries, self.holds,
         )  # fmt: skip
         heading = self.report.snapshot
         begin = (heading.sequence, heading.wal_offset) if heading else (1, global_offset(1, 0))
@@ -326,6 +330,13 @@ class MachineStore:
     def committed_offset(self) -> int:
         """Everything before this is committed: watching from here on misses nothing."""
         return self.book.committed_place
+
+    def position_within(self, position: int | None) -> int | None:
+        """A consumer's position as its file has it. One beyond the end that this start found is of
+        a log that was cut since: what is written there now is new to the consumer."""
+        found = self.report.log.position
+        end = global_offset(found.segment, found.offset)
+        return position if position is None else min(position, end)
 
     def wal_stats(self) -> WalStats:
         reading, damaged = self._read_counters, self.report.damaged_entries

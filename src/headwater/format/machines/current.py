@@ -1,4 +1,4 @@
-"""CURRENT and FED of the machines' log: lines that are true even when a segment is gone."""
+"""CURRENT, FED and the positions of webhooks: lines that are true even when a segment is gone."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ _LINE: Final = re.compile(
     r"([0-9a-f]{16}\.wal) durable=([0-9]{1,13}) oldest=([0-9a-f]{16}\.wal) crc32c=([0-9a-f]{8})\n"
 )
 _FED: Final = re.compile(r"fed=([0-9]{1,20}) crc32c=([0-9a-f]{8})\n")
+_WEBHOOK: Final = re.compile(
+    r"\{\"wal_offset\":\"([0-9]{1,20})\"(?:,\"crc32c\":\"([0-9a-f]{8})\")?\}\n?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,4 +58,18 @@ def decode_fed(line: bytes) -> int:
     match = _FED.fullmatch(line.decode("ascii", "replace"))
     if match is None or int(match[2], 16) != crc32c(line[: line.rindex(b" crc32c=")]):
         raise FormatError("FED: not a line this software wrote")
+    return int(match[1])
+
+
+def encode_webhook_position(offset: int) -> bytes:
+    """One webhook's file: transitions before this offset are delivered."""
+    told = str(offset)
+    return f'{{"wal_offset":"{told}","crc32c":"{crc32c(told.encode()):08x}"}}\n'.encode()
+
+
+def decode_webhook_position(line: bytes) -> int:
+    """Older files have no checksum."""
+    match = _WEBHOOK.fullmatch(line.decode("ascii", "replace"))
+    if match is None or (match[2] is not None and int(match[2], 16) != crc32c(match[1].encode())):
+        raise FormatError("the position of a webhook: not a line this software wrote")
     return int(match[1])

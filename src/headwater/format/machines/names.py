@@ -54,6 +54,10 @@ def parse_snapshot_file_name(name: str) -> tuple[int, int] | None:
     return (int(match[1]), int(match[2] or 0)) if match else None
 
 
+def is_webhook_name(name: str) -> bool:
+    return _WEBHOOK.fullmatch(name) is not None
+
+
 def is_machine_file(parts: list[str]) -> bool:
     """True for the path of a file below the machines' directory that a backup takes along."""
     match parts:
@@ -65,7 +69,7 @@ def is_machine_file(parts: list[str]) -> bool:
             plain = file.removesuffix(INSTANCE_SUFFIX)
             return file == INDEX_NAME or parse_snapshot_file_name(plain) is not None
         case [where, file] if where == WEBHOOKS_DIRECTORY:
-            return _WEBHOOK.fullmatch(file) is not None
+            return is_webhook_name(file)
     return False
 
 

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
+from headwater.core.errors import InvalidRequestError
+from headwater.core.json_text import json_text
 from headwater.core.limits import IDEMPOTENCY_KEY_BYTES_MAX, INTEGER_MAX
 from headwater.core.units import MIB
 from headwater.model.machines.errors import bad_request
@@ -29,9 +31,9 @@ def object_bytes(value: object, what: str) -> bytes:
     if not isinstance(value, dict):
         raise bad_request(f"{what} must be a JSON object")
     try:
-        encoded = _encode(value)
-    except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as error:
-        raise bad_request(f"{what} cannot be written as JSON: {error}") from error
+        encoded = json_text(value, what, _encode)
+    except InvalidRequestError as error:
+        raise bad_request(str(error)) from error
     if len(encoded) > VALUE_BYTES_MAX:
         raise bad_request(
             f"{what} has {len(encoded)} bytes; {VALUE_BYTES_MAX} are taken at most",

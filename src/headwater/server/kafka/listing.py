@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from headwater.core import limits
+from headwater.engine.kafka.topics import TOPIC_NAME
 from headwater.format.kafka.partition_names import partition_name
 from headwater.server.exchange import Exchange
 from headwater.server.kafka.group_offsets import committed_of
 from headwater.server.keys import ApiKey, Scope
 from headwater.server.routing import Parameter, Route
-from headwater.server.topics import answer, number
+from headwater.server.topics import answer, list_cursor, number
 from headwater.wire.http_errors import HttpError
 from headwater.wire.kafka_answers import KafkaGroupList, KafkaTopicList
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 def list_topics(app: App, exchange: Exchange) -> None:
     """Topics of the key's organisation, with where each partition begins and ends."""
-    key, (size, after) = app.key_of(exchange), _page(exchange)
+    key, size, after = app.key_of(exchange), _page_size(exchange), list_cursor(exchange, TOPIC_NAME)
     store = _listener(app).store
     assert store is not None
     names = sorted(
@@ -43,7 +44,8 @@ def list_topics(app: App, exchange: Exchange) -> None:
 
 def list_groups(app: App, exchange: Exchange) -> None:
     """Consumer groups of the key's organisation, and how far they are behind."""
-    key, (size, after) = app.key_of(exchange), _page(exchange)
+    key, size = app.key_of(exchange), _page_size(exchange)
+    after = exchange.query().get("cursor")  # any text may be the name of a group
     door = _listener(app).door
     assert door is not None
     found = sorted(
@@ -66,9 +68,8 @@ def _listener(app: App) -> KafkaListener:
     return app.kafka
 
 
-def _page(exchange: Exchange) -> tuple[int, str | None]:
-    size = number(exchange, "page_size", limits.PAGE_SIZE_MAX, 1, limits.PAGE_SIZE_MAX)
-    return size, exchange.query().get("cursor")
+def _page_size(exchange: Exchange) -> int:
+    return number(exchange, "page_size", limits.PAGE_SIZE_MAX, 1, limits.PAGE_SIZE_MAX)
 
 
 def may_see(key: ApiKey, topic: str) -> bool:

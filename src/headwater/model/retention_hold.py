@@ -1,0 +1,67 @@
+"""Retention holds: who still needs old log, from where on, and what may be deleted in spite of it.
+
+A hold whose position is not known yet holds everything. A hold with a limit gives way when its
+owner is further behind than that; the owner then gets a gap in place of what was deleted (I9),
+never silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+EVERYTHING: Final = 0
+"""The floor while somebody's position is not known: nothing may be deleted."""
+
+
+class HoldOwner(Enum):
+    TRANSITIONS_TOPIC = "transitions_topic"
+    """The feeder of the topic that every transition is copied to."""
+    WEBHOOK = "webhook"
+    WATCH = "watch"
+    """A watch with `from_offset`, until it has read up to the present."""
+
+
+MACHINES_LOG: Final = "machines"
+"""A log that loses its oldest segments while somebody may still need them."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionHold:
+    """A hold as it is at one moment."""
+
+    name: str
+    owner: HoldOwner
+    log: str
+    position: int | None
+    """The log is needed from here on; None: not known yet."""
+    behind_bytes: int | None
+    """From the position to the end of the log; None while the position is not known."""
+    since_ms: int
+    """When the hold was taken or restored."""
+    moved_ms: int
+    """When its position last moved."""
+    durable: bool
+    """The position is on disk, so the hold outlives this process."""
+    bytes_max: int | None = None
+    """Further behind than this, it holds nothing; None: it holds however much that is."""
+
+    @property
+    def gives_way(self) -> bool:
+        return (
+            self.bytes_max is not None
+            and self.behind_bytes is not None
+            and self.behind_bytes > self.bytes_max
+        )
+
+
+def retention_floor(holds: Iterable[RetentionHold]) -> int | None:
+    """What is before this offset nobody needs any more; None when nobody holds anything."""
+    positions = [
+        EVERYTHING if each.position is None else each.position
+        for each in holds
+        if not each.gives_way
+    ]
+    return min(positions, default=None)

@@ -1,0 +1,28 @@
+"""The stores of a data directory. `verify` and `repair` go through this list and know no other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Final
+
+from headwater.disk import Disk
+from headwater.format.names import WAL_DIRECTORY
+from headwater.recovery.finding import Finding
+from headwater.recovery.looking import look_until_settled
+from headwater.recovery.mending import plan_repairs
+from headwater.recovery.repair import RepairPlan, Store
+
+
+def _topics_findings(disk: Disk, data: PurePath) -> list[Finding]:
+    return look_until_settled(disk, data / WAL_DIRECTORY).findings
+
+
+def _topics_plans(disk: Disk, data: PurePath) -> Sequence[RepairPlan]:
+    return plan_repairs(disk, data / WAL_DIRECTORY)
+
+
+TOPICS: Final = Store("topics", _topics_findings, _topics_plans)
+BESIDE_TOPICS: Final[tuple[Store, ...]] = ()
+"""Each may be away while the others are served."""
+EVERY_STORE: Final = (TOPICS, *BESIDE_TOPICS)
