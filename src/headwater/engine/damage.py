@@ -29,6 +29,8 @@ class DamagedPlace(NamedTuple):
     reason: str
     mended: bool
     """It was in an index and could be read again from the data: no record is missing."""
+    organisation: int | None = None
+    """Whose Kafka topic it is in; None for other topics."""
 
     @property
     def file(self) -> str:
@@ -46,9 +48,10 @@ class DamageLedger:
         """The first of them; `found` counts all."""
         self.found = 0
         self.findings: list[Finding] = []
+        self._news: list[DamagedPlace] = []
         self._seqs: dict[str, DamagedSeqs] = {}
 
-    def note(self, topic: str, finding: Finding) -> bool:
+    def note(self, topic: str, finding: Finding, organisation: int | None = None) -> bool:
         """False when this place is known already."""
         place = DamagedPlace(
             topic,
@@ -58,6 +61,7 @@ class DamageLedger:
             finding.end_seq,
             finding.reason,
             finding.mended,
+            organisation,
         )
         with self._lock:
             if place in self._known:
@@ -69,19 +73,35 @@ class DamageLedger:
             if len(self.places) < PLACES_MAX:
                 self._known.add(place)
                 self.places.append(place)
+                self._news.append(place)
                 self.findings.append(finding)
             return True
 
-    def forget(self, topic: str) -> None:
-        """The topic is gone, and its files with it."""
+    def forget(self, *topics: str) -> None:
+        """These are gone, and their files with them."""
+        gone = frozenset(topics)
         with self._lock:
-            if topic not in self._seqs and all(place.topic != topic for place in self.places):
+            if gone.isdisjoint(self._seqs) and gone.isdisjoint(each.topic for each in self.places):
                 return
-            kept = [at for at, place in enumerate(self.places) if place.topic != topic]
+            kept = [at for at, place in enumerate(self.places) if place.topic not in gone]
             self.places = [self.places[at] for at in kept]
             self.findings = [self.findings[at] for at in kept]
             self._known = set(self.places)
-            self._seqs.pop(topic, None)
+            for topic in gone:
+                self._seqs.pop(topic, None)
+
+    def take_news(self) -> list[DamagedPlace]:
+        """Those that were found since the last time."""
+        if not self._news:
+            return []
+        with self._lock:
+            news, self._news = self._news, []
+            return news
+
+    @property
+    def overflowed(self) -> bool:
+        """More places were found than are remembered."""
+        return self.found > PLACES_MAX
 
     @property
     def records(self) -> dict[str, int]:
@@ -93,8 +113,3 @@ class DamageLedger:
         """Where a record that cannot be read lies, if that was among the first to be found."""
         lasting = (each for each in self.places if not each.mended and each.topic == topic)
         return next((each for each in lasting if each.first_seq <= seq <= each.last_seq), None)
-
-    @property
-    def lasting(self) -> list[DamagedPlace]:
-        """Places that cost records."""
-        return [place for place in self.places if not place.mended]

@@ -11,6 +11,7 @@ from headwater.engine.engine import Engine
 from headwater.engine.parts import Part
 from headwater.engine.queues import Queues
 from headwater.observe.metrics import Sample
+from headwater.server.damage import damage_seen, ledgers_of
 from headwater.server.kafka.metrics import kafka_samples
 from headwater.server.keys import ApiKey
 from headwater.server.machine_metrics import machine_samples
@@ -61,6 +62,7 @@ def _engine_samples(app: App, engine: Engine, key: ApiKey) -> list[Sample]:
     samples += [
         Sample("part_unavailable", int(part in core.parts.away), (part.value,)) for part in Part
     ]
+    samples += _damage_samples(app, key)
     samples += pressure_samples(engine.governing)
     samples += [
         Sample("topics_by_class", app.summing.topics_of(durability), (durability.value,))
@@ -92,6 +94,21 @@ def _engine_samples(app: App, engine: Engine, key: ApiKey) -> list[Sample]:
             Sample("router_lag", router.lag, (router.name,)),
             Sample("router_held", int(router.cursor.held), (router.name,)),
         ]
+    return samples
+
+
+def _damage_samples(app: App, key: ApiKey) -> list[Sample]:
+    ledgers = list(ledgers_of(app))
+    records = [(ledger, ledger.records) for ledger in ledgers]
+    samples = [
+        Sample("damaged_records", sum(sum(each.values()) for _, each in records)),
+        Sample("damaged_places", sum(ledger.found for ledger in ledgers)),
+    ]
+    seen = {place.topic for place in damage_seen(app, key).places}
+    for _, each in records:
+        for topic, count in itertools.islice(each.items(), TOPICS_MAX):
+            if topic in seen:
+                samples.append(Sample("topic_damaged_records", count, (topic,)))
     return samples
 
 

@@ -23,6 +23,7 @@ from headwater.engine.governing import Governing
 from headwater.engine.queues import Queues
 from headwater.engine.topic import Topic
 from headwater.model.pressure import Rung
+from headwater.server.damage import damage_seen
 from headwater.server.exchange import Exchange
 from headwater.server.logs import shards_of, state_of
 from headwater.server.pressure import rung_meaning
@@ -76,6 +77,7 @@ def status(app: App, exchange: Exchange) -> None:
         "pressure": _pressure(engine.governing),
         "shards": [_shard(*each) for each in shards_of(app)],
         "unavailable": core.parts.details(),
+        "damage": damage_seen(app, app.key_of(exchange)),
     }
     answer(exchange, 200, body)
 

@@ -98,7 +98,7 @@ def test_a_dead_letter_topic_that_was_idle_over_restarts_takes_the_next_letter()
         place.write(1)
         (seq,) = place.db.claim("jobs", "one").seqs
         place.db.nack("jobs", "one", [seq])
-        assert place.db.queue_stats("jobs") == (0, 0, 0, count)
+        assert place.db.queue_stats("jobs") == (0, 0, 0, count, 0)
         place.restart()
         place.write(1)
         place.db.ack("jobs", "one", place.db.claim("jobs", "one").seqs)
