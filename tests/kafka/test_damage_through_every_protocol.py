@@ -209,7 +209,7 @@ def test_log_readiness_status_and_metrics_name_topic_file_and_offset_once(
             by_diff(hurt)
 
         def told() -> list[dict[str, Any]]:
-            return [line for line in lines if line.get("first_seq") == BAD]
+            return [dict(line) for line in lines if line.get("first_seq") == BAD]
 
         eventually(told)
         assert [line["topic"] for line in told()] == ["events"]

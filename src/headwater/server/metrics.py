@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from headwater.config.topic import TopicType
@@ -98,18 +99,19 @@ def _engine_samples(app: App, engine: Engine, key: ApiKey) -> list[Sample]:
 
 
 def _damage_samples(app: App, key: ApiKey) -> list[Sample]:
+    """Of topics that have damage, and those that are listed anyway; Kafka's are partitions."""
     ledgers = list(ledgers_of(app))
-    records = [(ledger, ledger.records) for ledger in ledgers]
-    samples = [
-        Sample("damaged_records", sum(sum(each.values()) for _, each in records)),
-        Sample("damaged_places", sum(ledger.found for ledger in ledgers)),
-    ]
+    records: Counter[str] = Counter()
+    for ledger in ledgers:
+        records.update(ledger.records)
     seen = {place.topic for place in damage_seen(app, key).places}
-    for _, each in records:
-        for topic, count in itertools.islice(each.items(), TOPICS_MAX):
-            if topic in seen:
-                samples.append(Sample("topic_damaged_records", count, (topic,)))
-    return samples
+    named = (topic.name for topic in app.engine.core.registry if key.may_name(topic.name))
+    seen.update(itertools.islice(named, TOPICS_MAX))
+    return [
+        Sample("damaged_records", records.total()),
+        Sample("damaged_places", sum(ledger.found for ledger in ledgers)),
+        *(Sample("topic_damaged_records", records[name], (name,)) for name in sorted(seen)),
+    ]
 
 
 def _shard_samples(engine: Engine) -> list[Sample]:
