@@ -69,6 +69,12 @@ function tilesOf(queue, seen) {
             state: queue.dead_lettered ? "warn" : null,
             more: "since it was made",
         }),
+        queue.damaged
+            ? tile("Damaged", about(queue.damaged), {
+                  state: "bad",
+                  more: "cannot be read: give the queue a dead letter topic",
+              })
+            : null,
     ];
 }
 
