@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv lint check format docs docs-format docs-conformance test test-all test-pure crash bench bench-server bench-peers bench-queue bench-kafka bench-machines bench-spark demo demo-wal lock clean
+.PHONY: help venv lint check format docs docs-format docs-conformance test test-all test-pure crash torture bench bench-server bench-peers bench-queue bench-kafka bench-machines bench-spark demo demo-wal lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
@@ -85,6 +85,9 @@ test-pure: $(STAMP) ## Run tests of formats, rules, engine and server without th
 # No time limit per test here: a full sweep is long on purpose.
 crash: $(STAMP) ## Run the crash and fault sweeps in full
 	HEADWATER_CRASH=full $(BIN)/python -m pytest -q -n $(WORKERS) -m crash --timeout 0 $(ARGS)
+
+torture: $(STAMP) ## Everything at once with kills, two minutes (ARGS="--minutes 60 --seed 7")
+	$(BIN)/python -m headwater.testing.torture $(ARGS)
 
 bench: $(STAMP) ## Measure everything beside what is installed; fill docs/benchmarks.md (half an hour)
 	$(BIN)/python -m bench $(if $(ARGS),$(ARGS),all --page docs/benchmarks.md --plots docs/images)

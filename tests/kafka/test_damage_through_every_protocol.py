@@ -177,7 +177,7 @@ def test_a_damaged_job_goes_to_the_dead_letters_and_the_others_to_workers(hurt: 
             done += seqs
         assert done == WHOLE
         assert http.get("/v0/topics/jobs").json["queue"] == {
-            "ready": 0, "in_flight": 0, "delayed": 0, "dead_lettered": 1, "damaged": 0,
+            "ready": 0, "in_flight": 0, "delayed": 0, "dead_lettered": 1, "blocked": 0,
         }  # fmt: skip
         (letter,) = http.diff("dead", include_meta=True).json["records"]
         assert letter["meta"]["$dead_letter_cause"] == "damaged"

@@ -61,7 +61,7 @@ def test_a_damaged_batch_is_kept_and_counted_once_however_often_it_is_fetched() 
     assert place.offset < at
     assert place.path == str(KAFKA / "0.log")
     assert life.store.core.counters.damaged_batches == 1
-    assert life.store.core.damage.records == {"kafka:orders:0": 2}
+    assert life.store.core.damage.records == {("kafka:orders:0", 1): 2}
     life.do(lambda: life.store.delete_topic(life.partition("orders").topic))
     assert not life.store.core.damage.places
 

@@ -55,6 +55,8 @@ def test_the_verbs_of_the_contract_do_what_they_say(shell: Shell, name: str) -> 
     offset = str(entries[-1]["offset"])
     last = json.loads(shell("wal", "read", "--from-offset", offset, "-l", "1", "--json"))
     assert last == entries[-1]
+    newest = shell("wal", "read", "-l", "2", "--json").splitlines()
+    assert [json.loads(line) for line in newest] == entries[-2:]
     stats = json.loads(shell("wal", "stats", "--json"))
     assert f"latest offset {stats['latest_offset']}" in " ".join(shell("wal", "stats").split())
     assert {"current_offset", "segment_count", "total_size_bytes", "oldest_segment"} <= set(stats)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-READY, HELD, LEAVING, GONE = "ready", "held", "leaving", "gone"
+READY, HELD, LEAVING, BLOCKED, GONE = "ready", "held", "leaving", "blocked", "gone"
 
 
 @dataclass
@@ -32,6 +32,7 @@ class NaiveQueue:
     jobs: dict[int, NaiveJob] = field(default_factory=dict)
     lease_id: int = 0
     dying: list[tuple[int, int]] = field(default_factory=list)
+    retry_us: int = 0
 
     def in_place(self, place: str) -> list[NaiveJob]:
         return [job for _, job in sorted(self.jobs.items()) if job.place == place]
@@ -53,6 +54,8 @@ class NaiveQueue:
                 job.not_before_us = 0
             if job.not_before_ms <= calendar_ms:
                 job.not_before_ms = 0
+        for job in self.in_place(BLOCKED) if now_us >= self.retry_us else []:
+            self.back(job, 0)
 
     def back(self, job: NaiveJob, not_before_us: int) -> None:
         job.place, job.connection = READY, None

@@ -21,7 +21,7 @@ from headwater.model.index import SeqIndex
 from headwater.model.queue import LeaseHistory, QueueLeases, leases
 from headwater.model.queue.history import remember, resume
 from headwater.model.slots import as_run
-from tests.property.naive_queue import GONE, HELD, LEAVING, READY, NaiveJob, NaiveQueue
+from tests.property.naive_queue import BLOCKED, GONE, HELD, LEAVING, READY, NaiveJob, NaiveQueue
 
 OVERHEAD = 38
 NODES = ("one", "two")
@@ -232,7 +232,17 @@ class QueueMachine(RuleBasedStateMachine):
     def take_dying(self) -> None:
         expected, self.naive.dying = self.naive.dying, []
         expected = [(seq, n) for seq, n in expected if self.naive.jobs[seq].place == LEAVING]
-        assert sorted(self.queue.take_dying()) == sorted(expected)
+        assert sorted(job[:2] for job in self.queue.take_dying()) == sorted(expected)
+
+    @precondition(lambda self: any(job.dying for job in self.naive.in_place(LEAVING)))
+    @rule(retry_ms=st.integers(0, 60))
+    def the_dead_letters_are_refused(self, retry_ms: int) -> None:
+        self.take_dying()
+        self.naive.retry_us = self.now_us + retry_ms * 1_000
+        for job in self.naive.in_place(LEAVING):
+            if job.dying:
+                self.queue.block(job.seq, self.naive.retry_us, is_copied=False)
+                job.place, job.dying, job.has_key = BLOCKED, False, False
 
     @rule(pick=st.integers(1, 30))
     def somebody_deletes_a_job(self, pick: int) -> None:
@@ -290,7 +300,7 @@ class QueueMachine(RuleBasedStateMachine):
         held = next((grant for grant in grants if job.seq in grant.seqs), None)
         job.passed = job.dying = False
         if held is None:
-            assert job.place in (READY, LEAVING)
+            assert job.place in (READY, LEAVING, BLOCKED)
             job.place, job.connection = READY, None
         else:
             left_ms = min(held.until_ms - self.wall_ms, spans[job.seq])
@@ -315,6 +325,7 @@ class QueueMachine(RuleBasedStateMachine):
         out = self.naive.in_place(HELD) + self.naive.in_place(LEAVING)
         assert self.queue.in_flight == len(out)
         assert sorted(self.queue.leases) == [job.seq for job in self.naive.in_place(HELD)]
+        assert sorted(self.queue.blocked) == [job.seq for job in self.naive.in_place(BLOCKED)]
         assert self.queue.ready(self.index) == len(self.naive.ready)
 
     @invariant()
@@ -326,6 +337,7 @@ class QueueMachine(RuleBasedStateMachine):
     @invariant()
     def nothing_is_promised_twice(self) -> None:
         places = [*self.queue.leases, *self.queue.leaving, *self.queue.delays.seqs()]
+        places += self.queue.blocked
         places += [seq for seq in self.queue.reclaim if self.index.is_live(seq)]
         assert len(places) == len(set(places))
 

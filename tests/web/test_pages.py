@@ -161,7 +161,7 @@ def test_what_is_damaged_is_shown_where_it_is_and_not_as_deleted(
     with server.talk() as http:
         http.queue("claim", "hurt.jobs")
     dashboard.open("queue/hurt.jobs")
-    expect(dashboard.page.get_by_text("give the queue a dead letter topic")).to_be_visible()
+    expect(dashboard.page.get_by_text("damaged, and the queue has no dead_letter")).to_be_visible()
 
 
 def test_the_tail_shows_records_as_they_are_written(

@@ -16,8 +16,11 @@ from headwater.wire.machine_requests import LIST_LIMIT_DEFAULT, LIST_LIMIT_MAX
 
 def read(
     from_offset: Annotated[
-        int, typer.Option("--from-offset", min=0, metavar="X", help="Begin here.")
-    ] = 0,
+        int | None,
+        typer.Option(
+            "--from-offset", min=0, metavar="X", help="Begin here. Without it: the last ones."
+        ),
+    ] = None,
     limit: Annotated[
         int,
         typer.Option("--limit", "-l", min=1, max=LIST_LIMIT_MAX, metavar="N", help="So many."),
@@ -28,9 +31,9 @@ def read(
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Read entries of the machines' log. With --json one object a line."""
+    """Read entries of the machines' log, the last ones there are. With --json one object a line."""
     with machines_at(url, context, token, directory) as machines:
-        page = machines.read_wal(from_offset, limit=limit)
+        page = machines.read_wal(from_offset or 0, limit=limit, newest=from_offset is None)
     for each in page.entries:
         if as_json:
             say_json(msgspec.to_builtins(each))

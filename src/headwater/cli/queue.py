@@ -181,7 +181,11 @@ def stats(
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show how many jobs are ready, in flight, delayed, and were given up."""
+    """Show how many jobs are ready, in flight, delayed, given up, and blocked.
+
+    Blocked are jobs that were delivered as often as they may be and whose dead letter topic refuses
+    them; the warning in the server's log says why.
+    """
     with connect(url, context, token) as client:
         found = client.queue_stats(topic)
         paused = bool(client.state(topic).config.get("paused"))

@@ -8,11 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from headwater.cli.output import complain, say, say_json, say_table, shown_path
+from headwater.cli.pipeline_files import ColdFlag
 from headwater.cli.place import JsonOption
 from headwater.cli.transfer import transferring
 from headwater.cli.wal_verify import further_damage, report_as_json
 from headwater.core.clock import SystemClock
-from headwater.core.errors import RequestError, StorageError
+from headwater.core.errors import RequestError, StorageError, UnavailableError
 from headwater.disk import PosixDisk
 from headwater.engine.reports import keep_report
 from headwater.engine.verifying import DirectoryReport, verify_directory
@@ -27,20 +28,23 @@ def verify(
         bool,
         typer.Option("--deep", help="In the log, check every frame's own checksum too."),
     ] = False,
+    cold: ColdFlag = None,
 ) -> None:
     """Read a whole data directory and say whether it is sound.
 
     The log, the snapshots, the checksum of every record in segments, every index entry against its
     record, whether each seq is where it should be, and names that nobody knows; the same of Kafka's
-    shared log and of the machines. Changes nothing, takes no lock, and may be run while Headwater
-    is writing: a finding counts when two looks agree. Exit code 5 when something is BAD; a `note`
-    is settled by Headwater itself. What was found is kept for the dashboard in reports/, if a
-    server has made that directory.
+    shared log and of the machines. Segments in the cold tier are read from it: from `--cold`, or
+    from where the directory's server was last told that it is. Changes nothing, takes no lock, and
+    may be run while Headwater is writing: a finding counts when two looks agree. Exit code 5 when
+    something is BAD, 3 when nothing is but the cold tier could not be read; a `note` is settled by
+    Headwater itself. What was found is kept for the dashboard in reports/, if a server has made
+    that directory.
     """
     disk = PosixDisk()
     _refuse_other_places(disk, directory)
     with transferring("Verifying") as begin:
-        report = verify_directory(disk, directory, SystemClock(), begin, deep=deep)
+        report = verify_directory(disk, directory, SystemClock(), begin, deep=deep, cold=cold)
         wal_directory = directory / WAL_DIRECTORY
         report.wal.findings += further_damage(disk, wal_directory, report.wal)
     problems = len(report.bad) + len(report.wal.refusals)
@@ -55,6 +59,9 @@ def verify(
             f"{problems} problem{'' if problems == 1 else 's'} in {directory}; nothing was changed"
         )
         raise typer.Exit(StorageError.exit_code)
+    if report.unchecked:
+        complain("not everything could be checked; nothing that was is damaged")
+        raise typer.Exit(UnavailableError.exit_code)
 
 
 def _refuse_other_places(disk: PosixDisk, directory: PurePath) -> None:
@@ -88,6 +95,9 @@ def _findings(report: DirectoryReport) -> list[dict[str, Any]]:
 def _as_json(report: DirectoryReport, problems: int) -> dict[str, Any]:
     return {
         "ok": not problems,
+        "unchecked": [
+            {"path": str(f.path), "offset": f.offset, "what": f.what} for f in report.unchecked
+        ],
         "topics": report.topics,
         "segments": report.segments,
         "snapshots": report.snapshots,
@@ -105,6 +115,7 @@ def _say_report(report: DirectoryReport, directory: PurePath, problems: int) -> 
         shown = path.relative_to(directory) if path.is_relative_to(directory) else path
         offset = "" if found["offset"] is None else str(found["offset"])
         rows.append(["BAD" if found["bad"] else "note", str(shown), offset, found["what"]])
+    rows += [["unchecked", str(f.path), "", f.what] for f in report.unchecked]
     if rows:
         say_table(["", "file", "offset", "what"], rows, "offset")
     state = "NOT SOUND" if problems else "ok"

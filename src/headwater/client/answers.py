@@ -104,7 +104,7 @@ class _Queue(msgspec.Struct):
     in_flight: int
     delayed: int = 0
     dead_lettered: int = 0
-    damaged: int = 0
+    blocked: int = 0
 
 
 class _QueueState(msgspec.Struct):
@@ -260,7 +260,7 @@ def queue_stats(body: bytes) -> QueueStats:
         raise NotAQueueError(f"{found.topic!r} is a log; claims need a queue")
     queue = found.queue
     return QueueStats(
-        queue.ready, queue.in_flight, queue.delayed, queue.dead_lettered, queue.damaged
+        queue.ready, queue.in_flight, queue.delayed, queue.dead_lettered, queue.blocked
     )
 
 

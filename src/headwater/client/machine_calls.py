@@ -149,6 +149,7 @@ def _operation(request: Any, manner: Manner) -> dict[str, Any]:
         raise InvalidRequestError("a batch has CreateInstance, ApplyEvent and DeleteInstance only")
     params = {_RENAMED.get(field, field): value for field, value in request._asdict().items()}
     params.pop("reason", None)
+    params.pop("again", None)
     params["idempotency_key"] = params["idempotency_key"] or manner.new_key()
     return {
         "op": name,
@@ -167,7 +168,7 @@ def _snapshot_instance(ask: asks.SnapshotInstance, _manner: Manner) -> Call[Any]
 
 
 def _read_wal(ask: asks.ReadWal, _manner: Manner) -> Call[Any]:
-    body = _json(from_offset=ask.from_offset, limit=ask.limit)
+    body = _json(from_offset=ask.from_offset, limit=ask.limit, newest=ask.newest or None)
     return Call("POST", "/v0/machines/wal/read", _reader(answers.WalReadAnswer), body=body)
 
 

@@ -195,6 +195,27 @@ def _is_topic_name(name: str) -> bool:
     return any(pattern.fullmatch(name) for pattern in (NAME_PATTERN, PARTITION_NAME_PATTERN))
 
 
+def may_refuse(settings: TopicSettings) -> bool:
+    """Is there a write that such a topic refuses because it is full?"""
+    return settings.discard is Discard.REJECT and bool(settings.cap_records or settings.cap_bytes)
+
+
+def refuse_letters(
+    target: str, settings: TopicSettings, queue: str, *, is_exact: bool = False
+) -> None:
+    """RequestError when a topic with these settings could refuse the dead letters of a queue."""
+    if is_exact:
+        why = "it is fed by an exactly_once router and takes no other records"
+    elif may_refuse(settings):
+        why = 'it refuses records when it is full (discard "reject" with a cap)'
+    else:
+        return
+    raise InvalidRequestError(
+        f"{target!r} cannot be the dead letter topic of {queue!r}: {why}",
+        detail={"setting": "dead_letter", "topic": queue, "dead_letter": target},
+    )
+
+
 def topic_settings(
     given: Mapping[str, Any], base: TopicSettings | None = None, *, topic: str | None = None
 ) -> TopicSettings:

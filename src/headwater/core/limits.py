@@ -28,6 +28,8 @@ TAG_BYTES_MAX: Final = 256
 NODE_BYTES_MAX: Final = 128
 META_BYTES_MAX: Final = 16 * KIB
 META_KEYS_MAX: Final = 64
+LETTER_BYTES_MAX: Final = RECORD_BYTES_MAX + META_BYTES_MAX
+"""Of a dead letter: the largest job, and where it is from."""
 BATCH_RECORDS_MAX: Final = 10_000
 IDEMPOTENCY_KEY_BYTES_MAX: Final = 256
 

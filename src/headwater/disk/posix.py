@@ -113,6 +113,11 @@ class PosixDisk:
     def exists(self, path: PurePath) -> bool:
         return os.path.lexists(path)
 
+    @staticmethod
+    def absolute(path: str) -> str:
+        """The path as it is from everywhere."""
+        return os.path.abspath(path)
+
     def is_directory(self, path: PurePath) -> bool:
         try:
             return stat.S_ISDIR(os.stat(path).st_mode)

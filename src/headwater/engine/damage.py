@@ -18,6 +18,10 @@ PLACES_MAX: Final = 1_000
 """Damaged places that are remembered; further ones are only counted."""
 
 
+Whose = tuple[str, int | None]
+"""A topic, and the organisation if it is one of Kafka's."""
+
+
 class DamagedPlace(NamedTuple):
     """What an operator needs to find it."""
 
@@ -49,7 +53,7 @@ class DamageLedger:
         self.found = 0
         self.findings: list[Finding] = []
         self._news: list[DamagedPlace] = []
-        self._seqs: dict[str, DamagedSeqs] = {}
+        self._seqs: dict[Whose, DamagedSeqs] = {}
 
     def note(self, topic: str, finding: Finding, organisation: int | None = None) -> bool:
         """False when this place is known already."""
@@ -68,7 +72,7 @@ class DamageLedger:
                 return False
             self.found += 1
             if not place.mended:
-                seqs = self._seqs.setdefault(topic, DamagedSeqs())
+                seqs = self._seqs.setdefault((topic, organisation), DamagedSeqs())
                 seqs.add(place.first_seq, place.last_seq + 1)
             if len(self.places) < PLACES_MAX:
                 self._known.add(place)
@@ -77,18 +81,22 @@ class DamageLedger:
                 self.findings.append(finding)
             return True
 
-    def forget(self, *topics: str) -> None:
+    def forget(self, *topics: str, organisation: int | None = None) -> None:
         """These are gone, and their files with them."""
-        gone = frozenset(topics)
+        gone = {(topic, organisation) for topic in topics}
         with self._lock:
-            if gone.isdisjoint(self._seqs) and gone.isdisjoint(each.topic for each in self.places):
+            kept = [
+                at
+                for at, place in enumerate(self.places)
+                if (place.topic, place.organisation) not in gone
+            ]
+            if len(kept) == len(self.places) and gone.isdisjoint(self._seqs):
                 return
-            kept = [at for at, place in enumerate(self.places) if place.topic not in gone]
             self.places = [self.places[at] for at in kept]
             self.findings = [self.findings[at] for at in kept]
             self._known = set(self.places)
-            for topic in gone:
-                self._seqs.pop(topic, None)
+            for whose in gone:
+                self._seqs.pop(whose, None)
 
     def take_news(self) -> list[DamagedPlace]:
         """Those that were found since the last time."""
@@ -104,10 +112,10 @@ class DamageLedger:
         return self.found > PLACES_MAX
 
     @property
-    def records(self) -> dict[str, int]:
-        """How many records were found that cannot be read, by topic."""
+    def records(self) -> dict[Whose, int]:
+        """How many records were found that cannot be read, by topic and organisation."""
         with self._lock:
-            return {topic: sum(map(len, seqs)) for topic, seqs in self._seqs.items()}
+            return {whose: sum(map(len, seqs)) for whose, seqs in self._seqs.items()}
 
     def find(self, topic: str, seq: int) -> DamagedPlace | None:
         """Where a record that cannot be read lies, if that was among the first to be found."""

@@ -5,8 +5,8 @@ known of them: where they lay, what is wrong there, and the tag if the topic's i
 
 The copy is safe before the delete is written, so a crash in between leaves both and loses none.
 The copy carries a key made of the job's topic and seq: done again within the dead letter topic's
-idempotency window, it is not made twice. What cannot be copied now stays, and is tried again with
-the next claim.
+idempotency window, it is not made twice. What cannot be put away now, because the dead letter
+topic or the log refuses, is blocked: nobody is given it, it is counted, and later claims try again.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from typing import Any
 import msgspec
 
 from headwater.core.errors import HeadwaterError, RequestError
+from headwater.core.limits import LETTER_BYTES_MAX
 from headwater.core.records import Record
 from headwater.engine.engine import Engine
 from headwater.engine.input import EncodedRecords, encode_records
 from headwater.engine.job_records import records_steps
+from headwater.engine.pending import Change
 from headwater.engine.queue_answers import DEAD_LETTER_CAUSE, DEAD_LETTER_ORIGIN
 from headwater.engine.queues import Queues
 from headwater.engine.steps import Answered, AsOwner, Steps, append_encoded_steps
@@ -38,32 +40,51 @@ def dead_letter_steps(engine: Engine, queues: Queues, topic: Topic) -> Steps[boo
     dying: list[Dying] = yield AsOwner(leases.take_dying)
     if not dying:
         return True
-    left = [job.seq for job in dying]
-    target = topic.log.settings.dead_letter
+    left = {job.seq: job for job in dying}
+    reasons: dict[int, str] = {}
+
+    def put_away(job: Dying) -> Change:
+        """From here on the change itself says what becomes of the job, whoever waits for it."""
+        del left[job.seq]
+        return queues.put_away(topic, job.seq)
+
+    def end() -> None:
+        for seq, reason in reasons.items():
+            queues.block(topic, seq, reason, is_copied=left[seq].is_copied)
+        # The others are tried again with the next claim: whoever did this left, or the rules
+        # changed meanwhile.
+        leases.stays(left.keys() - reasons.keys(), engine.core.clock.monotonic_us())
+
     try:
-        records = yield from records_steps(engine, topic, left)
+        uncopied = [job.seq for job in dying if not job.is_copied]
+        records = yield from records_steps(engine, topic, uncopied)
         for job in dying:
-            record = records.get(job.seq)
-            damaged = record is None and job.seq in topic.log.damaged
-            if target is None or (record is None and not damaged):
-                continue  # the rules changed, or somebody deleted it
-            encoded = (
-                damaged_letter(engine, topic, job)
-                if record is None
-                else dead_letter(topic, record, job)
-            )
-            key = f"dead letter of {topic.topic_id}: {job.seq}"
-            yield from append_encoded_steps(
-                engine, target, encoded, idempotency_key=key, create=True
-            )
-            yield Answered(partial(queues.put_away, topic, job.seq))
-            left.remove(job.seq)
-    except HeadwaterError:
-        return False  # the next claim tries again; the one at hand is answered
+            if not job.is_copied:
+                record = records.get(job.seq)
+                target = topic.log.settings.dead_letter
+                if target is None:
+                    continue
+                if record is None and job.seq not in topic.log.damaged:
+                    reasons[job.seq] = f"the record of job {job.seq} cannot be read"
+                    continue
+                key = f"dead letter of {topic.topic_id}: {job.seq}"
+                yield from append_encoded_steps(
+                    engine,
+                    target,
+                    damaged_letter(engine, topic, job)
+                    if record is None
+                    else dead_letter(topic, record, job),
+                    idempotency_key=key,
+                    create=True,
+                )
+                left[job.seq] = job._replace(is_copied=True)
+            yield Answered(partial(put_away, job))
+    except HeadwaterError as error:
+        reasons = dict.fromkeys(left, str(error))
+        return False  # tried again later; the claim at hand is answered
     finally:
         if left:
-            now_us = engine.core.clock.monotonic_us()
-            engine.core.owner.post(lambda: leases.stays(left, now_us))
+            engine.core.owner.post(end)
     return not left
 
 
@@ -76,9 +97,11 @@ def dead_letter(topic: Topic, record: Record, job: Dying) -> EncodedRecords:
     if record.node is not None:
         copy["node"] = record.node
     try:
-        return encode_records([{**copy, "meta": {**(record.meta or {}), **told}}])
+        return encode_records(
+            [{**copy, "meta": {**(record.meta or {}), **told}}], bytes_max=LETTER_BYTES_MAX
+        )
     except RequestError:
-        return encode_records([{**copy, "meta": told}])
+        return encode_records([{**copy, "meta": told}], bytes_max=LETTER_BYTES_MAX)
 
 
 def damaged_letter(engine: Engine, topic: Topic, job: Dying) -> EncodedRecords:

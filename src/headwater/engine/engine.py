@@ -42,6 +42,7 @@ from headwater.recovery.opening import OpenWal, open_wal
 from headwater.recovery.report import WalReport
 from headwater.recovery.snapshots import retired_logs
 from headwater.store.checked import Finding
+from headwater.store.cold_address import remember_cold_tier
 from headwater.store.object_store import open_cold_tier
 from headwater.wal.ceilings import SeqCeilings
 from headwater.wal.committer import LogState
@@ -139,6 +140,8 @@ class Engine:
             ShardProgress(published_frame=position.next_frame - 1)
             for position in opened.recovered.positions
         ]
+        if core.settings.cold_url:
+            remember_cold_tier(core.disk, core.directory, core.settings.cold_url)
         if self.machines.directory_exists:
             self.machines.open_at_start()
         self._housekeeping.begin()

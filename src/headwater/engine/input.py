@@ -41,7 +41,12 @@ class EncodedRecords:
         return len(self.datas)
 
 
-def encode_records(records: Sequence[Mapping[str, Any]], node: str | None = None) -> EncodedRecords:
+def encode_records(
+    records: Sequence[Mapping[str, Any]],
+    node: str | None = None,
+    *,
+    bytes_max: int = limits.RECORD_BYTES_MAX,
+) -> EncodedRecords:
     """Check and encode a batch. One bad record refuses all of them; the message says which."""
     if not 1 <= len(records) <= limits.BATCH_RECORDS_MAX:
         raise BatchTooLargeError(
@@ -50,12 +55,16 @@ def encode_records(records: Sequence[Mapping[str, Any]], node: str | None = None
     batch_node = _text(node, "node", limits.NODE_BYTES_MAX, "the write") if node else b""
     encoded = EncodedRecords([], [], [], [])
     for position, record in enumerate(records):
-        _encode_one(encoded, record, batch_node, position)
+        _encode_one(encoded, record, batch_node, position, bytes_max)
     return encoded
 
 
 def _encode_one(
-    encoded: EncodedRecords, record: Mapping[str, Any], batch_node: bytes, position: int
+    encoded: EncodedRecords,
+    record: Mapping[str, Any],
+    batch_node: bytes,
+    position: int,
+    bytes_max: int,
 ) -> None:
     where = f"record {position}"
     if "data" not in record:
@@ -79,10 +88,8 @@ def _encode_one(
         meta = _meta(record["meta"], where)
         data = join_data(data, meta)
         flags |= _HAS_META
-    if len(data) > limits.RECORD_BYTES_MAX:
-        raise RecordTooLargeError(
-            f"{where} has {len(data)} bytes; at most {limits.RECORD_BYTES_MAX} are taken"
-        )
+    if len(data) > bytes_max:
+        raise RecordTooLargeError(f"{where} has {len(data)} bytes; at most {bytes_max} are taken")
     if record.get("deliver_at") is not None:
         at = record["deliver_at"]
         if isinstance(at, bool) or not isinstance(at, int) or not 0 <= at <= limits.INTEGER_MAX:

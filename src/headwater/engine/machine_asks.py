@@ -61,6 +61,7 @@ class SnapshotInstance(NamedTuple):
 class ReadWal(NamedTuple):
     from_offset: int
     limit: int
+    newest: bool = False
 
 
 class AskWalStats(NamedTuple):
@@ -152,7 +153,7 @@ def _snapshot_instance(engine: Engine, ask: SnapshotInstance) -> Steps[Any]:
 
 def _read_wal(engine: Engine, ask: ReadWal) -> Steps[Any]:
     page = yield from steps.read_wal_steps(engine, *ask)
-    return telling.entries(ask.from_offset, page, opened)
+    return telling.entries(page, opened)
 
 
 def _wal_stats(engine: Engine, _ask: AskWalStats) -> Steps[Any]:
@@ -160,7 +161,7 @@ def _wal_stats(engine: Engine, _ask: AskWalStats) -> Steps[Any]:
 
 
 def _compact(engine: Engine, _ask: Compact) -> Steps[Any]:
-    return telling.compacted((yield from steps.compact_steps(engine)))
+    return (yield from telling.compact_steps(engine))
 
 
 _ANSWERS: Final[dict[type, Callable[[Engine, Any], Steps[Any]]]] = {

@@ -154,9 +154,11 @@ class AsyncMachines:
         found: answers.InstanceSnapshotAnswer = await self._ask(asks.SnapshotInstance(instance_id))
         return found
 
-    async def read_wal(self, from_offset: int = 0, *, limit: int = 100) -> answers.WalReadAnswer:
-        """Entries of the log, whatever they are about."""
-        found: answers.WalReadAnswer = await self._ask(asks.ReadWal(from_offset, limit))
+    async def read_wal(
+        self, from_offset: int = 0, *, limit: int = 100, newest: bool = False
+    ) -> answers.WalReadAnswer:
+        """Entries of the log, whatever they are about: from an offset on, or the newest."""
+        found: answers.WalReadAnswer = await self._ask(asks.ReadWal(from_offset, limit, newest))
         return found
 
     async def wal_stats(self) -> answers.WalStatsAnswer:

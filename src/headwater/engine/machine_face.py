@@ -155,9 +155,11 @@ class Machines:
         found: answers.InstanceSnapshotAnswer = self._ask(asks.SnapshotInstance(instance_id))
         return found
 
-    def read_wal(self, from_offset: int = 0, *, limit: int = 100) -> answers.WalReadAnswer:
-        """Entries of the log, whatever they are about."""
-        found: answers.WalReadAnswer = self._ask(asks.ReadWal(from_offset, limit))
+    def read_wal(
+        self, from_offset: int = 0, *, limit: int = 100, newest: bool = False
+    ) -> answers.WalReadAnswer:
+        """Entries of the log, whatever they are about: from an offset on, or the newest."""
+        found: answers.WalReadAnswer = self._ask(asks.ReadWal(from_offset, limit, newest))
         return found
 
     def wal_stats(self) -> answers.WalStatsAnswer:

@@ -23,15 +23,6 @@ T = TypeVar("T")
 DRAWING_FORMS = ("svg", "mermaid")
 
 
-class OneSnapshot(NamedTuple):
-    """A snapshot of one instance."""
-
-    snapshot: str
-    instance_id: str
-    state: str
-    wal_offset: int
-
-
 class MachineCounts(NamedTuple):
     machines: int
     versions: int
@@ -85,9 +76,9 @@ def _file_steps(place: PurePath, work: Callable[[], T]) -> Steps[T]:
 
 
 def put_machine_steps(
-    engine: Engine, machine: str, version: int, definition: dict[str, Any]
+    engine: Engine, machine: str, version: int, definition: dict[str, Any], strict: bool = True
 ) -> Steps[answers.MachinePut]:
-    return change_steps(engine, requests.PutMachine(machine, version, definition))
+    return change_steps(engine, requests.PutMachine(machine, version, definition, strict))
 
 
 def get_machine_steps(
@@ -100,14 +91,22 @@ def list_machines_steps(engine: Engine) -> Steps[list[answers.MachineListed]]:
     return (yield from look_steps(engine, MachineStore.list_machines))
 
 
-def counts_steps(engine: Engine) -> Steps[MachineCounts]:
-    return (yield from look_steps(engine, counts))
+def counts_steps(engine: Engine, sees: requests.Sees | None = None) -> Steps[MachineCounts]:
+    return (yield from look_steps(engine, lambda store: counts(store, sees)))
 
 
-def counts(store: MachineStore) -> MachineCounts:
-    machines = store.tables.machines
+def counts(store: MachineStore, sees: requests.Sees | None = None) -> MachineCounts:
+    """Of all machines, or of those that somebody sees."""
+    machines, listing = store.tables.machines, store.tables.listing
+    if sees is None:
+        return MachineCounts(
+            len(machines), sum(map(len, machines.values())), len(store.tables.instances)
+        )
+    seen = [name for name in machines if sees(name)]
     return MachineCounts(
-        len(machines), sum(map(len, machines.values())), len(store.tables.instances)
+        len(seen),
+        sum(len(machines[name]) for name in seen),
+        sum(listing.page(name, None, 0, 0)[1] for name in seen),
     )
 
 
@@ -218,21 +217,25 @@ def history_steps(engine: Engine, instance_id: str, limit: int) -> Steps[History
     return (yield from _file_steps(plan.place.directory, plan.read))
 
 
-def snapshot_instance_steps(engine: Engine, instance_id: str) -> Steps[OneSnapshot]:
-    found = yield from get_instance_steps(engine, instance_id)
+def snapshot_instance_steps(engine: Engine, instance_id: str) -> Steps[answers.InstanceSnapshot]:
     store = yield from store_steps(engine)
-    name, offset = yield from _file_steps(
-        store.directory, lambda: store.snapshot_instance(instance_id)
-    )
-    return OneSnapshot(name, instance_id, found.state, offset)
+    work = partial(store.snapshot_instance, instance_id)
+    return (yield from _file_steps(store.directory, work))
+
+
+def snapshot_count_steps(engine: Engine) -> Steps[int]:
+    store = yield from store_steps(engine)
+    return (yield from _file_steps(store.directory, store.snapshot_count))
 
 
 # -- the log
 
 
-def read_wal_steps(engine: Engine, from_offset: int, limit: int) -> Steps[WalPage]:
+def read_wal_steps(
+    engine: Engine, from_offset: int, limit: int, newest: bool = False
+) -> Steps[WalPage]:
     plan: WalReadPlan = yield from look_steps(
-        engine, lambda store: store.read_wal(from_offset, limit)
+        engine, lambda store: store.read_wal(from_offset, limit, newest=newest)
     )
     return (yield from _file_steps(plan.place.directory, plan.read))
 

@@ -12,10 +12,12 @@ from typing import Any, Final
 import msgspec
 
 from headwater.core.errors import HeadwaterError
-from headwater.engine.machine_steps import OneSnapshot
+from headwater.engine import machine_steps as steps
+from headwater.engine.engine import Engine
 from headwater.engine.machines import answers as found
 from headwater.engine.machines.log_reading import History, HistoryEntry, WalPage
 from headwater.engine.machines.watching import TransitionEvent
+from headwater.engine.steps import Steps
 from headwater.format.machines.bodies import ApplyEvent, CreateInstance, DeleteInstance
 from headwater.format.machines.entry import EntryType
 from headwater.model.machines.errors import machine_code
@@ -33,6 +35,35 @@ ENTRY_NAMES: Final = {
     EntryType.SNAPSHOT: "Snapshot",
     EntryType.CHECKPOINT: "Checkpoint",
 }
+RECORD_TYPES: Final = {
+    "PutMachine": "put_machine",
+    "CreateInstance": "create_instance",
+    "ApplyEvent": "apply_event",
+    "DeleteInstance": "delete_instance",
+    "Snapshot": "snapshot",
+    "Checkpoint": "checkpoint",
+}
+"""What the published clients call them."""
+ALSO_NAMED: Final = {
+    "PutMachine": (("definition_hash", "checksum"),),
+    "CreateInstance": (("initial_state", "state"),),
+    "Snapshot": (("snapshot_id", "snapshot"),),
+    "Checkpoint": (("timestamp", "at"),),
+}
+"""Their names of fields, and ours."""
+
+
+class _Named(msgspec.Struct):
+    """The fields that have two names."""
+
+    checksum: str = ""
+    state: str = ""
+    snapshot: str = ""
+    at: int = 0
+
+
+_named: Final = msgspec.json.Decoder(_Named).decode
+_encode: Final = msgspec.json.Encoder().encode
 KIND_NAMES: Final[dict[type, str]] = {
     CreateInstance: "CreateInstance",
     ApplyEvent: "ApplyEvent",
@@ -148,13 +179,17 @@ def _outcome(outcome: found.Outcome, inside: Inside) -> told.BatchOneAnswer:
     if outcome.error is not None:
         return told.BatchOneAnswer("error", error=error(outcome.error))
     answer = outcome.answer
-    result: msgspec.Struct | None = None
+    result: Any = None
     if isinstance(answer, found.Applied):
         result = applied(answer, inside)
     elif isinstance(answer, found.Created):
         result = created(answer)
     elif isinstance(answer, found.Deleted):
         result = deleted(answer)
+    elif isinstance(answer, Instance):
+        result = instance(answer, inside)
+    elif isinstance(answer, found.Pong):
+        result = answer._asdict()
     return told.BatchOneAnswer("ok", result=result)
 
 
@@ -186,7 +221,15 @@ def stats(is_at: found.WalStats) -> told.WalStatsAnswer:
     )
 
 
-def compacted(done: found.Compacted) -> told.CompactedAnswer:
+def compact_steps(engine: Engine) -> Steps[told.CompactedAnswer]:
+    """Compact, and count what is there afterwards."""
+    done = yield from steps.compact_steps(engine)
+    left = yield from steps.wal_stats_steps(engine)
+    snapshots = yield from steps.snapshot_count_steps(engine)
+    return _compacted(done, snapshots, left.segment_count)
+
+
+def _compacted(done: found.Compacted, snapshots: int, segments: int) -> told.CompactedAnswer:
     return told.CompactedAnswer(
         done.snapshot,
         done.snapshot_bytes,
@@ -194,6 +237,10 @@ def compacted(done: found.Compacted) -> told.CompactedAnswer:
         done.wal_offset,
         str(done.wal_offset),
         done.segments_deleted,
+        done.bytes_reclaimed,
+        1,
+        snapshots,
+        segments,
     )
 
 
@@ -224,8 +271,7 @@ def _entry(entry: HistoryEntry, inside: Inside) -> told.HistoryEntry:
     return made
 
 
-def entries(start: int, page: WalPage, inside: Inside = _raw) -> told.WalReadAnswer:
-    """`start` may have been anywhere, also behind the first byte of an entry."""
+def entries(page: WalPage, inside: Inside = _raw) -> told.WalReadAnswer:
     return told.WalReadAnswer(
         [
             told.WalEntryAnswer(
@@ -241,17 +287,41 @@ def entries(start: int, page: WalPage, inside: Inside = _raw) -> told.WalReadAns
         str(page.next_offset),
         page.has_more,
         str(page.gone_before),
-        [
-            told.BadBytes(str(each.offset), str(each.resume))
-            for each in page.damaged
-            if each.offset != start
-        ],
+        [told.BadBytes(str(each.offset), str(each.resume)) for each in page.damaged],
     )
 
 
-def one_snapshot(made: OneSnapshot) -> told.InstanceSnapshotAnswer:
+def with_records(page: told.WalReadAnswer) -> told.WalReadAnswer:
+    """The same with the entries as the published clients read them, too."""
+    page.records = [
+        told.WalRecord(each.sequence, each.offset, _as_one_object(each.type, bytes(each.data)))
+        for each in page.entries
+    ]
+    return page
+
+
+def _as_one_object(name: str, payload: bytes) -> Any:
+    """`type` first, then the entry's own fields, and those that clients know by another name."""
+    kind = RECORD_TYPES[name]
+    try:
+        known = _named(payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return {"type": kind}
+    more = {"type": kind}
+    for theirs, ours in ALSO_NAMED.get(name, ()):
+        more[theirs] = getattr(known, ours)
+    return msgspec.Raw(_encode(more)[:-1] + b"," + payload.lstrip()[1:])
+
+
+def one_snapshot(made: found.InstanceSnapshot) -> told.InstanceSnapshotAnswer:
     return told.InstanceSnapshotAnswer(
-        made.snapshot, made.instance_id, made.state, made.wal_offset, str(made.wal_offset)
+        made.snapshot,
+        made.instance_id,
+        made.state,
+        made.wal_offset,
+        str(made.wal_offset),
+        made.size_bytes,
+        made.checksum,
     )
 
 

@@ -49,8 +49,9 @@ class QueueStats(NamedTuple):
     in_flight: int
     delayed: int
     dead_lettered: int
-    damaged: int = 0
-    """Jobs that cannot be read and wait for an operator: the queue has no dead letter topic."""
+    blocked: int
+    """Jobs that nobody is given and that stay: the dead letter topic refuses them, or they are
+    damaged and there is none."""
 
 
 class Requeued(NamedTuple):

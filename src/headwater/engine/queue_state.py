@@ -35,6 +35,8 @@ class TopicQueue:
     """Claims that are to be served together."""
     settings: TopicSettings | None = None
     """Whose rules the leases follow; settings are never changed, there are others then."""
+    blocked_reason: str | None = None
+    """Why jobs that were delivered too often could not be put away at the last try."""
     passing: bool = False
     """A pass is under way that reads keys from files; the next one waits for it."""
 
@@ -44,7 +46,7 @@ def appoint(topic: Topic, appointments: Mapping[int, int]) -> None:
     if topic.queue is None:
         if topic.lease_history is None:
             topic.lease_history = LeaseHistory()
-        topic.lease_history.appointments.update(appointments)
+        topic.lease_history.appoint(appointments)
         return
     for seq, deliver_at_ms in appointments.items():
         topic.queue.leases.appoint(seq, deliver_at_ms)

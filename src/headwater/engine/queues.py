@@ -7,6 +7,7 @@ log has the delete, like every delete (I8); until then nobody else can be given 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Final, Protocol
 
@@ -14,7 +15,7 @@ from headwater.config.topic import TopicType
 from headwater.core.errors import HeadwaterError, NotAQueueError
 from headwater.core.limits import CLAIM_BYTES_MAX, LEASE_MS_CLAMP
 from headwater.core.records import Record
-from headwater.core.units import US_PER_MS
+from headwater.core.units import US_PER_MS, US_PER_S
 from headwater.engine.core import EngineCore
 from headwater.engine.pending import Change
 from headwater.engine.queue_answers import Claimed, ClaimedJob, QueueStats, Settled
@@ -28,9 +29,15 @@ from headwater.model.queue import Grant, LeaseHistory, QueueLeases, Verdict, sha
 from headwater.model.queue.fresh import fitting
 from headwater.model.queue.history import resume
 
+_log = logging.getLogger("headwater.queues")
+
+RETRY_LETTERS_US: Final = US_PER_S
+"""After that long, jobs that could not be put away are tried again."""
 DRAWS_MAX = 16
 """Looks for jobs in one turn of the owner; where they are sparse, the claimer asks again."""
 
+
+NOWHERE_FOR_DAMAGED: Final = "damaged, and the queue has no dead_letter topic to put it in"
 
 COVERED: Final = Change(lambda: True)
 """Nothing has to be told: answered already."""
@@ -70,6 +77,8 @@ class Queues:
                 topic.lease_history = None
         queue.leases.deliveries_max = settings.max_deliveries if settings.dead_letter else 0
         queue.leases.keep_order(settings.fifo_key is not None)
+        queue.leases.retry_blocked()
+        queue.blocked_reason = None
         if settings.dead_letter and queue.leases.unreadable:
             queue.leases.set_aside(list(queue.leases.unreadable), put_away=True)
         queue.settings = settings
@@ -80,9 +89,8 @@ class Queues:
         self._sweep(topic, leases)
         delayed = len(leases.delays) + len(leases.appointments)
         ready = leases.ready(topic.log.index)
-        return QueueStats(
-            ready, leases.in_flight, delayed, leases.dead_lettered, len(leases.unreadable)
-        )
+        blocked = leases.kept_back
+        return QueueStats(ready, leases.in_flight, delayed, leases.dead_lettered, blocked)
 
     def glance(self, topic: Topic) -> QueueStats:
         """The same without reading a file: of a queue that nobody has used in this life, what the
@@ -90,11 +98,15 @@ class Queues:
         if topic.loaded:
             return self.stats(topic)
         known = topic.lease_history or LeaseHistory()
-        durable = topic.log.settings.leases_durable
-        held = len(known.leases) if durable else 0
-        delayed = len(known.appointments) + (len(known.delays) if durable else 0)
+        core = self._core
+        held, delayed = known.out(
+            core.opened_ms,
+            (core.clock.monotonic_us() - core.opened_us) // US_PER_MS,
+            core.retention_ms(),
+            held=topic.log.settings.leases_durable,
+        )
         ready = max(self._topics.state(topic).count - held - delayed, 0)
-        return QueueStats(ready, held, delayed, known.dead_lettered)
+        return QueueStats(ready, held, delayed, known.dead_lettered, 0)
 
     # -- claiming
 
@@ -183,8 +195,10 @@ class Queues:
         damaged = frozenset(topic.log.damaged.among(seqs))
         jobs = [seq for seq in damaged if topic.log.index.is_live(seq)]
         if jobs:
-            put_away = topic.log.settings.dead_letter is not None
-            self.of(topic).leases.set_aside(sorted(jobs), put_away=put_away)
+            put_away, queue = topic.log.settings.dead_letter is not None, self.of(topic)
+            queue.leases.set_aside(sorted(jobs), put_away=put_away)
+            if not put_away:
+                queue.blocked_reason = NOWHERE_FOR_DAMAGED
         return damaged
 
     def deal(self, topic: Topic, requests: Sequence[ClaimRequest], seqs: Sequence[int]) -> None:
@@ -292,8 +306,24 @@ class Queues:
 
     def put_away(self, topic: Topic, seq: int) -> Change:
         """A job that is safe in the dead letter topic."""
-        event = LeaseEvent(LeaseKind.DEAD_LETTERED, (seq,))
+        leases = self.of(topic).leases
+        event = LeaseEvent(LeaseKind.DEAD_LETTERED, (seq,), lease_id=leases.dead_lettered + 1)
         return self._bury(topic, Verdict([seq], [], {}), dead=event)
+
+    def block(self, topic: Topic, seq: int, reason: str, *, is_copied: bool) -> None:
+        """A job that was delivered too often and cannot be put away now."""
+        queue = self.of(topic)
+        if queue.blocked_reason is None:
+            _log.warning(
+                "%s: jobs that were delivered too often stay, for they cannot be put away as dead "
+                "letters in %s: %s; tried again with claims, once a second",
+                topic.name,
+                topic.log.settings.dead_letter,
+                reason,
+            )
+        queue.blocked_reason = reason
+        retry_us = self._core.clock.monotonic_us() + RETRY_LETTERS_US
+        queue.leases.block(seq, retry_us, is_copied=is_copied)
 
     def _bury(self, topic: Topic, verdict: Verdict, dead: LeaseEvent | None = None) -> Change:
         """Delete jobs that are leaving."""
@@ -305,12 +335,16 @@ class Queues:
             leases.gone(verdict.taken)
             if dead is not None:
                 leases.dead_lettered += len(dead.seqs)
+                self.of(topic).blocked_reason = None
             if leases.reclaim:
                 topic.wake()  # the next job of a key
             return self._settled(topic, verdict)
 
         def give_up() -> None:
-            leases.stays(verdict.taken, core.clock.monotonic_us())
+            if dead is None:
+                leases.stays(verdict.taken, core.clock.monotonic_us())
+            for seq in () if dead is None else dead.seqs:
+                self.block(topic, seq, "the log refused the delete", is_copied=True)
 
         change = Change(take_effect, give_up)
         if not verdict.taken:

@@ -26,7 +26,13 @@ from headwater.format.router_frames import (
     encode_seq_ceilings,
 )
 from headwater.model.loss import Loss
-from headwater.model.router import CursorMark, RouterCursor, RouterSettings, router_settings
+from headwater.model.router import (
+    CursorMark,
+    Guarantee,
+    RouterCursor,
+    RouterSettings,
+    router_settings,
+)
 from headwater.model.router.definition import check_router_name
 
 
@@ -114,6 +120,8 @@ class Routers:
             dest = core.registry.find(settings.dest) or self._topics.make(
                 settings.dest, topic_settings({}, topic=settings.dest)
             )
+            if settings.guarantee is Guarantee.EXACTLY_ONCE:
+                self._topics.check_dead_letters(dest.name, dest.log.settings, is_exact=True)
             return self._define(name, settings, source, dest)
         except BaseException:
             core.routers.graph.remove(name)

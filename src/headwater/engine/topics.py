@@ -11,7 +11,15 @@ from typing import Any, Final
 
 import msgspec
 
-from headwater.config.topic import TopicSettings, changed, check_topic_name, topic_settings
+from headwater.config.topic import (
+    TopicSettings,
+    TopicType,
+    changed,
+    check_topic_name,
+    may_refuse,
+    refuse_letters,
+    topic_settings,
+)
 from headwater.core.durability import Durability
 from headwater.core.errors import OverloadedError, TopicNotEmptyError, TopicNotFoundError
 from headwater.engine.core import EngineCore
@@ -93,6 +101,22 @@ class Topics:
         topic.in_flight += 1
         return change
 
+    def check_dead_letters(
+        self, name: str, settings: TopicSettings, *, is_exact: bool = False
+    ) -> None:
+        """A dead letter topic takes every letter: one that may refuse leaves jobs that nobody can
+        be given. `is_exact`: an exactly-once router is to feed the topic."""
+        registry = self._core.registry
+        target = None if settings.dead_letter is None else registry.find(settings.dead_letter)
+        if target is not None and settings.type is TopicType.QUEUE:
+            fed = target.feed is not None and target.feed.is_exact
+            refuse_letters(target.name, target.log.settings, name, is_exact=fed)
+        if is_exact or may_refuse(settings):
+            for topic in registry:
+                theirs = topic.log.settings
+                if theirs.dead_letter == name and theirs.type is TopicType.QUEUE:
+                    refuse_letters(name, settings, topic.name, is_exact=is_exact)
+
     def for_write(
         self, name: str, *, create: bool | None, settings: Mapping[str, Any] | None
     ) -> Topic:
@@ -110,6 +134,7 @@ class Topics:
     def make(self, name: str, settings: TopicSettings) -> Topic:
         check_topic_name(name, is_new=True)
         core = self._core
+        self.check_dead_letters(name, settings)
         if len(core.registry) >= core.settings.topics_max:
             raise OverloadedError(
                 f"there are {core.settings.topics_max} topics already; "
@@ -137,6 +162,8 @@ class Topics:
     def _configure(self, topic: Topic, settings: Mapping[str, Any]) -> Change:
         wanted = topic_settings(settings, topic.log.settings, topic=topic.name)
         is_changed = bool(changed(topic.log.settings, wanted))
+        if is_changed:
+            self.check_dead_letters(topic.name, wanted)
         body = SettingsChanged(wanted.to_stored())
         now = self._core.clock.wall_ms()
         frames = [encode_body(FrameType.CONFIG_UPDATE, topic.topic_id, now, body)]
@@ -274,7 +301,8 @@ class Topics:
         self._core.tail_bytes -= topic.tail_bytes
         topic.tail_bytes = 0
         topic.tail.clear()
-        core.damage.forget(topic.name)
+        if core.damage.found:
+            core.damage.forget(topic.name)
         self._core.ceilings.forget(topic.topic_id)
         self._core.lease_ceilings.forget(topic.topic_id)
         self._core.changed = True

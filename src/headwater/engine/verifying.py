@@ -15,6 +15,7 @@ from headwater.config.engine import EngineSettings
 from headwater.core.clock import Clock
 from headwater.core.errors import FormatError, StorageError, UnavailableError
 from headwater.disk import Disk
+from headwater.engine.cold_check import ColdCheck
 from headwater.engine.read_only import DirectoryView
 from headwater.engine.topic import Topic
 from headwater.format.kafka.names import KAFKA_DIRECTORY
@@ -25,15 +26,16 @@ from headwater.format.segment import (
     parse_topic_directory_name,
     topic_directory_name,
 )
+from headwater.recovery.kafka.verify import join_kafka, plan_kafka
+from headwater.recovery.kafka.verify_segment import look_at_kafka_segment
 from headwater.recovery.looking import look_until_settled
 from headwater.recovery.report import WalReport
 from headwater.recovery.snapshots import snapshot_faults
 from headwater.recovery.survey import access_error
-from headwater.recovery.verifying_kafka import join_kafka, plan_kafka
-from headwater.recovery.verifying_kafka_segment import look_at_kafka_segment
 from headwater.recovery.verifying_machine_segment import look_at_machine_segment
 from headwater.recovery.verifying_machines import join_machines, plan_machines
 from headwater.recovery.verifying_parts import DIRECTORY_NAMES, gone
+from headwater.store.cold_index import cold_bytes
 from headwater.store.pair import file_bytes
 from headwater.store.segment import SegmentChangedError
 from headwater.store.verifying import Advance, Expected, Fault, FaultKind, verify_segments
@@ -53,25 +55,46 @@ class DirectoryReport:
     kafka_batches: int = 0
     machine_segments: int = 0
     machine_entries: int = 0
+    unchecked: list[Fault] = field(default_factory=list)
+    """What could not be read, and is no damage for that: a cold tier that does not answer."""
 
     @property
     def bad(self) -> list[Fault]:
         return [fault for fault in self.faults if fault.bad]
 
 
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What is looked at: one directory, and the cold tier that belongs to it."""
+
+    disk: Disk
+    directory: PurePath
+    clock: Clock
+    deep: bool
+    cold: str | None
+    """Where the tier is; None for what the directory remembers."""
+
+
 def verify_directory(
-    disk: Disk, directory: PurePath, clock: Clock, begin: Begin, *, deep: bool = False
+    disk: Disk,
+    directory: PurePath,
+    clock: Clock,
+    begin: Begin,
+    *,
+    deep: bool = False,
+    cold: str | None = None,
 ) -> DirectoryReport:
     """Two looks that agree, or the second of two when the first found nothing."""
+    scope = Scope(disk, directory, clock, deep, cold)
     try:
         advance = begin(_data_bytes(disk, directory))
-        report = _look(disk, directory, clock, deep, advance)
+        report = _look(scope, advance)
         agreed = report.faults
         for _ in range(LOOKS_MAX):
             if not report.faults:
                 return report
             earlier = frozenset(report.faults)
-            report = _look(disk, directory, clock, deep, lambda _: None)
+            report = _look(scope, lambda _: None)
             agreed = [fault for fault in report.faults if fault in earlier]
             if {fault for fault in report.faults if fault.bad} <= earlier:
                 break
@@ -81,18 +104,20 @@ def verify_directory(
     return report
 
 
-def _look(
-    disk: Disk, directory: PurePath, clock: Clock, deep: bool, advance: Advance
-) -> DirectoryReport:
-    wal = look_until_settled(disk, directory / WAL_DIRECTORY, deep=deep)
+def _look(scope: Scope, advance: Advance) -> DirectoryReport:
+    disk, directory = scope.disk, scope.directory
+    wal = look_until_settled(disk, directory / WAL_DIRECTORY, deep=scope.deep)
     report = DirectoryReport(wal)
+    cold = ColdCheck(disk, directory, scope.cold)
     for name in disk.list_directory(directory):
         if name not in DIRECTORY_NAMES:
             report.faults.append(_unknown(directory / name))
     faults, report.snapshots = snapshot_faults(disk, directory)
     report.faults += faults
-    topics = None if wal.refusals else _topics(disk, directory, clock, report)
-    report.faults += _topic_faults(disk, directory / TOPICS_DIRECTORY, topics, report, advance)
+    topics = None if wal.refusals else _topics(disk, directory, scope.clock, report)
+    root = directory / TOPICS_DIRECTORY
+    report.faults += _topic_faults(disk, root, topics, report, cold, advance)
+    report.unchecked += cold.unchecked
     report.faults += _kafka_faults(disk, directory / KAFKA_DIRECTORY, report, advance)
     report.faults += _machine_faults(disk, directory / MACHINES_DIRECTORY, report, advance)
     return report
@@ -163,6 +188,7 @@ def _topic_faults(
     root: PurePath,
     topics: dict[int, Topic] | None,
     report: DirectoryReport,
+    cold: ColdCheck,
     advance: Advance,
 ) -> Iterator[Fault]:
     seen: set[int] = set()
@@ -179,11 +205,10 @@ def _topic_faults(
         else:
             seen.add(topic_id)
             report.segments += sum(n.endswith((".idx", ".cold")) for n in _names(disk, path))
-            yield from _segments_of(disk, path, topics, topic_id, advance)
+            yield from _segments_of(disk, path, topics, topic_id, cold, advance)
     for topic_id in (topics or {}).keys() - seen:
-        yield from _segments_of(
-            disk, root / topic_directory_name(topic_id), topics, topic_id, advance
-        )
+        path = root / topic_directory_name(topic_id)
+        yield from _segments_of(disk, path, topics, topic_id, cold, advance)
 
 
 def _segments_of(
@@ -191,11 +216,13 @@ def _segments_of(
     path: PurePath,
     topics: dict[int, Topic] | None,
     topic_id: int,
+    cold: ColdCheck,
     advance: Advance,
 ) -> Iterator[Fault]:
     expected = None if topics is None else _expected(topics[topic_id])
     try:
-        yield from verify_segments(disk, path, expected, advance)
+        source = cold.source(path, topic_id)
+        yield from verify_segments(disk, path, expected, advance, source)
     except FileNotFoundError as error:
         yield gone(path, error)
 
@@ -221,6 +248,8 @@ def _data_bytes(disk: Disk, directory: PurePath) -> int:
                     total += file_bytes(disk, place / name)
                 except OSError:
                     continue
+            elif name.endswith(".cold"):
+                total += cold_bytes(disk, place / name)
     return total
 
 

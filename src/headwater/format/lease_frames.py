@@ -26,7 +26,12 @@ LEASE: Final = Layout(
         Field("connected", "u8", "1 when the claim ends with the connection it was made on"),
         Field("reserved", "pad2", ""),
         Field("count", "u32", "how many jobs it is about"),
-        Field("lease_id", "u64", "the claim's number, its fence; 0 where none is meant"),
+        Field(
+            "lease_id",
+            "u64",
+            "the claim's number, its fence; kind 5: how many jobs were put away, these "
+            "included; 0 where none is meant",
+        ),
         Field("span_ms", "u64", "how long it holds or is kept back; 0 where neither is meant"),
     ),
     tail=(

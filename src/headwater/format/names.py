@@ -11,6 +11,7 @@ from typing import Final
 WAL_DIRECTORY: Final = "wal"
 TOPICS_DIRECTORY: Final = "topics"
 QUARANTINE_DIRECTORY: Final = "quarantine"
+COLD_ADDRESS_NAME: Final = "cold-tier.json"
 REPORTS_DIRECTORY: Final = "reports"
 CURRENT_NAME: Final = "CURRENT"
 REPAIRS_NAME: Final = "REPAIRS"

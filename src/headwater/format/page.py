@@ -18,6 +18,7 @@ from headwater.format.layout import Layout
 from headwater.format.lease_frames import LEASE, LEASE_KIND_MEANING
 from headwater.format.mark import COMMIT_MARK, FORMAT_VERSION, MARK_BYTES
 from headwater.format.names import (
+    COLD_ADDRESS_NAME,
     CURRENT_NAME,
     PREPARED_NAME,
     QUARANTINE_DIRECTORY,
@@ -84,6 +85,7 @@ DATA DIRECTORY
     {QUARANTINE_DIRECTORY}/                 copies of bytes that left the log
   {META_DIRECTORY}/
     {snapshot_name(12)}  topics and their numbers, without records
+    {COLD_ADDRESS_NAME}              where the cold tier is, as the server was told last; no keys
   {TOPICS_DIRECTORY}/
     0000002A/                   a topic, by its id; `.deleted` behind it: dropped
       {segment_file_name(1, SegmentFile.DATA)}  records

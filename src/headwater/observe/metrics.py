@@ -64,11 +64,11 @@ METRICS: Final[dict[str, Declared]] = {
     "topic_queue_dead_lettered": Declared(
         Kind.GAUGE, "jobs that were put away as dead letters", ("topic",)
     ),
-    "topic_queue_damaged": Declared(
-        Kind.GAUGE, "jobs that cannot be read and wait for an operator", ("topic",)
-    ),
     "topic_damaged_records": Declared(
         Kind.GAUGE, "records of a topic that were met and cannot be read", ("topic",)
+    ),
+    "topic_queue_blocked": Declared(
+        Kind.GAUGE, "jobs that nobody can be given and that could not be put away", ("topic",)
     ),
     "wal_frames": Declared(Kind.COUNTER, "frames written to the log", ("shard",)),
     "wal_batches": Declared(Kind.COUNTER, "groups written to the log", ("shard",)),

@@ -8,7 +8,7 @@ from headwater.core.errors import DamageError, FormatError, NewerFormatError
 from headwater.disk import Disk, OpenMode
 from headwater.disk.whole import TEMPORARY_SUFFIX
 from headwater.format.frame import UnknownFrameError
-from headwater.format.names import WAL_DIRECTORY
+from headwater.format.names import COLD_ADDRESS_NAME, WAL_DIRECTORY
 from headwater.format.snapshot import (
     META_DIRECTORY,
     ShardMeta,
@@ -101,6 +101,8 @@ def snapshot_faults(disk: Disk, directory: PurePath) -> tuple[list[Fault], int]:
     count = 0
     for name in disk.list_directory(meta) if disk.is_directory(meta) else []:
         path, number = meta / name, parse_snapshot_name(name)
+        if name == COLD_ADDRESS_NAME:
+            continue
         if name.endswith(TEMPORARY_SUFFIX):
             what = "left by work that was interrupted or goes on"
             faults.append(Fault(path, None, what, False, FaultKind.UNFINISHED))

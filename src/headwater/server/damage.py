@@ -5,6 +5,7 @@ Readers are told by themselves, with a tombstone or an error. This is for whoeve
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -27,16 +28,16 @@ def ledgers_of(app: App) -> Iterator[DamageLedger]:
 
 def damage_seen(app: App, key: ApiKey) -> DamageSeen:
     """What this key may know: places in topics that it may name. The path tells where the server
-    keeps its data, so it is for an admin; anybody else gets the file's name."""
+    keeps its data, so it is for an admin; any other key gets the file's name."""
     places = [
         place
         for ledger in ledgers_of(app)
         for place in list(ledger.places)
-        if not place.mended and _may_see(key, place)
+        if not place.mended and _may_see(key, place.topic, place.organisation)
     ]
     is_admin = Scope.ADMIN in key.scopes and not key.prefixes
     return DamageSeen(
-        sum(sum(ledger.records.values()) for ledger in ledgers_of(app)),
+        damaged_records(app, key).total(),
         [
             PlaceSeen(
                 place.topic,
@@ -52,8 +53,18 @@ def damage_seen(app: App, key: ApiKey) -> DamageSeen:
     )
 
 
-def _may_see(key: ApiKey, place: DamagedPlace) -> bool:
-    return key.may_name(place.topic) and place.organisation in (None, key.organisation)
+def damaged_records(app: App, key: ApiKey) -> Counter[str]:
+    """Records that were met and cannot be read, by topic, of those that the key may name."""
+    found: Counter[str] = Counter()
+    for ledger in ledgers_of(app):
+        for (topic, organisation), count in ledger.records.items():
+            if _may_see(key, topic, organisation):
+                found[topic] += count
+    return found
+
+
+def _may_see(key: ApiKey, topic: str, organisation: int | None) -> bool:
+    return key.may_name(topic) and organisation in (None, key.organisation)
 
 
 class DamageWatch:

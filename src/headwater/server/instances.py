@@ -24,6 +24,7 @@ from headwater.wire.machine_requests import (
     CreateInstanceBody,
     ListInstancesParams,
     MigrateBody,
+    batch_params,
 )
 from headwater.wire.requests import decode_request
 
@@ -115,8 +116,9 @@ class HttpEvent(EventAsked):
 
 def run_batch(app: App, exchange: Exchange) -> None:
     body = decode_request(body_of(exchange), BatchBody)
+    asked = [batch_params(each, index) for index, each in enumerate(body.operations)]
     key = app.key_of(exchange)
-    begin(app, exchange, operations.run_batch(app.engine, key, body.operations, body.mode))
+    begin(app, exchange, operations.run_batch(app.engine, key, asked, body.mode))
 
 
 def history(app: App, exchange: Exchange) -> None:

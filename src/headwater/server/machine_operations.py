@@ -7,10 +7,10 @@ is changed: an id may be of another machine than it was a moment ago.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from headwater.engine import machine_steps as steps
 from headwater.engine import machine_telling as telling
@@ -26,15 +26,20 @@ from headwater.wire import machine_answers as told
 from headwater.wire.http_errors import HttpError
 from headwater.wire.machine_requests import (
     ApplyEventBody,
+    ApplyEventParams,
     BatchApply,
     BatchCreate,
     BatchDelete,
-    BatchOperation,
+    BatchedParams,
     CreateInstanceBody,
+    CreateInstanceParams,
+    DeleteInstanceParams,
+    InstanceParams,
     ListInstancesParams,
     MigrateBody,
+    NoParams,
     WalReadBody,
-    batch_params,
+    nearest_limit,
     offset_of,
 )
 
@@ -42,10 +47,16 @@ T = TypeVar("T")
 
 
 def put_machine(
-    engine: Engine, key: ApiKey, machine: str, version: int, definition: dict[str, Any]
+    engine: Engine,
+    key: ApiKey,
+    machine: str,
+    version: int,
+    definition: dict[str, Any],
+    *,
+    strict: bool = True,
 ) -> Steps[told.MachinePutAnswer]:
     key.require_name(machine)
-    made = yield from steps.put_machine_steps(engine, machine, version, definition)
+    made = yield from steps.put_machine_steps(engine, machine, version, definition, strict)
     return telling.put(made)
 
 
@@ -95,7 +106,7 @@ def list_instances(
 ) -> Steps[told.InstanceListAnswer]:
     require_named_machines(key, None if wanted.machine is None else [wanted.machine])
     listed = yield from steps.list_instances_steps(
-        engine, wanted.machine, wanted.state, wanted.limit, wanted.offset
+        engine, wanted.machine, wanted.state, nearest_limit(wanted.limit), wanted.offset or 0
     )
     return telling.instances(listed)
 
@@ -107,9 +118,14 @@ def apply_event(
 
 
 def delete_instance(
-    engine: Engine, key: ApiKey, instance_id: str, idempotency_key: str | None
+    engine: Engine,
+    key: ApiKey,
+    instance_id: str,
+    idempotency_key: str | None,
+    *,
+    again: bool = False,
 ) -> Work[told.InstanceDeletedAnswer]:
-    request = requests.DeleteInstance(instance_id, idempotency_key)
+    request = requests.DeleteInstance(instance_id, idempotency_key, again=again)
     return _change(engine, key, request, telling.deleted)
 
 
@@ -121,15 +137,17 @@ def migrate(
 
 
 def run_batch(
-    engine: Engine, key: ApiKey, operations: list[BatchOperation], mode: str
+    engine: Engine, key: ApiKey, operations: Sequence[BatchedParams], mode: str
 ) -> Steps[told.BatchAnswer]:
-    asked = [batch_params(each, index) for index, each in enumerate(operations)]
-    for each in asked:
-        if isinstance(each, BatchCreate):
+    """Operations whose params are checked already."""
+    for each in operations:
+        if isinstance(each, CreateInstanceBody):
             key.require_name(each.machine)
         elif isinstance(each, BatchDelete):
             key.require(Scope.DELETE)
-    wanted = [_request(each) for each in asked]
+        elif isinstance(each, InstanceParams):
+            key.require(Scope.READ)
+    wanted = [_request(each) for each in operations]
     return telling.batch((yield from steps.batch_steps(engine, wanted, mode, sees_of(key))))
 
 
@@ -155,15 +173,25 @@ def read_wal(engine: Engine, key: ApiKey, body: WalReadBody) -> Steps[told.WalRe
     if key.prefixes:
         raise HttpError("forbidden", "the log has everybody's entries; this key may not see them")
     offset = offset_of(body.from_offset) or 0
-    return telling.entries(offset, (yield from steps.read_wal_steps(engine, offset, body.limit)))
+    page = yield from steps.read_wal_steps(engine, offset, body.limit, body.newest)
+    return telling.entries(page)
 
 
-def wal_stats(engine: Engine, _key: ApiKey) -> Steps[told.WalStatsAnswer]:
-    return telling.stats((yield from steps.wal_stats_steps(engine)))
+def wal_stats(engine: Engine, key: ApiKey) -> Steps[told.WalStatsAnswer]:
+    """A key with prefixes is told what every answer tells, where the log ends, and whether it is
+    well. How much is in it is about everybody."""
+    found = yield from steps.wal_stats_steps(engine)
+    whole = telling.stats(found)
+    if not key.prefixes:
+        return whole
+    return told.WalStatsAnswer(
+        0, 0, 0, whole.current_offset, whole.current_offset_text, None, 0, 0, 0, whole.state,
+        told.WalIoAnswer(0, 0, 0, 0, 0), own_part=True,
+    )  # fmt: skip
 
 
 def compact(engine: Engine, _key: ApiKey) -> Steps[told.CompactedAnswer]:
-    return telling.compacted((yield from steps.compact_steps(engine)))
+    return (yield from telling.compact_steps(engine))
 
 
 # -- inside
@@ -244,9 +272,19 @@ def event_request(instance_id: str, body: ApplyEventBody) -> requests.ApplyEvent
     )
 
 
-def _request(asked: BatchCreate | BatchApply | BatchDelete) -> requests.Request:
-    if isinstance(asked, BatchCreate):
-        return _create(asked)
-    if isinstance(asked, BatchApply):
-        return event_request(asked.instance_id, asked)
-    return requests.DeleteInstance(asked.instance_id, asked.idempotency_key)
+def _request(asked: BatchedParams) -> requests.Request:
+    return _REQUESTS[type(asked)](asked)
+
+
+_REQUESTS: Final[dict[type, Callable[[Any], requests.Request]]] = {
+    BatchCreate: _create,
+    CreateInstanceParams: _create,
+    BatchApply: lambda p: event_request(p.instance_id, p),
+    ApplyEventParams: lambda p: event_request(p.instance_id, p),
+    BatchDelete: lambda p: requests.DeleteInstance(p.instance_id, p.idempotency_key),
+    DeleteInstanceParams: lambda p: requests.DeleteInstance(
+        p.instance_id, p.idempotency_key, again=True
+    ),
+    InstanceParams: lambda p: requests.ReadInstance(p.instance_id),
+    NoParams: lambda _: requests.Ping(),
+}

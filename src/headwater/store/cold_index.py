@@ -17,6 +17,7 @@ from typing import Final
 import numpy
 from numpy.typing import NDArray
 
+from headwater.disk import Disk
 from headwater.format.segment import (
     ENTRY_BYTES,
     INDEX_DTYPE,
@@ -29,6 +30,7 @@ from headwater.format.segment import (
     seal_checks,
 )
 from headwater.store.checked import Finding
+from headwater.store.pair import file_bytes, read_range, whole_entries
 
 _CHECK_SHIFT: Final = numpy.uint32(8)
 _END_FLAGS: Final = MEMORY_FLAGS
@@ -46,6 +48,16 @@ def cold_data_bytes(last: Entries, seq: int) -> int | None:
     if not len(last) or len(bad_entries(last, seq)) or int(index_flags(last)[0]) != _END_FLAGS:
         return None
     return int(last["offset"][0])
+
+
+def cold_bytes(disk: Disk, path: PurePath) -> int:
+    """How much data the `.cold` file at `path` leads to, roughly: nothing in it is checked."""
+    try:
+        size = file_bytes(disk, path)
+        last = whole_entries(read_range(disk, path, max(size - ENTRY_BYTES, 0), ENTRY_BYTES))
+    except OSError:
+        return 0
+    return int(last["offset"][-1]) if len(last) else 0
 
 
 def mend_cold_entries(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
 from pathlib import PurePath
-from typing import Final
+from typing import Final, Protocol
 
 import numpy
 
@@ -98,27 +98,70 @@ class SegmentRange:
 @dataclass(slots=True)
 class SegmentLook:
     faults: list[Fault] = field(default_factory=list)
+    is_cold: bool = False
+    """Its frames are in the cold tier; what is kept here is the index that leads to them."""
     range: SegmentRange | None = None
     """None when nothing can be said about it, or nothing of it counts."""
     data_bytes: int = 0
     """How much was read."""
 
 
+class ColdSource(Protocol):
+    """What the cold tier has of one topic. Whoever makes it reports a tier that does not answer."""
+
+    def look(self, first_seq: int, pointer: PurePath) -> SegmentLook | None:
+        """The frames that the index at `pointer` leads to; None when they could not be read."""
+
+    def stored(self) -> dict[int, PurePath]:
+        """The first seq of every copy, and what its data is called in a report."""
+
+
 def verify_segments(
-    disk: Disk, path: PurePath, expected: Expected | None, advance: Advance
+    disk: Disk,
+    path: PurePath,
+    expected: Expected | None,
+    advance: Advance,
+    cold: ColdSource | None = None,
 ) -> Iterator[Fault]:
-    """All faults in one topic's directory. FileNotFoundError when an owner removes a file just
-    now: look again."""
+    """All faults in one topic's directory, and in what `cold` has of the topic. FileNotFoundError
+    when an owner removes a file just now: look again."""
     faults, first_seqs = look_at_names(disk, path, expected)
     yield from faults
     ranges: list[SegmentRange] = []
+    moved: set[int] = set()
     for first_seq in first_seqs:
         look = verify_segment(disk, path, first_seq, expected)
         advance(look.data_bytes)
         yield from look.faults
         if look.range is not None:
             ranges.append(look.range)
+        if look.is_cold:
+            moved.add(first_seq)
     yield from verify_continuity(path, ranges, expected)
+    if cold is None:
+        return
+    for first_seq in sorted(moved):
+        found = cold.look(first_seq, path / segment_file_name(first_seq, SegmentFile.COLD))
+        if found is not None:
+            advance(found.data_bytes)
+            yield from found.faults
+    gaps = _gaps(ranges, expected)
+    if moved or gaps:
+        yield from _copies_without_index(path, cold, moved, gaps)
+
+
+def _copies_without_index(
+    path: PurePath, cold: ColdSource, moved: set[int], gaps: Sequence[range]
+) -> Iterator[Fault]:
+    """Copies in the cold tier that nothing leads to: the last ones of their seqs, or left over."""
+    for first_seq, place in sorted(cold.stored().items()):
+        if any(first_seq in gap for gap in gaps):
+            missing = path / segment_file_name(first_seq, SegmentFile.COLD)
+            what = f"missing: {place} is there, and nothing tells which of its records were deleted"
+            yield Fault(missing, None, what, True, FaultKind.MISSING)
+        elif first_seq not in moved:
+            what = "nothing leads to this copy; left by work that was interrupted or goes on"
+            yield Fault(place, None, what, False, FaultKind.UNFINISHED)
 
 
 def look_at_names(
@@ -160,8 +203,8 @@ def verify_segment(
         for kind in (SegmentFile.DATA, SegmentFile.IDX, SegmentFile.COLD)
         if disk.exists(directory.path_of(first_seq, kind))
     }
-    look = SegmentLook()
     is_cold = SegmentFile.COLD in files and SegmentFile.IDX not in files
+    look = SegmentLook(is_cold=is_cold)
     index_path = directory.path_of(first_seq, SegmentFile.COLD if is_cold else SegmentFile.IDX)
     for kind in () if is_cold else (SegmentFile.DATA, SegmentFile.IDX):
         if kind not in files:
@@ -279,18 +322,30 @@ def verify_continuity(
     path: PurePath, ranges: Sequence[SegmentRange], expected: Expected | None
 ) -> Iterator[Fault]:
     """Each seq is in one segment, and each that should be is in one."""
-    following = expected.earliest_seq if expected is not None else 0
-    for each in ranges:
-        place = path / segment_file_name(each.first_seq, SegmentFile.IDX)
-        if following and each.first_seq > following and expected is not None:
-            what = f"seqs {following} to {each.first_seq - 1} are in no segment"
-            yield Fault(place, None, what, True, FaultKind.CONTINUITY)
-        following = max(following, each.end_seq + 1)
+    behind = {each.first_seq for each in ranges}
+    for gap in _gaps(ranges, expected):
+        what = f"seqs {gap.start} to {gap.stop - 1} are in no segment"
+        place = path
+        if gap.stop in behind:
+            place = path / segment_file_name(gap.stop, SegmentFile.IDX)
+        yield Fault(place, None, what, True, FaultKind.CONTINUITY)
     for one, other in pairwise(ranges):
         if other.first_seq <= one.end_seq:
             place = path / segment_file_name(other.first_seq, SegmentFile.IDX)
             what = f"seq {other.first_seq} is in two segments"
             yield Fault(place, 0, what, True, FaultKind.CONTINUITY)
-    if expected is not None and following <= expected.checkpointed_seq:
-        what = f"seqs {following} to {expected.checkpointed_seq} are in no segment"
-        yield Fault(path, None, what, True, FaultKind.CONTINUITY)
+
+
+def _gaps(ranges: Sequence[SegmentRange], expected: Expected | None) -> list[range]:
+    """The seqs from the earliest live one up to the checkpoint that no segment has."""
+    if expected is None:
+        return []
+    gaps: list[range] = []
+    following = max(expected.earliest_seq, 1)
+    for each in ranges:
+        if each.first_seq > following:
+            gaps.append(range(following, each.first_seq))
+        following = max(following, each.end_seq + 1)
+    if following <= expected.checkpointed_seq:
+        gaps.append(range(following, expected.checkpointed_seq + 1))
+    return gaps

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy
 
-from headwater.core.errors import StorageError
+from headwater.core.errors import DamageError
 from headwater.disk import Disk
 from headwater.format.segment import (
     ENTRY_BYTES,
@@ -35,12 +35,15 @@ _DELETED: Final = numpy.uint8(IndexFlag.DELETED)
 def verify_cold_segment(
     disk: Disk, path: PurePath, first_seq: int, store: SegmentStore, place: PurePath
 ) -> SegmentLook:
-    """`path` is the topic's directory, `place` what its store is called in a report."""
+    """`path` is the topic's directory, `place` what its store is called in a report.
+
+    A store that refuses or does not answer is an error of its own: that is no damage.
+    """
     local = whole_entries(read_all(disk, path / segment_file_name(first_seq, SegmentFile.COLD)))
     look = SegmentLook()
     try:
         look.faults += _held_against(local, first_seq, store, place, look)
-    except StorageError as error:
+    except DamageError as error:
         where = place / segment_file_name(first_seq, SegmentPart.DATA)
         where = where if error.path is None else PurePath(error.path)
         look.faults.append(Fault(where, error.offset, error.what, True, FaultKind.COLD))

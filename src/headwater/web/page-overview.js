@@ -93,7 +93,7 @@ export function openOverview({ place, signal, problem, reporter }) {
 
 function tilesOf(status) {
     const now = history.at(-1)?.speed ?? { written: 0, read: 0, bytes: 0, syncs: 0 };
-    const slowest = Math.max(...status.shards.map((shard) => shard.fsync.p99_ms));
+    const slowest = Math.max(0, ...status.shards.map((shard) => shard.fsync.p99_ms));
     const { totals, pressure } = status;
     return [
         tile("Records written", rate(now.written), {
@@ -146,7 +146,12 @@ function concerns(status, runs) {
         ],
         ...status.unavailable.map((each) => [
             "bad",
-            `Not served: ${each.part}. ${each.what}${each.file ? ` in ${each.file}` : ""}${each.offset === null ? "" : ` at byte ${each.offset}`}. Stop the server and run headwater repair.`,
+            [
+                `Not served: ${each.part}. ${each.what}`,
+                each.file ? ` in ${each.file}` : "",
+                each.offset === null ? "" : ` at byte ${each.offset}`,
+                ". Stop the server and run headwater repair.",
+            ].join(""),
             ["log"],
         ]),
         damage.records && [
@@ -154,15 +159,15 @@ function concerns(status, runs) {
             `${count(damage.records)} damaged records were met and not served.${placeOf(damage)} Run headwater verify.`,
             ["jobs"],
         ],
-        totals.jobs_damaged && [
-            "bad",
-            `${count(totals.jobs_damaged)} damaged jobs wait in queues without a dead letter topic.`,
-            ["queues"],
-        ],
         pressure.writes_refused && [
             "warn",
             `${count(pressure.writes_refused)} writes were refused because of pressure.`,
             ["log"],
+        ],
+        totals.jobs_blocked && [
+            "bad",
+            `${count(totals.jobs_blocked)} jobs cannot be put away: their dead letter topic refuses.`,
+            ["queues"],
         ],
         totals.jobs_dead_lettered && [
             "warn",

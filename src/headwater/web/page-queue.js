@@ -69,12 +69,14 @@ function tilesOf(queue, seen) {
             state: queue.dead_lettered ? "warn" : null,
             more: "since it was made",
         }),
-        queue.damaged
-            ? tile("Damaged", about(queue.damaged), {
-                  state: "bad",
-                  more: "cannot be read: give the queue a dead letter topic",
-              })
-            : null,
+        ...(queue.blocked
+            ? [
+                  tile("Blocked", about(queue.blocked), {
+                      state: "bad",
+                      more: `no dead letter: ${queue.blocked_reason}`,
+                  }),
+              ]
+            : []),
     ];
 }
 

@@ -27,6 +27,7 @@ export function openQueues({ place, query, signal, problem, reporter }) {
             { title: "In flight", kind: "number", cell: (row) => about(row.queue.in_flight) },
             { title: "Delayed", kind: "number", cell: (row) => about(row.queue.delayed) },
             { title: "Given up", kind: "number", cell: (row) => about(row.queue.dead_lettered) },
+            { title: "Blocked", kind: "number", cell: (row) => about(row.queue.blocked) },
             {
                 title: "Dead letters in",
                 kind: "name",

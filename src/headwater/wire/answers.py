@@ -153,7 +153,8 @@ class QueueSeen(Answer):
     in_flight: int
     delayed: int
     dead_lettered: int
-    damaged: int
+    blocked: int
+    blocked_reason: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class JobOut(RecordOut, kw_only=True):

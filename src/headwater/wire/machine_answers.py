@@ -176,6 +176,14 @@ class BadBytes(msgspec.Struct):
     resume: str
 
 
+class WalRecord(msgspec.Struct):
+    """An entry as the published clients read it: `entry` has its type among its fields."""
+
+    sequence: int
+    offset: int
+    entry: Any
+
+
 class WalReadAnswer(Told):
     entries: list[WalEntryAnswer]
     next_offset: int
@@ -184,6 +192,8 @@ class WalReadAnswer(Told):
     oldest_offset: str
     """What is before it was compacted away."""
     damaged: list[BadBytes]
+    records: list[WalRecord] | msgspec.UnsetType = msgspec.UNSET
+    """Over RCPX: the same entries once more."""
 
 
 class WalIoAnswer(msgspec.Struct):
@@ -208,6 +218,8 @@ class WalStatsAnswer(Told):
     state: str
     """writable, full or poisoned."""
     io_stats: WalIoAnswer
+    own_part: bool = False
+    """Told to a key with prefixes: what is about everybody's entries is 0."""
 
 
 class CompactedAnswer(Told):
@@ -217,6 +229,12 @@ class CompactedAnswer(Told):
     wal_offset: int
     wal_offset_text: str
     segments_deleted: int
+    bytes_reclaimed: int
+    snapshots_created: int
+    total_snapshots: int
+    """Files of snapshots, those of single instances among them."""
+    wal_segments: int
+    """That are left."""
 
 
 class InstanceSnapshotAnswer(Told):
@@ -225,6 +243,9 @@ class InstanceSnapshotAnswer(Told):
     state: str
     wal_offset: int
     wal_offset_text: str
+    size_bytes: int
+    checksum: str
+    """CRC32C of the file, in hex."""
 
 
 class TransitionAnswer(msgspec.Struct, omit_defaults=True):
@@ -251,3 +272,6 @@ class GapAnswer(msgspec.Struct):
     first_offset: int
     last_offset: int
     missed: int | None = None
+    """How many, where that is known."""
+    reason: str | None = None
+    """behind: the watcher was slow, the log has them. compacted, damaged: the log has not."""

@@ -1,10 +1,13 @@
 """What callers say about machines and instances, as structs: bodies over HTTP, params over RCPX.
 
-Both surfaces take the same fields under the same names. What is not declared here is refused.
+Both surfaces take the same fields under the same names. HTTP refuses what is not declared here.
+RCPX passes over it, takes the nearest limit there is instead of refusing one, and does in a batch
+what its published clients expect: they were written for a server that does so.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -85,6 +88,8 @@ class BatchBody(Body):
 class WalReadBody(Body):
     from_offset: Offset = 0
     limit: Limit = LIST_LIMIT_DEFAULT
+    newest: bool = False
+    """The last entries there are, up to the limit, instead of those from an offset on."""
 
 
 class CompactBody(Body):
@@ -95,62 +100,92 @@ class CompactBody(Body):
 # -- what only RCPX says: there the name of a thing stands in its params, not in a path
 
 
-class HelloParams(msgspec.Struct):
-    """Not strict: a newer client may tell more about itself."""
+class Params(msgspec.Struct):
+    """Base of these: fields that are not known are passed over."""
 
+
+def nearest_limit(given: int | None) -> int:
+    """None and 0 ask for the usual one, more than there may be for as many as there may be."""
+    return min(given, LIST_LIMIT_MAX) if given is not None and given > 0 else LIST_LIMIT_DEFAULT
+
+
+class HelloParams(Params):
     protocol_version: int = 1
     client_name: str = ""
     wire_modes: list[str] = msgspec.field(default_factory=list)
     features: list[str] = msgspec.field(default_factory=list)
 
 
-class AuthParams(msgspec.Struct):
+class AuthParams(Params):
     token: str
     method: str = "bearer"
 
 
-class NoParams(msgspec.Struct):
+class NoParams(Params):
     """Operations that need nothing to be told."""
 
 
-class PutMachineParams(PutMachineBody, kw_only=True):
+class PutMachineParams(Params, kw_only=True):
+    definition: dict[str, Any]
     machine: str
     version: Version
     checksum: str | None = None
 
 
-class GetMachineParams(Body):
+class GetMachineParams(Params):
     machine: str
     version: Version | None = None
 
 
-class InstanceParams(Body):
+class CreateInstanceParams(CreateInstanceBody, forbid_unknown_fields=False):
+    pass
+
+
+class ApplyEventParams(BatchApply, forbid_unknown_fields=False):
+    pass
+
+
+class DeleteInstanceParams(BatchDelete, forbid_unknown_fields=False):
+    pass
+
+
+class InstanceParams(Params):
     instance_id: str
 
 
-class ListInstancesParams(Body):
+class ListInstancesParams(Params):
     machine: str | None = None
     state: str | None = None
-    limit: Limit = LIST_LIMIT_DEFAULT
-    offset: Annotated[int, msgspec.Meta(ge=0)] = 0
+    limit: Annotated[int, msgspec.Meta(ge=0)] | None = LIST_LIMIT_DEFAULT
+    offset: Annotated[int, msgspec.Meta(ge=0)] | None = 0
 
 
-class BatchParams(Body):
+class BatchOperationParams(Params):
+    op: Literal["CREATE_INSTANCE", "APPLY_EVENT", "DELETE_INSTANCE", "GET_INSTANCE", "PING"]
+    params: dict[str, Any] | None = None
+
+
+BatchOperations = Annotated[
+    list[BatchOperationParams], msgspec.Meta(max_length=BATCH_OPERATIONS_MAX)
+]
+
+
+class BatchParams(Params):
     """The published clients call the list `ops`, the documents `operations`."""
 
-    ops: Operations | None = None
-    operations: Operations | None = None
-    mode: Literal["atomic", "best_effort"] = "atomic"
+    ops: BatchOperations | None = None
+    operations: BatchOperations | None = None
+    mode: Literal["atomic", "best_effort"] | None = None
 
 
-class WatchInstanceParams(Body):
+class WatchInstanceParams(Params):
     instance_id: str
-    include_ctx: bool = True
+    include_ctx: bool | None = True
     from_offset: Offset | None = None
 
 
-class WatchAllParams(Body):
-    include_ctx: bool = True
+class WatchAllParams(Params):
+    include_ctx: bool | None = True
     from_offset: Offset | None = None
     machines: list[str] | None = None
     events: list[str] | None = None
@@ -158,23 +193,41 @@ class WatchAllParams(Body):
     to_states: list[str] | None = None
 
 
-class UnwatchParams(Body):
+class UnwatchParams(Params):
     subscription_id: str
 
 
-class MigrateParams(MigrateBody, kw_only=True):
+class MigrateParams(MigrateBody, kw_only=True, forbid_unknown_fields=False):
     instance_id: str
 
 
-class HistoryParams(Body):
+class HistoryParams(Params):
     instance_id: str
-    limit: Limit = LIST_LIMIT_DEFAULT
+    limit: int | None = None
 
 
-BATCH_PARAMS: Final[dict[str, type[BatchCreate | BatchApply | BatchDelete]]] = {
+class WalReadParams(Params):
+    from_offset: Offset | None = 0
+    limit: int | None = None
+    newest: bool = False
+
+
+class CompactParams(CompactBody, forbid_unknown_fields=False):
+    pass
+
+
+BatchedParams = CreateInstanceBody | BatchApply | BatchDelete | InstanceParams | NoParams
+BATCH_PARAMS: Final[Mapping[str, type[BatchedParams]]] = {
     "CREATE_INSTANCE": BatchCreate,
     "APPLY_EVENT": BatchApply,
     "DELETE_INSTANCE": BatchDelete,
+}
+RCPX_BATCH_PARAMS: Final[Mapping[str, type[BatchedParams]]] = {
+    "CREATE_INSTANCE": CreateInstanceParams,
+    "APPLY_EVENT": ApplyEventParams,
+    "DELETE_INSTANCE": DeleteInstanceParams,
+    "GET_INSTANCE": InstanceParams,
+    "PING": NoParams,
 }
 
 
@@ -188,10 +241,14 @@ def offset_of(given: int | str | None) -> int | None:
     return found
 
 
-def batch_params(operation: BatchOperation, index: int) -> BatchCreate | BatchApply | BatchDelete:
+def batch_params(
+    operation: BatchOperation | BatchOperationParams,
+    index: int,
+    kinds: Mapping[str, type[BatchedParams]] = BATCH_PARAMS,
+) -> BatchedParams:
     """What one operation of a batch asks for, checked."""
     try:
-        return msgspec.convert(operation.params, BATCH_PARAMS[operation.op])
+        return msgspec.convert(operation.params or {}, kinds[operation.op])
     except msgspec.ValidationError as error:
         raise InvalidRequestError(
             f"operation {index} ({operation.op}) cannot be read: {error}",

@@ -76,7 +76,7 @@ class Totals(Answer):
     jobs_in_flight: int
     jobs_delayed: int
     jobs_dead_lettered: int
-    jobs_damaged: int
+    jobs_blocked: int
 
 
 class PartAway(Answer):
@@ -106,9 +106,9 @@ class DamageSeen(Answer):
     """What readers met since the start. `headwater verify` looks at everything."""
 
     records: int
-    """Of all topics."""
+    """In topics that the key may name."""
     places: list[PlaceSeen]
-    """The first of them, in topics that the key may name."""
+    """The first of them."""
     more: int
     """Places that are not listed."""
 
@@ -119,6 +119,9 @@ class StatusAnswer(Answer):
     state: str
     """Of the worst of all logs: ok; full when the disk is; poisoned when a sync failed; degraded
     when they are well and a part is away."""
+    own_part: bool
+    """Told to a key with prefixes: the totals are of its own topics and routers, and what is only
+    known of the whole server is 0 or empty."""
     now_ms: int
     uptime_ms: int
     connections: int

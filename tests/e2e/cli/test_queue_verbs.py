@@ -47,7 +47,6 @@ def test_jobs_are_claimed_settled_and_counted(shell: Shell) -> None:
         "in_flight": 0,
         "delayed": 1,
         "dead_lettered": 0,
-        "damaged": 0,
         "paused": False,
     }
     assert "delayed" in shell.good("queue", "stats", "cq.a")

@@ -90,7 +90,7 @@ def test_deleting_a_damaged_job_takes_it_out_of_what_is_shown(opened: Open) -> N
     db = queue(opened)
     hurt(db, 1)
     work_off(db)
-    assert db.queue_stats("jobs").damaged == 1
+    assert db.queue_stats("jobs").blocked == 1
     db.delete("jobs", before_seq=2)
     assert db.queue_stats("jobs") == (0, 0, 0, 0, 0)
 

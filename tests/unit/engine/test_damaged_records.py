@@ -117,7 +117,7 @@ def test_damage_is_counted_and_kept_once_however_often_it_is_read(opened: Open) 
     (place,) = ledger.places
     assert (place.topic, place.first_seq, place.last_seq) == ("a", 14, 14)
     assert (Path(place.path), place.offset) == (path, offset)
-    assert ledger.records == {"a": 1}
+    assert ledger.records == {("a", None): 1}
     assert db.engine.core.counters.bad_frames == 1
     db.drop("a")
     assert not ledger.places
@@ -264,7 +264,7 @@ def test_routers_leave_a_lost_place_for_a_damaged_record_and_go_on(opened: Open)
         seqs, gaps = read_on(db, topic=f"copy-{guarantee}")
         assert [(gap.gap_from, gap.gap_to) for gap in gaps] == [(14, 15), (31, 31)]
         assert seqs == whole
-    assert db.engine.core.damage.records == {"a": 3}
+    assert db.engine.core.damage.records == {("a", None): 3}
 
 
 def test_flips_in_an_active_segment_are_told_too(opened: Open) -> None:

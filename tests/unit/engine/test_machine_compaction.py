@@ -8,7 +8,12 @@ from functools import partial
 import msgspec
 import pytest
 
-from headwater.config.machines import CompactionSettings, FsyncKind, MachineSettings
+from headwater.config.machines import (
+    CompactionSettings,
+    FsyncKind,
+    HistorySettings,
+    MachineSettings,
+)
 from headwater.core.errors import DamageError, NewerFormatError
 from headwater.core.units import MIB
 from headwater.format.machines.entry import EntryType
@@ -286,7 +291,7 @@ def test_the_log_is_whole_after_a_power_loss_behind_a_compaction() -> None:
 
 
 def test_a_history_walks_back_to_the_creation_or_to_where_the_log_begins() -> None:
-    _, store = begun()
+    _, store = begun(replace(SMALL, history=HistorySettings(transitions_max=0)))
     turn(store, 2)
     whole = store.history("a").read()
     assert whole.complete
@@ -364,3 +369,15 @@ def test_statistics_count_entries_segments_and_bytes() -> None:
     left = again.read_wal(0, 1_000).read().entries
     assert again.wal_stats().entry_count == len(left)
     assert 157_286_400 == 150 * MIB <= 3 * MachineSettings().wal_segment_bytes
+
+
+def test_the_newest_entries_are_read_from_the_end_over_segments() -> None:
+    _, store = begun()
+    turn(store, 6)
+    everything = store.read_wal(0, 1_000).read()
+    assert segment_of(everything.entries[-5].offset) < segment_of(everything.entries[-1].offset)
+    for count in (1, 5, len(everything.entries), 10_000):
+        page = store.read_wal(0, count, newest=True).read()
+        assert page.entries == everything.entries[-count:]
+        assert (page.has_more, page.next_offset) == (False, everything.next_offset)
+    assert SteppedStore(new_disk()).read_wal(0, 3, newest=True).read().entries == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import PurePath
 
@@ -10,15 +11,15 @@ import msgspec
 import pytest
 
 from headwater.model.machines.errors import MachineError
-from headwater.testing import FakeDisk
-from tests.rig.machines import ORDER, SteppedStore, new_disk
+from headwater.testing import FakeDisk, ManualClock
+from tests.rig.machines import ORDER, SMALL, SteppedStore, new_disk
 from tests.unit.engine.test_machine_compaction import SNAPSHOTS, begun
 
 
 @pytest.mark.claims(98)
 def test_one_instance_can_be_put_into_a_file_of_its_own() -> None:
     disk, store = begun()
-    name, offset = store.snapshot_instance("a")
+    name, _, _, offset, _, _ = store.snapshot_instance("a")
     found = msgspec.json.decode(disk.files()[SNAPSHOTS / name])
     assert found["instance"]["ctx"] == {"total": 5}
     assert offset == store.get_instance("a").last_wal_offset
@@ -59,5 +60,69 @@ def test_a_compaction_does_not_take_the_snapshot_of_an_instance_for_a_leftover()
     store.do(lambda: store.put_machine("order", 1, ORDER))
     store.do(lambda: store.create_instance("order", 1, "a"))
     disk.meanwhile = store.compact
-    name, _ = store.snapshot_instance("a")
+    name = store.snapshot_instance("a").snapshot
     assert SNAPSHOTS / name in disk.files()
+
+
+DAY_MS = 86_400_000
+MINUTE_US = 60_000_000
+
+
+def instance_files(disk: FakeDisk) -> list[str]:
+    return sorted(path.name for path in disk.files() if path.suffix == ".instance")
+
+
+def test_the_oldest_snapshots_of_instances_go_when_there_are_too_many() -> None:
+    clock = ManualClock()
+    disk, store = begun(replace(SMALL, instance_snapshots_max=3), clock)
+    made = []
+    for _ in range(5):
+        clock.advance(2_000_000)
+        made.append(store.snapshot_instance("a").snapshot)
+    store.compact()
+    whole = [path.name for path in disk.files() if path.suffix == ".snap"]
+    clock.advance(MINUTE_US)
+    store.keeping.round()
+    assert instance_files(disk) == sorted(made[2:])
+    assert [path.name for path in disk.files() if path.suffix == ".snap"] == whole
+    assert store.snapshot_count() == 3 + len(whole)
+
+
+def test_a_snapshot_of_an_instance_goes_when_it_is_old() -> None:
+    clock = ManualClock()
+    settings = replace(SMALL, instance_snapshots_max=0, instance_snapshots_age_ms=DAY_MS)
+    disk, store = begun(settings, clock)
+    old = store.snapshot_instance("a").snapshot
+    clock.advance(DAY_MS * 500)
+    young = store.snapshot_instance("a").snapshot
+    store.keeping.round()
+    assert instance_files(disk) == sorted((old, young))
+    clock.advance(DAY_MS * 600)
+    store.keeping.round()
+    assert instance_files(disk) == [young]
+    store.close()
+    again = SteppedStore(disk, settings, clock)
+    clock.advance(DAY_MS * 1_000)
+    again.keeping.round()
+    assert instance_files(disk) == []
+    assert again.get_instance("a").state == "new"
+
+
+def test_a_snapshot_that_is_being_written_is_not_removed() -> None:
+    disk = Busy(["/data"])
+    clock = ManualClock()
+    store = SteppedStore(disk, replace(SMALL, instance_snapshots_max=1), clock)
+    store.do(lambda: store.put_machine("order", 1, ORDER))
+    store.do(lambda: store.create_instance("order", 1, "a"))
+    clock.advance(MINUTE_US)
+
+    def others() -> None:
+        for _ in range(3):
+            clock.advance(MINUTE_US)
+            store.snapshot_instance("a")
+        store.keeping.round()
+
+    disk.meanwhile = others
+    name = store.snapshot_instance("a").snapshot
+    assert SNAPSHOTS / name in disk.files()
+    assert len(instance_files(disk)) == 2

@@ -204,3 +204,20 @@ def test_a_claim_that_waits_for_a_dropped_queue_is_told_so() -> None:
     assert waiting.ready()
     with pytest.raises(TopicNotFoundError):
         claim.until(Woken)
+
+
+def test_a_letter_is_counted_once_though_its_worker_leaves_while_it_is_put_away() -> None:
+    place = Place(max_deliveries=1, dead_letter="dead")
+    place.write(1)
+    place.db.claim("jobs", "one", lease_ms=100)
+    place.pass_ms(101)
+    worker = Held(place, "two", 1)
+    worker.do(worker.until(Answered))
+    put_away = worker.until(Answered)
+    with place.db.engine.core.owner.holding():  # type: ignore[attr-defined]
+        put_away.start()
+        worker.leave()
+        claiming = Held(place, "three", 1)
+        claiming.finish()
+    assert place.db.queue_stats("jobs") == (0, 0, 0, 1, 0)
+    assert place.db.state("dead").count == 1

@@ -16,7 +16,7 @@ from tests.rig.machines import ORDER
 
 def refused(given: Any, name: Any = "order", version: Any = 1) -> str:
     with pytest.raises(MachineError) as caught:
-        parse_definition(name, version, given)
+        parse_definition(name, version, given, strict=True)
     assert caught.value.code == "BAD_REQUEST"
     return str(caught.value)
 

@@ -146,7 +146,7 @@ def test_a_job_delivered_too_often_in_an_earlier_life_is_put_away_when_it_is_met
     queue = revived(QueueMeta(returned=((2, 3),)), wall_ms=T0)
     queue.deliveries_max = 3
     assert claim(queue, jobs(3), 3).seqs == [1, 3]
-    assert queue.take_dying() == [(2, 3)]
+    assert queue.take_dying() == [(2, 3, False)]
 
 
 @pytest.mark.claims(389)

@@ -145,15 +145,51 @@ def test_a_job_delivered_often_enough_is_put_away_instead_of_claimed() -> None:
     assert claim(queue, index, 2, now_us=11, lease_us=10).seqs == [1, 2]
     assert [queue.deliveries(seq) for seq in (1, 2, 3)] == [2, 2, 0]
     queue.nack("one", [1], None, 12, delay_us=1_000)
-    assert queue.take_dying() == [(1, 2)], "at once, whatever delay was asked for"
+    assert queue.take_dying() == [(1, 2, False)], "at once, whatever delay was asked for"
     assert claim(queue, index, 3, now_us=50).seqs == [3]
-    assert queue.take_dying() == [(2, 2)]
+    assert queue.take_dying() == [(2, 2, False)]
     queue.stays([1], 60)
     claim(queue, index, 3, now_us=60)
-    assert queue.take_dying() == [(1, 2)], "until it worked"
+    assert queue.take_dying() == [(1, 2, False)], "until it worked"
     queue.gone([1, 2])
     assert queue.in_flight == 1
     assert queue.returned == {}
+
+
+def test_a_job_that_cannot_be_put_away_is_blocked_until_the_next_try() -> None:
+    index, queue = jobs(3), QueueLeases()
+    queue.deliveries_max = 1
+    claim(queue, index, 2, lease_us=1_000)
+    queue.nack("one", [1, 2], None, 0)
+    queue.take_dying()
+    queue.block(1, 100, is_copied=False)
+    queue.block(2, 100, is_copied=True)
+    assert (queue.ready(index), queue.in_flight, sorted(queue.blocked)) == (1, 0, [1, 2])
+    assert queue.next_change_us(0, 0) == 100
+    assert claim(queue, index, 3, now_us=99, lease_us=1_000).seqs == [3]
+    assert not queue.has_dying
+    queue.sweep(100, 0)
+    assert queue.take_dying() == [(1, 1, False), (2, 1, True)], "what is copied is not copied again"
+    queue.block(1, 200, is_copied=False)
+    queue.gone([2])
+    queue.deliveries_max = 0
+    queue.retry_blocked()
+    assert claim(queue, index, 3, now_us=101).seqs == [1], "the rules changed: it may go out"
+    queue.ack("one", [1], None, 101)
+    queue.gone([1])
+    assert not queue.blocked
+
+
+def test_a_blocked_job_that_is_deleted_is_forgotten() -> None:
+    for how in ("forget", "forget_below"):
+        index, queue = jobs(1), QueueLeases()
+        queue.deliveries_max = 1
+        claim(queue, index, 1)
+        queue.nack("one", [1], None, 0)
+        queue.take_dying()
+        queue.block(1, 100, is_copied=False)
+        queue.forget([1]) if how == "forget" else queue.forget_below(2)
+        assert not queue.blocked, how
 
 
 def test_a_lower_limit_counts_for_jobs_that_came_back_before() -> None:
@@ -162,7 +198,7 @@ def test_a_lower_limit_counts_for_jobs_that_came_back_before() -> None:
     queue.nack("one", [1], None, 0)
     queue.deliveries_max = 1
     assert claim(queue, index, 1).seqs == []
-    assert queue.take_dying() == [(1, 1)]
+    assert queue.take_dying() == [(1, 1, False)]
 
 
 def test_jobs_that_are_deleted_or_evicted_leave_every_place() -> None:

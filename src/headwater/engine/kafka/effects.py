@@ -44,7 +44,8 @@ def _topic_dropped(core: KafkaCore, event: events.TopicDropped) -> None:
     core.offsets.forget_topic(topic.org, topic.name)
     core.removed_records = True
     if core.damage.found:
-        core.damage.forget(*(partition_name(topic.name, each.index) for each in topic.partitions))
+        names = (partition_name(topic.name, each.index) for each in topic.partitions)
+        core.damage.forget(*names, organisation=topic.org)
     for partition in topic.partitions:
         core.idempotent.pop(partition, None)
         core.drop_tail(partition)

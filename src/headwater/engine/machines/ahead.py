@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from headwater.engine.machines.deletions import Deletion
 from headwater.engine.machines.tables import Key, Remembered
 from headwater.model.machines.definition import Definition
 from headwater.model.machines.instance import Instance
@@ -20,14 +21,18 @@ class Ahead:
         """None: deleted."""
         self.definitions: dict[tuple[str, int], Definition] = {}
         self.keys: dict[Key, Remembered] = {}
+        self.deletions: dict[str, Deletion] = {}
 
     def note(
         self,
         instances: Mapping[str, Instance | None],
         definitions: Mapping[tuple[str, int], Definition],
         keys: Mapping[Key, Remembered],
+        deletions: Mapping[str, Deletion],
     ) -> None:
         self.instances.update(instances)
+        if deletions:
+            self.deletions.update(deletions)
         if definitions:
             self.definitions.update(definitions)
         if keys:
@@ -38,6 +43,7 @@ class Ahead:
         instances: Mapping[str, Instance | None],
         definitions: Mapping[tuple[str, int], Definition],
         keys: Mapping[Key, Remembered],
+        deletions: Mapping[str, Deletion],
     ) -> None:
         """These are committed: the tables have them, unless something newer is on its way."""
         for name, instance in instances.items():
@@ -48,8 +54,12 @@ class Ahead:
         for key, remembered in keys.items():
             if self.keys.get(key) is remembered:
                 del self.keys[key]
+        for name, deletion in deletions.items():
+            if self.deletions.get(name) is deletion:
+                del self.deletions[name]
 
     def clear(self) -> None:
         self.instances.clear()
         self.definitions.clear()
         self.keys.clear()
+        self.deletions.clear()

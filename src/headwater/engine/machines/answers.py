@@ -68,6 +68,10 @@ class Deleted(NamedTuple):
     applied: bool
 
 
+class Pong(NamedTuple):
+    pong: bool = True
+
+
 class Flushed(NamedTuple):
     instances_removed: int
     machines_removed: int
@@ -79,7 +83,9 @@ class SnapshotNoted(NamedTuple):
     instance_id: str | None = None
 
 
-Answer: TypeAlias = MachinePut | Created | Applied | Deleted | Flushed | SnapshotNoted
+Answer: TypeAlias = (
+    MachinePut | Created | Applied | Deleted | Instance | Pong | Flushed | SnapshotNoted
+)
 
 
 class Outcome(NamedTuple):
@@ -106,6 +112,20 @@ class Compacted(NamedTuple):
     instance_count: int
     snapshot_bytes: int
     segments_deleted: int
+    bytes_reclaimed: int = 0
+    """What the deleted segments took."""
+
+
+class InstanceSnapshot(NamedTuple):
+    """A snapshot of one instance: its file, and what it shows."""
+
+    snapshot: str
+    instance_id: str
+    state: str
+    wal_offset: int
+    size_bytes: int
+    checksum: str
+    """CRC32C of the file, in hex."""
 
 
 class WalStats(NamedTuple):

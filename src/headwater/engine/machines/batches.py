@@ -15,7 +15,9 @@ from headwater.engine.machines.requests import (
     CreateInstance,
     DeleteInstance,
     MigrateInstance,
+    Ping,
     PutMachine,
+    ReadInstance,
     Request,
     Sees,
 )
@@ -24,7 +26,9 @@ from headwater.model.machines.errors import bad_request
 
 BATCH_OPERATIONS_MAX: Final = 100
 BATCH_MODES: Final = ("atomic", "best_effort")
-BATCHED: Final = (PutMachine, CreateInstance, ApplyEvent, DeleteInstance, MigrateInstance)
+BATCHED: Final = (
+    PutMachine, CreateInstance, ApplyEvent, DeleteInstance, MigrateInstance, ReadInstance, Ping,
+)  # fmt: skip
 
 
 def check_batch(operations: Sequence[Request], mode: str) -> None:

@@ -36,6 +36,35 @@ class Repeat(Pending[Any]):
         self.prepared = answer
 
 
+class Later(Pending[Any]):
+    """A write that waits: it is to be alone, or one that is to be alone came before it."""
+
+    def __init__(
+        self,
+        requests: Sequence[Request],
+        shape: Callable[[Draft], Any] | None,
+        sees: Sees | None,
+        essential: bool,
+    ) -> None:
+        self.requests = requests
+        self.shape = shape
+        self.sees = sees
+        self.essential = essential
+
+    @property
+    def is_alone(self) -> bool:
+        return type(self.requests[0]) is FlushAll
+
+    def follow(self, pending: Pending[Any]) -> None:
+        """It is begun: what comes of that is the answer."""
+        if pending.error is not None:
+            self.fail(pending.error)
+        elif pending.done:
+            self.succeed(pending.result)
+        else:
+            pending.on_done = self.follow
+
+
 class Change(Pending[Any]):
     """One write on its way."""
 
@@ -92,6 +121,7 @@ class Book:
         """Number of the first entry of a segment, where known."""
         self._failure: HeadwaterError | None = None
         self._flushing = False
+        self._later: deque[Later] = deque()
         self.log: EntryLog | None = None
         self.shard: Shard | None = None
         self.send_gathered: Callable[[], None] | None = None
@@ -113,7 +143,22 @@ class Book:
         if self.send_gathered is not None:
             self.send_gathered()
         flushes = type(requests[0]) is FlushAll
-        self.require_ready(alone=flushes)
+        if self._flushing or self._later or (flushes and self._in_flight):
+            later = Later(requests, shape, sees, essential)
+            self._later.append(later)
+            return later
+        return self._submit(requests, shape, sees, essential)
+
+    def _submit(
+        self,
+        requests: Sequence[Request],
+        shape: Callable[[Draft], Any] | None,
+        sees: Sees | None,
+        essential: bool,
+    ) -> Pending[Any]:
+        flushes = type(requests[0]) is FlushAll
+        if self._failure is not None:
+            raise self._failure
         change = self._draft(requests, sees)
         if shape is not None:
             change.shape = shape
@@ -123,11 +168,26 @@ class Book:
         self._flushing = flushes
         return change
 
-    def require_ready(self, *, alone: bool = False) -> None:
-        """Raises when nothing new is taken for now."""
+    def _begin_later(self) -> None:
+        """What had to wait, in its order, as far as nothing else is to be alone."""
+        while self._later and not self._flushing:
+            if self._later[0].is_alone and self._in_flight:
+                return
+            later = self._later.popleft()
+            try:
+                pending = self._submit(later.requests, later.shape, later.sees, later.essential)
+            except HeadwaterError as error:
+                later.fail(error)
+            except Exception as error:  # a mistake of ours: nobody is left without an answer (I15)
+                later.fail(InvariantError(f"a write that waited could not begin: {error!r}"))
+            else:
+                later.follow(pending)
+
+    def require_ready(self) -> None:
+        """Raises when nothing new is sent at once for now."""
         if self._failure is not None:
             raise self._failure
-        if self._flushing or (alone and self._in_flight):
+        if self._flushing or self._later:
             raise OverloadedError("other writes are under way; try again", retry_after_ms=10)
 
     @property
@@ -228,6 +288,8 @@ class Book:
             change.succeed(change.answer_of_all)
             for follower in change.followers:
                 follower.succeed(follower.prepared)
+        if self._later:
+            self._begin_later()
 
     def _commit(self, change: Change, effects: list[Effect]) -> None:
         if self._failure is not None:

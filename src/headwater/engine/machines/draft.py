@@ -22,8 +22,10 @@ from headwater.engine.machines.answers import (
     Deleted,
     Flushed,
     MachinePut,
+    Pong,
     SnapshotNoted,
 )
+from headwater.engine.machines.deletions import Deletion
 from headwater.engine.machines.repeats import applied_again, created_again
 from headwater.engine.machines.replaying import (
     applied_instance,
@@ -44,6 +46,7 @@ from headwater.model.machines.definition import (
     check_machine_name,
     check_version,
     parse_definition,
+    same_definition,
 )
 from headwater.model.machines.errors import (
     CONFLICT,
@@ -78,6 +81,7 @@ class Draft:
     # Defaults stand in the class: most drafts are one event and have neither keys nor definitions.
     definitions: Mapping[tuple[str, int], Definition] = _NOTHING
     _keys: Mapping[Key, Remembered] = _NOTHING
+    _deletions: Mapping[str, Deletion] = _NOTHING
     size = 0
     sees: requests.Sees | None = None
     """Set for who may not know of all machines."""
@@ -114,11 +118,11 @@ class Draft:
 
     def note_in(self, ahead: Ahead) -> None:
         """It is on its way: later drafts see it."""
-        ahead.note(self._instances, self.definitions, self._keys)
+        ahead.note(self._instances, self.definitions, self._keys, self._deletions)
 
     def forget_in(self, ahead: Ahead) -> None:
         """It is committed."""
-        ahead.forget(self._instances, self.definitions, self._keys)
+        ahead.forget(self._instances, self.definitions, self._keys, self._deletions)
 
     # -- what it sees
 
@@ -203,11 +207,12 @@ class Draft:
         self.size += OVERHEAD_BYTES + len(payload)
 
     def put_machine(self, request: requests.PutMachine) -> MachinePut:
-        wanted = parse_definition(request.machine, request.version, request.definition)
+        given, strict = request.definition, request.strict
+        wanted = parse_definition(request.machine, request.version, given, strict=strict)
         name, version = wanted.machine, wanted.version
         known = self._known_definition(name, version)
         if known is not None:
-            if known.checksum != wanted.checksum:
+            if not same_definition(known, wanted):
                 raise MachineError(
                     MACHINE_VERSION_EXISTS,
                     f"version {version} of {name!r} is another definition; versions never change, "
@@ -323,6 +328,8 @@ class Draft:
             self._seen(known.instance)
             return Deleted(name, known.wal_offset, applied=False)
         before = self._find(name) if request.reason is None else self._newest(name)
+        if before is None and request.again:
+            return self._deleted_again(name)
         if before is None or (request.reason is not None and not self._is_expired(before)):
             raise _no_instance(name)
         return self._delete(self._seen(before), request.reason, request.idempotency_key)
@@ -335,8 +342,16 @@ class Draft:
         )  # fmt: skip
         remembered = self._remember(remembered_of(body, offset, before))
         self._instances[before.id] = None
+        self._deletions = {**self._deletions, before.id: Deletion(offset, before.machine)}
         self._write(body, Effect(body, offset, before, None, None, remembered))
         return Deleted(before.id, offset, applied=True)
+
+    def _deleted_again(self, name: str) -> Deleted:
+        known = self._deletions.get(name) or self._ahead.deletions.get(name)
+        known = known or self._tables.deletions.get(name)
+        if known is None or (self.sees is not None and not self.sees(known.machine)):
+            raise _no_instance(name)
+        return Deleted(name, known.wal_offset, applied=False)
 
     def migrate_instance(self, request: requests.MigrateInstance) -> Applied:
         before = self._present(request.instance_id)
@@ -356,6 +371,15 @@ class Draft:
             before.version, self._tables.is_doubtful(before),
         )  # fmt: skip
         return self._apply(body, before, to_state, before.ctx)
+
+    def read_instance(self, request: requests.ReadInstance) -> Instance:
+        found = self._present(request.instance_id)
+        if self._tables.is_doubtful(found) and not found.doubtful:
+            return msgspec.structs.replace(found, doubtful=True)
+        return found
+
+    def ping(self, _request: requests.Ping) -> Pong:
+        return Pong()
 
     def flush_all(self, _request: requests.FlushAll) -> Flushed:
         tables = self._tables
@@ -382,6 +406,8 @@ _OPERATIONS: Final[dict[type, Callable[[Draft, Any], Answer]]] = {
     requests.ApplyEvent: Draft.apply_event,
     requests.DeleteInstance: Draft.delete_instance,
     requests.MigrateInstance: Draft.migrate_instance,
+    requests.ReadInstance: Draft.read_instance,
+    requests.Ping: Draft.ping,
     requests.FlushAll: Draft.flush_all,
     requests.NoteSnapshot: Draft.note_snapshot,
 }

@@ -1,27 +1,40 @@
-"""What machines need done by the clock: expiry, forgetting keys, compaction, the next segment."""
+"""What machines need done by the clock: expiry, forgetting keys, compaction, old files."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from headwater.config.machines import MachineSettings
+from headwater.core.clock import Clock
 from headwater.core.errors import HeadwaterError
+from headwater.core.units import US_PER_MS
 from headwater.engine.machines.book import Book
 from headwater.engine.machines.compacting import Compactor
 from headwater.engine.machines.requests import DeleteInstance
+from headwater.engine.machines.snapshots import SnapshotFiles
 from headwater.engine.owner import Owner
 from headwater.wal.committer import LogState
 
 EXPIRED_PER_ROUND: Final = 1_000
+PRUNE_INTERVAL_MS: Final = 60_000
 
 
 class Keeping:
     def __init__(
-        self, book: Book, compactor: Compactor, owner: Owner, settings: MachineSettings
+        self,
+        book: Book,
+        compactor: Compactor,
+        files: SnapshotFiles,
+        owner: Owner,
+        clock: Clock,
+        settings: MachineSettings,
     ) -> None:
         self._book = book
         self._compactor = compactor
+        self._files = files
         self._owner = owner
+        self._clock = clock
+        self._pruned_us: int | None = None
         self._settings = settings
 
     def round(self) -> None:
@@ -30,6 +43,19 @@ class Keeping:
             continue
         if self._owner.call(self._compactor.is_due) and not self._is_poisoned():
             self._compactor.compact()
+        self._prune()
+
+    def _prune(self) -> None:
+        """Snapshots of single instances that are too old or too many."""
+        now_us = self._clock.monotonic_us()
+        last_us = self._pruned_us
+        if last_us is not None and now_us - last_us < PRUNE_INTERVAL_MS * US_PER_MS:
+            return
+        self._pruned_us = now_us
+        settings = self._settings
+        age_ms = settings.instance_snapshots_age_ms
+        before_ms = self._owner.call(self._book.now_ms) - age_ms if age_ms else 0
+        self._files.prune_instances(settings.instance_snapshots_max, before_ms)
 
     def _is_poisoned(self) -> bool:
         """A full disk is no reason to wait: compaction makes room."""

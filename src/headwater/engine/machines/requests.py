@@ -13,6 +13,8 @@ class PutMachine(NamedTuple):
     machine: str
     version: int
     definition: dict[str, Any]
+    strict: bool = True
+    """Refuse fields of a definition that are not known; else they are kept."""
 
 
 class CreateInstance(NamedTuple):
@@ -39,12 +41,24 @@ class DeleteInstance(NamedTuple):
     instance_id: str
     idempotency_key: str | None = None
     reason: str | None = None
+    again: bool = False
+    """Succeed where it was deleted before."""
 
 
 class MigrateInstance(NamedTuple):
     instance_id: str
     version: int
     state_map: dict[str, str] | None = None
+
+
+class ReadInstance(NamedTuple):
+    """Part of a batch: an instance as the operations before it left it."""
+
+    instance_id: str
+
+
+class Ping(NamedTuple):
+    """Part of a batch, and answered in its turn."""
 
 
 class FlushAll(NamedTuple):
@@ -65,6 +79,8 @@ Request: TypeAlias = (
     | ApplyEvent
     | DeleteInstance
     | MigrateInstance
+    | ReadInstance
+    | Ping
     | FlushAll
     | NoteSnapshot
 )

@@ -17,13 +17,17 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from headwater.core.errors import DamageError, FormatError, NewerFormatError
+from headwater.core.units import MS_PER_S
 from headwater.disk import Disk, OpenMode, read_whole, replace_file, sync_file, write_all
 from headwater.disk.whole import TEMPORARY_SUFFIX, sync_names
+from headwater.engine.machines.answers import InstanceSnapshot
 from headwater.engine.machines.tables import Remembered, Tables
+from headwater.format.crc32c import crc32c
 from headwater.format.frame import UnknownFrameError
 from headwater.format.machines.names import (
     INDEX_NAME,
     INSTANCE_SUFFIX,
+    parse_instance_file_name,
     parse_snapshot_file_name,
     snapshot_file_name,
 )
@@ -147,7 +151,9 @@ class SnapshotFiles:
         sync_names(self._disk, self._directory)
         return Written(heading, size)
 
-    def write_instance(self, instance: Instance, definition: Definition, at_ms: int) -> str:
+    def write_instance(
+        self, instance: Instance, definition: Definition, at_ms: int
+    ) -> InstanceSnapshot:
         """One instance in a file of its own, beside the snapshots. Never loaded at start."""
         self._make_directory()
         body = {
@@ -168,12 +174,49 @@ class SnapshotFiles:
         with self._naming:
             name = self._free_name(at_ms // 1_000, suffix=INSTANCE_SUFFIX)
             self._in_hand.add(name)
+        contents = msgspec.json.encode(body)
         try:
-            replace_file(self._disk, self._directory / name, msgspec.json.encode(body))
+            replace_file(self._disk, self._directory / name, contents)
         finally:
             with self._naming:
                 self._in_hand.discard(name)
-        return name
+        return InstanceSnapshot(
+            name, instance.id, instance.state, instance.last_wal_offset, len(contents),
+            f"{crc32c(contents):08x}",
+        )  # fmt: skip
+
+    def count(self) -> int:
+        """Of snapshots that are there, those of single instances among them."""
+        if not self._disk.is_directory(self._directory):
+            return 0
+        return len(self._names()) + len(self._instance_names())
+
+    def prune_instances(self, count_max: int, before_ms: int) -> int:
+        """Remove snapshots of single instances: those made before a time, and the oldest beyond
+        the count; 0 keeps any number. Nothing is started from them; whole snapshots, and files
+        that are being written, are left alone."""
+        if not self._disk.is_directory(self._directory):
+            return 0
+        names = self._instance_names()
+        too_many = len(names) - count_max if count_max else 0
+        removed = 0
+        for number, (made, name) in enumerate(names):
+            if number >= too_many and made[0] * MS_PER_S >= before_ms:
+                break
+            with self._naming:
+                is_in_hand = name in self._in_hand
+            if not is_in_hand:
+                self._disk.unlink(self._directory / name)
+                removed += 1
+        if removed:
+            sync_names(self._disk, self._directory)
+        return removed
+
+    def _instance_names(self) -> list[tuple[tuple[int, int], str]]:
+        """Of single instances, the oldest first."""
+        names = self._disk.list_directory(self._directory)
+        found = [(parse_instance_file_name(name), name) for name in names]
+        return sorted((made, name) for made, name in found if made is not None)
 
     def _make_directory(self) -> None:
         if not self._disk.is_directory(self._directory):

@@ -25,11 +25,13 @@ from headwater.engine.machines.answers import (
     Deleted,
     Flushed,
     InstancesListed,
+    InstanceSnapshot,
     MachineFound,
     MachineListed,
     MachinePut,
     WalStats,
 )
+from headwater.engine.machines.archive import Archive
 from headwater.engine.machines.batches import BestEffort, all_answers, check_batch
 from headwater.engine.machines.book import Book
 from headwater.engine.machines.compacting import Compactor
@@ -56,7 +58,7 @@ from headwater.engine.machines.watching import CatchUpPlan, Watcher, Watchers, W
 from headwater.engine.owner import Owner
 from headwater.engine.pending import Pending
 from headwater.engine.retention_holds import RetentionHolds
-from headwater.format.machines.names import global_offset, segment_of
+from headwater.format.machines.names import HISTORY_DIRECTORY, global_offset, segment_of
 from headwater.model.machines.definition import check_machine_name, check_version
 from headwater.model.machines.errors import (
     INSTANCE_NOT_FOUND,
@@ -159,10 +161,13 @@ class MachineStore:
             self._disk, self._files, self.book, self.shard, self._owner, clock,
             settings.compaction, self.report.damaged_entries, self.holds,
         )  # fmt: skip
+        history_place = self.directory / HISTORY_DIRECTORY
+        self._archive = Archive(self._disk, history_place, settings.history)
+        self.compactor.before_release = self._keep_history
         heading = self.report.snapshot
         begin = (heading.sequence, heading.wal_offset) if heading else (1, global_offset(1, 0))
         self.compactor.started_from(*begin)
-        self.keeping = Keeping(self.book, self.compactor, self._owner, settings)
+        self.keeping = Keeping(self.book, self.compactor, self._files, self._owner, clock, settings)
         self._keeper = make_keeper(clock, settings.keep_interval_ms, self.keeping.round)
         self._log.open()
         if settings.switch_interval_us is not None:
@@ -294,12 +299,16 @@ class MachineStore:
         checked_whole(limit, "limit", 1)
         found = self.get_instance(instance_id)
         doubtful = self.tables.is_doubtful(found)
-        return HistoryPlan(self._place(), found.last_wal_offset, limit, doubtful)
+        kept_max = self.settings.history.transitions_max
+        return HistoryPlan(self._place(), found.last_wal_offset, limit, doubtful, kept_max)
 
-    def read_wal(self, from_offset: int = 0, limit: int = 100) -> WalReadPlan:
+    def read_wal(
+        self, from_offset: int = 0, limit: int = 100, *, newest: bool = False
+    ) -> WalReadPlan:
         checked_offset(from_offset, "from_offset")
         checked_whole(limit, "limit", 1)
-        return WalReadPlan(self._place(), from_offset, min(limit, WAL_READ_LIMIT_MAX))
+        limit = min(limit, WAL_READ_LIMIT_MAX)
+        return WalReadPlan(self._place(), from_offset, limit, newest)
 
     def watch(self, wanted: WatchFilter, from_offset: int | None = None) -> Watcher:
         """Live from now on; with `from_offset` the watcher's `catch_up` is to be read first."""
@@ -322,7 +331,10 @@ class MachineStore:
             self._disk,
             wal_directory(self.directory),
             self.book.committed_place,
+            self.book.committed_sequence,
             min(self.book.oldest_segment, segment_of(self.book.committed_place)),
+            lambda: self.book.oldest_segment,
+            dict(self.book.first_sequence),
             self._read_counters,
         )
 
@@ -361,18 +373,33 @@ class MachineStore:
         """Snapshot, then delete the segments it makes unnecessary."""
         return self.compactor.compact()
 
-    def snapshot_instance(self, instance_id: str) -> tuple[str, int]:
-        """One instance in a file of its own: its name, and the offset of what it shows."""
+    def snapshot_instance(self, instance_id: str) -> InstanceSnapshot:
+        """One instance in a file of its own."""
 
         def look() -> tuple[Instance, Any]:
             found = self.get_instance(instance_id)
             return found, self.tables.definition(found.machine, found.version)
 
         instance, made_by = self._owner.call(look)
-        name = self._files.write_instance(instance, made_by, self._clock.wall_ms())
-        note = requests.NoteSnapshot(name, instance.last_wal_offset, instance_id)
+        made = self._files.write_instance(instance, made_by, self._clock.wall_ms())
+        note = requests.NoteSnapshot(made.snapshot, instance.last_wal_offset, instance_id)
         self._owner.call(lambda: self.submit(note))
-        return name, instance.last_wal_offset
+        return made
+
+    def snapshot_count(self) -> int:
+        """Files of snapshots, those of single instances among them."""
+        return self._files.count()
+
+    def _keep_history(self, before: int) -> None:
+        """Segments before this one are about to be deleted."""
+        place, now_ms = self._owner.call(lambda: (self._place(), self.book.now_ms()))
+        segments = range(place.oldest, before)
+        self._archive.keep(place, segments, self._owner, self._living, now_ms)
+        self._archive.prune(now_ms)
+
+    def _living(self, ids: Sequence[str]) -> list[str]:
+        instances = self.tables.instances
+        return [name for name in ids if name in instances]
 
     def harden(self) -> None:
         """Everything committed so far is on stable storage on return, whatever the policy."""

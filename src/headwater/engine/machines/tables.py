@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from headwater.engine.machines.deletions import Deletion, Deletions
 from headwater.engine.machines.listing import Listing
 from headwater.format.machines.bodies import (
     ApplyEvent,
@@ -82,6 +83,7 @@ class Tables:
         self.keeps_retired_ids = keeps_retired_ids
         self.retired_ids: set[str] = set()
         """Ids of deleted instances, while they may not be used again."""
+        self.deletions = Deletions()
         self.doubt_before = 0
         """Damage up to here: an instance last changed before it may have been changed since."""
 
@@ -115,6 +117,7 @@ class Tables:
             self.instances[after.id] = after  # listed where it was
         elif type(body) in _OF_INSTANCES:
             self._put(before, after)
+            self._note_deletion(effect)
         elif effect.definition is not None:
             definition = effect.definition
             self.machines.setdefault(definition.machine, {})[definition.version] = definition
@@ -134,6 +137,14 @@ class Tables:
             if after.expires_at and (before is None or before.expires_at != after.expires_at):
                 heappush(self._expiring, (after.expires_at, after.id))
         self.listing.changed(before, after)
+
+    def _note_deletion(self, effect: Effect) -> None:
+        before, after = effect.before, effect.after
+        if after is None:
+            assert before is not None
+            self.deletions.note(before.id, Deletion(effect.offset, before.machine))
+        elif before is None and len(self.deletions):
+            self.deletions.forget(after.id)
 
     def load(self, instances: list[Instance]) -> None:
         """Begin with the instances of a snapshot."""
@@ -192,6 +203,7 @@ class Tables:
         self.keys.clear()
         self._keys_by_age.clear()
         self.keys_bytes = 0
+        self.deletions.clear()
         self._expiring.clear()
 
     def canonical(self) -> dict[str, Any]:

@@ -8,11 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
+
 from headwater.core.limits import INTEGER_MAX, NAME_PATTERN
 from headwater.model.machines.errors import MachineError, bad_request
 from headwater.model.machines.guard import Guard, GuardError, parse_guard
 from headwater.model.machines.values import checked_text, object_bytes
 
+_decode: Final = msgspec.json.Decoder().decode
 _FIELDS: Final = frozenset(("states", "initial", "transitions", "meta"))
 _TRANSITION_FIELDS: Final = frozenset(("from", "event", "to", "guard", "meta"))
 STATES_MAX: Final = 10_000
@@ -61,29 +64,54 @@ def check_version(version: object) -> int:
     return version
 
 
-def parse_definition(machine: object, version: object, given: object) -> Definition:
-    """The checked definition; MachineError BAD_REQUEST says what is wrong with it."""
+def parse_definition(
+    machine: object, version: object, given: object, *, strict: bool = False
+) -> Definition:
+    """The checked definition; MachineError BAD_REQUEST says what is wrong with it. Fields that are
+    not known are kept, or refused when it is `strict`."""
     name, number = check_machine_name(machine), check_version(version)
     canonical = object_bytes(given, "the definition")
     assert isinstance(given, dict)
     unknown = sorted(set(given) - _FIELDS)
-    if unknown:
+    if unknown and strict:
         raise bad_request(f"the definition has unknown fields: {', '.join(map(repr, unknown))}")
     states = _states(given.get("states"))
     initial = given.get("initial")
     if not isinstance(initial, str) or initial not in states:
         raise bad_request(f"initial must be one of the states, not {initial!r}")
-    if not isinstance(given.get("meta", {}), dict):
+    if not isinstance(given.get("meta"), dict | None):
         raise bad_request("meta must be a JSON object")
     return Definition(
         name,
         number,
         states[initial],
         states,
-        _table(given.get("transitions"), states),
+        _table(given.get("transitions"), states, strict),
         canonical,
         hashlib.sha256(canonical).hexdigest(),
     )
+
+
+def same_definition(one: Definition, other: Definition) -> bool:
+    """True for two ways of writing the same: `"from": "a"` is `["a"]`, and null is as if left
+    out."""
+    if one.checksum == other.checksum:
+        return True
+    return _plain(one.canonical) == _plain(other.canonical)
+
+
+def _plain(canonical: bytes) -> dict[str, Any]:
+    definition: dict[str, Any] = _decode(canonical)
+    plain = {name: value for name, value in definition.items() if value is not None}
+    plain["transitions"] = [
+        {
+            name: [value] if name == "from" and isinstance(value, str) else value
+            for name, value in each.items()
+            if value is not None
+        }
+        for each in definition["transitions"]
+    ]
+    return plain
 
 
 def _states(given: object) -> dict[str, str]:
@@ -98,7 +126,7 @@ def _states(given: object) -> dict[str, str]:
 
 
 def _table(
-    given: object, states: Mapping[str, str]
+    given: object, states: Mapping[str, str], strict: bool
 ) -> dict[str, dict[str, tuple[Transition, ...]]]:
     if not isinstance(given, list):
         raise bad_request("transitions must be a list")
@@ -108,7 +136,7 @@ def _table(
     guards: dict[str, Guard] = {}
     for number, each in enumerate(given, start=1):
         try:
-            froms, transition = _transition(each, states, guards)
+            froms, transition = _transition(each, states, guards, strict)
         except MachineError as error:
             raise bad_request(f"transition {number}: {error}", transition=number) from error
         for state in froms:
@@ -127,12 +155,12 @@ def _table(
 
 
 def _transition(
-    given: Any, states: Mapping[str, str], guards: dict[str, Guard]
+    given: Any, states: Mapping[str, str], guards: dict[str, Guard], strict: bool
 ) -> tuple[list[str], Transition]:
     if not isinstance(given, dict):
         raise bad_request("must be a JSON object")
     unknown = sorted(set(given) - _TRANSITION_FIELDS)
-    if unknown:
+    if unknown and strict:
         raise bad_request(f"unknown fields: {', '.join(map(repr, unknown))}")
     froms = given.get("from")
     froms = [froms] if isinstance(froms, str) else froms

@@ -20,7 +20,8 @@ So an event that the snapshot has seen already changes nothing, which the number
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -44,6 +45,16 @@ class _Terms(NamedTuple):
     connected: bool
 
 
+class _Outlook(NamedTuple):
+    """When what is out comes back by itself, in order: ms of real time after a start, except for
+    appointments, which are about the calendar."""
+
+    opened_ms: int
+    leases: list[int]
+    delays: list[int]
+    appointments: list[int]
+
+
 @dataclass(slots=True)
 class LeaseHistory:
     seen_lease_id: int = 0
@@ -56,6 +67,7 @@ class LeaseHistory:
     appointments: dict[int, int] = field(default_factory=dict)
     ceiling: int = 0
     """Numbers up to here may have been used by claims that are in no log."""
+    _outlook: _Outlook | None = None
 
     @classmethod
     def since(cls, meta: QueueMeta) -> LeaseHistory:
@@ -74,6 +86,7 @@ class LeaseHistory:
 
     def apply(self, event: LeaseEvent, ts: int) -> None:
         """The next event of the log, with the time of its frame."""
+        self._outlook = None
         match event.kind:
             case LeaseKind.CLAIMED:
                 self._claimed(event, ts)
@@ -88,7 +101,10 @@ class LeaseHistory:
             case LeaseKind.APPOINTED:
                 self.appointments.update(zip(event.seqs, event.times, strict=True))
             case LeaseKind.DEAD_LETTERED:
-                self.dead_lettered += len(event.seqs)
+                # A snapshot may count letters whose frames it does not cover, so each event tells
+                # how many there were with it. Events of version 0.1.0 and before do not.
+                told = event.lease_id or self.dead_lettered + len(event.seqs)
+                self.dead_lettered = max(self.dead_lettered, told)
                 for seq in event.seqs:
                     self.forget(seq)
             case LeaseKind.NUMBERED:
@@ -120,10 +136,39 @@ class LeaseHistory:
 
     def forget(self, seq: int) -> None:
         """The job is gone."""
+        self._outlook = None
         self.leases.pop(seq, None)
         self.returned.pop(seq, None)
         self.delays.pop(seq, None)
         self.appointments.pop(seq, None)
+
+    def appoint(self, appointments: Mapping[int, int]) -> None:
+        self._outlook = None
+        self.appointments.update(appointments)
+
+    def out(
+        self, opened_ms: int, passed_ms: int, calendar_ms: int, *, held: bool
+    ) -> tuple[int, int]:
+        """How many jobs are leased and how many kept back so long after a start, by the rules of
+        `resume`; `held` when leases are durable. It is made ready for once, then costs little."""
+        outlook = self._outlook
+        if outlook is None or outlook.opened_ms != opened_ms:
+            leases = [
+                min(terms.until_ms - opened_ms, terms.span_ms)
+                for terms in self.leases.values()
+                if not terms.connected
+            ]
+            delays = [min(each.until_ms - opened_ms, each.span_ms) for each in self.delays.values()]
+            appointments = sorted(self.appointments.values())
+            self._outlook = outlook = _Outlook(
+                opened_ms, sorted(leases), sorted(delays), appointments
+            )
+        waiting = len(outlook.appointments) - bisect_right(outlook.appointments, calendar_ms)
+        if not held:
+            return 0, waiting
+        # A lease holds up to and with its deadline, a delay is over at its time.
+        leased = len(outlook.leases) - bisect_left(outlook.leases, passed_ms)
+        return leased, waiting + len(outlook.delays) - bisect_right(outlook.delays, passed_ms)
 
     def seqs(self) -> set[int]:
         """Every job this history knows something of."""

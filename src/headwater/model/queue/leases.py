@@ -10,6 +10,7 @@ A job is in exactly one place:
 | delayed | given back with a delay, or not to be claimed before its time | the time |
 | reclaimed | below `claim_cursor`, ready again; served first | a claim |
 | parked | its key is held by another job (`fifo_key`) | that job leaves |
+| blocked | delivered too often, and could not be put away | the next try |
 | unreadable | damaged, and there is no dead letter topic to put it in | the topic gets one |
 
 Ready jobs cost nothing: the fresh ones are the topic's own index behind a cursor. Nothing here
@@ -43,7 +44,9 @@ class QueueLeases:
         "_deadlines",
         "_dying",
         "_out_upto",
+        "_retry_us",
         "appointments",
+        "blocked",
         "claim_cursor",
         "dead_lettered",
         "delays",
@@ -69,6 +72,9 @@ class QueueLeases:
         """Given back with a delay: monotonic microseconds."""
         self.appointments = Delays()
         """Not to be delivered before: calendar milliseconds."""
+        self.blocked: dict[int, bool] = {}
+        """Delivered too often, and not put away because the dead letter topic or the log refused.
+        True when the letter is safe and only the delete is missing."""
         self.claim_cursor = 0
         self.next_lease_id = next_lease_id
         self.unreadable: dict[int, None] = {}
@@ -83,7 +89,9 @@ class QueueLeases:
         """No job behind this one is out of line before the cursor has met it."""
         self._deadlines = Deadlines()
         self._connections: dict[int, set[Grant]] = {}
-        self._dying: list[int] = []
+        self._dying: list[Dying] = []
+        self._retry_us = 0
+        """When what is blocked is tried again."""
 
     # -- counting
 
@@ -92,9 +100,14 @@ class QueueLeases:
         return len(self.leases) + len(self.leaving)
 
     def ready(self, jobs: LiveSeqs) -> int:
-        """Live jobs that nobody holds and no time keeps back."""
-        out = self.in_flight + len(self.delays) + len(self.appointments) + len(self.unreadable)
-        return max(jobs.live_count - out, 0)
+        """Live jobs that nobody holds and nothing keeps back."""
+        out = self.in_flight + len(self.delays) + len(self.appointments)
+        return max(jobs.live_count - out - self.kept_back, 0)
+
+    @property
+    def kept_back(self) -> int:
+        """Jobs that nobody is given before somebody does something about them."""
+        return len(self.blocked) + len(self.unreadable)
 
     def has_fresh(self, jobs: LiveSeqs) -> bool:
         """The cursor has not seen everything yet."""
@@ -111,6 +124,8 @@ class QueueLeases:
     def next_change_us(self, now_us: int, calendar_ms: int) -> int | None:
         """A moment before which nothing becomes ready by itself."""
         times = [self._deadlines.next_us(), self.delays.next()]
+        if self.blocked:
+            times.append(self._retry_us)
         appointment = self.appointments.next()
         if appointment is not None:
             times.append(now_us + (appointment - calendar_ms) * US_PER_MS)
@@ -128,6 +143,17 @@ class QueueLeases:
             self._ready_again(seq)
         for seq in self.appointments.due(calendar_ms):
             self._ready_again(seq)
+        if self.blocked and now_us >= self._retry_us:
+            self._try_blocked_again()
+
+    def _try_blocked_again(self) -> None:
+        """Also for claims, should the rules have changed."""
+        blocked, self.blocked = self.blocked, {}
+        for seq, is_copied in blocked.items():
+            if is_copied:
+                self._leave(seq, is_copied=True)
+            elif not self._put_away(seq):
+                self._ready_again(seq)
 
     def draw(self, jobs: LiveSeqs, wanted: int) -> Sequence[int]:
         """Take the next jobs out of line, reclaimed ones first; nobody else will be given them.
@@ -163,6 +189,7 @@ class QueueLeases:
             and seq not in self.leaving
             and seq not in self.delays
             and seq not in self.appointments
+            and seq not in self.blocked
             and seq not in self.unreadable
             and not self._put_away(seq)
         )
@@ -179,8 +206,7 @@ class QueueLeases:
             if deliveries is not None:
                 self.returned[seq] = deliveries
             if put_away:
-                self.leaving[seq] = None
-                self._dying.append(seq)
+                self._leave(seq)
             else:
                 self.unreadable[seq] = None
 
@@ -311,9 +337,12 @@ class QueueLeases:
         """True when it was delivered often enough: it leaves instead of being ready."""
         if not self.deliveries_max or self.returned.get(seq, 0) < self.deliveries_max:
             return False
-        self.leaving[seq] = None
-        self._dying.append(seq)
+        self._leave(seq)
         return True
+
+    def _leave(self, seq: int, *, is_copied: bool = False) -> None:
+        self.leaving[seq] = None
+        self._dying.append(Dying(seq, self.returned.get(seq, 0), is_copied))
 
     # -- leaving
 
@@ -325,7 +354,19 @@ class QueueLeases:
     def take_dying(self) -> list[Dying]:
         """Jobs to put away since the last time; each must be `gone` or `stays` later."""
         dying, self._dying = self._dying, []
-        return [Dying(seq, self.returned.get(seq, 0)) for seq in dying if seq in self.leaving]
+        return [job for job in dying if job.seq in self.leaving]
+
+    def block(self, seq: int, retry_us: int, *, is_copied: bool) -> None:
+        """A job that could not be put away: nobody is given it until that is tried again. The next
+        job of its key need not wait for it."""
+        if seq in self.leaving and self.leaving.pop(seq) is None:
+            self.blocked[seq] = is_copied
+            self._retry_us = retry_us
+            self._free_key(seq)
+
+    def retry_blocked(self) -> None:
+        """The rules have changed: try at the next look."""
+        self._retry_us = 0
 
     def gone(self, seqs: list[int]) -> None:
         """These jobs are deleted for good."""
@@ -363,17 +404,21 @@ class QueueLeases:
             if grant is not None:
                 self._lighten(grant)
             self.returned.pop(seq, None)
+            self.blocked.pop(seq, None)
+            self.unreadable.pop(seq, None)
             self.delays.discard(seq)
             self.appointments.discard(seq)
-            self.unreadable.pop(seq, None)
-            if self.keys is not None:
-                heir = self.keys.free(seq)
-                if heir is not None:
-                    heapq.heappush(self.reclaim, heir)
+            self._free_key(seq)
+
+    def _free_key(self, seq: int) -> None:
+        heir = None if self.keys is None else self.keys.free(seq)
+        if heir is not None:
+            heapq.heappush(self.reclaim, heir)
 
     def forget_below(self, floor: int) -> None:
         """Everything below this seq is gone: costs what is out of line, not what was dropped."""
-        out = (self.leases, self.leaving, self.returned, self.delays.seqs(), self.unreadable)
+        kept = (*self.blocked, *self.unreadable)
+        out = (self.leases, self.leaving, self.returned, kept, self.delays.seqs())
         seqs = {seq for place in out for seq in place if seq < floor}
         self.forget(sorted(seqs.union(s for s in self.appointments.seqs() if s < floor)))
 

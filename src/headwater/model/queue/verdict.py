@@ -26,6 +26,8 @@ class Dying(NamedTuple):
 
     seq: int
     deliveries: int
+    is_copied: bool
+    """It is safe in the dead letter topic already."""
 
 
 def judge(

@@ -1,8 +1,15 @@
-"""One RCPX connection: bytes in, requests begun, answers out as they come.
+"""One RCPX connection: bytes in, requests executed in the order they came, responses out.
 
-Answers carry the id of their request, so they need not keep the order. There is no task per
-request: what waits for the log is carried on by the log's answer. What a client can make us hold is
-bounded: so many requests under way, and nothing is read while it does not take its answers.
+A request is executed after every request that its connection sent before it. Writes that follow
+each other need not wait for each other: the log takes them in their order, so they are begun
+together and share its groups. Anything else (a read, a watch, AUTH, BYE) begins when all writes
+before it are answered and visible, and nothing begins beside it. The connection reads nothing more
+while a request waits. Responses carry the id of their request and are sent as they are ready: of
+writes under way together, one that the rules refuse is answered before one that waits for the disk.
+
+There is no task per request: what waits for the log is carried on by the log's answer. What a
+client can make us hold is bounded: so many requests under way, and nothing is read while it does
+not take its answers.
 """
 
 from __future__ import annotations
@@ -14,12 +21,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from headwater.core.errors import HeadwaterError, InvariantError
+from headwater.core.errors import ClosedError, HeadwaterError, InvariantError
 from headwater.server.intake import Reading
 from headwater.server.keys import ANYONE, ApiKey
 from headwater.server.rcpx.errors import error_json
 from headwater.server.rcpx.events import take_event
-from headwater.server.rcpx.operations import begin_operation
+from headwater.server.rcpx.operations import begin_operation, is_write
 from headwater.server.rcpx.watching import Subscriptions
 from headwater.wire.rcpx import envelope
 from headwater.wire.rcpx.frame import FrameFlag, MessageReader, RcpxProtocolError, WireMode, message
@@ -56,6 +63,10 @@ class RcpxConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self.under_way = 0
         """Requests that are begun and not answered."""
+        self._alone = False
+        """The one request under way is no write: nothing begins beside it."""
+        self._waiting: envelope.Request | RcpxProtocolError | None = None
+        """What came next and has to wait until nothing is under way."""
         self._under_way_max = self.app.settings.limits.pipeline
         self._reading: Reading | None = None
         self._comes_back = False
@@ -112,26 +123,32 @@ class RcpxConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._closing:
             return
-        only = self._reader.only_message(data)
+        only = None if self._waiting is not None else self._reader.only_message(data)
         if only is not None:
             self._take(only)
             if self.is_admitted and not self._comes_back:
                 self._share_reading()
-            if self.under_way >= self._under_way_max:
+            if self._waiting is not None or self.under_way >= self._under_way_max:
                 self._set_reading()
             return
         was_within = self._reader.is_within
         self._reader.feed(data)
+        self._take_messages(was_within)
+
+    def _take_messages(self, was_within: bool) -> None:
+        """Begin what is here, as far as it may begin."""
         try:
-            while not self._closing:
+            while not self._closing and self._waiting is None:
                 payload = self._reader.next_message()
                 if payload is None:
                     break
                 was_within = False
                 self._take(payload)
         except RcpxProtocolError as error:
-            self._refuse(error)
-            return
+            if self.under_way:
+                self._waiting = error
+            else:
+                self._refuse(error)
         if self._reader.is_within and not was_within and self.is_admitted:
             # Counted from a message's first byte: one more now and then does not extend it.
             self._deadline_us = self.app.now_us() + self.app.body_deadline_us
@@ -152,26 +169,56 @@ class RcpxConnection(asyncio.Protocol):
     # -- requests
 
     def _take(self, payload: bytes) -> None:
-        """Begin one request. Never raises but for bytes after which nothing can be found."""
-        request_id = b'""'
+        """Begin one request, or let it wait. Never raises."""
         try:
-            if take_event(self, payload):
+            if not self._alone and take_event(self, payload):
                 return
             request = envelope.read_request(payload)
-            request_id = _encode(request.id)
-            begin_operation(self, request_id, request)
         except envelope.EnvelopeError as error:
             self.fail(error.request_id, error)
+        except Exception as error:
+            self.broken(b'""', error)
+        else:
+            self._begin_or_wait(request)
+
+    def _begin_or_wait(self, request: envelope.Request) -> None:
+        joins = is_write(self.app, request.op)
+        if self.under_way and (self._alone or not joins):
+            self._waiting = request
+            return
+        self._alone = not joins
+        request_id = _encode(request.id)
+        try:
+            begin_operation(self, request_id, request)
         except HeadwaterError as error:
             self.fail(request_id, error)
         except Exception as error:
             self.broken(request_id, error)
+        if not self.under_way:
+            self._alone = False
 
     def ended(self) -> None:
-        """What was under way is answered."""
+        """What was under way is about to be answered."""
         self.under_way -= 1
-        if self._reading is not None and not self._reading.goes_on:
+        if self._waiting is not None:
+            if not self.under_way:
+                # Not at once: the engine is telling its news, and this answer is not sent yet.
+                self.app.loop.call_soon(self._go_on)
+        elif self._reading is not None and not self._reading.goes_on:
             self._set_reading()
+        if not self.under_way:
+            self._alone = False
+
+    def _go_on(self) -> None:
+        """Nothing is under way: what had to wait begins, and what came behind it."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is None or self.is_gone or self._closing:
+            return
+        if isinstance(waiting, RcpxProtocolError):
+            self._refuse(waiting)
+            return
+        self._begin_or_wait(waiting)
+        self._take_messages(was_within=False)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return self.listener.spawn(work)
@@ -214,6 +261,9 @@ class RcpxConnection(asyncio.Protocol):
         """No more requests; what is under way is finished."""
         self._closing = True
         self.subscriptions.end()
+        if isinstance(self._waiting, envelope.Request):
+            error = ClosedError("shutting down; nothing was done")
+            self.fail(_encode(self._waiting.id), error)
         if not self.under_way and not self.is_gone:
             self.transport.close()
 
@@ -223,9 +273,16 @@ class RcpxConnection(asyncio.Protocol):
                 self.transport.close()
         elif self._is_stuck(now_us):
             self.transport.abort()
-        elif now_us >= self._deadline_us and (self._reader.is_within or not self.is_admitted):
+        elif now_us >= self._deadline_us and self._is_late:
             what = "message" if self.is_admitted else "HELLO and AUTH"
             self._refuse(RcpxProtocolError("BAD_REQUEST", f"no whole {what} arrived in time"))
+
+    @property
+    def _is_late(self) -> bool:
+        """Its own fault: bytes that wait for a request before them are not missing anything."""
+        if not self.is_admitted:
+            return True
+        return self._reader.is_within and self._waiting is None
 
     def _is_stuck(self, now_us: int) -> bool:
         """It has not taken a byte of its answers for long. A watcher may: it costs a buffer."""
@@ -247,7 +304,8 @@ class RcpxConnection(asyncio.Protocol):
 
     def _set_reading(self) -> None:
         if self._reading is not None and not self.is_gone and not self._closing:
-            self._reading.set(not self.paused and self.under_way < self._under_way_max)
+            has_room = self._waiting is None and self.under_way < self._under_way_max
+            self._reading.set(has_room and not self.paused)
 
     def broken_by(self, error: Exception) -> None:
         self.app.log.error("a connection broke", error=repr(error), exc_info=error)

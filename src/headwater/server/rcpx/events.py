@@ -16,7 +16,7 @@ from headwater.engine.machines.answers import Applied
 from headwater.engine.machines.gathering import EventAsked
 from headwater.engine.machines.requests import ApplyEvent, Sees
 from headwater.server.machine_operations import event_request, sees_of
-from headwater.wire.machine_requests import BatchApply
+from headwater.wire.machine_requests import ApplyEventParams
 from headwater.wire.rcpx.envelope import ID_CHARACTERS_MAX
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class _EventRequest(msgspec.Struct):
     """A request and its params, read together. What others leave out must be here."""
 
     op: Literal["APPLY_EVENT"]
-    params: BatchApply
+    params: ApplyEventParams
     id: str | int = ""
     type: Literal["request"] = "request"
 

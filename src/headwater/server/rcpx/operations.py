@@ -11,6 +11,7 @@ import msgspec
 from headwater import __version__
 from headwater.core.errors import ClosedError, InvalidRequestError
 from headwater.engine import machine_steps as steps
+from headwater.engine.machine_telling import with_records
 from headwater.engine.steps import Steps
 from headwater.model.machines.errors import bad_request
 from headwater.server import machine_operations as machines
@@ -20,11 +21,12 @@ from headwater.server.rcpx.running import Result, Running
 from headwater.server.stepping import Work
 from headwater.wire import machine_requests as asked
 from headwater.wire.http_errors import HttpError
-from headwater.wire.machine_answers import Told
+from headwater.wire.machine_answers import BatchAnswer, Told
 from headwater.wire.rcpx.envelope import Request
-from headwater.wire.rcpx.frame import VERSION
+from headwater.wire.rcpx.frame import PAYLOAD_BYTES_MAX, VERSION
 
 if TYPE_CHECKING:
+    from headwater.server.app import App
     from headwater.server.rcpx.connection import RcpxConnection
 
 _EMPTY: Final = b"{}"
@@ -39,6 +41,15 @@ class Operation:
     scope: Scope = Scope.NONE
     is_open: bool = False
     """Needs no key."""
+    is_write: bool = False
+    """The log keeps its order with other writes of the same connection."""
+
+
+def is_write(app: App, name: str) -> bool:
+    """May it begin while writes that came before it are under way? The first request of all opens
+    the machines, which takes files and threads: nothing joins that one."""
+    operation = OPERATIONS.get(name)
+    return operation is not None and operation.is_write and app.engine.machines.store is not None
 
 
 def begin_operation(connection: RcpxConnection, request_id: bytes, request: Request) -> None:
@@ -82,20 +93,25 @@ def _of_machines(make: Callable[..., Work[Any]]) -> Run:
 def _info(connection: RcpxConnection, _params: asked.NoParams) -> Steps[Result]:
     app = connection.app
     stats = yield from steps.wal_stats_steps(app.engine)
-    counts = yield from steps.counts_steps(app.engine)
+    key = connection.key
+    assert key is not None
+    counts = yield from steps.counts_steps(app.engine, machines.sees_of(key))
+    whole = not key.prefixes  # others' connections and entries are none of a tenant's business
     told = {
         "server_name": "headwater",
         "version": __version__,
         "server_version": __version__,
         "protocol_version": VERSION,
+        "max_frame_bytes": PAYLOAD_BYTES_MAX,
+        "max_batch_ops": asked.BATCH_OPERATIONS_MAX,
         "uptime_secs": (app.now_us() - app.started_us) // 1_000_000,
         "features": session.FEATURES,
         "stats": {
-            "connections": len(connection.listener.connections),
+            "connections": len(connection.listener.connections) if whole else 1,
             "machines": counts.machines,
             "instances": counts.instances,
             "wal_offset": stats.current_offset,
-            "wal_size_bytes": stats.total_size_bytes,
+            "wal_size_bytes": stats.total_size_bytes if whole else 0,
         },
         "config": {
             "auth_required": bool(len(app.keys)),
@@ -106,11 +122,34 @@ def _info(connection: RcpxConnection, _params: asked.NoParams) -> Steps[Result]:
     return Result(_encode(told), stats.current_offset)
 
 
+def _put_machine(engine: Any, key: Any, params: asked.PutMachineParams) -> Work[Any]:
+    machine, version = params.machine, params.version
+    return machines.put_machine(engine, key, machine, version, params.definition, strict=False)
+
+
+def _delete_instance(engine: Any, key: Any, params: asked.DeleteInstanceParams) -> Work[Any]:
+    name, repeat = params.instance_id, params.idempotency_key
+    return machines.delete_instance(engine, key, name, repeat, again=True)
+
+
 def _batch(engine: Any, key: Any, params: asked.BatchParams) -> Steps[Any]:
-    operations = params.operations or params.ops
-    if not operations:
+    given = params.ops if params.operations is None else params.operations
+    if given is None:
         raise bad_request("a batch has a list of operations")
-    return (yield from machines.run_batch(engine, key, operations, params.mode))
+    operations = [
+        asked.batch_params(each, index, asked.RCPX_BATCH_PARAMS) for index, each in enumerate(given)
+    ]
+    if not operations:
+        return BatchAnswer([], 0, 0)
+    return (yield from machines.run_batch(engine, key, operations, params.mode or "best_effort"))
+
+
+def _read_wal(engine: Any, key: Any, params: asked.WalReadParams) -> Steps[Any]:
+    body = asked.WalReadBody(
+        params.from_offset or 0, asked.nearest_limit(params.limit), params.newest
+    )
+    page = yield from machines.read_wal(engine, key, body)
+    return with_records(page)
 
 
 def _flush_all(connection: RcpxConnection, _params: asked.NoParams) -> Steps[Result]:
@@ -125,6 +164,10 @@ def _operation(
     return Operation(msgspec.json.Decoder(params), run, scope, is_open)
 
 
+def _write(params: type[msgspec.Struct], run: Run, scope: Scope = Scope.WRITE) -> Operation:
+    return Operation(msgspec.json.Decoder(params), run, scope, is_write=True)
+
+
 READ, WRITE, DELETE, ADMIN = Scope.READ, Scope.WRITE, Scope.DELETE, Scope.ADMIN
 
 OPERATIONS: Final[dict[str, Operation]] = {
@@ -133,12 +176,9 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "PING": _operation(asked.NoParams, session.ping, is_open=True),
     "BYE": _operation(asked.NoParams, session.bye, is_open=True),
     "INFO": _operation(asked.NoParams, _info, READ),
-    "PUT_MACHINE": _operation(
+    "PUT_MACHINE": _write(
         asked.PutMachineParams,
-        _of_machines(
-            lambda e, k, p: machines.put_machine(e, k, p.machine, p.version, p.definition)
-        ),
-        WRITE,
+        _of_machines(_put_machine),
     ),
     "GET_MACHINE": _operation(
         asked.GetMachineParams,
@@ -148,9 +188,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "LIST_MACHINES": _operation(
         asked.NoParams, _of_machines(lambda e, k, _: machines.list_machines(e, k)), READ
     ),
-    "CREATE_INSTANCE": _operation(
-        asked.CreateInstanceBody, _of_machines(machines.create_instance), WRITE
-    ),
+    "CREATE_INSTANCE": _write(asked.CreateInstanceParams, _of_machines(machines.create_instance)),
     "GET_INSTANCE": _operation(
         asked.InstanceParams,
         _of_machines(lambda e, k, p: machines.get_instance(e, k, p.instance_id)),
@@ -159,27 +197,21 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "LIST_INSTANCES": _operation(
         asked.ListInstancesParams, _of_machines(machines.list_instances), READ
     ),
-    "DELETE_INSTANCE": _operation(
-        asked.BatchDelete,
-        _of_machines(
-            lambda e, k, p: machines.delete_instance(e, k, p.instance_id, p.idempotency_key)
-        ),
-        DELETE,
-    ),
-    "APPLY_EVENT": _operation(
-        asked.BatchApply,
+    "DELETE_INSTANCE": _write(asked.DeleteInstanceParams, _of_machines(_delete_instance), DELETE),
+    "APPLY_EVENT": _write(
+        asked.ApplyEventParams,
         _of_machines(lambda e, k, p: machines.apply_event(e, k, p.instance_id, p)),
-        WRITE,
     ),
-    "BATCH": _operation(asked.BatchParams, _of_machines(_batch), WRITE),
-    "MIGRATE_INSTANCE": _operation(
+    "BATCH": _write(asked.BatchParams, _of_machines(_batch)),
+    "MIGRATE_INSTANCE": _write(
         asked.MigrateParams,
         _of_machines(lambda e, k, p: machines.migrate(e, k, p.instance_id, p)),
-        WRITE,
     ),
     "HISTORY": _operation(
         asked.HistoryParams,
-        _of_machines(lambda e, k, p: machines.history(e, k, p.instance_id, p.limit)),
+        _of_machines(
+            lambda e, k, p: machines.history(e, k, p.instance_id, asked.nearest_limit(p.limit))
+        ),
         READ,
     ),
     "WATCH_INSTANCE": _operation(asked.WatchInstanceParams, watching.watch_instance, READ),
@@ -190,12 +222,12 @@ OPERATIONS: Final[dict[str, Operation]] = {
         _of_machines(lambda e, k, p: machines.snapshot_instance(e, k, p.instance_id)),
         WRITE,
     ),
-    "WAL_READ": _operation(asked.WalReadBody, _of_machines(machines.read_wal), ADMIN),
+    "WAL_READ": _operation(asked.WalReadParams, _of_machines(_read_wal), ADMIN),
     "WAL_STATS": _operation(
         asked.NoParams, _of_machines(lambda e, k, _: machines.wal_stats(e, k)), READ
     ),
     "COMPACT": _operation(
-        asked.CompactBody, _of_machines(lambda e, k, _: machines.compact(e, k)), ADMIN
+        asked.CompactParams, _of_machines(lambda e, k, _: machines.compact(e, k)), ADMIN
     ),
     "FLUSH_ALL": _operation(asked.NoParams, _flush_all, ADMIN),
 }

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from headwater.engine import machine_steps as steps
+from headwater.engine.machines.log_reading import GapReason
 from headwater.engine.machines.watching import TransitionEvent, Watcher, watch_filter
 from headwater.engine.steps import AsOwner, Steps
 from headwater.server.machine_following import Follower
@@ -71,13 +72,16 @@ class Subscription:
         ]
         connection.write(messages[0] if len(messages) == 1 else b"".join(messages))
 
-    def send_missed(self, first_offset: int, last_offset: int, count: int | None) -> None:
+    def send_missed(
+        self, first_offset: int, last_offset: int, count: int | None, reason: GapReason
+    ) -> None:
         told = {
             "type": "gap",
             "subscription_id": self.name,
             "first_offset": first_offset,
             "last_offset": last_offset,
             "missed": count,
+            "reason": reason.value,
         }
         self._connection.send(_encode(told), PUSHED)
 
@@ -146,7 +150,9 @@ def watch_instance(connection: RcpxConnection, params: WatchInstanceParams) -> S
     def begin() -> Result:
         instance = store.get_instance(params.instance_id)
         watcher = store.watch(wanted, offset_of(params.from_offset))
-        subscription = connection.subscriptions.add(watcher, with_ctx=params.include_ctx)
+        subscription = connection.subscriptions.add(
+            watcher, with_ctx=params.include_ctx is not False
+        )
         told = {
             "subscription_id": subscription.name,
             "instance_id": instance.id,
@@ -169,7 +175,9 @@ def watch_all(connection: RcpxConnection, params: WatchAllParams) -> Steps[Resul
 
     def begin() -> Result:
         watcher = store.watch(wanted, offset_of(params.from_offset))
-        subscription = connection.subscriptions.add(watcher, with_ctx=params.include_ctx)
+        subscription = connection.subscriptions.add(
+            watcher, with_ctx=params.include_ctx is not False
+        )
         offset = store.wal_stats().current_offset
         told = {
             "subscription_id": subscription.name,

@@ -39,8 +39,8 @@ class SegmentPiece:
     @property
     def size(self) -> int:
         """Bytes, about."""
-        share = (self.last_seq - self.first_seq + 1) / max(self.segment.count, 1)
-        return int(self.segment.data_bytes * share)
+        rows = self.last_seq - self.first_seq + 1
+        return self.segment.data_bytes * rows // max(self.segment.count, 1)
 
     def part(self, first_seq: int, last_seq: int) -> SegmentPiece:
         return replace(self, first_seq=first_seq, last_seq=last_seq)

@@ -45,6 +45,7 @@ class FrameFlag(IntFlag):
     END = 8
 
 
+_UNDEFINED: Final = 0xFFFF & ~int(FrameFlag.CRC | FrameFlag.STREAM | FrameFlag.END)
 _CRC: Final = int(FrameFlag.CRC)
 """Plain: enum arithmetic costs more than the checksum of a short payload."""
 
@@ -107,6 +108,7 @@ class MessageReader:
             magic != MAGIC
             or version != VERSION
             or extension
+            or flags & _UNDEFINED
             or length != len(data) - _HEADER_BYTES
             or length > self._bytes_max
             or len(self._buffer) > self._at
@@ -160,6 +162,10 @@ class MessageReader:
         if version != VERSION:
             raise RcpxProtocolError(
                 "UNSUPPORTED_PROTOCOL", f"frames of version {version}; this server reads {VERSION}"
+            )
+        if flags & _UNDEFINED:
+            raise RcpxProtocolError(
+                "BAD_REQUEST", f"a frame with the undefined flags 0x{flags & _UNDEFINED:04x}"
             )
         if length > self._bytes_max:
             raise self._too_long(length)

@@ -1,0 +1,94 @@
+"""The frames of cold segments, for a check of a whole data directory.
+
+A store that does not answer is no damage: it is told once, and what was in it stays unchecked.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import Final
+
+from headwater.core.errors import RequestError, StorageError, UnavailableError
+from headwater.disk import Disk
+from headwater.format.names import TOPICS_DIRECTORY
+from headwater.format.segment import SegmentPart, segment_file_name, topic_directory_name
+from headwater.store.cold_address import find_cold_tier, remembered_cold_tier
+from headwater.store.object_store import shown_place
+from headwater.store.stores import ColdTier, SegmentStore
+from headwater.store.verifying import Fault, FaultKind, SegmentLook
+from headwater.store.verifying_cold import verify_cold_segment
+
+UNKNOWN: Final = "its frames were not checked: name the cold tier with --cold"
+
+
+class ColdCheck:
+    """`place` is where the caller says the tier is; without it, what the directory remembers."""
+
+    def __init__(self, disk: Disk, directory: PurePath, place: str | None) -> None:
+        self._disk = disk
+        self._place = place or remembered_cold_tier(disk, directory)
+        self._tier: ColdTier | None = None
+        self._away: Fault | None = None
+        self.unchecked: list[Fault] = []
+        """Why frames were not read: none of it is damage."""
+
+    def source(self, path: PurePath, topic_id: int) -> ColdTopic:
+        """How to read one topic, whose directory is `path`."""
+        return ColdTopic(self, self._disk, path, topic_id)
+
+    def store_of(self, topic_id: int) -> SegmentStore | None:
+        """None while the tier is not known or does not answer, which is told then."""
+        if self._tier is None and self._place is not None and self._away is None:
+            try:
+                self._tier = find_cold_tier(self._disk, self._place)
+            except (UnavailableError, StorageError, RequestError) as error:
+                self.is_away(error)
+        return None if self._tier is None else self._tier.topic(topic_id)
+
+    def shown(self, topic_id: int) -> PurePath:
+        shown = shown_place(self._place or "")
+        return PurePath(shown, TOPICS_DIRECTORY, topic_directory_name(topic_id))
+
+    def is_away(self, error: Exception) -> None:
+        what = f"the cold tier cannot be read, cold segments stay unchecked: {error}"
+        self._away = Fault(PurePath(shown_place(self._place or "")), None, what, False)
+        self._tier = None
+        self.unchecked.append(self._away)
+
+    def is_unknown(self, pointer: PurePath) -> None:
+        if self._place is None:
+            self.unchecked.append(Fault(pointer, None, UNKNOWN, False, FaultKind.COLD))
+
+
+class ColdTopic:
+    """A `ColdSource` for one topic."""
+
+    def __init__(self, check: ColdCheck, disk: Disk, path: PurePath, topic_id: int) -> None:
+        self._check = check
+        self._disk = disk
+        self._path = path
+        self._topic_id = topic_id
+
+    def look(self, first_seq: int, pointer: PurePath) -> SegmentLook | None:
+        store = self._check.store_of(self._topic_id)
+        if store is None:
+            self._check.is_unknown(pointer)
+            return None
+        place = self._check.shown(self._topic_id)
+        try:
+            return verify_cold_segment(self._disk, self._path, first_seq, store, place)
+        except (UnavailableError, StorageError) as error:
+            self._check.is_away(error)
+            return None
+
+    def stored(self) -> dict[int, PurePath]:
+        store = self._check.store_of(self._topic_id)
+        if store is None:
+            return {}
+        place = self._check.shown(self._topic_id)
+        try:
+            names = {each: segment_file_name(each, SegmentPart.DATA) for each in store.list()}
+        except (UnavailableError, StorageError) as error:
+            self._check.is_away(error)
+            return {}
+        return {first_seq: place / name for first_seq, name in names.items()}

@@ -1,0 +1,129 @@
+"""What every protocol's part has in common: threads during the load, a check after the start.
+
+A worker's step says itself what an answer means; here is only what is the same for all: it goes on
+until the load ends, waits a little when nobody listens, and an exception that nobody expected ends
+the run, because then the program does not know any more what it knows.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from headwater.testing.torture.http_client import HttpClient, NoAnswerError, NotSentError
+from headwater.testing.torture.outcome import End, Tally, Violation
+from headwater.testing.torture.plan import random_of
+
+AWAY_PAUSE_S = 0.02
+
+
+@dataclass(slots=True)
+class Ports:
+    http: int
+    kafka: int
+    rcpx: int
+
+
+@dataclass(slots=True)
+class Load:
+    """The seconds of one round in which everybody works."""
+
+    seed: int
+    life: int
+    round: int
+    ports: Ports
+    data: Path
+    tally: Tally
+    stop: threading.Event = field(default_factory=threading.Event)
+    server_left: threading.Event = field(default_factory=threading.Event)
+    """Set just before the server is ended: what breaks afterwards is no news."""
+    errors: list[str] = field(default_factory=list)
+    threads: list[threading.Thread] = field(default_factory=list)
+
+    def random(self, *path: object) -> Random:
+        return random_of(self.seed, "load", self.life, self.round, *path)
+
+    def client(self) -> HttpClient:
+        return HttpClient(self.ports.http)
+
+    def begin(self, name: str, work: Callable[[], None]) -> None:
+        """Run `work` in a thread of its own."""
+
+        def run() -> None:
+            try:
+                work()
+            except Exception:  # told by the round, which ends the run
+                self.errors.append(f"{name}:\n{traceback.format_exc()}")
+
+        thread = threading.Thread(target=run, name=name, daemon=True)
+        self.threads.append(thread)
+        thread.start()
+
+    def begin_steps(
+        self, name: str, step: Callable[[HttpClient, Random], None], pause_s: float = 0.005
+    ) -> None:
+        """Run `step` again and again over a connection of its own."""
+        random = self.random(name)
+
+        def work() -> None:
+            client = self.client()
+            try:
+                while not self.stop.is_set():
+                    try:
+                        step(client, random)
+                    except (NotSentError, NoAnswerError):
+                        self.stop.wait(AWAY_PAUSE_S)
+                    self.stop.wait(random.uniform(0, 2 * pause_s))
+            finally:
+                client.close()
+
+        self.begin(name, work)
+
+    def join(self, timeout_s: float) -> list[str]:
+        """Names of threads that did not end."""
+        until = time.monotonic() + timeout_s
+        for thread in self.threads:
+            thread.join(max(until - time.monotonic(), 0.01))
+        return [thread.name for thread in self.threads if thread.is_alive()]
+
+
+@dataclass(slots=True)
+class Check:
+    """The quiet time after a start, in which actors compare."""
+
+    load: Load
+    end: End
+    """How the round before it ended."""
+    is_last: bool
+    violations: list[Violation] = field(default_factory=list)
+
+    def report(self, who: str, wrong: Sequence[str]) -> None:
+        for each in wrong:
+            promise, _, what = each.partition(": ")
+            self.violations.append(Violation(who, promise, what))
+
+    def client(self) -> HttpClient:
+        return self.load.client()
+
+
+class Actor:
+    """One protocol. Lives as long as a data directory."""
+
+    name = ""
+
+    def prepare(self, load: Load) -> None:
+        """Once, on a fresh server: topics and the like."""
+
+    def begin(self, load: Load) -> None:
+        """Start the threads of a round."""
+
+    def check(self, check: Check) -> None:
+        """Compare everything that was told so far with what is there."""
+
+    def lose_power(self, since: float) -> None:
+        """What was told from `since` on (monotonic seconds) promises nothing any more."""

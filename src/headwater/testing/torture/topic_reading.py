@@ -1,0 +1,60 @@
+"""Reading topics over HTTP: everything of one, or a stretch behind a cursor."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from headwater.testing.torture.http_client import Answer, HttpClient, NoAnswerError, topic_path
+from headwater.testing.torture.topic_ledger import Gap, Stored, TopicReading
+
+PAGE = 1000
+
+
+def stored(record: Mapping[str, Any]) -> Stored:
+    data = record["data"]
+    return Stored(
+        int(record["$seq"]),
+        data if isinstance(data, dict) else {"?": data},
+        record.get("$tag"),
+        record.get("$node"),
+    )
+
+
+def gap_of(answer: Mapping[str, Any]) -> Gap | None:
+    tombstone = answer.get("tombstone")
+    if not isinstance(tombstone, dict):
+        return None
+    return Gap(int(tombstone["gap_from"]), int(tombstone["gap_to"]), str(tombstone["reason"]))
+
+
+def diff(
+    client: HttpClient, topic: str, from_seq: int, limit: int = PAGE, wait_ms: int = 0
+) -> Answer:
+    body = {"from_seq": from_seq, "limit": limit, "wait_ms": wait_ms, "include_tags": True}
+    return client.post(topic_path(topic, "/diff"), body)
+
+
+def read_topic(client: HttpClient, topic: str) -> TopicReading:
+    """From the beginning to the end; nobody should be writing."""
+    reading = TopicReading()
+    cursor = 0
+    while True:
+        answer = diff(client, topic, cursor)
+        if not answer.is_ok:
+            raise NoAnswerError(f"diff of {topic} from {cursor}: {answer.status} {answer.body}")
+        reading.records += map(stored, answer.body["records"])
+        gap = gap_of(answer.body)
+        if gap is not None:
+            reading.gaps.append(gap)
+        reading.head_seq = int(answer.body["head_seq"])
+        reading.earliest_seq = int(answer.body["earliest_seq"])
+        cursor = int(answer.body["next_from_seq"])
+        if answer.body["caught_up"]:
+            reading.at = time.monotonic()
+            return reading
+
+
+def stored_all(records: Iterable[Mapping[str, Any]]) -> list[Stored]:
+    return [stored(each) for each in records]
