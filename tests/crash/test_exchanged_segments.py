@@ -16,6 +16,7 @@ import pytest
 
 from headwater.core.errors import HeadwaterError, StorageError
 from headwater.engine.blocking import Database
+from headwater.engine.verifying import verify_directory
 from headwater.testing import FakeDisk, ManualClock
 from headwater.testing.trace import Image
 from tests.crash.matrix import slice_of, tried
@@ -98,13 +99,16 @@ def judge(changed: Files, what: str) -> str:
         elif disk.exists(path):
             disk.unlink(path)
     disk.settle()
+    report = verify_directory(disk, DATA, ManualClock(), lambda _: lambda _: None)
+    assert not report.unchecked, what
     db = open_stepped(disk, SMALL, ManualClock())
     outcome = "same answer"
     for name in TOPICS:
         try:
             found = read(db, name)
         except StorageError as error:
-            assert error.path is not None, what
+            if error.path is None:
+                raise
             outcome = "refused"
             continue
         served = [event for event in found if event[0] != "tombstone"]
@@ -112,7 +116,7 @@ def judge(changed: Files, what: str) -> str:
         assert not wrong, f"{what}: {name} served {wrong}"
         if found == expected[name]:
             continue
-        assert db.engine.core.findings, f"{what}: {name} changed without a word"
+        assert db.engine.core.damage.findings, f"{what}: {name} changed without a word"
         reasons = {event[3] for event in found if event[0] == "tombstone"}
         assert reasons == {"damaged"}, f"{what}: {name} told {reasons}"
         outcome = "told" if outcome == "same answer" else outcome
@@ -122,6 +126,7 @@ def judge(changed: Files, what: str) -> str:
         except HeadwaterError:
             assert outcome != "same answer", f"{what}: {name} cannot be written"
     db.engine._lock.release()
+    assert report.bad or outcome == "same answer", f"{what}: verify found nothing"
     return outcome
 
 

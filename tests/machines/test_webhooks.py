@@ -96,7 +96,7 @@ def served(directory: Path, receiver: Receiver, machine: str = "", **options: An
 
 
 def wait_for_webhooks(server: RunningServer) -> None:
-    eventually(lambda: [d.position for d in server.app.webhooks.deliveries if d.position])
+    eventually(lambda: [d.saved for d in server.app.webhooks.deliveries if d.saved])
 
 
 def test_transitions_are_told_signed_and_in_order(tmp_path: Path, receiver: Receiver) -> None:

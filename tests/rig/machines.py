@@ -18,6 +18,7 @@ from headwater.engine.machines.gathering import EventAsked
 from headwater.engine.machines.requests import ApplyEvent, Sees
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.pending import Pending
+from headwater.engine.retention_holds import RetentionHolds
 from headwater.testing import FakeDisk, ManualClock
 from tests.rig.stepped import SteppedKeeper, SteppedOwner, SteppedShard
 
@@ -94,6 +95,7 @@ class SteppedStore(MachineStore):
         settings: MachineSettings = SMALL,
         clock: ManualClock | None = None,
         place: PurePosixPath = PLACE,
+        holds: RetentionHolds | None = None,
     ) -> None:
         self.clock = clock or ManualClock()
         self.owner = SteppedOwner()
@@ -103,6 +105,7 @@ class SteppedStore(MachineStore):
             settings,
             self.clock,
             self.owner,
+            holds=holds,
             make_shard=SteppedShard,
             make_keeper=SteppedKeeper,
         )

@@ -144,7 +144,8 @@ def watch(
 
 def _line(moved: Moved) -> str:
     if isinstance(moved, GapAnswer):
-        return f"(missed: {moved.first_offset} to {moved.last_offset})"
+        why = "" if moved.reason is None else f", {moved.reason}"
+        return f"(missed: {moved.first_offset} to {moved.last_offset}{why})"
     payload = "" if moved.payload is None else f"  {compact_json(moved.payload)}"
     return printable(
         f"{when(moved.ts)}  {moved.instance_id}  {moved.event}: "

@@ -153,7 +153,7 @@ def _snapshot_instance(engine: Engine, ask: SnapshotInstance) -> Steps[Any]:
 
 def _read_wal(engine: Engine, ask: ReadWal) -> Steps[Any]:
     page = yield from steps.read_wal_steps(engine, *ask)
-    return telling.entries(ask.from_offset, page, opened)
+    return telling.entries(page, opened)
 
 
 def _wal_stats(engine: Engine, _ask: AskWalStats) -> Steps[Any]:

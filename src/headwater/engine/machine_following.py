@@ -11,6 +11,7 @@ from headwater.engine.engine import Engine
 from headwater.engine.machine_face import Moved
 from headwater.engine.machine_steps import catch_up_steps, store_steps
 from headwater.engine.machine_telling import opened, transition
+from headwater.engine.machines.log_reading import GapReason, LogGap
 from headwater.engine.machines.watching import (
     CatchUpPlan,
     CaughtUp,
@@ -38,7 +39,7 @@ def follow_blocking(
         plan: CatchUpPlan | None = watcher.catch_up
         while plan is not None:
             found: CaughtUp = drive(catch_up_steps(plan))
-            yield from _caught_up(plan, found)
+            yield from map(_told_of, found.in_order())
             plan = found.following
         while True:
             watched: Watched = owner.call(watcher.next)
@@ -68,8 +69,8 @@ async def follow_async(
         plan: CatchUpPlan | None = watcher.catch_up
         while plan is not None:
             found: CaughtUp = await drive(catch_up_steps(plan))
-            for moved in _caught_up(plan, found):
-                yield moved
+            for each in found.in_order():
+                yield _told_of(each)
             plan = found.following
         while True:
             watched = watcher.next()
@@ -96,17 +97,14 @@ def _watcher(watcher: Watcher, on_news: Callable[[], None]) -> Watcher:
 def _told(watched: Watched) -> Iterator[Moved]:
     if watched.missed is not None:
         first, last, count = watched.missed
-        yield GapAnswer(first, last, count)
+        yield GapAnswer(first, last, count, GapReason.BEHIND.value)
     yield from map(_moved, watched.events)
 
 
-def _caught_up(plan: CatchUpPlan, found: CaughtUp) -> Iterator[Moved]:
-    if found.gone_before is not None:
-        yield GapAnswer(plan.start, found.gone_before - 1)
-    for bad in found.damaged:
-        if bad.offset != plan.start:  # which may be anywhere, also within an entry
-            yield GapAnswer(bad.offset, bad.resume - 1)
-    yield from map(_moved, found.events)
+def _told_of(each: TransitionEvent | LogGap) -> Moved:
+    if isinstance(each, LogGap):
+        return GapAnswer(each.offset, each.resume - 1, None, each.reason.value)
+    return _moved(each)
 
 
 def _moved(event: TransitionEvent) -> Moved:

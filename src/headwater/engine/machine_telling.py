@@ -271,8 +271,7 @@ def _entry(entry: HistoryEntry, inside: Inside) -> told.HistoryEntry:
     return made
 
 
-def entries(start: int, page: WalPage, inside: Inside = _raw) -> told.WalReadAnswer:
-    """`start` may have been anywhere, also behind the first byte of an entry."""
+def entries(page: WalPage, inside: Inside = _raw) -> told.WalReadAnswer:
     return told.WalReadAnswer(
         [
             told.WalEntryAnswer(
@@ -288,11 +287,7 @@ def entries(start: int, page: WalPage, inside: Inside = _raw) -> told.WalReadAns
         str(page.next_offset),
         page.has_more,
         str(page.gone_before),
-        [
-            told.BadBytes(str(each.offset), str(each.resume))
-            for each in page.damaged
-            if each.offset != start
-        ],
+        [told.BadBytes(str(each.offset), str(each.resume)) for each in page.damaged],
     )
 
 

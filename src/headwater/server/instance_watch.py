@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.engine import machine_steps as steps
+from headwater.engine.machines.log_reading import GapReason
 from headwater.engine.machines.watching import (
     TransitionEvent,
     Watcher,
@@ -144,13 +145,16 @@ class WatchStream:
             )
         )
 
-    def send_missed(self, first_offset: int, last_offset: int, count: int | None) -> None:
+    def send_missed(
+        self, first_offset: int, last_offset: int, count: int | None, reason: GapReason
+    ) -> None:
         gap = {
             "first_offset": first_offset,
             "last_offset": last_offset,
             "first_offset_text": str(first_offset),
             "last_offset_text": str(last_offset),
             "missed": count,
+            "reason": reason.value,
         }
         self._send(sse.json_event(b"gap", gap))
 

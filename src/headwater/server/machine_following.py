@@ -16,6 +16,7 @@ from headwater.core.errors import HeadwaterError
 from headwater.core.units import MIB
 from headwater.engine.machine_steps import catch_up_steps
 from headwater.engine.machine_telling import transition
+from headwater.engine.machines.log_reading import GapReason, LogGap
 from headwater.engine.machines.watching import CatchUpPlan, Missed, TransitionEvent, Watcher
 
 if TYPE_CHECKING:
@@ -86,7 +87,9 @@ class Sink(Protocol):
 
     def send_events(self, events: Sequence[TransitionEvent]) -> None: ...
 
-    def send_missed(self, first_offset: int, last_offset: int, count: int | None) -> None:
+    def send_missed(
+        self, first_offset: int, last_offset: int, count: int | None, reason: GapReason
+    ) -> None:
         """These could not be delivered; `count` is not known of those that are gone."""
 
     def end(self) -> None:
@@ -160,22 +163,19 @@ class Follower:
 
     def _tell_missed(self, missed: Missed) -> None:
         first, last, count = missed
-        self._sink.send_missed(first, last, count)
+        self._sink.send_missed(first, last, count, GapReason.BEHIND)
 
     async def _catch_up(self, plan: CatchUpPlan) -> None:
         """Read the log part by part. Ends the follower when it cannot be read."""
         following: CatchUpPlan | None = plan
         try:
             while following is not None and not self._watcher.closed:
-                begin = following.start
                 found = await self._app.ready_database.drive(catch_up_steps(following))
-                if found.gone_before is not None:
-                    self._sink.send_missed(begin, found.gone_before - 1, None)
-                for bad in found.damaged:
-                    # A client may begin anywhere, also behind the first byte of an entry.
-                    if bad.offset != plan.start:
-                        self._sink.send_missed(bad.offset, bad.resume - 1, None)
-                await self._hand_over(found.events)
+                for run in found.runs():
+                    if isinstance(run, LogGap):
+                        self._sink.send_missed(run.offset, run.resume - 1, None, run.reason)
+                    else:
+                        await self._hand_over(run)
                 following = found.following
         except (HeadwaterError, OSError) as error:
             self._app.log.warning("a watch ended: the log cannot be read", error=str(error))

@@ -32,6 +32,7 @@ from headwater import __version__
 from headwater.core.errors import ClosedError, HeadwaterError, RequestError
 from headwater.disk import Disk
 from headwater.engine.machine_steps import store_steps
+from headwater.engine.machines.log_reading import GapReason
 from headwater.engine.machines.positions import (
     WEBHOOK_HELD_BYTES_MAX,
     webhook_file,
@@ -285,13 +286,16 @@ class Source:
         ]
         self._news.set()
 
-    def send_missed(self, first_offset: int, last_offset: int, count: int | None) -> None:
+    def send_missed(
+        self, first_offset: int, last_offset: int, count: int | None, reason: GapReason
+    ) -> None:
         """Compacted away before they could be delivered: that, too, is told."""
         gap = {
             "type": "gap",
             "first_offset": str(first_offset),
             "last_offset": str(last_offset),
             "missed": count,
+            "reason": reason.value,
         }
         self._ready.append(Told(last_offset + 1, msgspec.json.encode(gap)))
         self._news.set()

@@ -52,6 +52,7 @@ from headwater.store.pair import (
 from headwater.store.segment import (
     Segment,
     SegmentChangedError,
+    SegmentMissingError,
     SegmentSlice,
     UnreadableSegmentError,
 )
@@ -293,7 +294,7 @@ class TopicFiles:
             except FileNotFoundError as error:
                 if self._cold is not None and self.tier.resolve(segment.first_seq):
                     return SegmentSlice(self._read_cold(segment, begin, end), begin, path)
-                raise SegmentChangedError(f"{path} is no longer there") from error
+                raise SegmentMissingError(path) from error
 
     def at_hand(self, segment: Segment, entries: Entries) -> SegmentSlice | None:
         """What `read` gives, if it is likely that looking at it waits for no disk."""
@@ -451,8 +452,19 @@ class TopicFiles:
 
     def tell_missing(self, first_seq: int, last_seq: int) -> None:
         """These seqs should be in a segment, and there is none that has them."""
-        reason = f"seqs {first_seq} to {last_seq} are in no segment"
-        self._tell(Finding(self.directory, 0, first_seq, reason))
+        path = self._directory.path_of(first_seq, SegmentFile.DATA)
+        reason = "no segment has these seqs"
+        if self._has_copy(first_seq):
+            path = self._directory.path_of(first_seq, SegmentFile.COLD)
+            reason = "missing; the cold tier has the frames, but not which of them were deleted"
+        self._tell(Finding(path, 0, first_seq, reason, last_seq=last_seq))
+
+    def _has_copy(self, first_seq: int) -> bool:
+        """Only for the message: a cold tier that does not answer has none."""
+        try:
+            return self._cold is not None and self._cold.exists(first_seq, SegmentPart.DATA)
+        except HeadwaterError:
+            return False
 
     def _tell(self, finding: Finding) -> None:
         if self._report is not None:

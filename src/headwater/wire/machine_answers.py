@@ -218,6 +218,8 @@ class WalStatsAnswer(Told):
     state: str
     """writable, full or poisoned."""
     io_stats: WalIoAnswer
+    own_part: bool = False
+    """Told to a key with prefixes: what is about everybody's entries is 0."""
 
 
 class CompactedAnswer(Told):
@@ -270,3 +272,6 @@ class GapAnswer(msgspec.Struct):
     first_offset: int
     last_offset: int
     missed: int | None = None
+    """How many, where that is known."""
+    reason: str | None = None
+    """behind: the watcher was slow, the log has them. compacted, damaged: the log has not."""

@@ -90,12 +90,38 @@ class PartAway(Answer):
     advice: str | None
 
 
+class PlaceSeen(Answer):
+    """Records that cannot be read, and where their bytes are."""
+
+    topic: str
+    file: str
+    """The whole path for an admin, its name for others."""
+    offset: int
+    first_seq: int
+    last_seq: int
+    reason: str
+
+
+class DamageSeen(Answer):
+    """What readers met since the start. `headwater verify` looks at everything."""
+
+    records: int
+    """In topics that the key may name."""
+    places: list[PlaceSeen]
+    """The first of them."""
+    more: int
+    """Places that are not listed."""
+
+
 class StatusAnswer(Answer):
     version: str
     python: str
     state: str
     """Of the worst of all logs: ok; full when the disk is; poisoned when a sync failed; degraded
     when they are well and a part is away."""
+    own_part: bool
+    """Told to a key with prefixes: the totals are of its own topics and routers, and what is only
+    known of the whole server is 0 or empty."""
     now_ms: int
     uptime_ms: int
     connections: int
@@ -107,6 +133,7 @@ class StatusAnswer(Answer):
     pressure: PressureSeen
     shards: list[ShardSeen]
     unavailable: list[PartAway]
+    damage: DamageSeen
     performance: Spent
 
 

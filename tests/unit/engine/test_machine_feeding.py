@@ -3,85 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
-from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
 
-from headwater.config.engine import EngineSettings
 from headwater.config.machines import FsyncKind
 from headwater.core.errors import OverloadedError
-from headwater.disk import Disk
-from headwater.engine.blocking import Database
 from headwater.engine.machines import feeding
 from headwater.engine.machines.feeding import TransitionFeeder
-from headwater.testing import PREFIXES, FakeDisk, ManualClock
+from headwater.testing import PREFIXES, ManualClock
 from tests.crash.matrix import slice_of, tried
-from tests.rig.life import SMALL as SMALL_ENGINE
+from tests.rig.feeding import APART, ENGINE, TOPIC, Both, new_disk
 from tests.rig.life import open_stepped
-from tests.rig.machines import ORDER, SteppedStore, policy
 from tests.rig.machines import SMALL as SMALL_MACHINES
-from tests.rig.stepped import SteppedKeeper
-
-TOPIC = "machines:transitions"
-APART = PurePosixPath("/apart/machines")
-"""Not where the engine would find them by itself."""
-NEXT = {"new": "PAY", "paid": "SHIP", "shipped": "CLOSE", "closed": "AGAIN"}
-ENGINE: EngineSettings = replace(SMALL_ENGINE, cold_url=None)
-
-
-class Both:
-    """An engine and a store on one disk, and the feeder between them; nobody has a thread."""
-
-    def __init__(
-        self,
-        disk: Disk,
-        kind: FsyncKind = FsyncKind.EVERY_WRITE,
-        topic: str | None = TOPIC,
-        clock: ManualClock | None = None,
-        segment_bytes: int = SMALL_MACHINES.wal_segment_bytes,
-    ) -> None:
-        clock = clock or ManualClock()
-        self.database: Database = open_stepped(disk, ENGINE, clock)
-        settings = replace(
-            SMALL_MACHINES,
-            transitions_topic=topic,
-            fsync_policy=policy(kind),
-            wal_segment_bytes=segment_bytes,
-        )
-        self.store = SteppedStore(disk, settings, clock, APART)
-        self.feeder = TransitionFeeder(
-            self.database, self.store, disk, APART, make_keeper=SteppedKeeper
-        )
-
-    def begin(self) -> None:
-        self.store.do(lambda: self.store.put_machine("order", 1, ORDER))
-        self.store.do(lambda: self.store.create_instance("order", 1, "a", {"total": 5}))
-
-    def turn(self) -> None:
-        """Once around, from whatever state a crash has left."""
-        for _ in range(4):
-            event = NEXT[self.store.get_instance("a").state]
-            self.store.do(partial(self.store.apply_event, "a", event, {"by": event}))
-
-    def told(self) -> list[dict[str, Any]]:
-        if self.database.engine.find(TOPIC) is None:
-            return []
-        return [record.data for record in self.database.diff(TOPIC, 0, limit=1_000).records]
-
-    def happened(self) -> list[int]:
-        entries = self.store.history("a").read().entries
-        return [each.offset for each in entries if hasattr(each.body, "event")]
-
-    def close(self) -> None:
-        self.feeder.stop()
-        self.store.close()
-        self.database.close()
-
-
-def new_disk() -> FakeDisk:
-    return FakeDisk(["/data", "/apart"])
 
 
 def both_in_one_segment() -> Both:

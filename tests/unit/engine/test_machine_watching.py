@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 
 from headwater.config.machines import MachineSettings
+from headwater.engine.machines.log_reading import GapReason, LogGap
 from headwater.engine.machines.watching import WatchFilter, watch_filter
 from headwater.format.machines.names import global_offset
 from headwater.model.machines.errors import MachineError
@@ -97,4 +98,5 @@ def test_watching_from_before_the_log_begins_says_what_is_gone() -> None:
     store.compact()
     plan = store.watch(WatchFilter(), from_offset=global_offset(1, 5)).catch_up
     assert plan is not None
-    assert plan.read().gone_before == global_offset(store.wal_stats().oldest_segment, 0)
+    begin = global_offset(store.wal_stats().oldest_segment, 0)
+    assert plan.read().gaps == [LogGap(global_offset(1, 5), begin, GapReason.COMPACTED)]

@@ -4,8 +4,12 @@ follow machines without anything new.
 Exactly once, across crashes: where to go on is read from the topic itself, whose last record of
 ours tells its `wal_offset`. Whoever writes copies of our records there, under our name, is beyond
 that. A transition goes there once it is synced in the log, so the topic
-never has one that a crash takes back; and compaction keeps what is not in the topic yet. When
-retention has emptied the topic, FED tells how far it was.
+never has one that a crash takes back; and compaction keeps what is not in the topic yet, by a
+retention hold. When retention has emptied the topic, FED tells how far it was.
+
+What cannot be read of the log, because it is damaged or was deleted while no topic was fed, stands
+in the topic as a gap (I9): a record tagged `$gap` with the first and last offset and the reason. It
+counts for where to go on as a transition does, as long as nothing can be read in its range.
 
 What was committed since the last round is still in memory, and is taken from there. The log is read
 for what is not: after a start, after a failure, and when more came than is worth remembering.
@@ -13,6 +17,7 @@ for what is not: after a start, after a failure, and when more came than is wort
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -28,6 +33,7 @@ from headwater.disk import Disk
 from headwater.engine.blocking import Database
 from headwater.engine.input import EncodedRecords
 from headwater.engine.keeper import Keeper
+from headwater.engine.machines.log_reading import LogGap
 from headwater.engine.machines.positions import TRANSITIONS, fed_file
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.machines.tables import Effect
@@ -35,18 +41,23 @@ from headwater.engine.machines.watching import CatchUpPlan, TransitionEvent, Wat
 from headwater.engine.steps import append_encoded_steps
 from headwater.format.frame import FrameFlag
 from headwater.format.machines.bodies import NO_PAYLOAD, ApplyEvent
+from headwater.format.machines.names import global_offset
 from headwater.model.retention_hold import HoldOwner
 
 NODE: Final = "machines"
 """Who wrote a record: ours are told from others by it."""
 _NODE_BYTES: Final = NODE.encode()
 _FLAGS: Final = int(FrameFlag.HAS_NODE | FrameFlag.HAS_TAG)
+GAP_TAG: Final = b"$gap"
+"""No machine can be called that."""
+LOG_BEGIN: Final = global_offset(1, 0)
 LOOK_BACK_RECORDS: Final = 256
 BATCH_BYTES: Final = 4 * MIB
 SAVE_EVERY_EVENTS: Final = 100_000
 FRESH_BYTES_MAX: Final = 16 * MIB
 """Of log, whose transitions are remembered until the next round."""
 _EVERYTHING: Final = WatchFilter()
+_log: Final = logging.getLogger("headwater.machines")
 
 
 class _Position(msgspec.Struct):
@@ -55,6 +66,25 @@ class _Position(msgspec.Struct):
     instance_id: str
     event: str
     wal_offset: int
+
+
+class _GapPosition(msgspec.Struct, tag_field="type", tag="gap"):
+    """What tells a gap of ours, when it is read again."""
+
+    first_offset: int
+    last_offset: int
+
+
+class _Gap(msgspec.Struct, tag_field="type", tag="gap"):
+    """A record of the topic: if there were transitions in this range of the log, they are missing
+    here."""
+
+    reason: str
+    first_offset: int
+    first_offset_text: str
+    last_offset: int
+    last_offset_text: str
+    at: int
 
 
 class _Transition(msgspec.Struct, gc=False):
@@ -76,10 +106,11 @@ class _Transition(msgspec.Struct, gc=False):
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(_Position).decode
+_decode_gap: Final = msgspec.json.Decoder(_GapPosition).decode
 
 
 _Told = tuple[int, bytes, bytes]
-"""A transition as a record: where it is in the log, its tag, its JSON."""
+"""A transition or a gap as a record: where in the log it ends, its tag, its JSON."""
 
 
 class _Fresh(NamedTuple):
@@ -112,6 +143,9 @@ class TransitionFeeder:
         self._next: int | None = None
         """Transitions before this offset are in the topic; None: ask the topic."""
         self._unsaved = 0
+        self.gaps = 0
+        """Ranges of the log that could not be copied, since the start."""
+        self.last_gap: LogGap | None = None
         self._saving = threading.Lock()
         self._saved = store.position_within(self._file.read())
         """Where FED is; None: it tells nothing."""
@@ -181,7 +215,7 @@ class TransitionFeeder:
             plan: CatchUpPlan | None = fresh.plan
             while plan is not None:
                 part = plan.read()
-                self._append(map(_of_event, part.events))
+                self._append(map(self._of_read, part.in_order()))
                 plan = part.following
         self._advance(fresh.end)
 
@@ -220,7 +254,7 @@ class TransitionFeeder:
 
     def _where_to_begin(self) -> int:
         if self._next is None:
-            self._next = max(self._saved or 0, self._last_in_topic() + 1)
+            self._next = max(self._saved or 0, self._last_in_topic() + 1, LOG_BEGIN)
         return self._next
 
     def _last_in_topic(self) -> int:
@@ -247,17 +281,51 @@ class TransitionFeeder:
         try:
             told = _decode(data)
         except msgspec.MsgspecError:
-            return 0
+            return self._place_of_gap(data)
         offset = told.wal_offset
         if not 0 < offset < self._store.committed_offset:
             return 0
         owner = self._database.engine.core.owner
         plan = replace(owner.call(lambda: self._store.catch_up(_EVERYTHING, offset)), limit=1)
         found = plan.read()
-        if found.gone_before is not None:
-            return offset  # nothing before it can be told any more
+        if found.gaps and found.gaps[0].offset == offset:
+            return offset  # it cannot be read again, and nothing before it can be told any more
         same = [(each.wal_offset, each.instance_id, each.event) for each in found.events]
         return offset if same == [(offset, told.instance_id, told.event)] else 0
+
+    def _place_of_gap(self, data: bytes) -> int:
+        """Where a gap ends; 0 when the record is none, or tells of a range that can be read."""
+        try:
+            gap = _decode_gap(data)
+        except msgspec.MsgspecError:
+            return 0
+        first, last = gap.first_offset, gap.last_offset
+        if not 0 < first <= last < self._store.committed_offset:
+            return 0
+        owner = self._database.engine.core.owner
+        readable = owner.call(lambda: self._store.read_wal(first, 1)).read().entries
+        return 0 if readable and readable[0].offset <= last else last
+
+    def _of_read(self, read: TransitionEvent | LogGap) -> _Told:
+        if not isinstance(read, LogGap):
+            return _of_event(read)
+        self._note_gap(read)
+        first, last = read.offset, read.resume - 1
+        now_ms = self._database.engine.core.clock.wall_ms()
+        gap = _Gap(read.reason.value, first, str(first), last, str(last), now_ms)
+        return last, GAP_TAG, _encode(gap)
+
+    def _note_gap(self, gap: LogGap) -> None:
+        """Told once, also when its record could not be written and is tried again."""
+        if self.last_gap is not None and gap.resume <= self.last_gap.resume:
+            return
+        self.gaps += 1
+        self.last_gap = gap
+        _log.warning(
+            "transitions at offsets %s to %s of the machines' log are %s and cannot be copied to "
+            "the topic %s: a gap stands there",
+            gap.offset, gap.resume - 1, gap.reason.value, self._topic,
+        )  # fmt: skip
 
     def _save(self) -> None:
         """Have on disk how far the topic is; only then may the log before it be deleted. A topic

@@ -2,13 +2,18 @@
 
 A plan ends where everything is committed when it is made, so it never sees bytes that may still
 be refused. Segments may be compacted away under it; that is said, not hidden.
+
+Entries are numbered without gaps, so a walk knows what it could not read whatever the cause: bytes
+that are no entry, a segment that is gone, a stretch of zeros, an end that comes too early. Each is
+a `LogGap` between the entries around it (I9).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
@@ -29,8 +34,11 @@ from headwater.format.machines.entry import (
     EntryType,
     decode_entry,
 )
+from headwater.format.machines.history_file import HistoryFile
 from headwater.format.machines.names import (
+    HISTORY_DIRECTORY,
     global_offset,
+    history_name,
     segment_name,
     segment_of,
     within_segment,
@@ -54,11 +62,23 @@ class WalEntry(NamedTuple):
     """JSON."""
 
 
-class BadStretch(NamedTuple):
-    """Bytes between two entries that are no entry."""
+class GapReason(Enum):
+    """Why somebody does not get what is in a range of the log."""
+
+    COMPACTED = "compacted"
+    """It was deleted, in good order, before it was read."""
+    DAMAGED = "damaged"
+    """It cannot be read any more."""
+    BEHIND = "behind"
+    """It did not fit into a slow watcher's buffer; it is in the log."""
+
+
+class LogGap(NamedTuple):
+    """What a walk could not read: from `offset` up to `resume`."""
 
     offset: int
     resume: int
+    reason: GapReason
 
 
 class WalPage(NamedTuple):
@@ -66,7 +86,7 @@ class WalPage(NamedTuple):
     next_offset: int
     """Where the next page begins."""
     has_more: bool
-    damaged: list[BadStretch]
+    damaged: list[LogGap]
     gone_before: int
     """The oldest offset there still is; asked for less, the page begins here."""
 
@@ -79,6 +99,8 @@ class LogFiles:
         self._directory = directory
         self._counters = counters
         self._files: dict[int, File | None] = {}
+        self._kept: dict[int, HistoryFile | None] = {}
+        self._kept_files: list[File] = []
 
     def read(self, segment: int, offset: int, length: int) -> bytes | None:
         """None when the segment is gone."""
@@ -110,11 +132,43 @@ class LogFiles:
                     raise
                 length = ENTRY_BYTES_MAX
 
+    def kept_entry_at(self, place: int) -> Entry | None:
+        """An entry of a segment that is gone, if compaction kept it. FormatError: damaged."""
+        segment = segment_of(place)
+        if segment not in self._kept:
+            self._kept[segment] = self._open_kept(segment)
+        kept = self._kept[segment]
+        return None if kept is None else kept.entry_at(within_segment(place))
+
+    def _open_kept(self, segment: int) -> HistoryFile | None:
+        path = self._directory.parent / HISTORY_DIRECTORY / history_name(segment)
+        try:
+            file = self._disk.open(path, OpenMode.READ)
+        except FileNotFoundError:
+            return None
+        self._kept_files.append(file)
+        return HistoryFile(file.read, file.size(), segment)
+
+    def begins_entry(self, place: int) -> bool:
+        """Cheaper than to read the entry: false for nearly all places where none begins."""
+        begin = self.read(segment_of(place), within_segment(place), len(MAGIC_BYTES))
+        return begin == MAGIC_BYTES
+
+    def sound_entry_at(self, place: int) -> Entry | None:
+        """None when there is none, for whatever reason."""
+        try:
+            return self.entry_at(place) if self.begins_entry(place) else None
+        except FormatError:
+            return None
+
     def close(self) -> None:
         for file in self._files.values():
             if file is not None:
                 file.close()
         self._files.clear()
+        for kept in self._kept_files:
+            kept.close()
+        self._kept_files.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,62 +178,141 @@ class LogPlace:
     disk: Disk
     directory: PurePath
     end: int
+    sequence: int
+    """The number of the entry that comes after the end."""
     oldest: int
     """The oldest segment."""
+    oldest_now: Callable[[], int]
+    """The same, at any later moment."""
+    first_sequences: Mapping[int, int]
+    """The number of the first entry of a segment, where it is known."""
     counters: ReadCounters
 
     def open(self) -> LogFiles:
         return LogFiles(self.disk, self.directory, self.counters)
 
-    def walk(self, start: int, damaged: list[BadStretch]) -> Iterator[tuple[int, Entry]]:
-        """Entries from `start` on, in order; bad bytes are noted and passed over."""
-        place = max(start, global_offset(self.oldest, 0))
+    @property
+    def begin(self) -> int:
+        """The oldest offset there still is."""
+        return global_offset(self.oldest, 0)
+
+    def only(self, segment: int) -> LogPlace:
+        """The same, but of one segment."""
+        following = global_offset(segment + 1, 0)
+        if self.end <= following:
+            return replace(self, oldest=segment)
+        sequence = self.first_sequences.get(segment + 1, self.sequence)
+        return replace(self, oldest=segment, end=following, sequence=sequence)
+
+    def why_missing(self, offset: int) -> GapReason:
+        """Asked when a segment was not found. Compaction says first what it deletes."""
+        gone = segment_of(offset) < self.oldest_now()
+        return GapReason.COMPACTED if gone else GapReason.DAMAGED
+
+    def walk(self, start: int, gaps: list[LogGap]) -> Iterator[tuple[int, Entry]]:
+        """Entries from `start` on, in order; what cannot be read is noted before what follows it.
+        `start` may be anywhere; 0 asks for what there is."""
         files = self.open()
         try:
-            while place < self.end:
-                segment = segment_of(place)
-                last = segment == segment_of(self.end)
-                stop = within_segment(self.end) if last else 1 << 40
-                yield from _walk_segment(files, segment, within_segment(place), stop, damaged)
-                place = global_offset(segment + 1, 0)
+            yield from _Walk(self, files, start, gaps).run()
         finally:
             files.close()
 
 
-def _walk_segment(
-    files: LogFiles, segment: int, offset: int, stop: int, damaged: list[BadStretch]
-) -> Iterator[tuple[int, Entry]]:
-    window, bad_from = WINDOW_BYTES, -1
-    while offset < stop:
-        data = files.read(segment, offset, min(window, stop - offset))
-        if not data:
-            break
-        at = 0
-        whole = len(data) < window or offset + len(data) >= stop
-        while at < len(data):
-            try:
-                entry = decode_entry(data, at, len(data))
-            except FormatError:
-                if not whole and len(data) - at < ENTRY_BYTES_MAX:
-                    break  # perhaps only cut off by the window
-                following = data.find(MAGIC_BYTES, at + 1)
-                if bad_from < 0 and data[at:].strip(b"\0"):
-                    bad_from = offset + at
-                at = len(data) if following < 0 else following
-                continue
-            if bad_from >= 0:
-                damaged.append(
-                    BadStretch(
-                        global_offset(segment, bad_from), global_offset(segment, offset + at)
-                    )
-                )
-                bad_from = -1
-            yield global_offset(segment, offset + at), entry
-            at += entry.size
-        window = WINDOW_BYTES if at else min(window * 8, ENTRY_BYTES_MAX)
-        offset += at
-    if bad_from >= 0:
-        damaged.append(BadStretch(global_offset(segment, bad_from), global_offset(segment + 1, 0)))
+class _Walk:
+    """One walk: where it is, and which number comes next."""
+
+    def __init__(self, place: LogPlace, files: LogFiles, start: int, gaps: list[LogGap]) -> None:
+        self._place = place
+        self._files = files
+        self._start = max(start, place.begin)
+        self._gaps = gaps
+        self._read_upto = self._start
+        """Everything before this offset was read, or is in a gap."""
+        self._sequence: int | None = None
+        """What the next entry's number must be; None while that is not known."""
+        self._is_after_entry = False
+        """The number is that of an entry which was read, and not what the start has found."""
+        self._trouble: GapReason | None = None
+        """What stands between the last entry and here."""
+        if 0 < start < self._start:
+            gaps.append(LogGap(start, self._start, GapReason.COMPACTED))
+
+    def run(self) -> Iterator[tuple[int, Entry]]:
+        end = self._place.end
+        at = self._first_place() if self._start < end else end
+        while at < end:
+            segment = segment_of(at)
+            stop = within_segment(end) if segment == segment_of(end) else 1 << 40
+            yield from self._segment(segment, within_segment(at), stop)
+            at = global_offset(segment + 1, 0)
+        if self._read_upto < end:
+            self._note_gap(self._place.sequence, end)
+
+    def _first_place(self) -> int:
+        """Where to begin, so that nothing behind `start` is overlooked. Who has read an entry
+        begins one behind its first byte."""
+        start, files = self._start, self._files
+        if within_segment(start):
+            if files.sound_entry_at(start) is not None:
+                return start
+            before = files.sound_entry_at(start - 1)
+            if before is not None:
+                self._note_read(start - 1, before)
+                return self._read_upto
+        # What is there tells where entries begin.
+        segment = segment_of(start)
+        self._sequence = self._place.first_sequences.get(segment)
+        return global_offset(segment, 0)
+
+    def _segment(self, segment: int, offset: int, stop: int) -> Iterator[tuple[int, Entry]]:
+        window = WINDOW_BYTES
+        while offset < stop:
+            data = self._files.read(segment, offset, min(window, stop - offset))
+            if data is None:
+                self._trouble = self._trouble or self._place.why_missing(global_offset(segment, 0))
+            if not data:
+                return
+            at = 0
+            whole = len(data) < window or offset + len(data) >= stop
+            while at < len(data):
+                try:
+                    entry = decode_entry(data, at, len(data))
+                except FormatError:
+                    if not whole and len(data) - at < ENTRY_BYTES_MAX:
+                        break  # perhaps only cut off by the window
+                    following = data.find(MAGIC_BYTES, at + 1)
+                    if self._trouble is None and data[at:].strip(b"\0"):
+                        self._trouble = GapReason.DAMAGED
+                    at = len(data) if following < 0 else following
+                    continue
+                here = global_offset(segment, offset + at)
+                at += entry.size
+                if self._take(here, entry):
+                    yield here, entry
+            window = WINDOW_BYTES if at else min(window * 8, ENTRY_BYTES_MAX)
+            offset += at
+
+    def _take(self, here: int, entry: Entry) -> bool:
+        """False for an entry that is passed over: it lies before the start, or was here before."""
+        if self._sequence is not None and entry.sequence < self._sequence and self._is_after_entry:
+            return False
+        self._note_gap(entry.sequence, here)
+        self._note_read(here, entry)
+        return here >= self._start
+
+    def _note_read(self, here: int, entry: Entry) -> None:
+        self._sequence, self._is_after_entry = entry.sequence + 1, True
+        self._read_upto = max(self._read_upto, here + entry.size)
+
+    def _note_gap(self, sequence: int, upto: int) -> None:
+        """Here is the entry of this number, or the end: was anything before it not read?"""
+        trouble, self._trouble = self._trouble, None
+        missing = self._sequence is not None and sequence != self._sequence
+        if trouble is not None and not self._is_after_entry:
+            missing = True
+        if missing and upto > self._read_upto:
+            self._gaps.append(LogGap(self._read_upto, upto, trouble or GapReason.DAMAGED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +329,10 @@ class WalReadPlan:
         if self.newest:
             return WalReadPlan(self.place, self._newest_start(), self.limit).read()
         entries: list[WalEntry] = []
-        damaged: list[BadStretch] = []
-        next_offset, has_more = max(self.start, global_offset(self.place.oldest, 0)), False
-        for offset, entry in self.place.walk(self.start, damaged):
+        gaps: list[LogGap] = []
+        gone_before = self.place.begin
+        next_offset, has_more = max(self.start, gone_before), False
+        for offset, entry in self.place.walk(self.start, gaps):
             if len(entries) == self.limit:
                 next_offset, has_more = offset, True
                 break
@@ -206,7 +340,7 @@ class WalReadPlan:
             next_offset = offset + entry.size
         else:
             next_offset = max(next_offset, self.place.end)
-        gone_before = global_offset(self.place.oldest, 0)
+        damaged = [gap for gap in gaps if gap.offset >= gone_before]
         return WalPage(entries, next_offset, has_more, damaged, gone_before)
 
     def _newest_start(self) -> int:
@@ -214,9 +348,7 @@ class WalReadPlan:
         place, found = self.place, deque[int]()
         for segment in range(segment_of(place.end), place.oldest - 1, -1):
             offsets = deque[int](maxlen=self.limit - len(found))
-            upper = min(place.end, global_offset(segment + 1, 0))
-            part = replace(place, oldest=segment, end=upper)
-            for offset, _ in part.walk(global_offset(segment, 0), []):
+            for offset, _ in place.only(segment).walk(global_offset(segment, 0), []):
                 offsets.append(offset)
             found.extendleft(reversed(offsets))
             if len(found) >= self.limit:
@@ -251,6 +383,8 @@ class HistoryPlan:
     last_offset: int
     limit: int
     doubtful: bool
+    kept_max: int = 0
+    """Of what the log has no more, so much is shown that they are this many in all."""
 
     def read(self) -> History:
         found: list[HistoryEntry] = []
@@ -262,12 +396,17 @@ class HistoryPlan:
             while offset and len(found) < self.limit:
                 try:
                     entry = files.entry_at(offset)
+                    if entry is None and len(found) < self.kept_max:
+                        entry = files.kept_entry_at(offset)
                     body = None if entry is None else decode_body(entry)
                 except FormatError:
                     damaged = offset
                     break
+                if entry is None and self.place.why_missing(offset) is GapReason.DAMAGED:
+                    damaged = offset
+                    break
                 if entry is None or not isinstance(body, _OF_AN_INSTANCE):
-                    gone = global_offset(segment_of(offset) + 1, 0)
+                    gone = found[-1].offset if found else global_offset(segment_of(offset) + 1, 0)
                     break
                 found.append(HistoryEntry(offset, entry.sequence, body))
                 offset = 0 if isinstance(body, CreateInstance) else body.previous

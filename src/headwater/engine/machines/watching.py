@@ -7,11 +7,11 @@ range of offsets, which it can read from the log.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from headwater.engine.machines.log_reading import BadStretch, LogPlace, body_of
+from headwater.engine.machines.log_reading import LogGap, LogPlace, body_of
 from headwater.engine.machines.tables import Effect
 from headwater.format.machines.bodies import ApplyEvent
 from headwater.format.machines.entry import EntryType
@@ -83,9 +83,29 @@ class CaughtUp(NamedTuple):
     events: list[TransitionEvent]
     following: CatchUpPlan | None
     """What is still to be read; None when the watcher's buffer goes on from here."""
-    gone_before: int | None
-    """The log begins here: earlier ones were compacted away."""
-    damaged: list[BadStretch]
+    gaps: list[LogGap]
+    """What could not be read, among the events or before them: transitions may be missing there."""
+
+    def in_order(self) -> list[TransitionEvent | LogGap]:
+        """Both begin with where they are."""
+        told: list[TransitionEvent | LogGap] = [*self.events, *self.gaps]
+        return sorted(told, key=_place_of) if self.gaps else told
+
+    def runs(self) -> Iterator[list[TransitionEvent] | LogGap]:
+        """The events, interrupted by gaps."""
+        events: list[TransitionEvent] = []
+        for each in self.in_order():
+            if isinstance(each, LogGap):
+                yield events
+                yield each
+                events = []
+            else:
+                events.append(each)
+        yield events
+
+
+def _place_of(told: TransitionEvent | LogGap) -> int:
+    return told[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +119,9 @@ class CatchUpPlan:
 
     def read(self) -> CaughtUp:
         events: list[TransitionEvent] = []
-        damaged: list[BadStretch] = []
+        gaps: list[LogGap] = []
         following = None
-        oldest = self.place.oldest << 40
-        for offset, entry in self.place.walk(self.start, damaged):
+        for offset, entry in self.place.walk(self.start, gaps):
             if len(events) == self.limit:
                 following = CatchUpPlan(self.place, offset, self.wanted, self.limit)
                 break
@@ -111,8 +130,7 @@ class CatchUpPlan:
                 event = event_of(offset, body, None)
                 if self.wanted.wants(event):
                     events.append(event)
-        gone = oldest if 0 < self.start < oldest else None
-        return CaughtUp(events, following, gone, damaged)
+        return CaughtUp(events, following, gaps)
 
 
 class Watcher:

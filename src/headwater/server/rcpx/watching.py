@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from headwater.engine import machine_steps as steps
+from headwater.engine.machines.log_reading import GapReason
 from headwater.engine.machines.watching import TransitionEvent, Watcher, watch_filter
 from headwater.engine.steps import AsOwner, Steps
 from headwater.server.machine_following import Follower
@@ -71,13 +72,16 @@ class Subscription:
         ]
         connection.write(messages[0] if len(messages) == 1 else b"".join(messages))
 
-    def send_missed(self, first_offset: int, last_offset: int, count: int | None) -> None:
+    def send_missed(
+        self, first_offset: int, last_offset: int, count: int | None, reason: GapReason
+    ) -> None:
         told = {
             "type": "gap",
             "subscription_id": self.name,
             "first_offset": first_offset,
             "last_offset": last_offset,
             "missed": count,
+            "reason": reason.value,
         }
         self._connection.send(_encode(told), PUSHED)
 
