@@ -126,7 +126,9 @@ def judge(changed: Files, what: str) -> str:
         except HeadwaterError:
             assert outcome != "same answer", f"{what}: {name} cannot be written"
     db.engine._lock.release()
-    assert report.bad or outcome == "same answer", f"{what}: verify found nothing"
+    # A delete is in the index for good: that the data of a copy does not know of it is no matter.
+    alike = outcome == "same answer" and "copy" in what
+    assert report.bad or alike, f"{what}: verify found nothing"
     return outcome
 
 

@@ -27,8 +27,8 @@ from headwater.format.segment.entry import (
 from headwater.format.segment.frame import LENGTH_BYTES, SEGMENT_FRAME_LEN_MIN
 
 _PRIME: Final = CHECK_PRIME
-_TOPIC_WEIGHT: Final = 0x71374491 % _PRIME
-_FIRST_WEIGHT: Final = 0x3956C25B % _PRIME
+TOPIC_WEIGHT: Final = 0x71374491 % _PRIME
+FIRST_WEIGHT: Final = 0x3956C25B % _PRIME
 _FIRST_BITS: Final = 24
 TOPICS_MAX: Final = 1 << (64 - _FIRST_BITS)
 """Ids from here on do not fit beside the other half; their segments have no identity."""
@@ -43,7 +43,7 @@ class Identity:
     @property
     def salt(self) -> int:
         """0 is for segments without an identity, so it is given to none that has one."""
-        return (self.topic_id * _TOPIC_WEIGHT + self.first * _FIRST_WEIGHT) % _PRIME or 1
+        return (self.topic_id * TOPIC_WEIGHT + self.first * FIRST_WEIGHT) % _PRIME or 1
 
     def pack(self) -> int:
         """Both in a u64, for the end of a `.cold` file; never 0."""
@@ -104,7 +104,7 @@ def topic_told_by(salt: int, first: int) -> int:
 
     A number without meaning when index and data do not belong together.
     """
-    return (salt - first * _FIRST_WEIGHT) * pow(_TOPIC_WEIGHT, -1, _PRIME) % _PRIME
+    return (salt - first * FIRST_WEIGHT) * pow(TOPIC_WEIGHT, -1, _PRIME) % _PRIME
 
 
 def seqs_told_by(shift: int, salt: int) -> int:
@@ -123,5 +123,5 @@ def identity_with_salt(topic_id: int | None, salt: int) -> Identity | None:
     """The identity that an index with this salt has, if it is one of this topic."""
     if not salt or topic_id is None or not 0 < topic_id < TOPICS_MAX:
         return None
-    rest = salt - topic_id * _TOPIC_WEIGHT
-    return Identity(topic_id, rest * pow(_FIRST_WEIGHT, -1, _PRIME) % _PRIME)
+    rest = salt - topic_id * TOPIC_WEIGHT
+    return Identity(topic_id, rest * pow(FIRST_WEIGHT, -1, _PRIME) % _PRIME)
