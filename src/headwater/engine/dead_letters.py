@@ -31,15 +31,15 @@ from headwater.model.loss import DAMAGED
 from headwater.model.queue import Dying
 
 
-def dead_letter_steps(engine: Engine, queues: Queues, topic: Topic) -> Steps[bool]:
-    """Put away what is to be put away since the last time. False when some of it could not be."""
+def dead_letter_steps(engine: Engine, queues: Queues, topic: Topic) -> Steps[None]:
+    """Put away what is to be put away since the last time, as far as that is possible."""
     assert topic.queue is not None
     leases = topic.queue.leases
     if not leases.has_dying:
-        return True
+        return
     dying: list[Dying] = yield AsOwner(leases.take_dying)
     if not dying:
-        return True
+        return
     left = {job.seq: job for job in dying}
     reasons: dict[int, str] = {}
 
@@ -81,11 +81,10 @@ def dead_letter_steps(engine: Engine, queues: Queues, topic: Topic) -> Steps[boo
             yield Answered(partial(put_away, job))
     except HeadwaterError as error:
         reasons = dict.fromkeys(left, str(error))
-        return False  # tried again later; the claim at hand is answered
+        return  # tried again later; the claim at hand is answered
     finally:
         if left:
             engine.core.owner.post(end)
-    return not left
 
 
 def dead_letter(topic: Topic, record: Record, job: Dying) -> EncodedRecords:

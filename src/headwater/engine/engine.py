@@ -146,7 +146,7 @@ class Engine:
             self.machines.open_at_start()
         self._housekeeping.begin()
         opened.start()
-        self._housekeeping.note_losses(recovery.filled)
+        self._housekeeping.note_recovery(recovery.notes, recovery.filled)
         self.forwarding.catch_up()
         self._keeper.start()
         core.wake_forwarder = self.forwarder.wake

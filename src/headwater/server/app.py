@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 
 from headwater.config.server import ServerSettings
 from headwater.core.clock import Clock
-from headwater.core.errors import ClosedError, HeadwaterError, InvariantError
+from headwater.core.errors import ClosedError, HeadwaterError
 from headwater.engine.asynchronous import AsyncDatabase
 from headwater.engine.engine import Engine
 from headwater.engine.sides import TopicSpace
@@ -21,6 +21,7 @@ from headwater.server.connection import HttpConnection
 from headwater.server.damage import DamageWatch
 from headwater.server.delivery import Delivery
 from headwater.server.exchange import Exchange
+from headwater.server.failures import unforeseen
 from headwater.server.gathering import Gathering, asks_for_no_more
 from headwater.server.head import Head, KnownHeads
 from headwater.server.intake import Intake
@@ -266,17 +267,17 @@ class App:
             exchange.on_gone = partial(_cancel, task)  # nobody waits for it any more
 
     def broken(self, exchange: Exchange, error: Exception) -> None:
-        self.log.error(
+        told = unforeseen(
+            self.log,
             "request failed",
+            error,
             request_id=exchange.request_id,
             method=exchange.head.method.decode("latin-1"),
-            error=repr(error),
-            exc_info=error,
         )
         if exchange.is_answered:
             exchange.connection.close()  # a stream cannot be mended half-way
         else:
-            exchange.fail(InvariantError("something went wrong here; the log has more"))
+            exchange.fail(told)
 
     def upgrade(self, exchange: Exchange, rest: bytes) -> None:
         from headwater.server.websocket import upgrade
