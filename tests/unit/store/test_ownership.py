@@ -23,6 +23,7 @@ from headwater.store.pair import whole_entries
 from headwater.store.segment import Segment, Tier, UnreadableSegmentError
 from headwater.store.stores import LocalColdTier
 from headwater.store.topic_files import TopicFiles
+from headwater.store.verifying import Expected, FaultKind, verify_segments
 from headwater.testing import FakeDisk
 from tests.unit.store.records import DIRECTORY, SMALL, TOPICS, Written, read_live, topic_files
 
@@ -103,6 +104,17 @@ def test_segments_of_an_earlier_version_are_read_and_changed_as_before() -> None
     assert read_live(files, segments) == (live_of(topic), [])
     topic.append(2)
     assert topic.segments[-1].identity is not None, "what is begun now knows"
+
+
+def test_segments_of_an_earlier_version_are_noted_by_a_check_and_are_no_damage() -> None:
+    disk = new_disk()
+    topic = written(disk)
+    expected = Expected(1, 10, 9)
+    assert list(verify_segments(disk, DIRECTORY, expected, lambda _: None)) == []
+    forget_identity(disk)
+    (noted,) = verify_segments(disk, topic.files.directory, expected, lambda _: None)
+    assert (noted.kind, noted.bad) == (FaultKind.UNNAMED, False)
+    assert noted.what.startswith("3 segments of an earlier version")
 
 
 def test_a_rewrite_gives_a_segment_of_an_earlier_version_an_identity() -> None:
