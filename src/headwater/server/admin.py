@@ -35,9 +35,9 @@ def ready(app: App, exchange: Exchange) -> None:
     if app.draining:
         raise HttpError("shutting_down", "shutting down")
     body: dict[str, object] = {"status": state_of(app), "recovery_progress": 1.0}
-    away = app.engine.core.parts.details()
-    if away:
-        body["unavailable"] = away
+    parts = app.engine.core.parts
+    told = {"unavailable": parts.details(), "mended": parts.told()}
+    body |= {name: each for name, each in told.items() if each}
     answer(exchange, 200, body)
 
 

@@ -72,6 +72,7 @@ def status(app: App, exchange: Exchange) -> None:
         "own_part": bool(key.prefixes),
         **(_NOTHING if key.prefixes else _whole(app)),
         "unavailable": core.parts.details(),
+        "mended": core.parts.told(),
     }
     answer(exchange, 200, body)
 

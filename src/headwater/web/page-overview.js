@@ -145,6 +145,11 @@ function concerns(status, runs) {
             ].join(""),
             ["log"],
         ]),
+        status.mended.length && [
+            "warn",
+            `The last start found damage that it goes on in spite of: ${status.mended.map((each) => `${each.what} in ${each.path}`).join("; ")}.`,
+            ["log"],
+        ],
         counters.bad_frames && [
             "bad",
             `${count(counters.bad_frames)} damaged records were met and not served. Run headwater verify.`,

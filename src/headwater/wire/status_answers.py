@@ -90,6 +90,17 @@ class PartAway(Answer):
     advice: str | None
 
 
+class PartMended(Answer):
+    """Something a start found in a part, and goes on in spite of."""
+
+    part: str
+    path: str
+    offset: int | None
+    what: str
+    action: str
+    why: str
+
+
 class StatusAnswer(Answer):
     version: str
     python: str
@@ -110,6 +121,8 @@ class StatusAnswer(Answer):
     pressure: PressureSeen
     shards: list[ShardSeen]
     unavailable: list[PartAway]
+    mended: list[PartMended]
+    """What the last start skipped, cut or moved to quarantine."""
     performance: Spent
 
 
