@@ -11,6 +11,7 @@ from headwater.server.exchange import Exchange
 from headwater.server.logs import poison_of, state_of
 from headwater.server.metrics import collect
 from headwater.server.openapi import openapi_document
+from headwater.server.retention import gaps_in_brief
 from headwater.server.topics import answer
 from headwater.wire.http_errors import HttpError
 from headwater.wire.openapi_page import DOCS_PAGE
@@ -38,6 +39,9 @@ def ready(app: App, exchange: Exchange) -> None:
     away = app.engine.core.parts.details()
     if away:
         body["unavailable"] = away
+    gaps = gaps_in_brief(app)
+    if gaps:
+        body["gaps"] = gaps
     answer(exchange, 200, body)
 
 

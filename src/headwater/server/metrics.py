@@ -15,6 +15,7 @@ from headwater.server.kafka.metrics import kafka_samples
 from headwater.server.keys import ApiKey
 from headwater.server.machine_metrics import machine_samples
 from headwater.server.pressure import pressure_samples
+from headwater.server.retention import retention_samples
 from headwater.server.status import COUNTERS
 from headwater.wal.counters import SYNC_LATENCY_BOUNDS_US
 
@@ -62,6 +63,7 @@ def _engine_samples(app: App, engine: Engine, key: ApiKey) -> list[Sample]:
         Sample("part_unavailable", int(part in core.parts.away), (part.value,)) for part in Part
     ]
     samples += pressure_samples(engine.governing)
+    samples += retention_samples(app)
     samples += [
         Sample("topics_by_class", app.summing.topics_of(durability), (durability.value,))
         for durability in Durability

@@ -26,6 +26,7 @@ from headwater.model.pressure import Rung
 from headwater.server.exchange import Exchange
 from headwater.server.logs import shards_of, state_of
 from headwater.server.pressure import rung_meaning
+from headwater.server.retention import gaps_seen, holds_seen
 from headwater.server.topics import answer
 from headwater.wal.counters import SYNC_LATENCY_BOUNDS_US, WalCounters
 from headwater.wal.shard import Shard
@@ -60,7 +61,7 @@ COUNTERS: Final = (
 
 def status(app: App, exchange: Exchange) -> None:
     engine = app.engine
-    core = engine.core
+    core, key = engine.core, app.key_of(exchange)
     body: dict[str, Any] = {
         "version": headwater.__version__,
         "python": platform.python_version(),
@@ -75,6 +76,8 @@ def status(app: App, exchange: Exchange) -> None:
         "counters": {name: getattr(core.counters, name) for name in COUNTERS},
         "pressure": _pressure(engine.governing),
         "shards": [_shard(*each) for each in shards_of(app)],
+        "retention_holds": holds_seen(app, key),
+        "gaps": gaps_seen(app, key),
         "unavailable": core.parts.details(),
     }
     answer(exchange, 200, body)
