@@ -15,7 +15,7 @@ import pytest
 from headwater.core.durability import Durability
 from headwater.core.errors import DiskFullError, HeadwaterError, PoisonedError, SyncError
 from headwater.engine.kafka.errors import KafkaError
-from headwater.format.kafka.names import SPARE_NAME
+from headwater.format.kafka.names import CHECKPOINT_NAME, COPY_NAME, SPARE_NAME
 from headwater.testing import (
     CHANGING_VERBS,
     FAILING_VERBS,
@@ -33,7 +33,7 @@ from headwater.testing.trace import Image
 from headwater.wal.committer import LogState
 from tests.crash.kafka_story import KafkaStory, Place, opens_or_refuses, seen_in, tell, told
 from tests.crash.matrix import slice_of, tried
-from tests.rig.kafka import KAFKA, KafkaLife, batch_of
+from tests.rig.kafka import KAFKA, TELLING_KAFKA, KafkaLife, batch_of
 
 pytestmark = pytest.mark.crash
 
@@ -49,28 +49,57 @@ def stopped() -> tuple[Image, Seen]:
     return story.disk.snapshot(), seen
 
 
+@cache
+def killed() -> tuple[Image, Seen]:
+    """A store in the middle of its work: the last segments are younger than the checkpoint."""
+    story = KafkaStory()
+    tell(story)
+    for number in range(3):
+        story.append("clicks", 0, f"d{number}" * 20)
+        story.append("orders", 0, f"e{number}" * 20, f"f{number}")
+    return story.disk.after_kill().snapshot(), seen_in(story.life)
+
+
+LIVES = {"stopped": stopped, "killed": killed}
+
+
 def files_of(image: Image) -> dict[PurePath, bytes]:
     files = FakeDisk(image=image).files().items()
     return {path: data for path, data in files if data and path.name != SPARE_NAME}
 
 
+def kind_of(path: PurePath) -> str:
+    return path.suffix.removeprefix(".") or path.name
+
+
 def judge(disk: FakeDisk, seen: Seen, what: str) -> str:
-    """Refused, refused when it is read, or all there."""
+    """Refused, refused when it is read, told, or all there and the same. Nothing else may be."""
+    before = disk.files()
     life = opens_or_refuses(disk)
     if isinstance(life, str):
         assert str(KAFKA) in life, f"{what}: does not say where: {life}"
+        assert disk.files() == before, f"{what}: refused, and changed"
         return "refused"
-    verdict = "harmless"
-    for (name, index), (start, values) in seen.items():
+    told = bool(life.store.report.findings)
+    verdict = "told" if told else "same"
+    assert told or set(seen_topics(life)) == set(seen), f"{what}: topics went in silence"
+    for name, index in seen_topics(life):
+        start, values = seen[name, index]
         partition = life.partition(name, index)
-        assert partition.high_watermark == start + len(values), what
         found = values_or_refusal(life, name, index)
         if isinstance(found, str):
             assert ".log at byte" in found, f"{what}: does not say where: {found}"
             verdict = "refused when read"
             continue
-        assert (partition.log_start_offset, found) == (start, values), what
-    assert set(seen_topics(life)) == set(seen), what
+        begin = partition.log_start_offset
+        if told:  # a cut takes what is behind it, records and deletions
+            assert begin <= start, what
+            kept = found[start - begin :]
+            assert kept == values[: len(kept)], f"{what}: other records"
+        else:
+            assert (begin, found) == (start, values), f"{what}: silent"
+    again = opens_or_refuses(disk.after_kill())
+    assert not isinstance(again, str), f"{what}: opened once and not twice: {again}"
     return verdict
 
 
@@ -85,62 +114,106 @@ def seen_topics(life: KafkaLife) -> list[Place]:
     return [(t.name, p.index) for t in life.store.topics(1) for p in t.partitions]
 
 
-def test_a_flipped_bit_is_found_in_every_byte_of_every_file() -> None:
-    image, seen = stopped()
-    verdicts: set[str] = set()
+@pytest.mark.parametrize("life", LIVES)
+def test_a_flipped_bit_in_any_byte_of_any_file_is_never_silent(life: str) -> None:
+    image, seen = LIVES[life]()
+    verdicts: set[tuple[str, str]] = set()
     flips = [(path, at) for path, data in files_of(image).items() for at in range(len(data))]
     for path, at in slice_of(flips, 7):
         disk = FakeDisk(image=image)
         byte = disk.files()[path][at]
         disk.damage(path, at, bytes([byte ^ (1 << at % 8)]))
         verdict = judge(disk, seen, f"bit {at % 8} of byte {at} of {path}")
-        assert verdict != "harmless" or path.suffix != ".oidx"
-        verdicts.add(verdict)
-        tried("kafka: flipped bits")
-    assert {"refused", "refused when read"} <= verdicts
+        kind = kind_of(path)
+        if kind in ("checkpoint", "copy") or life == "stopped":
+            assert verdict != "same" or kind == "log", f"byte {at} of {path}"
+        verdicts.add((kind, verdict))
+        tried(f"kafka, {life}: a bit of {kind}: {verdict}")
+    kinds = {(kind, verdict) for kind, verdict in verdicts if kind in ("checkpoint", "copy")}
+    assert kinds <= {("checkpoint", "told"), ("checkpoint", "refused"), ("copy", "told")}
+    assert {("oidx", "refused"), ("log", "refused when read")} <= verdicts
 
 
-def test_a_file_cut_anywhere_is_refused() -> None:
-    image, seen = stopped()
-    cuts = [(path, at) for path, data in files_of(image).items() for at in range(len(data))]
+@pytest.mark.parametrize("life", LIVES)
+def test_a_file_cut_anywhere_is_never_silent(life: str) -> None:
+    image, seen = LIVES[life]()
+    files = files_of(image)
+    cuts = [(path, at) for path, data in files.items() for at in range(len(data))]
     for path, at in slice_of(cuts, 7):
         disk = FakeDisk(image=image)
         disk.truncate_file(path, at)
-        assert judge(disk, seen, f"{path} cut at {at}") == "refused"
-        tried("kafka: cut files")
+        verdict = judge(disk, seen, f"{path} cut at {at}")
+        kind = kind_of(path)
+        if kind in ("checkpoint", "copy"):
+            assert verdict == "told", f"{path} cut at {at}"
+        elif life == "stopped":
+            assert verdict == "refused", f"{path} cut at {at}"
+        tried(f"kafka, {life}: {kind} cut: {verdict}")
 
 
-def test_a_missing_file_is_refused() -> None:
+def test_a_missing_file_is_refused_and_a_missing_checkpoint_is_written_again() -> None:
     image, seen = stopped()
     for path in files_of(image):
         disk = FakeDisk(image=image)
         disk.unlink(path)
-        assert judge(disk, seen, f"{path} missing") == "refused"
+        expected = "told" if kind_of(path) in ("checkpoint", "copy") else "refused"
+        assert judge(disk, seen, f"{path} missing") == expected
 
 
-def test_damage_behind_the_checkpoint_costs_only_what_is_behind_it() -> None:
-    story = KafkaStory()
-    tell(story)
-    for number in range(3):  # nothing of this is in the checkpoint
-        story.append("clicks", 0, f"d{number}")
-        story.append("orders", 0, f"e{number}", f"f{number}")
-    image, seen = story.disk.after_kill().snapshot(), seen_in(story.life)
-    flips = [(path, at) for path, data in files_of(image).items() for at in range(len(data))]
-    for path, at in slice_of(flips, 11):
-        disk = FakeDisk(image=image)
-        disk.damage(path, at, bytes([disk.files()[path][at] ^ 0x10]))
-        life = opens_or_refuses(disk)
-        if isinstance(life, str):
-            continue
-        for place in seen_topics(life):
-            start, values = seen[place]
-            found = values_or_refusal(life, *place)
-            if isinstance(found, str):
-                continue
-            begin = life.partition(*place).log_start_offset
-            assert begin <= start
-            assert found[start - begin :] == values[: max(len(found) - start + begin, 0)]
-        tried("kafka: flipped bits behind the checkpoint")
+def test_both_checkpoints_damaged_are_refused_and_both_are_named() -> None:
+    image, _ = stopped()
+    disk = FakeDisk(image=image)
+    for name in (CHECKPOINT_NAME, COPY_NAME):
+        disk.damage(KAFKA / name, 60, b"\xff\xff")
+    refused = opens_or_refuses(disk)
+    assert isinstance(refused, str)
+    assert f"{KAFKA / CHECKPOINT_NAME} at byte 24" in refused
+    assert COPY_NAME in refused
+
+
+def test_what_a_start_cuts_or_cannot_place_is_in_quarantine() -> None:
+    life = KafkaLife()
+    life.create("orders")
+    life.store.checkpoint()
+    for word in ("one", "two"):
+        life.append("orders", batch_of(word), durability=Durability.DISK)
+    disk = life.disk
+    assert isinstance(disk, FakeDisk)
+    log = disk.files()[KAFKA / "0.log"]
+    disk.damage(KAFKA / "0.log", log.index(b"two"), b"tvo")
+    disk.write_file(KAFKA / "7.log", b"not nothing")
+    disk.write_file(KAFKA / "7.oidx", bytes(80))
+    before = disk.files()
+    store = KafkaLife(disk).store
+    assert store.cut is not None
+    put_aside = {
+        path.name: data for path, data in disk.files().items() if "quarantine" in str(path)
+    }
+    assert put_aside["7.log"] == b"not nothing"
+    torn = put_aside[f"0.log.{store.cut.offset}.torn"]
+    assert torn == before[KAFKA / "0.log"][store.cut.offset :].rstrip(b"\0")
+    assert b"tvo" in torn
+    assert [name for name in put_aside if name.startswith("0.oidx.")]
+    lines = [finding.line() for finding in store.report.findings]
+    assert any("0.log at byte" in line and "cut" in line for line in lines), lines
+    assert any("7.log" in line and "moved to quarantine" in line for line in lines), lines
+
+
+def test_an_index_emptied_behind_the_checkpoint_is_damage_when_its_log_knows_better() -> None:
+    life = KafkaLife(settings=TELLING_KAFKA)
+    life.create("orders")
+    life.store.checkpoint()
+    while life.store.core.active_number == 0:
+        life.append("orders", batch_of("x" * 80))
+    for _ in range(3):
+        life.append("orders", batch_of("y" * 40))
+    assert isinstance(life.disk, FakeDisk)
+    disk = life.disk.after_kill()
+    disk.write_file(KAFKA / "1.oidx", bytes(len(disk.files()[KAFKA / "1.oidx"])))
+    refused = opens_or_refuses(disk)
+    assert isinstance(refused, str)
+    assert "whose log says that it had some" in refused
+    assert str(KAFKA / "1.") in refused
 
 
 def test_what_was_cut_never_comes_back() -> None:

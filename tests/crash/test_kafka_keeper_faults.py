@@ -9,7 +9,13 @@ from dataclasses import replace
 import pytest
 
 from headwater.core.errors import HeadwaterError
-from headwater.format.kafka.names import CHECKPOINT_NAME, SPARE_NAME, index_name, log_name
+from headwater.format.kafka.names import (
+    CHECKPOINT_NAME,
+    COPY_NAME,
+    SPARE_NAME,
+    index_name,
+    log_name,
+)
 from headwater.testing import FakeDisk
 from headwater.testing.fault_disk import FaultDisk
 from headwater.testing.faults import CHANGING_VERBS, Fault
@@ -52,7 +58,12 @@ class Kept:
 
     def led_to(self) -> set[str]:
         core = self.life.store.core
-        names = {CHECKPOINT_NAME, log_name(core.active_number), index_name(core.active_number)}
+        names = {
+            CHECKPOINT_NAME,
+            COPY_NAME,
+            log_name(core.active_number),
+            index_name(core.active_number),
+        }
         for meta in core.sealed:
             names |= {index_name(meta.number), log_name(meta.log_number)}
             names |= {index_name(meta.log_number)}

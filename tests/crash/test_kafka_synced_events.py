@@ -26,9 +26,9 @@ from headwater.format.kafka.entry import (
     read_entries,
 )
 from headwater.format.kafka.events import INTERNAL_KEY, Synced, decode_event, encode_event
-from headwater.recovery.kafka_synced import entries_known_synced
-from headwater.recovery.verifying_kafka import join_kafka, plan_kafka
-from headwater.recovery.verifying_kafka_segment import look_at_kafka_segment
+from headwater.recovery.kafka.verify import join_kafka, plan_kafka
+from headwater.recovery.kafka.verify_segment import look_at_kafka_segment
+from headwater.recovery.kafka.walk import entries_known_synced
 from headwater.testing import DROPS, RANDOM, FakeDisk, FaultDisk, Verb
 from headwater.testing.trace import Image
 from tests.crash.kafka_story import KafkaStory, opens_or_refuses
@@ -147,7 +147,7 @@ def test_damage_before_an_event_is_refused_and_behind_it_is_cut(zeros: int) -> N
             assert disk.files() == before, f"{what}: refused and changed"
             assert f"0.log at byte {batch.begin}" in life, life
             assert f"byte {batch.entry * ENTRY_BYTES} of 0.oidx" in life, life
-            assert "restore a backup" in life
+            assert "headwater repair" in life
         else:
             kept = sum(b.records for b in batches if b.entry < batch.entry and not b.internal)
             assert len(life.values("orders")) == kept, what
@@ -320,5 +320,5 @@ def test_nobody_vouches_for_what_follows_him(said: int, believed: int) -> None:
     log = memoryview(len(batch).to_bytes(4, "little") + batch)
     index = pack_entries(7, 999, 50, b"k" * 28, 3) + pack_entries(7, 0, len(batch), INTERNAL_KEY, 1)
     entries = read_entries(index, 4)
-    assert entries_known_synced(7, entries, 1, lambda a, b: log[a:b]) == believed
-    assert entries_known_synced(8, entries, 1, lambda a, b: log[a:b]) == 0  # of another log
+    assert entries_known_synced(7, entries, 1, log) == believed
+    assert entries_known_synced(8, entries, 1, log) == 0  # of another log

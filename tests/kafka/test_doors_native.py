@@ -288,8 +288,9 @@ def test_a_group_behind_the_retention_of_a_log_topic_is_told_out_of_range(
                 if told is not None:
                     break
             assert told is not None
-            assert told.error() is not None
-            assert told.error().code() == KafkaError._AUTO_OFFSET_RESET
+            error = told.error()
+            assert error is not None
+            assert error.code() == KafkaError._AUTO_OFFSET_RESET
         finally:
             consumer.close()
         late = client.diff(target.elsewhere, 2).tombstone

@@ -58,7 +58,7 @@ def test_segments_and_indexes_lie_in_the_data_directory_that_is_named(tmp_path: 
             assert speaker.produce("orders", batch_of("a"))["error_code"] == 0
         assert server.stop() == 0
     found = {each.name for each in (tmp_path / "named" / "kafka").iterdir()}
-    assert found == {"0.log", "0.oidx", "checkpoint", "checkpoint.spare"}
+    assert found == {"0.log", "0.oidx", "checkpoint", "checkpoint.copy", "checkpoint.spare"}
 
 
 def test_under_pressure_producers_are_told_to_come_back(

@@ -8,7 +8,13 @@ from pathlib import PurePath
 from headwater.core.errors import ForeignFileError
 from headwater.disk.posix import LOCK_NAME
 from headwater.format.kafka.checkpoint import CHECKPOINT_MAGIC
-from headwater.format.kafka.names import CHECKPOINT_NAME, SPARE_NAME, KafkaFile, parse_name
+from headwater.format.kafka.names import (
+    CHECKPOINT_NAME,
+    COPY_NAME,
+    SPARE_NAME,
+    KafkaFile,
+    parse_name,
+)
 from headwater.format.machines.entry import MAGIC_BYTES
 from headwater.format.machines.names import parse_segment_name, parse_snapshot_file_name
 from headwater.format.mark import mark_prefix
@@ -95,7 +101,7 @@ def _kind_in_parts(name: str, contents: memoryview) -> FileKind | None:
         return FileKind.KAFKA_LOG if kafka[1] is KafkaFile.LOG else FileKind.KAFKA_INDEX
     if name == SPARE_NAME:
         return FileKind.KAFKA_SPARE
-    if name == CHECKPOINT_NAME or begin == _KAFKA_MAGIC:
+    if name in (CHECKPOINT_NAME, COPY_NAME) or begin == _KAFKA_MAGIC:
         return FileKind.KAFKA_CHECKPOINT
     if parse_segment_name(name) is not None or begin.startswith(MAGIC_BYTES):
         return FileKind.MACHINE_LOG

@@ -117,7 +117,9 @@ class Serving:
         assert self._server.app is not None
         engine = self._server.app.engine
         report, notes = engine.wal_report, engine.notes
-        for finding in report.findings:
+        kafka = self._server.kafka.store
+        beside = [] if kafka is None else kafka.report.findings
+        for finding in [*report.findings, *beside]:
             self._tell("recovery", f"  {printable(finding.line())}", told=finding.line())
         for name in notes.snapshots_unreadable:
             line = f"snapshot {name} cannot be read; the one before it was used"

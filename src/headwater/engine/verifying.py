@@ -26,12 +26,12 @@ from headwater.format.segment import (
     parse_topic_directory_name,
     topic_directory_name,
 )
+from headwater.recovery.kafka.verify import join_kafka, plan_kafka
+from headwater.recovery.kafka.verify_segment import look_at_kafka_segment
 from headwater.recovery.looking import look_until_settled
 from headwater.recovery.report import WalReport
 from headwater.recovery.snapshots import snapshot_faults
 from headwater.recovery.survey import access_error
-from headwater.recovery.verifying_kafka import join_kafka, plan_kafka
-from headwater.recovery.verifying_kafka_segment import look_at_kafka_segment
 from headwater.recovery.verifying_machine_segment import look_at_machine_segment
 from headwater.recovery.verifying_machines import join_machines, plan_machines
 from headwater.recovery.verifying_parts import DIRECTORY_NAMES, gone

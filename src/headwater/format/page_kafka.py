@@ -20,6 +20,7 @@ from headwater.format.kafka.entry import ENTRY, ENTRY_BYTES
 from headwater.format.kafka.events import INTERNAL_ORG, INTERNAL_TOPIC, AnyEvent
 from headwater.format.kafka.names import (
     CHECKPOINT_NAME,
+    COPY_NAME,
     KAFKA_DIRECTORY,
     REWRITE_SUFFIX,
     SPARE_NAME,
@@ -27,6 +28,7 @@ from headwater.format.kafka.names import (
     log_name,
 )
 from headwater.format.layout import Layout
+from headwater.format.names import QUARANTINE_DIRECTORY
 
 
 def _fields(kind: type[msgspec.Struct]) -> str:
@@ -42,8 +44,11 @@ def _names() -> str:
   {log_name(1)}
   {index_name(1)}
   {CHECKPOINT_NAME}                    what is known synced, and the state that follows from it
+  {COPY_NAME}               the same once more, written after it and before anything goes
   {SPARE_NAME}              room for the next checkpoint on a full disk; means nothing
   {index_name(0)}{REWRITE_SUFFIX}                    made by a rewrite, before the swap
+  {log_name(7)}{REWRITE_SUFFIX}                     the log of a rewrite, until that index is there
+  {QUARANTINE_DIRECTORY}/                   what a start cut or could not place; never read
 ```
 
 A `.log` is at most 2^30 bytes: a u32 length, a record batch of that many bytes, and so on. A

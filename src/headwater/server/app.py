@@ -32,7 +32,7 @@ from headwater.server.quotas import Quotas
 from headwater.server.routing import Handler, Route, RouteTable
 from headwater.server.sessions import WatchSessions
 from headwater.server.sites import Sites
-from headwater.server.spaces import Spaces
+from headwater.server.spaces import Spaces, refuse_while_away
 from headwater.server.status import Summing
 from headwater.server.webhooks import Webhooks
 from headwater.wire.http_errors import HttpError
@@ -82,7 +82,7 @@ class App:
         self.gathering = Gathering(self)
         self.known_heads = KnownHeads()
         self.intake = Intake(loop, self.gathering.flush)
-        self.summing = Summing()
+        self._summing: dict[bytes, Summing] = {}
         self.sse_connections = 0
         self._trouble: str | None = None
         self.log_watch = LogWatch(self)
@@ -107,6 +107,8 @@ class App:
     def kafkas(self, name: str, key: ApiKey | None) -> PartitionSpace | None:
         """The partitions of the key's organisation, where the name is about Kafka's topics."""
         organisation = ORGANISATION_DEFAULT if key is None else key.organisation
+        if self.kafka is not None and self.kafka.away is not None:
+            refuse_while_away(self.engine, self.kafka.away, name, organisation)
         store = None if self.kafka is None else self.kafka.store
         return self.spaces.of(self.engine, store, name, organisation)
 
@@ -134,6 +136,13 @@ class App:
         self.pressure.begin(database.engine.governing)
         database.engine.core.on_news = self.delivery.on_news
         database.engine.core.on_hardened = self.delivery.on_hardened
+
+    def summing(self, key: ApiKey) -> Summing:
+        """Sums over the topics that a key may name."""
+        found = self._summing.get(key.digest)
+        if found is None:
+            found = self._summing[key.digest] = Summing(key)
+        return found
 
     # -- connections
 

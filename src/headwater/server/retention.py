@@ -11,7 +11,6 @@ from headwater.wire.status_answers import GapSeen, HoldSeen
 
 if TYPE_CHECKING:
     from headwater.server.app import App
-    from headwater.server.keys import ApiKey
 
 
 def holds_of(app: App) -> list[RetentionHold]:
@@ -19,9 +18,7 @@ def holds_of(app: App) -> list[RetentionHold]:
     return [] if store is None else store.retention_holds()
 
 
-def holds_seen(app: App, key: ApiKey) -> list[HoldSeen]:
-    if key.prefixes:  # the machines' log has everybody's transitions
-        return []
+def holds_seen(app: App) -> list[HoldSeen]:
     now_ms = app.clock.wall_ms()
     return [
         HoldSeen(
@@ -40,9 +37,9 @@ def holds_seen(app: App, key: ApiKey) -> list[HoldSeen]:
     ]
 
 
-def gaps_seen(app: App, key: ApiKey) -> list[GapSeen]:
+def gaps_seen(app: App) -> list[GapSeen]:
     """Since the start: consumers that got a gap in place of what they should have had."""
-    return [] if key.prefixes else list(_gaps(app))
+    return list(_gaps(app))
 
 
 def gaps_in_brief(app: App) -> list[dict[str, object]]:

@@ -14,6 +14,7 @@ from headwater.engine.sides import TopicSpace
 from headwater.engine.topic import Topic
 
 if TYPE_CHECKING:
+    from headwater.engine.kafka.away import AwayKafka
     from headwater.engine.kafka.partition_topics import PartitionTopic
     from headwater.engine.kafka.spaces import PartitionSpace
     from headwater.engine.kafka.store import KafkaStore
@@ -50,6 +51,13 @@ class Spaces:
             space = PartitionSpace(store, engine, organisation)
             self._by_organisation[organisation] = space
         return space
+
+
+def refuse_while_away(engine: Engine, away: AwayKafka, name: str, organisation: int) -> None:
+    """A name of Kafka's topics, as far as they are known: nobody may make another one of it."""
+    is_theirs = engine.find(name) is None and away.is_taken(organisation, name)
+    if name.startswith(PARTITION_PREFIX) or is_theirs:
+        raise away.error()
 
 
 def space_of(engine: Engine, topic: Topic) -> TopicSpace:

@@ -93,7 +93,7 @@ export function openOverview({ place, signal, problem, reporter }) {
 
 function tilesOf(status) {
     const now = history.at(-1)?.speed ?? { written: 0, read: 0, bytes: 0, syncs: 0 };
-    const slowest = Math.max(...status.shards.map((shard) => shard.fsync.p99_ms));
+    const slowest = Math.max(0, ...status.shards.map((shard) => shard.fsync.p99_ms));
     const { totals, pressure } = status;
     return [
         tile("Records written", rate(now.written), {

@@ -132,6 +132,9 @@ class StatusAnswer(Answer):
     state: str
     """Of the worst of all logs: ok; full when the disk is; poisoned when a sync failed; degraded
     when they are well and a part is away."""
+    own_part: bool
+    """Told to a key with prefixes: the totals are of its own topics and routers, and what is only
+    known of the whole server is 0 or empty."""
     now_ms: int
     uptime_ms: int
     connections: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from headwater.config.machines import CompactionSettings, FsyncKind, FsyncPolicy
 from headwater.engine.blocking import Database
 from headwater.engine.engine import Engine
 from headwater.engine.machine_room import MachineRoom
+from headwater.engine.machines import positions
 from tests.server.running import eventually
 
 TOPIC = "machines:transitions"
@@ -98,4 +100,26 @@ def test_compaction_before_the_feeder_is_there_deletes_nothing_it_needs(
     assert in_topic(again) == moved
     again.machines.compact()
     assert oldest_segment(again) > 1, "and once it has, they go"
+    again.close()
+
+
+def test_a_disk_that_is_full_at_the_stop_stops_nothing_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def no_room(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    database = opened(tmp_path / "data")
+    begin(database)
+    moved = press(database, 20)
+    eventually(lambda: in_topic(database) == moved)
+    with monkeypatch.context() as patch:
+        patch.setattr(positions, "replace_file", no_room)
+        database.machines.compact()
+        assert oldest_segment(database) == 1, "FED could not say that they may go"
+        database.close()
+    assert any("cannot be saved" in each for each in caplog.messages)
+    again = opened(tmp_path / "data")
+    moved += press(again, 3)
+    eventually(lambda: in_topic(again) == moved)
     again.close()

@@ -14,10 +14,10 @@ from headwater.format.checksum import checksum64
 from headwater.format.kafka.checkpoint import encode_checkpoint
 from headwater.format.kafka.entry import Entries, find_runs, read_entries
 from headwater.format.kafka.names import SPARE_NAME, index_name
-from headwater.recovery.kafka import recover_kafka
-from headwater.recovery.kafka_beside import KafkaView
-from headwater.recovery.verifying_kafka import join_kafka, plan_kafka
-from headwater.recovery.verifying_kafka_segment import look_at_kafka_segment
+from headwater.recovery.kafka.beside import KafkaView
+from headwater.recovery.kafka.repair import recover_kafka
+from headwater.recovery.kafka.verify import join_kafka, plan_kafka
+from headwater.recovery.kafka.verify_segment import look_at_kafka_segment
 from headwater.store.verifying import Fault, FaultKind
 from headwater.testing import FakeDisk
 from headwater.testing.trace import Image
@@ -26,7 +26,7 @@ from tests.crash.matrix import tried
 from tests.rig.kafka import KAFKA, SMALL_KAFKA, KafkaLife, batch_of
 from tests.rig.verifying import faulty, unfound
 
-EVERY = {"log": 13, "oidx": 11, "checkpoint": 5}
+EVERY = {"log": 13, "oidx": 11, "checkpoint": 5, "copy": 5}
 
 
 def faults_of(disk: FakeDisk) -> list[Fault]:
@@ -99,7 +99,7 @@ def test_dead_batches_before_a_segment_that_is_gone_are_no_finding() -> None:
 def test_every_planted_fault_of_kafkas_files_is_found(cleanly: bool) -> None:
     there = [path for path in FakeDisk(image=image(cleanly)).files() if path.parent == KAFKA]
     files = [path for path in there if path.name != SPARE_NAME]
-    assert {path.suffix for path in files} == {".log", ".oidx", ""}
+    assert {path.suffix for path in files} == {".log", ".oidx", "", ".copy"}
     disk = FakeDisk(image=image(cleanly))
     empty = {path.name for path in files if not disk.files()[path]}
     for name, what, found in unfound(image(cleanly), faults_of, files, EVERY):

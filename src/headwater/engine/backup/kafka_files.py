@@ -34,7 +34,7 @@ from headwater.format.kafka.names import (
     log_name,
     parse_name,
 )
-from headwater.recovery.kafka import recover_kafka
+from headwater.recovery.kafka.repair import recover_kafka
 from headwater.store.kafka.files import SegmentFiles
 from headwater.store.pair import read_all
 from headwater.store.segment import SegmentChangedError

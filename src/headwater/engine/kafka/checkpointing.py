@@ -20,7 +20,7 @@ from headwater.format.kafka.checkpoint import (
     encode_checkpoint,
 )
 from headwater.format.kafka.events import GroupSettled
-from headwater.format.kafka.names import CHECKPOINT_NAME
+from headwater.format.kafka.names import CHECKPOINT_NAME, COPY_NAME
 from headwater.store.kafka.spare import SpareRoom
 from headwater.wal.dialect import NO_ROOM
 
@@ -86,17 +86,21 @@ class Checkpointing:
         return checkpoint
 
     def write(self, checkpoint: KafkaCheckpoint) -> None:
-        core = self._core
+        """Both files: whatever is removed afterwards, each of them knows of it."""
         data = encode_checkpoint(checkpoint)
-        path = core.directory / CHECKPOINT_NAME
+        for name in (CHECKPOINT_NAME, COPY_NAME):
+            self._replace(name, data)
+        self._spare.keep(len(data))
+        self._core.counters.checkpoints += 1
+
+    def _replace(self, name: str, data: bytes) -> None:
+        path = self._core.directory / name
         try:
-            replace_file(core.disk, path, data)
+            replace_file(self._core.disk, path, data)
         except OSError as error:
             if error.errno not in NO_ROOM or not self._spare.give_up():
                 raise
-            replace_file(core.disk, path, data)
-        self._spare.keep(len(data))
-        core.counters.checkpoints += 1
+            replace_file(self._core.disk, path, data)
 
     def _not_saved(self) -> None:
         """As the owner: there is as much to save as before, and soon."""

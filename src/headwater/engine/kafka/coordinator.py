@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from headwater.core.clock import Clock
+from headwater.engine.kafka.away import AwayKafka
 from headwater.engine.kafka.errors import KafkaError
 from headwater.engine.kafka.group_log import GroupLog
 from headwater.engine.kafka.group_offsets import Committed
@@ -43,7 +44,7 @@ def code_of_refusal(refusal: Refusal | None) -> ErrorCode:
 
 
 class Coordinator:
-    def __init__(self, store: KafkaStore, clock: Clock) -> None:
+    def __init__(self, store: KafkaStore | AwayKafka, clock: Clock) -> None:
         self._store = store
         self._now_us = clock.monotonic_us
         self._group_log = GroupLog(store, self._now_us)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headwater.core.errors import HeadwaterError
+from headwater.engine.kafka.away import AwayKafka
 from headwater.engine.kafka.memberships import group_from, membership_of, nobody_in
 from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.pending import Pending
@@ -27,7 +28,7 @@ _UNAVAILABLE = Refused(Refusal.COORDINATOR_NOT_AVAILABLE)
 class GroupLog:
     """Touched by the owner only."""
 
-    def __init__(self, store: KafkaStore, now_us: Callable[[], int]) -> None:
+    def __init__(self, store: KafkaStore | AwayKafka, now_us: Callable[[], int]) -> None:
         self._store = store
         self._now_us = now_us
         self._log = Logger("headwater.kafka")

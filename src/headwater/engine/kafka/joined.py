@@ -16,6 +16,7 @@ from headwater.core.durability import Durability
 from headwater.core.errors import HeadwaterError
 from headwater.engine.asynchronous import step_on
 from headwater.engine.engine import Engine
+from headwater.engine.kafka.away import AwayKafka
 from headwater.engine.kafka.errors import KafkaError
 from headwater.engine.kafka.fetching import FetchPlan
 from headwater.engine.kafka.native_fetching import NativeFetch, NativeLookup, first_at, newest
@@ -45,7 +46,7 @@ T = TypeVar("T")
 class JoinedStore:
     """For the owner, as the store."""
 
-    def __init__(self, store: KafkaStore, engine: Engine, readers: Executor) -> None:
+    def __init__(self, store: KafkaStore | AwayKafka, engine: Engine, readers: Executor) -> None:
         self._store = store
         self._engine = engine
         self._readers = readers
@@ -54,6 +55,23 @@ class JoinedStore:
         self.new_producer_id = store.new_producer_id
 
     # -- which there are
+
+    @property
+    def away(self) -> AwayKafka | None:
+        """The Kafka store, where it could not be opened. Topics of the engine are served."""
+        return self._store if isinstance(self._store, AwayKafka) else None
+
+    def absent(self, org: int, name: str) -> ErrorCode:
+        """What is told of a partition that was not found: nobody knows, while the log is away."""
+        if self.away is not None and self.topic(org, name) is None:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def listed(self, org: int) -> Iterable[KafkaTopic]:
+        """All topics by name, also of a log that is away: for Metadata, which tells no offsets."""
+        if self.away is not None:
+            yield from self.away.known(org)
+        yield from self.topics(org)
 
     def topics(self, org: int) -> Iterable[KafkaTopic]:
         """Those there are now. Whoever takes them little by little meets no change half made."""
@@ -73,6 +91,8 @@ class JoinedStore:
         found = self._store.topic(org, name)
         if found is not None or org != ORGANISATION:
             return found
+        if self.away is not None and self.away.is_taken(org, name):
+            return None  # a topic of the engine may have the same name, and is not meant
         for own in (name, self._names.own(name)):
             if own is not None and self._names.of(own) == name:
                 topic = self._engine.find(own)

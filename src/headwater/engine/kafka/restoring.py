@@ -18,7 +18,8 @@ from headwater.engine.kafka.effects import apply_event
 from headwater.engine.kafka.partition import KafkaTopic, Partition
 from headwater.format.kafka.checkpoint import KafkaTopicMeta, SegmentMeta
 from headwater.format.kafka.entry import PREFIX_BYTES, Runs, find_runs, group_by_key
-from headwater.recovery.kafka import RecoveredKafka, TailBatch
+from headwater.recovery.kafka.repair import RecoveredKafka
+from headwater.recovery.kafka.survey import TailBatch
 
 _FEW_RUNS = 8
 _LONG_RUNS = 16

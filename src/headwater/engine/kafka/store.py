@@ -33,7 +33,8 @@ from headwater.engine.pending import Pending
 from headwater.format.kafka import events
 from headwater.format.kafka.batch import BatchHeader
 from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta
-from headwater.recovery.kafka import Cut, recover_kafka
+from headwater.recovery.kafka.repair import Cut, recover_kafka
+from headwater.recovery.kafka.report import KafkaReport
 from headwater.store.kafka.files import SegmentFiles
 from headwater.wal.batch_log import BatchLog
 from headwater.wal.committer import LogState
@@ -68,6 +69,8 @@ class KafkaStore:
         self.counters = self.core.counters
         self.cut: Cut | None = None
         """What recovery cut behind the last whole batch, if it did."""
+        self.report = KafkaReport()
+        """What recovery found, kept, cut and put aside."""
         self._closed = False
         self._producing = Producing(self.core)
         self._fetching = Fetching(self.core)
@@ -260,7 +263,7 @@ class KafkaStore:
             self._numbers = itertools.count()
             self._checkpointing.write(KafkaCheckpoint())
         else:
-            self.cut = recovered.cut
+            self.cut, self.report = recovered.cut, recovered.report
             self._numbers = itertools.count(recovered.next_number)
         if recovered is None or not recovered.segments:
             first = self._log.begin(0)

@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from headwater.core.errors import TopicNotFoundError
+from headwater.core.errors import HeadwaterError, TopicNotFoundError
 from headwater.core.limits import BATCH_RECORDS_MAX, RECORD_BYTES_MAX
 from headwater.core.units import MIB
 from headwater.disk import Disk
@@ -185,7 +185,11 @@ class TransitionFeeder:
         """What is not in the topic yet stays in the log until the next start."""
         self._keeper.stop()
         self._store.listeners.remove(self._hear)
-        self._save()
+        try:
+            self._save()
+        except (HeadwaterError, OSError) as error:
+            # A full disk is no reason not to stop: the log is kept from where FED is.
+            _log.warning("how far the topic %s is cannot be saved: %s", self.topic, error)
 
     def _hear(self, effects: Sequence[Effect]) -> None:
         """These were committed. As the owner."""

@@ -8,6 +8,8 @@ from typing import Final
 
 KAFKA_DIRECTORY: Final = "kafka"
 CHECKPOINT_NAME: Final = "checkpoint"
+COPY_NAME: Final = "checkpoint.copy"
+"""The checkpoint once more, written after it and before anything is removed."""
 SPARE_NAME: Final = "checkpoint.spare"
 """Room that is put aside for the next checkpoint."""
 REWRITE_SUFFIX: Final = ".new"

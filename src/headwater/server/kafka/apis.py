@@ -56,17 +56,34 @@ HANDLED: Final[dict[ApiKey, Handled]] = {
     ApiKey.LIST_GROUPS: Handled(groups.list_groups, Scope.READ, _CLUSTER),
     ApiKey.SASL_HANDSHAKE: Handled(sasl.handshake, is_open=True),
     ApiKey.API_VERSIONS: Handled(cluster.api_versions, is_open=True),
-    ApiKey.CREATE_TOPICS: Handled(topics.create, Scope.WRITE, _TOPIC),
-    ApiKey.DELETE_TOPICS: Handled(topics.delete, Scope.ADMIN, _TOPIC),
+    ApiKey.CREATE_TOPICS: Handled(topics.create, Scope.OWN, _TOPIC),
+    ApiKey.DELETE_TOPICS: Handled(topics.delete, Scope.OWN, _TOPIC),
     ApiKey.DELETE_RECORDS: Handled(offsets.delete_records, Scope.DELETE, _TOPIC),
     ApiKey.INIT_PRODUCER_ID: Handled(producing.init_producer_id, Scope.WRITE, _CLUSTER),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Handled(offsets.for_leader_epoch, Scope.READ, _TOPIC),
     ApiKey.DESCRIBE_CONFIGS: Handled(configs.describe, Scope.READ, _TOPIC),
-    ApiKey.ALTER_CONFIGS: Handled(configs.alter, Scope.WRITE, _TOPIC),
+    ApiKey.ALTER_CONFIGS: Handled(configs.alter, Scope.OWN, _TOPIC),
     ApiKey.SASL_AUTHENTICATE: Handled(sasl.authenticate, is_open=True),
-    ApiKey.CREATE_PARTITIONS: Handled(topics.create_partitions, Scope.WRITE, _TOPIC),
+    ApiKey.CREATE_PARTITIONS: Handled(topics.create_partitions, Scope.OWN, _TOPIC),
     ApiKey.DELETE_GROUPS: Handled(groups.delete, Scope.DELETE, _GROUP),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: Handled(configs.alter_incrementally, Scope.WRITE, _TOPIC),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Handled(configs.alter_incrementally, Scope.OWN, _TOPIC),
     ApiKey.OFFSET_DELETE: Handled(group_offsets.delete, Scope.DELETE, _GROUP),
     ApiKey.DESCRIBE_CLUSTER: Handled(cluster.describe_cluster),
 }
+
+OF_GROUPS: Final = frozenset(
+    {
+        ApiKey.FIND_COORDINATOR,
+        ApiKey.JOIN_GROUP,
+        ApiKey.SYNC_GROUP,
+        ApiKey.HEARTBEAT,
+        ApiKey.LEAVE_GROUP,
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.OFFSET_FETCH,
+        ApiKey.OFFSET_DELETE,
+        ApiKey.DESCRIBE_GROUPS,
+        ApiKey.LIST_GROUPS,
+        ApiKey.DELETE_GROUPS,
+    }
+)
+"""What a coordinator answers: where it cannot read its log, it is not available."""

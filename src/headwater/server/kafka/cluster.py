@@ -86,7 +86,7 @@ def metadata(door: KafkaDoor, call: Call) -> None:
     )
     for index, each in enumerate(asked):
         name, topic_id = each["name"], each["topic_id"]
-        topic = find_topic(door, call, name, topic_id)
+        topic = find_topic(door, call, name, topic_id) or _known(door, call, name, topic_id)
         if topic is not None:
             rows[index] = topic_row(topic, call.version)
         elif name is None or topic_id != NO_TOPIC_ID:
@@ -96,13 +96,13 @@ def metadata(door: KafkaDoor, call: Call) -> None:
         elif makes:
             _make_topic(door, call, name, rows, index, gathering)
         else:
-            rows[index] = _missing(name, _why_missing(name))
+            rows[index] = _missing(name, _why_missing(door, call, name))
     gathering.end()
 
 
 def _list_all(door: KafkaDoor, call: Call) -> None:
     """So many at a time that whoever else comes meanwhile does not notice."""
-    topics = iter(door.store.topics(call.organisation))
+    topics = iter(door.store.listed(call.organisation))
     rows: list[Row] = []
 
     def go_on() -> None:
@@ -126,13 +126,13 @@ def _list_all(door: KafkaDoor, call: Call) -> None:
     go_on()
 
 
-def _why_missing(name: str) -> ErrorCode:
+def _why_missing(door: KafkaDoor, call: Call, name: str) -> ErrorCode:
     """Clients ask again for a topic that is not there, but not for one that cannot be."""
     try:
         check_topic_name(name)
     except KafkaError as error:
         return code_of(error)
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return door.store.absent(call.organisation, name)
 
 
 def find_topic(door: KafkaDoor, call: Call, name: str | None, topic_id: bytes) -> KafkaTopic | None:
@@ -140,6 +140,16 @@ def find_topic(door: KafkaDoor, call: Call, name: str | None, topic_id: bytes) -
     if name is None or topic_id != NO_TOPIC_ID:
         return door.store.topic_by_id(call.organisation, topic_id)
     return door.store.topic(call.organisation, name)
+
+
+def _known(door: KafkaDoor, call: Call, name: str | None, topic_id: bytes) -> KafkaTopic | None:
+    """Of a log that is away: the topic is there, and its partitions say why they are not served."""
+    away = door.store.away
+    if away is None:
+        return None
+    if name is None or topic_id != NO_TOPIC_ID:
+        return away.known_by_id(call.organisation, topic_id)
+    return away.known_topic(call.organisation, name)
 
 
 def _make_topic(

@@ -158,7 +158,8 @@ def _topic(door: KafkaDoor, call: Call, asked: Row) -> KafkaTopic:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "only topics have settings of this kind")
     topic = door.store.topic(call.organisation, asked["resource_name"])
     if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
+        code = door.store.absent(call.organisation, asked["resource_name"])
+        raise KafkaError(code, "there is no such topic")
     return topic
 
 

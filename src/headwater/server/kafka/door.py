@@ -17,7 +17,7 @@ from headwater.engine.kafka.coordinator import Coordinator
 from headwater.engine.kafka.joined import JoinedStore
 from headwater.engine.kafka.producing import Repeated
 from headwater.observe.logs import Logger
-from headwater.server.kafka.apis import HANDLED
+from headwater.server.kafka.apis import HANDLED, OF_GROUPS
 from headwater.server.kafka.call import Call
 from headwater.server.kafka.connection import KafkaConnection
 from headwater.server.kafka.failures import code_of
@@ -162,6 +162,9 @@ class KafkaDoor:
                 call.connection.finish()
             elif principal is not None and handled.scope.value & ~principal.scopes.value:
                 call.refuse(handled.denied, f"{principal.name} may not do this")
+            elif self.store.away is not None and call.api in OF_GROUPS:
+                # Clients ask again for their coordinator, and go on when it is back.
+                call.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(self.store.away.error()))
             else:
                 handled.handle(self, call)
         except HeadwaterError as error:

@@ -157,7 +157,8 @@ class _Fetch:
         if partition is None or partition.topic.dropped:
             # A topic may go while we wait for it: whoever reads it is told then, not later.
             row.partition, row.plan, row.batches = None, None, []
-            self._fail(row, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
+            code = self._door.store.absent(self._call.organisation, row.topic)
+            self._fail(row, code, "there is no such partition")
             return
         if row.asked["current_leader_epoch"] > LEADER_EPOCH:
             self._fail(row, ErrorCode.UNKNOWN_LEADER_EPOCH, "there was only ever one leader")

@@ -20,10 +20,12 @@ from headwater.core.clock import Clock
 from headwater.core.errors import AccessError
 from headwater.disk import Disk
 from headwater.engine.asynchronous import AsyncDatabase
+from headwater.engine.parts import CAUSES, Part
 from headwater.format.kafka.names import KAFKA_DIRECTORY
 from headwater.server.kafka.users import Users
 
 if TYPE_CHECKING:
+    from headwater.engine.kafka.away import AwayKafka
     from headwater.engine.kafka.store import KafkaStore
     from headwater.server.kafka.door import KafkaDoor
 
@@ -51,6 +53,8 @@ class KafkaListener:
         self._server: asyncio.Server | None = None
         self._readers: ThreadPoolExecutor | None = None
         self.store: KafkaStore | None = None
+        self.away: AwayKafka | None = None
+        """In its place, when it could not be opened."""
         self.door: KafkaDoor | None = None
 
     @property
@@ -93,6 +97,7 @@ class KafkaListener:
         if self._server is None and not self._disk.is_directory(self._directory):
             return
         # Late: where the port is off and nobody left topics, nothing of Kafka is loaded.
+        from headwater.engine.kafka.away import AwayKafka
         from headwater.engine.kafka.coordinator import Coordinator
         from headwater.engine.kafka.joined import JoinedStore
         from headwater.engine.kafka.store import KafkaStore
@@ -100,23 +105,31 @@ class KafkaListener:
 
         loop, engine = asyncio.get_running_loop(), database.engine
         self._readers = ThreadPoolExecutor(READER_THREADS, thread_name_prefix="headwater-kafka")
-        self.store = await loop.run_in_executor(
-            self._readers,
-            lambda: KafkaStore(
-                self._disk,
-                self._directory,
-                self._kafka_settings,
-                self._clock,
-                engine.core.owner,
-                _silent,
-            ),
-        )
+        try:
+            self.store = await loop.run_in_executor(
+                self._readers,
+                lambda: KafkaStore(
+                    self._disk,
+                    self._directory,
+                    self._kafka_settings,
+                    self._clock,
+                    engine.core.owner,
+                    _silent,
+                ),
+            )
+        except CAUSES as error:
+            # Topics and machines do not wait for a repair of this log.
+            parts = engine.core.parts
+            parts.set_away(Part.KAFKA, error, self._directory)
+            self.away = AwayKafka(self._disk, self._directory, parts)
+        store = self.store or self.away
+        assert store is not None
         self.door = KafkaDoor(
             self._settings,
             self._clock,
             loop,
-            JoinedStore(self.store, engine, self._readers),
-            Coordinator(self.store, self._clock),
+            JoinedStore(store, engine, self._readers),
+            Coordinator(store, self._clock),
             self._readers,
             has_room,
             engine.governing,

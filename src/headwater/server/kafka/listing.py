@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headwater.core import limits
 from headwater.engine.kafka.topics import TOPIC_NAME
+from headwater.engine.parts import Part
 from headwater.format.kafka.partition_names import partition_name
 from headwater.server.exchange import Exchange
 from headwater.server.kafka.group_offsets import committed_of
@@ -51,7 +52,7 @@ def list_groups(app: App, exchange: Exchange) -> None:
     found = sorted(
         group
         for group in door.coordinator.groups(key.organisation)
-        if after is None or group.name > after
+        if (after is None or group.name > after) and _may_see_group(door, key, group.name)
     )
     groups = [_group(door, key, group) for group in found[:size]]
     body: dict[str, Any] = {"groups": groups}
@@ -61,6 +62,8 @@ def list_groups(app: App, exchange: Exchange) -> None:
 
 
 def _listener(app: App) -> KafkaListener:
+    if app.database is not None:
+        app.engine.core.parts.require(Part.KAFKA)
     if app.database is not None and (app.kafka is None or app.kafka.store is None):
         raise HttpError("not_found", "this server has no Kafka topics; it runs without that port")
     assert app.ready_database is not None  # 503 while recovering
@@ -75,6 +78,13 @@ def _page_size(exchange: Exchange) -> int:
 def may_see(key: ApiKey, topic: str) -> bool:
     """Prefixes of a key are about names as every door has them."""
     return key.may_name(partition_name(topic, 0))
+
+
+def _may_see_group(door: KafkaDoor, key: ApiKey, group: str) -> bool:
+    """With prefixes: one that has read a topic of the key's own. Names of groups have none."""
+    return not key.prefixes or any(
+        may_see(key, topic) for topic, _ in committed_of(door, key.organisation, group)
+    )
 
 
 def _topic(topic: KafkaTopic) -> dict[str, Any]:

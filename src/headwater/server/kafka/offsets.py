@@ -25,7 +25,6 @@ SINCE: Final = {LATEST: 1, EARLIEST: 1, NEWEST_TIMESTAMP: 7}
 versions that we do not speak."""
 LEADER_EPOCH: Final = 0
 TO_THE_END: Final = -1
-_UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 Lookup = Callable[[], tuple[int, int] | None]
 
@@ -51,7 +50,7 @@ def list_offsets(door: KafkaDoor, call: Call) -> None:
             rows.append(row)
             partition = find_partition(door, call, asked["name"], each["partition_index"])
             if partition is None:
-                row["error_code"] = _UNKNOWN
+                row["error_code"] = door.store.absent(call.organisation, asked["name"])
                 continue
             if each["current_leader_epoch"] > LEADER_EPOCH:
                 row["error_code"] = ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -112,7 +111,7 @@ def for_leader_epoch(door: KafkaDoor, call: Call) -> None:
             partition = find_partition(door, call, asked["topic"], each["partition"])
             row: dict[str, Any] = {"partition": each["partition"], "error_code": ErrorCode.NONE}
             if partition is None:
-                row["error_code"] = _UNKNOWN
+                row["error_code"] = door.store.absent(call.organisation, asked["topic"])
             elif each["current_leader_epoch"] > LEADER_EPOCH:
                 row["error_code"] = ErrorCode.UNKNOWN_LEADER_EPOCH
             elif each["leader_epoch"] == LEADER_EPOCH:
@@ -141,7 +140,7 @@ def delete_records(door: KafkaDoor, call: Call) -> None:
             rows.append(row)
             partition = find_partition(door, call, asked["name"], each["partition_index"])
             if partition is None:
-                row["error_code"] = _UNKNOWN
+                row["error_code"] = door.store.absent(call.organisation, asked["name"])
                 continue
             before = each["offset"]
             if before == TO_THE_END:

@@ -13,6 +13,7 @@ from headwater.server.kafka.failures import code_of, throttle_of
 from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
+    from headwater.engine.kafka.joined import JoinedStore
     from headwater.engine.kafka.partition import Partition
     from headwater.engine.kafka.producing import Produced
     from headwater.engine.pending import Pending
@@ -24,7 +25,6 @@ ALL: Final = -1
 NO_ACK: Final = 0
 DURABILITY: Final = {ALL: Durability.FSYNC, 1: Durability.DISK, NO_ACK: Durability.DISK}
 NO_OFFSET: Final = -1
-_UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def produce(door: KafkaDoor, call: Call) -> None:
@@ -64,7 +64,8 @@ class _Produce:
                 row: dict[str, Any] = {"index": each["index"], "error_code": 0}
                 rows.append(row)
                 if topic is None or not 0 <= each["index"] < len(topic.partitions):
-                    self._fail(row, _UNKNOWN, f"there is no partition {_name(asked, row)}")
+                    code = store.absent(organisation, asked["name"])
+                    self._fail(row, code, _why(store, asked, row))
                     continue
                 try:
                     self._append(topic.partitions[each["index"]], each, row)
@@ -121,8 +122,10 @@ class _Produce:
             self._door.dropped(self._call.connection, self._failure)
 
 
-def _name(asked: dict[str, Any], row: dict[str, Any]) -> str:
-    return f"{asked['name']}/{row['index']}"
+def _why(store: JoinedStore, asked: dict[str, Any], row: dict[str, Any]) -> str:
+    if store.away is not None:
+        return str(store.away.error())
+    return f"there is no partition {asked['name']}/{row['index']}"
 
 
 def init_producer_id(door: KafkaDoor, call: Call) -> None:

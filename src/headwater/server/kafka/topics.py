@@ -139,7 +139,9 @@ def delete(door: KafkaDoor, call: Call) -> None:
         topic = find_topic(door, call, name, topic_id)
         if topic is None:
             row["error_code"] = (
-                ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                ErrorCode.UNKNOWN_TOPIC_ID
+                if name is None
+                else door.store.absent(call.organisation, name)
             )
             continue
         row.update(name=topic.name, topic_id=topic.topic_id)
@@ -170,7 +172,8 @@ def create_partitions(door: KafkaDoor, call: Call) -> None:
             if times[asked["name"]] > 1:
                 raise _named_twice(asked["name"])
             if topic is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
+                code = door.store.absent(call.organisation, asked["name"])
+                raise KafkaError(code, "there is no such topic")
             if asked["count"] <= len(topic.partitions):
                 raise KafkaError(
                     ErrorCode.INVALID_PARTITIONS,

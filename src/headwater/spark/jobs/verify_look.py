@@ -27,11 +27,11 @@ from headwater.format.segment import (
 )
 from headwater.format.snapshot import META_DIRECTORY, Snapshot
 from headwater.recovery.catalog import Catalog, KnownTopic
+from headwater.recovery.kafka.verify import join_kafka, plan_kafka
+from headwater.recovery.kafka.verify_segment import look_at_kafka_segment
 from headwater.recovery.report import WalReport
 from headwater.recovery.snapshots import covered_frames, load_snapshot, snapshot_faults
 from headwater.recovery.survey import ShardSurvey
-from headwater.recovery.verifying_kafka import join_kafka, plan_kafka
-from headwater.recovery.verifying_kafka_segment import look_at_kafka_segment
 from headwater.recovery.verifying_machine_segment import look_at_machine_segment
 from headwater.recovery.verifying_machines import join_machines, plan_machines
 from headwater.recovery.verifying_parts import DIRECTORY_NAMES, gone

@@ -35,12 +35,14 @@ def write_living(
 ) -> RewriteMeta:
     """Write log `log_number` with what lives of segment `number`, and an index beside the old.
 
-    An error leaves neither behind.
+    An error leaves neither behind. The log gets its name when the index that leads to it is there:
+    so a start can tell what a crash leaves of either from a segment that was begun.
     """
     new_entries, spans, size = _moved(log_number, living)
     contents = new_entries.tobytes()
+    new_log = log_name(log_number) + REWRITE_SUFFIX
     names: dict[str, Iterator[Sequence[Buffer]]] = {
-        log_name(log_number): _pieces(log, spans),
+        new_log: _pieces(log, spans),
         index_name(log_number): iter(()),
         index_name(number) + REWRITE_SUFFIX: iter([[contents]]),
     }
@@ -53,8 +55,10 @@ def write_living(
             finally:
                 file.close()
         sync_names(disk, directory)
+        disk.rename(directory / new_log, directory / log_name(log_number))
+        sync_names(disk, directory)
     except Exception:
-        for name in names:
+        for name in (*names, log_name(log_number)):
             with contextlib.suppress(OSError):
                 disk.unlink(directory / name)
         raise

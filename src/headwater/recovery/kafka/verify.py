@@ -14,34 +14,17 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Final
 
-from headwater.core.errors import FormatError, NewerFormatError
 from headwater.disk import Disk
-from headwater.disk.whole import TEMPORARY_SUFFIX
 from headwater.format.checksum import checksum64
-from headwater.format.kafka.checkpoint import (
-    KafkaCheckpoint,
-    SegmentMeta,
-    decode_checkpoint,
-    encode_checkpoint,
-)
+from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta, encode_checkpoint
 from headwater.format.kafka.entry import count_entries, entry_key
-from headwater.format.kafka.events import (
-    INTERNAL_KEY,
-    PREDECESSOR_MISSING,
-    PartitionsAdded,
-    TopicMade,
-)
-from headwater.format.kafka.names import (
-    CHECKPOINT_NAME,
-    REWRITE_SUFFIX,
-    SPARE_NAME,
-    KafkaFile,
-    index_name,
-    log_name,
-    parse_name,
-)
+from headwater.format.kafka.events import INTERNAL_KEY, PREDECESSOR_MISSING, TopicMade
+from headwater.format.kafka.names import index_name, log_name
 from headwater.format.kafka.topic_hash import topic_hash
-from headwater.recovery.verifying_kafka_segment import KafkaLook, KafkaSegment, misplaced
+from headwater.recovery.kafka.survey import judge_begun, list_names, look_at_checkpoints
+from headwater.recovery.kafka.topics import SeenTopics
+from headwater.recovery.kafka.verdict import CheckpointVerdict, Stray
+from headwater.recovery.kafka.verify_segment import KafkaLook, KafkaSegment, misplaced
 from headwater.store.pair import read_all
 from headwater.store.verifying import Fault, FaultKind, listed
 
@@ -61,28 +44,18 @@ def plan_kafka(disk: Disk, directory: PurePath) -> KafkaPlan:
     plan = KafkaPlan(directory)
     if not disk.is_directory(directory):
         return plan
-    logs: set[int] = set()
-    indexes: set[int] = set()
-    for name in disk.list_directory(directory):
-        parsed, path = parse_name(name), directory / name
-        if parsed is not None:
-            (logs if parsed[1] is KafkaFile.LOG else indexes).add(parsed[0])
-        elif name.endswith((REWRITE_SUFFIX, TEMPORARY_SUFFIX)):
-            plan.faults.append(Fault(path, None, _LEFT, False, FaultKind.UNFINISHED))
-        elif name not in (CHECKPOINT_NAME, SPARE_NAME):
-            what = "not a name this software gives"
-            plan.faults.append(Fault(path, None, what, False, FaultKind.NAME))
-    checkpoint = _checkpoint(disk, directory, bool(indexes), plan)
+    names = list_names(disk, directory)
+    for name in (*names.rewrites, *names.temporaries):
+        plan.faults.append(Fault(directory / name, None, _LEFT, False, FaultKind.UNFINISHED))
+    for name in names.foreign:
+        what = "not a name this software gives"
+        plan.faults.append(Fault(directory / name, None, what, False, FaultKind.NAME))
+    checkpoint = _checkpoint(disk, bool(names.indexes), plan)
     if checkpoint is None:
         return plan
     known = checkpoint.segments
-    last_known = known[-1].number if known else -1
-    young = [number for number in sorted(logs & indexes) if number > last_known]
-    later = [
-        number
-        for number in sorted(indexes)
-        if number > last_known and count_entries(read_all(disk, directory / index_name(number)))
-    ]
+    young = names.later(checkpoint)
+    later = [n for n in young if count_entries(read_all(disk, directory / index_name(n)))]
     place, as_of = str(directory), checkpoint.as_of
     for at, meta in enumerate(known, 1):
         listed_full = at < len(known)
@@ -93,8 +66,17 @@ def plan_kafka(disk: Disk, directory: PurePath) -> KafkaPlan:
         # Where its ids begin is not asked: all of it is younger than the checkpoint.
         fresh = SegmentMeta(number, as_of, 0, 0, checksum64(b""), number)
         plan.segments.append(KafkaSegment(place, fresh, at < len(later), False, as_of))
-    begun = {young[-1]} if young and _only_begun(disk, directory, young[-1]) else set()
-    plan.faults += _left_over(plan, logs - begun, indexes - begun)
+    begun = {n for n in young[-1:] if n in names.logs and _only_begun(disk, directory, n)}
+    emptied = {
+        n
+        for n in young
+        if n not in {*later, *begun} and judge_begun(disk, directory, n) is Stray.EMPTIED
+    }
+    for number in sorted(emptied):
+        path = directory / index_name(number)
+        plan.faults.append(Fault(path, 0, Stray.EMPTIED.value, True, FaultKind.INDEX))
+    known_well = begun | emptied
+    plan.faults += _left_over(plan, names.logs - known_well, names.indexes - known_well)
     return plan
 
 
@@ -104,28 +86,24 @@ def _only_begun(disk: Disk, directory: PurePath, number: int) -> bool:
     return not any(read_all(disk, directory / name).strip(b"\x00") for name in names)
 
 
-def _checkpoint(
-    disk: Disk, directory: PurePath, needed: bool, plan: KafkaPlan
-) -> KafkaCheckpoint | None:
-    path = directory / CHECKPOINT_NAME
-    if not disk.exists(path):
-        if needed:
+def _checkpoint(disk: Disk, needed: bool, plan: KafkaPlan) -> KafkaCheckpoint | None:
+    """What a start goes on from; both files are held against it."""
+    checkpoints = look_at_checkpoints(disk, plan.directory)
+    plan.checkpoint = checkpoints.chosen.checkpoint
+    for sight in checkpoints:
+        if sight.verdict is CheckpointVerdict.ABSENT:
             what = "missing: without it nobody knows where the segments begin"
-            plan.faults.append(Fault(path, None, what, True, FaultKind.MISSING))
-        return None
-    contents = read_all(disk, path)
-    try:
-        plan.checkpoint = decode_checkpoint(contents)
-    except FormatError as error:
-        fault = Fault(path, error.offset, error.reason, True, FaultKind.CHECKPOINT)
-        plan.faults.append(fault)
-        return None
-    except NewerFormatError as error:
-        plan.faults.append(Fault(path, 0, error.what, True, FaultKind.CHECKPOINT))
-        return None
-    if encode_checkpoint(plan.checkpoint) != contents:
-        what = "bytes that mean nothing are not those that were written"
-        plan.faults.append(Fault(path, None, what, False, FaultKind.CHECKPOINT))
+            if plan.checkpoint is not None:
+                what = "missing; the other one is whole, and the next checkpoint writes both"
+            if needed:
+                bad = sight is checkpoints.first
+                plan.faults.append(Fault(sight.path, None, what, bad, FaultKind.MISSING))
+        elif sight.checkpoint is None:
+            fault = Fault(sight.path, sight.offset or 0, sight.what, True, FaultKind.CHECKPOINT)
+            plan.faults.append(fault)
+        elif encode_checkpoint(sight.checkpoint) != sight.contents:
+            what = "bytes that mean nothing are not those that were written"
+            plan.faults.append(Fault(sight.path, None, what, False, FaultKind.CHECKPOINT))
     return plan.checkpoint
 
 
@@ -144,11 +122,14 @@ def join_kafka(plan: KafkaPlan, looks: Sequence[KafkaLook]) -> list[Fault]:
     faults = [*plan.faults, *(fault for look in looks for fault in look.faults)]
     if plan.checkpoint is None:
         return faults
-    registered = _registered(plan.checkpoint, [event for look in looks for event in look.made])
+    topics = SeenTopics(plan.checkpoint)
+    for event in (event for look in looks for event in look.made):
+        topics.take_in(event, 0)
     for segment, look in zip(plan.segments, looks, strict=True):
         path = plan.directory / log_name(segment.meta.log_number)
-        strange = [(at, key) for key, at in look.young_keys.items() if key not in registered]
-        places = [(at, "a batch of a topic that does not exist") for at, _ in sorted(strange)]
+        keys = look.young_keys.items()
+        strange = sorted(at for key, at in keys if key != INTERNAL_KEY and not topics.owns(key))
+        places = [(at, "a batch of a topic that does not exist") for at in strange]
         bad = segment.sealed or any(at < look.synced_end for at, _ in places)
         faults += listed(path, places, FaultKind.BATCH, bad=bad)
     if all(not look.faults for look in looks):
@@ -204,25 +185,3 @@ def _misplaced_chains(plan: KafkaPlan, looks: Sequence[KafkaLook]) -> Iterator[F
             following[chain.key] = known + chain.records
         path = plan.directory / log_name(segment.meta.log_number)
         yield from listed(path, places, FaultKind.BATCH, bad=False)
-
-
-def _registered(
-    checkpoint: KafkaCheckpoint, events: Sequence[TopicMade | PartitionsAdded]
-) -> set[bytes]:
-    """Whose batches may be there."""
-    keys = {INTERNAL_KEY}
-    names: dict[bytes, tuple[int, bytes]] = {}
-
-    def add(topic_id: bytes, partitions: int) -> None:
-        keys.update(entry_key(*names[topic_id], number) for number in range(partitions))
-
-    for topic in checkpoint.topics:
-        names[topic.topic_id] = (topic.org, topic_hash(topic.org, topic.name))
-        add(topic.topic_id, len(topic.partitions))
-    for event in events:
-        if isinstance(event, TopicMade):
-            names[event.topic_id] = (event.org, topic_hash(event.org, event.name))
-            add(event.topic_id, event.partitions)
-        elif event.topic_id in names:
-            add(event.topic_id, event.total)
-    return keys

@@ -36,6 +36,7 @@ class SeenTopics:
         self._by_name: dict[tuple[int, str], SeenTopic] = {}
         self._by_hash: dict[tuple[int, bytes], list[SeenTopic]] = {}
         self._not_hashed: list[SeenTopic] = []
+        self._owned: set[bytes] = set()
         for meta in checkpoint.topics:
             partitions = [SeenPartition(each.dropped, each.log_start) for each in meta.partitions]
             self._add(SeenTopic(meta.org, meta.name, meta.topic_id, meta.made_id, partitions))
@@ -48,13 +49,18 @@ class SeenTopics:
 
     def owns(self, key: bytes) -> bool:
         """Whether entries of this key can be anybody's: of a topic there is, or was until now."""
+        if key in self._owned:
+            return True
         for topic in self._not_hashed:
             hashed = topic.org, topic_hash(topic.org, topic.name)
             self._by_hash.setdefault(hashed, []).append(topic)
         self._not_hashed.clear()
         org, hashed_name, partition = split_key(key)
         found = self._by_hash.get((org, hashed_name), ())
-        return any(partition < len(topic.partitions) for topic in found)
+        owned = any(partition < len(topic.partitions) for topic in found)
+        if owned:
+            self._owned.add(key)
+        return owned
 
     def take_in(self, event: events.AnyEvent, event_id: int) -> None:
         """What an event says about topics. One whose effect is known changes nothing."""

@@ -22,7 +22,6 @@ import numpy
 from numpy.typing import NDArray
 
 from headwater.core.errors import DamageError, FormatError, NewerFormatError, SyncError
-from headwater.core.units import MIB
 from headwater.disk import Disk, File, OpenMode
 from headwater.format.checksum import checksum64
 from headwater.format.kafka import events
@@ -31,7 +30,6 @@ from headwater.format.kafka.checkpoint import (
     CHECKPOINT_HEADER,
     KafkaCheckpoint,
     SegmentMeta,
-    decode_checkpoint,
 )
 from headwater.format.kafka.entry import (
     ENTRY_BYTES,
@@ -47,21 +45,33 @@ from headwater.format.kafka.entry import (
 )
 from headwater.format.kafka.names import (
     CHECKPOINT_NAME,
-    KafkaFile,
+    COPY_NAME,
     index_name,
     log_name,
-    parse_name,
 )
 from headwater.format.kafka.topic_hash import topic_hash
-from headwater.recovery.kafka_batches import walk_batches
-from headwater.recovery.kafka_synced import entries_known_synced, synced_and_bad
-from headwater.recovery.kafka_topics import SeenTopic, SeenTopics
-from headwater.store.pair import read_all, with_file
+from headwater.recovery.finding import Action
+from headwater.recovery.kafka.survey import (
+    CHANGED,
+    STRANGER,
+    judge_begun,
+    list_names,
+    look_at_checkpoints,
+)
+from headwater.recovery.kafka.table import decide_checkpoint
+from headwater.recovery.kafka.topics import SeenTopic, SeenTopics
+from headwater.recovery.kafka.verdict import Stray
+from headwater.recovery.kafka.walk import (
+    Window,
+    entries_known_synced,
+    synced_and_bad,
+    walk_batches,
+)
+from headwater.store.pair import read_range, with_file
 from headwater.store.segment import SegmentChangedError
 
 _ADVICE: Final = "see `headwater verify`, or restore a backup"
 _UPDATE: Final = "read it with the version that wrote it"
-_WINDOW_BYTES: Final = 1 * MIB
 _NOTHING_TO_SYNC: Final = (errno.EROFS, errno.EINVAL, errno.ENOTSUP)
 """A file system that nobody writes to, or that does not know what a sync is."""
 _EVENT_KEY: Final = numpy.frombuffer(events.INTERNAL_KEY, f"V{len(events.INTERNAL_KEY)}")[0]
@@ -91,26 +101,6 @@ class OwnedBatches(NamedTuple):
         return int(self.offsets[-1] + self.counts[-1])
 
 
-class _Window:
-    """A log that is read, not mapped: its owner may cut the zeros at its end at any time."""
-
-    def __init__(self, file: File) -> None:
-        self._file = file
-        self._size = file.size()
-        self._at = 0
-        self._bytes = memoryview(b"")
-
-    def __len__(self) -> int:
-        return self._size
-
-    def __getitem__(self, part: slice, /) -> memoryview:
-        start, stop, _ = part.indices(self._size)
-        if start < self._at or stop > self._at + len(self._bytes):
-            wanted = max(stop - start, _WINDOW_BYTES)
-            self._at, self._bytes = start, memoryview(self._file.read(start, wanted))
-        return self._bytes[start - self._at : stop - self._at]
-
-
 @dataclass(slots=True)
 class _Young:
     """A segment of which something may be younger than the checkpoint's state."""
@@ -122,28 +112,27 @@ class _Young:
 
 
 def read_checkpoint(disk: Disk, directory: PurePath) -> KafkaCheckpoint:
-    """An empty one when nobody ever used Kafka here."""
-    path = directory / CHECKPOINT_NAME
-    if not disk.exists(path):
-        names = disk.list_directory(directory) if disk.is_directory(directory) else ()
-        if any(parse_name(name) for name in names):  # it is there before they are
-            raise DamageError("the checkpoint is missing", path=path, advice=_ADVICE)
-        return KafkaCheckpoint()
-    try:
-        return decode_checkpoint(read_all(disk, path))
-    except FormatError as error:
-        raise DamageError(error.reason, path=path, offset=error.offset, advice=_ADVICE) from error
-    except NewerFormatError as error:
-        raise NewerFormatError(error.what, path=path, advice=_UPDATE) from error
+    """What a start would go on from. An empty one when nobody ever used Kafka here."""
+    checkpoints = look_at_checkpoints(disk, directory)
+    first, found = checkpoints.first, checkpoints.chosen.checkpoint
+    if found is not None:
+        return found
+    there = list_names(disk, directory)
+    has_entries = bool(there.logs or there.indexes)  # it is there before they are
+    row = decide_checkpoint(first.verdict, checkpoints.copy, entries=has_entries)
+    if row.action is Action.REFUSE_NEWER:
+        raise NewerFormatError(first.what, path=first.path, advice=_UPDATE)
+    if row.action.refuses:
+        raise DamageError(first.what, path=first.path, offset=first.offset, advice=_ADVICE)
+    return KafkaCheckpoint()
 
 
 def _mark(disk: Disk, directory: PurePath) -> bytes:
     """Tells one checkpoint from another: the header, with the checksum of the rest."""
-    path = directory / CHECKPOINT_NAME
-    if not disk.exists(path):
-        return b""
-    size = CHECKPOINT_HEADER.size
-    return bytes(with_file(disk, path, OpenMode.READ, lambda file: file.read(0, size)))
+    for path in (directory / CHECKPOINT_NAME, directory / COPY_NAME):
+        if disk.exists(path):
+            return read_range(disk, path, 0, CHECKPOINT_HEADER.size)
+    return b""
 
 
 def look_at_topics(disk: Disk, directory: PurePath) -> SeenTopics:
@@ -241,8 +230,7 @@ class KafkaView:
         view = with_file(self._disk, path, OpenMode.READ, lambda file: file.view())[:size]
         found, rewrite = checksum64(view), meta.rewrite
         if found != meta.checksum and (rewrite is None or found != rewrite.checksum):
-            what = "the entries are not those that were synced"
-            raise DamageError(what, path=path, offset=0, advice=_ADVICE)
+            raise DamageError(CHANGED, path=path, offset=0, advice=_ADVICE)
         return view, found
 
     def _grown(self, seen: SeenSegment, young: _Young, vouched: memoryview) -> SeenSegment:
@@ -270,17 +258,15 @@ class KafkaView:
         path = self._directory / log_name(meta.number)
 
         def work(file: File) -> int:
-            log, at = _Window(file), 0
+            log, at, end = Window(file), 0, meta.log_bytes
             for batch in walk_batches(meta.number, tail, log, meta.log_bytes):
                 problem = batch.problem or self._stranger(batch.key)
                 if problem:
                     entries = numpy.concatenate((read_entries(vouched, meta.entries), tail))
-                    synced = entries_known_synced(
-                        meta.number, entries, meta.entries + at, lambda a, b: log[a:b]
-                    )
+                    synced = entries_known_synced(meta.number, entries, meta.entries + at, log)
                     if young.sealed or meta.entries + at < synced:
                         what = synced_and_bad(problem, meta.number, meta.entries + at)
-                        raise DamageError(what, path=path, offset=batch.offset, advice=_ADVICE)
+                        raise DamageError(what, path=path, offset=end, advice=_ADVICE)
                     return at
                 if batch.key == events.INTERNAL_KEY:
                     event = _event(batch.bytes, path)
@@ -289,6 +275,7 @@ class KafkaView:
                         raise DamageError(what, path=path, offset=batch.offset, advice=_ADVICE)
                     self.topics.take_in(event, first_id + at)
                 at += batch.records
+                end = batch.end
             return at
 
         return with_file(self._disk, path, OpenMode.READ, work)
@@ -297,7 +284,7 @@ class KafkaView:
         """Counted to nobody, its records would give those behind them the seqs before theirs."""
         if key == events.INTERNAL_KEY or self.topics.owns(key):
             return ""
-        return "the entries are of a topic that does not exist"
+        return STRANGER
 
 
 def _harden(file: File) -> None:
@@ -325,12 +312,16 @@ def _segments(
     known = checkpoint.segments
     if not disk.is_directory(directory):
         return
-    last_known = known[-1].number if known else -1
-    there = {parsed for name in disk.list_directory(directory) if (parsed := parse_name(name))}
-    numbers = sorted(number for number, kind in there if kind is KafkaFile.LOG)
-    young = [n for n in numbers if n > last_known and (n, KafkaFile.INDEX) in there]
+    names = list_names(disk, directory)
+    young = [number for number in names.later(checkpoint) if number in names.logs]
     sizes = {n: len(_entries_from(disk, directory, n, 0)) for n in young}
     later = [n for n in young if sizes[n]]
+    for number in (n for n in young if not sizes[n]):
+        if judge_begun(disk, directory, number) is Stray.EMPTIED:
+            path = directory / index_name(number)
+            if len(_entries_from(disk, directory, number, 0)):
+                raise SegmentChangedError(f"{path} was written to; look again")
+            raise DamageError(Stray.EMPTIED.value, path=path, offset=0, advice=_ADVICE)
     if _mark(disk, directory) != mark:
         raise SegmentChangedError(f"{directory} has a newer checkpoint; look again")
     for at, meta in enumerate(known, 1):

@@ -12,17 +12,15 @@ from headwater.core.errors import FormatError
 from headwater.core.units import MIB
 from headwater.disk import Disk, File, OpenMode
 from headwater.format.checksum import checksum64
-from headwater.format.kafka.batch import LEADER_EPOCH, BatchHeader, read_sound
+from headwater.format.kafka.batch import LEADER_EPOCH, BatchHeader
 from headwater.format.kafka.checkpoint import SegmentMeta
 from headwater.format.kafka.entry import (
     ENTRY_BYTES,
-    PREFIX_BYTES,
     Entries,
     count_entries,
     entry_key,
     find_runs,
     group_by_key,
-    keys_of,
     read_entries,
 )
 from headwater.format.kafka.events import (
@@ -35,7 +33,7 @@ from headwater.format.kafka.events import (
 )
 from headwater.format.kafka.names import index_name, log_name
 from headwater.format.kafka.topic_hash import topic_hash
-from headwater.recovery.kafka_synced import entries_known_synced
+from headwater.recovery.kafka.walk import Window, entries_known_synced, walk_batches
 from headwater.store.pair import with_file
 from headwater.store.verifying import Fault, FaultKind, listed
 
@@ -173,53 +171,40 @@ class _SegmentCheck:
 
     def _batches(self, file: File, entries: Entries) -> None:
         segment, meta, look = self._segment, self._meta, self._look
-        window = _Window(file)
-        runs = find_runs(entries)
-        keys = keys_of(runs.entries)
+        window = Window(file, _WINDOW_BYTES)
         young = max(segment.as_of - meta.base_id, 0) if segment.meta.entries else 0
-        expected = 0
-        for run, (at, count) in enumerate(
-            zip(runs.starts.tolist(), runs.counts.tolist(), strict=True)
-        ):
-            entry, key = runs.entries[run], keys[run].tobytes()
-            length, place = int(entry["length"]), int(entry["physical_offset"])
-            if not length and meta.log_number != meta.number:  # left out of a rewrite
-                self._skip(key, at, count)
+        rewritten, end = meta.log_number != meta.number, 0
+        for batch in walk_batches(meta.log_number, entries, window, 0, rewritten=rewritten):
+            if batch.is_dead:
+                self._skip(batch.key, batch.at, batch.records)
                 continue
-            problem = ""
-            if int(entry["segment_id"]) != meta.log_number or place != expected:
-                problem = f"the entries do not follow those before them, which end at {expected}"
-            if problem and self._is_end(at, entries, window, expected, problem):
+            # A log that merely ends does so where its entries stop to follow each other.
+            place = end if batch.misplaced else batch.offset
+            if batch.problem and self._is_end(batch.at, entries, window, place, batch.problem):
                 return
-            if problem:
-                self._at_index.append((at * ENTRY_BYTES, problem))
-                if int(entry["segment_id"]) != meta.log_number:
+            if batch.misplaced:
+                self._at_index.append((batch.at * ENTRY_BYTES, batch.misplaced))
+                if batch.end == batch.offset:  # it leads to another log
                     continue
-            batch = window.slice(place, place + PREFIX_BYTES + length)
-            header, problem = _sound(batch, length, count)
-            if problem and self._is_end(at, entries, window, place, problem):
-                return
-            expected = place + PREFIX_BYTES + length
+            end = batch.end
             look.batches += 1
-            look.records += count
-            look.data_bytes += PREFIX_BYTES + length
-            if header is None or problem:
-                self._at_log.append((place, problem))
+            look.records += batch.records
+            look.data_bytes += batch.end - batch.offset
+            if batch.header is None or batch.broken:
+                self._at_log.append((batch.offset, batch.broken))
                 continue
-            self._place_of(key, header, at, place)
-            if at >= young:
-                self._note_young(key, batch[PREFIX_BYTES:], place, entries)
-        self._end(file, expected, window)
+            self._place_of(batch.key, batch.header, batch.at, batch.offset)
+            if batch.at >= young:
+                self._note_young(batch.key, batch.bytes, batch.offset, entries)
+        self._end(file, end, window)
 
-    def _is_end(
-        self, at: int, entries: Entries, window: _Window, offset: int, problem: str
-    ) -> bool:
+    def _is_end(self, at: int, entries: Entries, window: Window, offset: int, problem: str) -> bool:
         """True when the log merely ends here: nobody vouched for what follows."""
         if self._segment.sealed or at < self._meta.entries:
             return False
         if self._synced is None:
             number = self._meta.number
-            self._synced = entries_known_synced(number, entries, at, window.slice)
+            self._synced = entries_known_synced(number, entries, at, window)
         if at < self._synced:
             return False
         what = f"{problem}; a start cuts {len(entries) - at} entries here"
@@ -286,7 +271,7 @@ class _SegmentCheck:
                     self._look.chains.append(self._chains[key])
                 self._chains[key] = Chain(key, 0, 0, 0, place)
 
-    def _end(self, file: File, end: int, window: _Window) -> None:
+    def _end(self, file: File, end: int, window: Window) -> None:
         """Where the log ends, and that only zeros written ahead are behind it."""
         size, meta, sealed = file.size(), self._meta, self._segment.sealed
         if self._at_index or self._at_log:
@@ -299,7 +284,7 @@ class _SegmentCheck:
             self._fault(self._log, min(size, end), what, True, FaultKind.BATCH)
         elif not sealed:
             for at in range(end, size, _WINDOW_BYTES):
-                piece = window.slice(at, min(at + _WINDOW_BYTES, size))
+                piece = window[at : min(at + _WINDOW_BYTES, size)]
                 if checked := bytes(piece).rstrip(b"\0"):
                     what = "bytes behind the last batch; a start cuts them"
                     kind = FaultKind.BEYOND
@@ -310,33 +295,3 @@ class _SegmentCheck:
 def misplaced(base: int, known: int) -> str:
     """Where such a batch really is, the index tells: its base offset is nobody's only source."""
     return f"the batch says offset {base} and is at {known}, as readers are told"
-
-
-def _sound(batch: memoryview, length: int, count: int) -> tuple[BatchHeader | None, str]:
-    """The header of the batch behind its length, and what is wrong with it."""
-    said = int.from_bytes(batch[:PREFIX_BYTES], "little")
-    if len(batch) < PREFIX_BYTES + length or said != length:
-        return None, "the length before the batch is not that of its entries"
-    try:
-        header = read_sound(batch[PREFIX_BYTES:])
-    except FormatError as error:
-        return None, error.reason
-    if header.record_count != count:
-        return header, f"{count} entries for {header.record_count} records"
-    return header, ""
-
-
-class _Window:
-    """Pieces of a file, read in large steps."""
-
-    def __init__(self, file: File) -> None:
-        self._file = file
-        self._begin = 0
-        self._bytes = memoryview(b"")
-
-    def slice(self, begin: int, end: int) -> memoryview:
-        """Fewer bytes when the file ends before."""
-        if begin < self._begin or end > self._begin + len(self._bytes):
-            self._begin = begin
-            self._bytes = memoryview(self._file.read(begin, max(end - begin, _WINDOW_BYTES)))
-        return self._bytes[begin - self._begin : end - self._begin]

@@ -1,0 +1,171 @@
+"""Repair: what a start does about what the survey saw, when the table refuses nothing.
+
+A torn tail goes to quarantine before it is cut; a checkpoint is written again from its copy; what
+the table proves to be a leftover goes, and what it cannot prove is moved to quarantine. Doing it
+once, twice or after another crash in the middle gives the same files (I4, I5).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Final, NamedTuple
+
+from headwater.core.units import MIB
+from headwater.disk import Disk, OpenMode, replace_file, sync_file, sync_names, write_all
+from headwater.format.checksum import RunningChecksum
+from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta
+from headwater.format.kafka.entry import ENTRY_BYTES
+from headwater.format.kafka.names import index_name, log_name
+from headwater.format.names import QUARANTINE_DIRECTORY
+from headwater.recovery.finding import Action
+from headwater.recovery.kafka.report import KafkaReport, report_on_kafka
+from headwater.recovery.kafka.survey import (
+    KafkaSurvey,
+    Progress,
+    SegmentSight,
+    TailBatch,
+    survey_kafka,
+)
+from headwater.recovery.kafka.table import STRAY_ROWS, decide_index, decide_log
+from headwater.recovery.kafka.verdict import CopyVerdict, Place
+from headwater.recovery.recover import quarantine
+from headwater.store.pair import with_file
+
+_PIECE_BYTES: Final = 4 * MIB
+
+
+class Cut(NamedTuple):
+    """What was behind the last whole batch."""
+
+    path: PurePath
+    offset: int
+    entries: int
+    reason: str
+
+
+@dataclass
+class RecoveredKafka:
+    checkpoint: KafkaCheckpoint
+    segments: list[SegmentMeta] = field(default_factory=list)
+    """In the order of global ids; the last one is written on."""
+    tail: list[TailBatch] = field(default_factory=list)
+    checksum: RunningChecksum = field(default_factory=RunningChecksum)
+    """Over the entries of the last segment."""
+    next_number: int = 0
+    cut: Cut | None = None
+    report: KafkaReport = field(default_factory=KafkaReport)
+
+
+def recover_kafka(
+    disk: Disk, directory: PurePath, progress: Progress | None = None
+) -> RecoveredKafka | None:
+    """What the directory holds, mended. None when there is nothing yet."""
+    survey = survey_kafka(disk, directory, progress or (lambda _: None))
+    report = report_on_kafka(survey)
+    report.raise_if_refused()
+    if survey.checkpoint is None:
+        return None
+    _mend(disk, survey)
+    recovered = RecoveredKafka(survey.checkpoint, report=report)
+    recovered.next_number = survey.next_number
+    recovered.tail = survey.tail
+    recovered.segments = [segment.meta for segment in survey.segments]
+    if survey.segments:
+        last = survey.segments[-1]
+        recovered.checksum = last.checksum
+        lost = last.counted - last.meta.entries
+        if lost:
+            path = directory / log_name(last.meta.number)
+            recovered.cut = Cut(path, last.log_offset, lost, last.log_what)
+    return recovered
+
+
+def _mend(disk: Disk, survey: KafkaSurvey) -> None:
+    _mend_checkpoints(disk, survey)
+    if survey.segments:
+        _settle(disk, survey.directory, survey.segments[-1])
+    _clear(disk, survey)
+
+
+def _mend_checkpoints(disk: Disk, survey: KafkaSurvey) -> None:
+    """Both are the same before anything goes that only one of them knows."""
+    checkpoints, chosen = survey.checkpoints, survey.checkpoints.chosen
+    other = checkpoints.first if chosen is checkpoints.second else checkpoints.second
+    if checkpoints.copy is CopyVerdict.SAME:
+        return
+    if other.contents and other.checkpoint is None:
+        with contextlib.suppress(OSError):
+            quarantine(disk, other.path, f"{other.path.name}.damaged", other.contents)
+    replace_file(disk, other.path, chosen.contents)
+
+
+def _settle(disk: Disk, directory: PurePath, last: SegmentSight) -> None:
+    """Cut both files behind the last whole batch, and make what is before it durable.
+
+    What nobody vouched for is written again before it is synced: after a failed sync the kernel
+    may show pages that it will never write (docs/decisions/0009).
+    """
+    known, end = last.vouched, last.meta
+    cuts = Action.CUT in (
+        decide_index(last.index, Place.LAST).action,
+        decide_log(last.log, Place.LAST).action,
+    )
+    places = {
+        index_name(end.number): (known.entries * ENTRY_BYTES, end.entries * ENTRY_BYTES),
+        log_name(end.number): (known.log_bytes, end.log_bytes),
+    }
+    if cuts:  # of both files, before either is cut
+        for name, (_, stop) in places.items():
+            _keep_torn(disk, directory / name, stop)
+    for name, (start, stop) in places.items():
+        file = disk.open(directory / name, OpenMode.UPDATE)
+        try:
+            if file.size() != stop:
+                file.truncate(stop)
+            for at in range(start, stop, _PIECE_BYTES):
+                write_all(file, at, [file.read(at, min(_PIECE_BYTES, stop - at))])
+            sync_file(file)
+        finally:
+            file.close()
+
+
+def _keep_torn(disk: Disk, path: PurePath, end: int) -> None:
+    """Unacknowledged bytes: keeping them is a courtesy that a full disk may refuse."""
+    with contextlib.suppress(OSError):
+        tail = with_file(
+            disk, path, OpenMode.READ, lambda file: file.read(end, max(file.size() - end, 0))
+        ).rstrip(b"\0")
+        if tail:
+            quarantine(disk, path, f"{path.name}.{end}.torn", tail)
+
+
+def _clear(disk: Disk, survey: KafkaSurvey) -> None:
+    """What nothing leads to. First what is kept is durable, then leftovers go."""
+    directory, changed = survey.directory, False
+    for name, stray in survey.strays:
+        action, _ = STRAY_ROWS[stray]
+        if action is Action.QUARANTINE:
+            move_to_quarantine(disk, directory / name)
+        elif action is Action.REMOVE:
+            with contextlib.suppress(FileNotFoundError):  # a checkpoint was written over it
+                disk.unlink(directory / name)
+            changed = True
+    if changed:
+        sync_names(disk, directory)
+
+
+def move_to_quarantine(disk: Disk, path: PurePath) -> PurePath:
+    """The whole file, under the first name there that is free."""
+    directory = path.parent / QUARANTINE_DIRECTORY
+    if not disk.is_directory(directory):
+        disk.make_directory(directory)
+        sync_names(disk, path.parent)
+    names = itertools.chain([path.name], (f"{path.name}.{n}" for n in itertools.count(1)))
+    target = next(directory / name for name in names if not disk.exists(directory / name))
+    disk.rename(path, target)
+    sync_names(disk, directory)
+    sync_names(disk, path.parent)
+    return target

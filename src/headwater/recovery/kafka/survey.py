@@ -1,0 +1,497 @@
+"""Look: what is in the directory of Kafka's log. Reads what a start needs, changes nothing.
+
+What the checkpoint knows as synced is held against its checksums; of a full log only its length is
+looked at. What came later is walked batch by batch, up to the first batch that is not whole. Each
+file gets one verdict; what follows from them stands in the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
+import numpy
+
+from headwater.core.errors import FormatError, NewerFormatError
+from headwater.core.units import MIB
+from headwater.disk import Disk, File, OpenMode, read_whole
+from headwater.disk.whole import TEMPORARY_SUFFIX
+from headwater.format.checksum import RunningChecksum, checksum64
+from headwater.format.kafka.batch import BatchHeader
+from headwater.format.kafka.checkpoint import (
+    KafkaCheckpoint,
+    SegmentMeta,
+    decode_checkpoint,
+    rewritten,
+)
+from headwater.format.kafka.entry import ENTRY_BYTES, PREFIX_BYTES, count_entries, read_entries
+from headwater.format.kafka.events import (
+    INTERNAL_KEY,
+    PREDECESSOR_MISSING,
+    AnyEvent,
+    SegmentBegun,
+    decode_event,
+)
+from headwater.format.kafka.names import (
+    CHECKPOINT_NAME,
+    COPY_NAME,
+    REWRITE_SUFFIX,
+    SPARE_NAME,
+    KafkaFile,
+    index_name,
+    log_name,
+    parse_name,
+)
+from headwater.format.names import QUARANTINE_DIRECTORY
+from headwater.recovery.kafka.table import decide_index, decide_log
+from headwater.recovery.kafka.topics import SeenTopics
+from headwater.recovery.kafka.verdict import (
+    CheckpointVerdict,
+    CopyVerdict,
+    IndexVerdict,
+    LogVerdict,
+    Place,
+    Stray,
+)
+from headwater.recovery.kafka.walk import (
+    Walked,
+    Window,
+    entries_known_synced,
+    says_it_was_synced,
+    synced_and_bad,
+    walk_batches,
+)
+from headwater.store.pair import with_file
+
+_CHECKPOINT_BYTES_MAX: Final = 2**31
+_KNOWN_NAMES: Final = {CHECKPOINT_NAME, COPY_NAME, SPARE_NAME, QUARANTINE_DIRECTORY}
+STRANGER: Final = "the entries are of a topic that does not exist"
+CHANGED: Final = "the entries are not those that were synced"
+Answer = TypeVar("Answer")
+Progress = Callable[[float], None]
+
+
+# -- names
+
+
+@dataclass(slots=True)
+class Names:
+    """Which files there are."""
+
+    logs: set[int] = field(default_factory=set)
+    indexes: set[int] = field(default_factory=set)
+    rewrites: list[str] = field(default_factory=list)
+    temporaries: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+
+    def later(self, checkpoint: KafkaCheckpoint) -> list[int]:
+        """Indexes that are younger than the checkpoint."""
+        known = checkpoint.segments
+        last_known = known[-1].number if known else -1
+        return sorted(number for number in self.indexes if number > last_known)
+
+
+def list_names(disk: Disk, directory: PurePath) -> Names:
+    names = Names()
+    for name in disk.list_directory(directory) if disk.is_directory(directory) else ():
+        parsed = parse_name(name)
+        if parsed is not None:
+            (names.logs if parsed[1] is KafkaFile.LOG else names.indexes).add(parsed[0])
+        elif name.endswith(TEMPORARY_SUFFIX):
+            names.temporaries.append(name)
+        elif name.endswith(REWRITE_SUFFIX):
+            names.rewrites.append(name)
+        elif name not in _KNOWN_NAMES:
+            names.foreign.append(name)
+    return names
+
+
+# -- checkpoints
+
+
+class CheckpointSight(NamedTuple):
+    """One of the two checkpoint files."""
+
+    path: PurePath
+    verdict: CheckpointVerdict
+    contents: bytes = b""
+    checkpoint: KafkaCheckpoint | None = None
+    offset: int | None = None
+    what: str = ""
+
+
+class Checkpoints(NamedTuple):
+    first: CheckpointSight
+    second: CheckpointSight
+
+    @property
+    def copy(self) -> CopyVerdict:
+        second = self.second.verdict
+        if second is not CheckpointVerdict.SOUND:
+            return CopyVerdict[second.name]
+        return (
+            CopyVerdict.SAME if self.first.contents == self.second.contents else CopyVerdict.OTHER
+        )
+
+    @property
+    def chosen(self) -> CheckpointSight:
+        """What to go on from: the checkpoint, and its copy only where that is damaged or gone."""
+        if self.first.verdict in (CheckpointVerdict.SOUND, CheckpointVerdict.NEWER):
+            return self.first
+        return self.second
+
+
+def look_at_checkpoints(disk: Disk, directory: PurePath) -> Checkpoints:
+    return Checkpoints(
+        _checkpoint(disk, directory / CHECKPOINT_NAME), _checkpoint(disk, directory / COPY_NAME)
+    )
+
+
+def _checkpoint(disk: Disk, path: PurePath) -> CheckpointSight:
+    if not disk.exists(path):
+        what = "the checkpoint is missing"
+        return CheckpointSight(path, CheckpointVerdict.ABSENT, what=what)
+    contents = read_whole(disk, path, _CHECKPOINT_BYTES_MAX)
+    try:
+        found = decode_checkpoint(contents)
+    except FormatError as error:
+        verdict = CheckpointVerdict.DAMAGED
+        return CheckpointSight(path, verdict, contents, None, error.offset, error.reason)
+    except NewerFormatError as error:
+        return CheckpointSight(path, CheckpointVerdict.NEWER, contents, None, None, error.what)
+    return CheckpointSight(path, CheckpointVerdict.SOUND, contents, found)
+
+
+# -- segments
+
+
+class TailBatch(NamedTuple):
+    """A batch that is younger than the checkpoint's state."""
+
+    first_id: int
+    key: bytes
+    header: BatchHeader
+    event: AnyEvent | None
+
+
+@dataclass
+class SegmentSight:
+    """One segment, looked at as far as it makes sense."""
+
+    vouched: SegmentMeta
+    """As the checkpoint knows it; without entries when it is younger."""
+    place: Place
+    meta: SegmentMeta
+    """Up to its last whole batch, and behind the swap of a rewrite."""
+    counted: int = 0
+    """Entries in the index, also those behind the last whole batch."""
+    index: IndexVerdict = IndexVerdict.SOUND
+    index_offset: int = 0
+    index_what: str = ""
+    log: LogVerdict = LogVerdict.SOUND
+    log_offset: int = 0
+    log_what: str = ""
+    checksum: RunningChecksum = field(default_factory=RunningChecksum)
+    """Over the entries up to its last whole batch."""
+
+    @property
+    def refused(self) -> bool:
+        rows = decide_index(self.index, self.place), decide_log(self.log, self.place)
+        return any(row.action.refuses for row in rows)
+
+
+@dataclass
+class KafkaSurvey:
+    directory: PurePath
+    names: Names
+    checkpoints: Checkpoints
+    has_entries: bool = False
+    checkpoint: KafkaCheckpoint | None = None
+    """What is gone on from. None: nothing yet, or none that can be read."""
+    segments: list[SegmentSight] = field(default_factory=list)
+    """In the order of global ids. Of those the checkpoint does not know, only up to the first that
+    is refused: where the next begins hangs on it."""
+    tail: list[TailBatch] = field(default_factory=list)
+    strays: list[tuple[str, Stray]] = field(default_factory=list)
+
+    @property
+    def next_number(self) -> int:
+        """No file has it, and the checkpoint never heard of it."""
+        names = self.names
+        return max([-1, *names.logs, *names.indexes, *known_numbers(self.checkpoint)]) + 1
+
+
+def known_numbers(checkpoint: KafkaCheckpoint | None) -> Iterator[int]:
+    """Every number that was taken before this checkpoint, as far as it tells."""
+    for meta in () if checkpoint is None else checkpoint.segments:
+        yield from (meta.number, meta.log_number)
+        if meta.rewrite is not None:
+            yield meta.rewrite.log_number
+
+
+def survey_kafka(
+    disk: Disk, directory: PurePath, progress: Progress = lambda _: None
+) -> KafkaSurvey:
+    names = list_names(disk, directory)
+    survey = KafkaSurvey(directory, names, look_at_checkpoints(disk, directory))
+    chosen = survey.checkpoints.chosen
+    if chosen.checkpoint is None:
+        survey.has_entries = bool(names.indexes or names.logs)
+        return survey
+    survey.checkpoint = chosen.checkpoint
+    survey.has_entries = True
+    _Look(disk, survey, chosen.checkpoint).run(progress)
+    return survey
+
+
+def assume_checkpoint(disk: Disk, directory: PurePath, checkpoint: KafkaCheckpoint) -> KafkaSurvey:
+    """What a start would see with this checkpoint."""
+    path = directory / CHECKPOINT_NAME
+    sight = CheckpointSight(path, CheckpointVerdict.SOUND, b"", checkpoint)
+    names = list_names(disk, directory)
+    survey = KafkaSurvey(directory, names, Checkpoints(sight, sight), True, checkpoint)
+    _Look(disk, survey, checkpoint).run(lambda _: None)
+    return survey
+
+
+class _Look:
+    def __init__(self, disk: Disk, survey: KafkaSurvey, checkpoint: KafkaCheckpoint) -> None:
+        self._disk = disk
+        self._directory = survey.directory
+        self._survey = survey
+        self._checkpoint = checkpoint
+        self._topics = SeenTopics(checkpoint)
+        self._referenced: set[int] = set()
+
+    def run(self, progress: Progress) -> None:
+        survey, known = self._survey, self._checkpoint.segments
+        young = survey.names.later(self._checkpoint)
+        later = [n for n in young if count_entries(self._view(index_name(n)))]
+        total = max(len(known) + len(later), 1)
+        for at, meta in enumerate(known, 1):
+            progress((at - 1) / total)
+            place = Place.LAST
+            if at < len(known):
+                place = Place.LISTED
+            elif later:
+                place = Place.FOLLOWED
+            self._segment(meta, place)
+        for at, number in enumerate(later, 1):
+            progress((at + len(known) - 1) / total)
+            if survey.segments and survey.segments[-1].refused:
+                break
+            base = survey.segments[-1].meta if survey.segments else None
+            base_id = 0 if base is None else base.base_id + base.entries
+            fresh = SegmentMeta(number, base_id, 0, 0, checksum64(b""), number)
+            self._segment(fresh, Place.FOLLOWED if at < len(later) else Place.LAST)
+        survey.strays = list(self._strays({meta.number for meta in known} | set(later)))
+
+    def _view(self, name: str) -> memoryview:
+        return self._look(name, lambda file: file.view())
+
+    def _look(self, name: str, work: Callable[[File], Answer]) -> Answer:
+        return with_file(self._disk, self._directory / name, OpenMode.READ, work)
+
+    def _segment(self, vouched: SegmentMeta, place: Place) -> None:
+        sight = SegmentSight(vouched, place, vouched)
+        self._survey.segments.append(sight)
+        try:
+            view = self._view(index_name(vouched.number))
+        except FileNotFoundError:
+            sight.index, sight.index_what = IndexVerdict.MISSING, "a file is missing"
+            return
+        self._index(sight, view)
+        if sight.index not in (IndexVerdict.SOUND, IndexVerdict.BEYOND):
+            return
+        self._log(sight, view)
+        sight.checksum.update(view[: sight.meta.entries * ENTRY_BYTES])
+        sight.meta = msgspec.structs.replace(sight.meta, checksum=sight.checksum.value())
+
+    # -- the index
+
+    def _index(self, sight: SegmentSight, view: memoryview) -> None:
+        meta = sight.vouched
+        size = meta.entries * ENTRY_BYTES
+        if len(view) < size:
+            sight.index, sight.index_offset = IndexVerdict.SHORT, len(view)
+            sight.index_what = f"the index ends before byte {size}"
+            return
+        found, rewrite = checksum64(view[:size]), meta.rewrite
+        if rewrite is not None and found == rewrite.checksum:
+            meta = rewritten(meta)
+        elif found != meta.checksum:
+            sight.index, sight.index_what = IndexVerdict.CHANGED, CHANGED
+            return
+        meta = msgspec.structs.replace(meta, rewrite=None)
+        count = meta.entries
+        if sight.place is not Place.LISTED:
+            count = max(count_entries(view), count)
+        sight.counted, sight.meta = count, msgspec.structs.replace(meta, entries=count)
+        end = count * ENTRY_BYTES
+        full = sight.place is not Place.LAST
+        if full and len(view) != end:
+            sight.index, sight.index_offset = IndexVerdict.BEYOND, end
+            sight.index_what = "the index of a full segment has a hole"
+        elif not full and bytes(view[end:]).rstrip(b"\0"):
+            sight.index, sight.index_offset = IndexVerdict.BEYOND, end
+            sight.index_what = "the beginning of an entry"
+
+    # -- the log
+
+    def _log(self, sight: SegmentSight, view: memoryview) -> None:
+        entries = read_entries(view, sight.counted)
+        known = entries[: sight.vouched.entries]
+        self._referenced.update(numpy.unique(known["segment_id"][known["length"] > 0]).tolist())
+        is_young = self._checkpoint.as_of < sight.meta.base_id + sight.counted
+        if sight.place is not Place.LISTED:
+            self._referenced.add(sight.meta.number)
+        elif sight.meta.log_number not in self._referenced and not is_young:
+            sight.log = LogVerdict.NEEDLESS  # it went already or goes now
+            return
+        try:
+            if sight.place is not Place.LISTED or is_young:
+                self._walk(sight, view)
+            if sight.log is LogVerdict.SOUND:
+                self._length(sight)
+        except FileNotFoundError:
+            sight.log, sight.log_what = LogVerdict.MISSING, "a file is missing"
+
+    def _length(self, sight: SegmentSight) -> None:
+        """By its length alone: its bytes are looked at when somebody reads them."""
+        meta = sight.meta
+        name, end = log_name(meta.log_number), meta.log_bytes
+        size = self._look(name, lambda file: file.size())
+        what = f"the log has {size} bytes and should have {end}"
+        if size < end:
+            sight.log, sight.log_offset, sight.log_what = LogVerdict.SHORT, size, what
+        elif size > end and sight.place is not Place.LAST:
+            sight.log, sight.log_offset, sight.log_what = LogVerdict.LONG, end, what
+        elif size > end:
+            sight.log, sight.log_offset = LogVerdict.AHEAD, end
+            if self._look(name, lambda file: _has_bytes(file, end)):
+                sight.log, sight.log_what = LogVerdict.BEYOND, "bytes without an entry"
+
+    def _walk(self, sight: SegmentSight, view: memoryview) -> None:
+        """Check what the checkpoint does not vouch for, and take in what is new since then.
+
+        Afterwards the sight's segment ends with its last whole batch.
+        """
+        meta, vouched, count = sight.meta, sight.vouched, sight.counted
+        start = min(max(self._checkpoint.as_of - meta.base_id, 0), vouched.entries)
+        log = self._view(log_name(meta.number)) if count > start else memoryview(b"")
+        offset = meta.log_bytes if start == vouched.entries else _end_before(view, start)
+        entries = read_entries(view, count)
+        at = start
+        for batch in walk_batches(meta.number, entries[start:], log, offset):
+            problem = batch.problem or self._note(sight, meta.base_id + at, batch)
+            if problem:
+                sight.log_offset, sight.log_what = offset, problem
+                if sight.log is LogVerdict.SOUND:
+                    sight.log = LogVerdict.TORN
+                    if at < vouched.entries:
+                        sight.log = LogVerdict.DAMAGED
+                    elif at < entries_known_synced(meta.number, entries, at, log):
+                        sight.log = LogVerdict.DAMAGED
+                        sight.log_what = synced_and_bad(problem, meta.number, at)
+                sight.meta = msgspec.structs.replace(meta, entries=at, log_bytes=offset)
+                return
+            at += batch.records
+            offset = batch.end
+        end = max(offset, meta.log_bytes)
+        sight.meta = msgspec.structs.replace(meta, entries=at, log_bytes=end)
+
+    def _note(self, sight: SegmentSight, first_id: int, batch: Walked) -> str:
+        """Keep a sound batch for the state. Returns why it cannot be ours, if it cannot."""
+        assert batch.header is not None
+        event: AnyEvent | None = None
+        if batch.key == INTERNAL_KEY:
+            try:
+                event = decode_event(batch.bytes)
+            except FormatError as error:
+                sight.log = LogVerdict.NEWER
+                return error.reason
+            if isinstance(event, SegmentBegun) and event.base_id != first_id:
+                sight.log = LogVerdict.UNFOLLOWED
+                return PREDECESSOR_MISSING
+            self._topics.take_in(event, first_id)
+        elif not self._topics.owns(batch.key):
+            return STRANGER
+        self._survey.tail.append(TailBatch(first_id, batch.key, batch.header, event))
+        return ""
+
+    # -- what nothing leads to
+
+    def _strays(self, numbers: set[int]) -> Iterator[tuple[str, Stray]]:
+        names, segments = self._survey.names, self._survey.segments
+        known = max(known_numbers(self._checkpoint), default=-1)
+        numbers = numbers | self._referenced
+        logs = self._referenced | {each.meta.number for each in segments[-1:]}
+        if any(each.refused for each in segments):  # not all of them were looked into
+            logs |= numbers | {each.meta.log_number for each in segments}
+            numbers = numbers | logs
+        rewrites = {name: _number_of(name) for name in names.rewrites}
+        made_for = self._logs_of([name for name, found in rewrites.items() if found in numbers])
+        yield from ((name, Stray.TEMPORARY) for name in names.temporaries)
+        yield from ((name, Stray.FOREIGN_NAME) for name in names.foreign)
+        for name, number in rewrites.items():
+            is_log = number is not None and name == log_name(number) + REWRITE_SUFFIX
+            if is_log or number in numbers or (number is not None and number <= known):
+                yield name, Stray.REWRITE
+            else:
+                yield name, Stray.FOREIGN_NAME if number is None else Stray.UNFINISHED
+        for number in sorted(names.indexes - numbers):
+            yield index_name(number), self._judge(number, known, made_for)
+        for number in sorted(names.logs - logs):
+            yield log_name(number), self._judge(number, known, made_for)
+
+    def _judge(self, number: int, known: int, made_for: set[int]) -> Stray:
+        """Numbers are taken in order, and a checkpoint lists every segment there is by then."""
+        if number <= known or number in made_for:
+            return Stray.LET_GO
+        return judge_begun(self._disk, self._directory, number)
+
+    def _logs_of(self, rewrites: list[str]) -> set[int]:
+        """The logs that were made for these indexes, which never took their places."""
+        found: set[int] = set()
+        for name in rewrites:
+            view = self._view(name)
+            entries = read_entries(view, len(view) // ENTRY_BYTES)
+            found.update(numpy.unique(entries["segment_id"][entries["length"] > 0]).tolist())
+        return found
+
+
+def _number_of(name: str) -> int | None:
+    parsed = parse_name(name.removesuffix(REWRITE_SUFFIX))
+    return None if parsed is None else parsed[0]
+
+
+def _end_before(view: memoryview, position: int) -> int:
+    """Where the batch of the entry before this one ends."""
+    if position == 0:
+        return 0
+    entry = read_entries(view, position)[-1]
+    return int(entry["physical_offset"]) + PREFIX_BYTES + int(entry["length"])
+
+
+def _has_bytes(file: File, begin: int) -> bool:
+    """Whether anything but zeros is behind here."""
+    size = file.size()
+    pieces = (file.read(at, min(MIB, size - at)) for at in range(begin, size, MIB))
+    return any(piece.count(0) != len(piece) for piece in pieces)
+
+
+def judge_begun(disk: Disk, directory: PurePath, number: int) -> Stray:
+    """A segment whose index has no entries: what its log says about that."""
+
+    def work(file: File) -> Stray:
+        if not _has_bytes(file, 0):
+            return Stray.BEGUN
+        return Stray.EMPTIED if says_it_was_synced(Window(file)) else Stray.UNFINISHED
+
+    try:
+        return with_file(disk, directory / log_name(number), OpenMode.READ, work)
+    except FileNotFoundError:
+        return Stray.BEGUN
