@@ -208,7 +208,8 @@ def test_a_consumer_that_is_behind_is_in_status_with_what_is_kept_for_it(
         receiver.gate.clear()
         moved = turn(http, "o-1", 12)
         wait_for_the_topic(server, moved[-1])
-        compact(http)
+        for _ in range(2):
+            compact(http)
         feeder, webhook = hold_of(http, "transitions_topic"), hold_of(http, "webhook")
         assert feeder is not None
         assert webhook is not None
@@ -237,6 +238,7 @@ def test_compaction_waits_for_webhooks_before_the_server_has_opened_them(
         receiver.gate.clear()
         moved = turn(http, "o-1", 12)
         wait_for_the_topic(server, moved[-1])
+        compact(http)  # from here on there is a snapshot that could let the log go
     receiver.gate.set()
     start_feeding, deleted = MachineRoom.start_feeding, []
 
@@ -277,7 +279,7 @@ def test_a_webhook_that_is_not_configured_any_more_lets_go_and_the_log_says_so(
         server.talk() as http,
     ):
         assert hold_of(http, "webhook") is None
-        assert compact(http) > 0
+        assert compact(http) + compact(http) > 0
     assert any(
         "not configured any more" in each or "no such webhook" in each for each in caplog.messages
     )
@@ -331,6 +333,7 @@ def test_the_log_is_kept_for_a_watch_until_it_has_read_what_came_before_it(
         eventually(lambda: room.feeder is not None and room.feeder.position > moved[-1])
         store = room.store
         assert store is not None
+        assert database.machines.compact().segments_deleted == 0, "the first snapshot"
         watched = database.machines.watch(from_offset=0, idle_ms=1)
         first = next(watched)
         assert isinstance(first, TransitionAnswer)

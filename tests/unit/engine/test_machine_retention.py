@@ -17,6 +17,7 @@ from headwater.engine.blocking import Database
 from headwater.engine.engine import Engine
 from headwater.engine.machine_room import MachineRoom
 from headwater.engine.machines import positions
+from headwater.format.machines.names import segment_of
 from tests.server.running import eventually
 
 TOPIC = "machines:transitions"
@@ -74,6 +75,7 @@ def held_back(directory: Path, killed: Path) -> list[int]:
     eventually(lambda: in_topic(database) == moved)
     database.create(TOPIC, cap_records=20, discard="reject")
     moved += press(database, 200)
+    database.machines.compact()  # from here on there is a snapshot that could let the log go
     shutil.copytree(directory, killed)
     database.close()
     return moved
@@ -94,7 +96,7 @@ def test_compaction_before_the_feeder_is_there_deletes_nothing_it_needs(
 
     monkeypatch.setattr(MachineRoom, "start_feeding", compacted_before)
     again = opened(tmp_path / "killed")
-    assert deleted == [0], "the feeder has not copied them"
+    assert deleted[0] < segment_of(moved[20]), "what the feeder has not copied stays"
     again.create(TOPIC, cap_records=0)
     eventually(lambda: in_topic(again)[-1:] == moved[-1:])
     assert in_topic(again) == moved
