@@ -137,6 +137,7 @@ class MachineStore:
             segment_bytes=settings.wal_segment_bytes,
             versions_max=settings.versions_max,
             published=self._published,
+            plain_entries=not settings.entry_header_checksum,
         )
         self.gathering = Gathering(self.book, self._owner)
         counters = WalCounters()
