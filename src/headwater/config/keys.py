@@ -327,6 +327,19 @@ KEYS: Final[tuple[Key, ...]] = (
         "memory for them; beyond it the oldest are forgotten",
     ),
     Key(
+        "machine_history_max",
+        "history.transitions_max",
+        AMOUNT,
+        "entries of an instance that outlive the log; 0 = none",
+    ),
+    Key(
+        "machine_history_age_ms",
+        "history.age_ms",
+        AMOUNT,
+        "none of them older than this; 0 = any age",
+    ),
+    Key("machine_history_bytes", "history.bytes_max", AMOUNT, "disk for all of them"),
+    Key(
         "machine_instance_snapshots_max",
         "machines.instance_snapshots_max",
         AMOUNT,

@@ -23,6 +23,7 @@ from headwater.format.machines.current import (
 )
 from headwater.format.machines.names import (
     FED_NAME,
+    HISTORY_DIRECTORY,
     SNAPSHOTS_DIRECTORY,
     WEBHOOKS_DIRECTORY,
     global_offset,
@@ -38,13 +39,21 @@ from headwater.format.names import (
     QUARANTINE_DIRECTORY,
     WAL_DIRECTORY,
 )
+from headwater.recovery.machine_histories import history_faults
 from headwater.recovery.verifying_machine_segment import BadBytes, MachineLook, MachineSegment
 from headwater.recovery.verifying_machine_snapshots import look_at_machine_snapshots
 from headwater.store.pair import read_all
 from headwater.store.verifying import Fault, FaultKind
 
 _OURS: Final = frozenset(
-    {WAL_DIRECTORY, SNAPSHOTS_DIRECTORY, WEBHOOKS_DIRECTORY, FED_NAME, LOCK_NAME}
+    {
+        WAL_DIRECTORY,
+        SNAPSHOTS_DIRECTORY,
+        HISTORY_DIRECTORY,
+        WEBHOOKS_DIRECTORY,
+        FED_NAME,
+        LOCK_NAME,
+    }
 )
 _OURS_IN_WAL: Final = frozenset({CURRENT_NAME, PREPARED_NAME, QUARANTINE_DIRECTORY, LOCK_NAME})
 _FIRST: Final = 1
@@ -85,6 +94,7 @@ def plan_machines(disk: Disk, directory: PurePath) -> MachinePlan:
     complete = bool(numbers) and numbers[0] == _FIRST
     snapshots = look_at_machine_snapshots(disk, directory / SNAPSHOTS_DIRECTORY, complete)
     plan.faults += snapshots.faults
+    plan.faults += history_faults(disk, directory / HISTORY_DIRECTORY)
     plan.heading = snapshots.heading
     if plan.heading is None and numbers and not complete:
         what = "the log begins in the middle and there is no sound snapshot"

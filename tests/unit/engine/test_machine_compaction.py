@@ -8,7 +8,12 @@ from functools import partial
 import msgspec
 import pytest
 
-from headwater.config.machines import CompactionSettings, FsyncKind, MachineSettings
+from headwater.config.machines import (
+    CompactionSettings,
+    FsyncKind,
+    HistorySettings,
+    MachineSettings,
+)
 from headwater.core.errors import DamageError, NewerFormatError
 from headwater.core.units import MIB
 from headwater.format.machines.entry import EntryType
@@ -286,7 +291,7 @@ def test_the_log_is_whole_after_a_power_loss_behind_a_compaction() -> None:
 
 
 def test_a_history_walks_back_to_the_creation_or_to_where_the_log_begins() -> None:
-    _, store = begun()
+    _, store = begun(replace(SMALL, history=HistorySettings(transitions_max=0)))
     turn(store, 2)
     whole = store.history("a").read()
     assert whole.complete

@@ -32,6 +32,7 @@ from headwater.format.backup import BackupMember, is_member_name
 from headwater.format.machines.current import decode_machine_current
 from headwater.format.machines.names import (
     FED_NAME,
+    HISTORY_DIRECTORY,
     INDEX_NAME,
     MACHINES_DIRECTORY,
     SNAPSHOTS_DIRECTORY,
@@ -55,7 +56,8 @@ def machine_bytes(disk: Disk, directory: PurePath) -> int:
     """About how long the files are; segments are made ahead, so mostly less."""
     place = directory / MACHINES_DIRECTORY
     total = 0
-    for folder in (wal_directory(place), snapshots_directory(place)):
+    folders = (wal_directory(place), snapshots_directory(place), place / HISTORY_DIRECTORY)
+    for folder in folders:
         for name in _names(disk, folder):
             try:
                 total += file_bytes(disk, folder / name)
@@ -131,12 +133,15 @@ class MachineCopier:
         return [self._copy_small(name) for name in names if _is_ours(name)]
 
     def _copy_snapshots(self, index: bytes | None) -> Members:
-        """All that are there: which one counts is for a start to find, by the index."""
+        """All that are there: which one counts is for a start to find, by the index. With them
+        what compaction kept of the log before, which changes when they do."""
         members = []
         if index is not None:
             members.append(self._add(f"{SNAPSHOTS_DIRECTORY}/{INDEX_NAME}", index))
         found = set(_names(self._disk, snapshots_directory(self._place))) - {INDEX_NAME}
         names = [f"{SNAPSHOTS_DIRECTORY}/{name}" for name in sorted(found)]
+        kept = _names(self._disk, self._place / HISTORY_DIRECTORY)
+        names += [f"{HISTORY_DIRECTORY}/{name}" for name in kept]
         return members + [self._copy_file(name, None) for name in names if _is_ours(name)]
 
     def _index(self) -> bytes | None:

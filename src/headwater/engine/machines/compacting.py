@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Callable
 
 from headwater.config.machines import CompactionSettings
 from headwater.core.clock import Clock
@@ -51,6 +52,8 @@ class Compactor:
         self._snapshot_sequence = book.committed_sequence
         self._snapshot_place = book.committed_place
         self._holds = holds
+        self.before_release: Callable[[int], None] | None = None
+        """Told of the first segment that is not deleted, before any is."""
         self.count = 0
         self.error: Exception | None = None
         """Why the last one failed; None after a good one."""
@@ -104,7 +107,10 @@ class Compactor:
         written = self._files.write(captured)
         heading = written.heading
         self._owner.call(lambda: self._note(heading.file, heading.wal_offset))
-        deleted = self._release(self._held_at(heading.wal_offset))
+        offset = self._held_at(heading.wal_offset)
+        if self.before_release is not None:
+            self.before_release(segment_of(offset))
+        deleted = self._release(offset)
         self._snapshot_sequence, self._snapshot_place = captured.sequence, captured.wal_offset
         self.count += 1
         return Compacted(

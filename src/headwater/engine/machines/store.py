@@ -31,6 +31,7 @@ from headwater.engine.machines.answers import (
     MachinePut,
     WalStats,
 )
+from headwater.engine.machines.archive import Archive
 from headwater.engine.machines.batches import BestEffort, all_answers, check_batch
 from headwater.engine.machines.book import Book
 from headwater.engine.machines.compacting import Compactor
@@ -57,7 +58,7 @@ from headwater.engine.machines.watching import CatchUpPlan, Watcher, Watchers, W
 from headwater.engine.owner import Owner
 from headwater.engine.pending import Pending
 from headwater.engine.retention_holds import RetentionHolds
-from headwater.format.machines.names import global_offset, segment_of
+from headwater.format.machines.names import HISTORY_DIRECTORY, global_offset, segment_of
 from headwater.model.machines.definition import check_machine_name, check_version
 from headwater.model.machines.errors import (
     INSTANCE_NOT_FOUND,
@@ -160,6 +161,9 @@ class MachineStore:
             self._disk, self._files, self.book, self.shard, self._owner, clock,
             settings.compaction, self.report.damaged_entries, self.holds,
         )  # fmt: skip
+        history_place = self.directory / HISTORY_DIRECTORY
+        self._archive = Archive(self._disk, history_place, settings.history)
+        self.compactor.before_release = self._keep_history
         heading = self.report.snapshot
         begin = (heading.sequence, heading.wal_offset) if heading else (1, global_offset(1, 0))
         self.compactor.started_from(*begin)
@@ -295,7 +299,8 @@ class MachineStore:
         checked_whole(limit, "limit", 1)
         found = self.get_instance(instance_id)
         doubtful = self.tables.is_doubtful(found)
-        return HistoryPlan(self._place(), found.last_wal_offset, limit, doubtful)
+        kept_max = self.settings.history.transitions_max
+        return HistoryPlan(self._place(), found.last_wal_offset, limit, doubtful, kept_max)
 
     def read_wal(
         self, from_offset: int = 0, limit: int = 100, *, newest: bool = False
@@ -384,6 +389,17 @@ class MachineStore:
     def snapshot_count(self) -> int:
         """Files of snapshots, those of single instances among them."""
         return self._files.count()
+
+    def _keep_history(self, before: int) -> None:
+        """Segments before this one are about to be deleted."""
+        place, now_ms = self._owner.call(lambda: (self._place(), self.book.now_ms()))
+        segments = range(place.oldest, before)
+        self._archive.keep(place, segments, self._owner, self._living, now_ms)
+        self._archive.prune(now_ms)
+
+    def _living(self, ids: Sequence[str]) -> list[str]:
+        instances = self.tables.instances
+        return [name for name in ids if name in instances]
 
     def harden(self) -> None:
         """Everything committed so far is on stable storage on return, whatever the policy."""
