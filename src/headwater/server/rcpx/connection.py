@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 from headwater.core.errors import ClosedError, HeadwaterError, InvariantError
+from headwater.server.instance_names import own_error
 from headwater.server.intake import Reading
 from headwater.server.keys import ANYONE, ApiKey
 from headwater.server.rcpx.errors import error_json
@@ -243,7 +244,7 @@ class RcpxConnection(asyncio.Protocol):
     def fail(self, request_id: bytes, error: HeadwaterError) -> None:
         self.send(
             b'{"type":"response","id":%b,"status":"error","error":%b}'
-            % (request_id, error_json(error))
+            % (request_id, error_json(own_error(self.key, error)))
         )
 
     def broken(self, request_id: bytes, error: Exception) -> None:
