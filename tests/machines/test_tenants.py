@@ -26,6 +26,7 @@ KEYS = (
     f"{NESTED}:owner:ann.inner.",
 )
 MACHINES = ("ann.m", "bob.m", "shared.m", "ann.inner.m", "open")
+TOPIC = "machines:transitions"
 Ask = Callable[..., tuple[str, Any]]
 """op, params: the code of the error or nothing, and what was answered."""
 
@@ -338,8 +339,7 @@ def test_what_a_restart_and_a_compaction_leave_is_the_same(tmp_path: Path) -> No
                 assert [each["id"] for each in listed] == ["ann.:one", "bob.:one"]
             if round_ == 2:
                 with server.talk(key=MASTER) as master:
-                    topic = "machines:transitions"
-                    eventually(lambda: len(master.diff(topic).json.get("records", ())) == 6)
-                    told = json.dumps(master.diff(topic).json)
+                    eventually(lambda: len(master.diff(TOPIC).json.get("records", ())) == 6)
+                    told = json.dumps(master.diff(TOPIC).json)
                     for full in ("ann.:one", "bob.:one"):
                         assert told.count(full) >= 3, "the topic is everybody's"

@@ -306,6 +306,12 @@ KEYS: Final[tuple[Key, ...]] = (
         whole(65_536, 4 * GIB),
         "length of a file of the machines' log",
     ),
+    Key(
+        "machine_entry_header_checksum",
+        "machines.entry_header_checksum",
+        yes_or_no,
+        "behind each entry of the machines' log",
+    ),
     Key("machine_versions_max", "machines.versions_max", AMOUNT, "of one machine; 0 = any"),
     Key("machine_ids_reused", "machines.ids_may_be_reused", yes_or_no, "ids of deleted instances"),
     Key(

@@ -102,6 +102,8 @@ class HistorySettings:
 class MachineSettings:
     fsync_policy: FsyncPolicy = field(default_factory=FsyncPolicy)
     wal_segment_bytes: int = 64 * MIB
+    entry_header_checksum: bool = True
+    """Behind each entry of the log. Without it readers that know of none can follow."""
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
     history: HistorySettings = field(default_factory=HistorySettings)
     idempotency_window_ms: int = 24 * 3_600 * MS_PER_S

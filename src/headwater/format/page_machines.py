@@ -73,6 +73,10 @@ def _types() -> str:
 
 def _rules() -> str:
     return """
+The checksum of the header is left out, with its flag, where the setting
+`machine_entry_header_checksum` is false: then an entry ends with its JSON. Entries of both forms
+may stand in one file.
+
 Sequence numbers have no gaps, so entries that are missing between two sound ones show. A batch is
 entries of which all but the last have flag bit 1: without the last, none of them counts. Fields
 that have nothing to say are left out of the JSON.

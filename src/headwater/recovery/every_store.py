@@ -7,11 +7,14 @@ from pathlib import PurePath
 from typing import Final
 
 from headwater.disk import Disk
+from headwater.format.machines.names import MACHINES_DIRECTORY
 from headwater.format.names import WAL_DIRECTORY
 from headwater.recovery.finding import Finding
 from headwater.recovery.looking import look_until_settled
+from headwater.recovery.machines.repair import plan_machine_repairs
+from headwater.recovery.machines.verify import machine_findings
 from headwater.recovery.mending import plan_repairs
-from headwater.recovery.repair import RepairPlan, Store
+from headwater.recovery.repair import RepairPlan, Store, agreed
 
 
 def _topics_findings(disk: Disk, data: PurePath) -> list[Finding]:
@@ -22,7 +25,16 @@ def _topics_plans(disk: Disk, data: PurePath) -> Sequence[RepairPlan]:
     return plan_repairs(disk, data / WAL_DIRECTORY)
 
 
+def _machines_findings(disk: Disk, data: PurePath) -> list[Finding]:
+    return agreed(lambda: machine_findings(disk, data))
+
+
+def _machines_plans(disk: Disk, data: PurePath) -> Sequence[RepairPlan]:
+    return plan_machine_repairs(disk, data / MACHINES_DIRECTORY)
+
+
+MACHINES: Final = Store("machines", _machines_findings, _machines_plans)
 TOPICS: Final = Store("topics", _topics_findings, _topics_plans)
-BESIDE_TOPICS: Final[tuple[Store, ...]] = ()
+BESIDE_TOPICS: Final[tuple[Store, ...]] = (MACHINES,)
 """Each may be away while the others are served."""
 EVERY_STORE: Final = (TOPICS, *BESIDE_TOPICS)

@@ -12,11 +12,11 @@ from headwater.config.machines import HistorySettings, MachineSettings
 from headwater.disk import OpenMode
 from headwater.engine.machines.log_reading import History
 from headwater.format.machines.names import segment_of
-from headwater.recovery.machine_histories import history_faults
+from headwater.recovery.machines.histories import history_faults
 from headwater.testing import FakeDisk, ManualClock
 from headwater.testing.fake_file import FakeFile
 from tests.rig.machines import ORDER, PLACE, SMALL, SteppedStore
-from tests.unit.engine.test_machine_compaction import begun, segments, turn
+from tests.unit.engine.test_machine_compaction import begun, compact_away, segments, turn
 
 KEPT = PLACE / "history"
 HOUR_MS = 3_600_000
@@ -39,11 +39,11 @@ def test_a_history_is_whole_after_its_log_was_deleted_also_after_a_restart() -> 
     turn(store, 5)
     whole = store.history("a").read()
     assert whole.complete
-    store.compact()
+    compact_away(store)
     assert "0000000000000001.wal" not in segments(disk)
     assert store.history("a").read() == whole
     turn(store, 1)
-    store.compact()
+    compact_away(store)
     longer = store.history("a").read()
     assert longer.entries[: len(whole.entries)] == whole.entries
     assert (longer.complete, longer.gone_before, longer.doubtful) == (True, None, False)
@@ -56,7 +56,7 @@ def test_a_history_is_whole_after_its_log_was_deleted_also_after_a_restart() -> 
 def test_nothing_about_a_history_is_kept_in_memory() -> None:
     disk, store = begun()
     turn(store, 5)
-    store.compact()
+    compact_away(store)
     for name in files(disk):
         disk.unlink(KEPT / name)
     gone = store.history("a").read()
@@ -70,7 +70,7 @@ def test_the_count_bounds_what_is_answered_and_says_so() -> None:
     turn(store, 5)
     before = store.history("a", 1_000).read()
     assert len(before.entries) == 21
-    store.compact()
+    compact_away(store)
     in_the_log = [
         each for each in before.entries if each.offset >= store.read_wal().read().gone_before
     ]
@@ -88,7 +88,7 @@ def test_of_a_segment_only_the_newest_of_each_instance_are_kept() -> None:
     turn(store, 60)
     store.do(lambda: store.apply_event("b", "PAY"))
     turn(store, 120)
-    store.compact()
+    compact_away(store)
     first = disk.files()[KEPT / files(disk)[0]]
     assert first.count(b'"instance_id":"a"') == 2
     assert first.count(b'"instance_id":"b"') == 2
@@ -98,7 +98,7 @@ def test_of_a_segment_only_the_newest_of_each_instance_are_kept() -> None:
 def test_a_count_of_zero_keeps_nothing() -> None:
     disk, store = begun(kept(0))
     turn(store, 5)
-    store.compact()
+    compact_away(store)
     assert files(disk) == []
     assert store.history("a").read().gone_before is not None
 
@@ -108,7 +108,7 @@ def test_deleted_instances_leave_nothing_behind() -> None:
     turn(store, 5)
     store.do(lambda: store.delete_instance("a"))
     store.do(lambda: store.create_instance("order", 1, "b"))
-    store.compact()
+    compact_away(store)
     assert all(b'"instance_id":"a"' not in disk.files()[KEPT / name] for name in files(disk))
     store.do(lambda: store.create_instance("order", 1, "a"))
     assert events(store.history("a").read()) == ["made"]
@@ -120,12 +120,12 @@ def test_what_is_too_old_goes_by_entries_and_by_files() -> None:
     turn(store, 5)
     clock.advance(6 * HOUR_MS * 1_000)
     turn(store, 5)
-    store.compact()
+    compact_away(store)
     assert store.history("a").read().complete
     was = files(disk)
     clock.advance(6 * HOUR_MS * 1_000)
     turn(store, 1)
-    store.compact()
+    compact_away(store)
     left = store.history("a").read()
     assert not left.complete
     assert left.gone_before == left.entries[0].offset
@@ -137,7 +137,7 @@ def test_the_oldest_files_go_beyond_the_bytes() -> None:
     disk, store = begun(kept(bytes_max=3_000))
     for _ in range(4):
         turn(store, 4)
-        store.compact()
+        compact_away(store)
     total = sum(len(disk.files()[KEPT / name]) for name in files(disk))
     assert 1_000 < total <= 3_000
     newest = store.history("a").read()
@@ -149,7 +149,7 @@ def test_the_oldest_files_go_beyond_the_bytes() -> None:
 def test_a_damaged_file_is_told_and_stops_nothing(place: str) -> None:
     disk, store = begun()
     turn(store, 5)
-    store.compact()
+    compact_away(store)
     assert history_faults(disk, KEPT) == []
     path = KEPT / files(disk)[-1]
     contents = bytearray(disk.files()[path])
@@ -170,7 +170,7 @@ def test_a_damaged_file_is_told_and_stops_nothing(place: str) -> None:
     assert found.damaged_at is not None
     assert segment_of(found.damaged_at) == int(path.stem, 16)
     turn(again, 6)
-    again.compact()
+    compact_away(again)
     assert again.get_instance("a").state == "new"
 
 
@@ -189,7 +189,7 @@ def test_where_there_is_no_room_compaction_makes_some_all_the_same() -> None:
     store.do(lambda: store.put_machine("order", 1, ORDER))
     store.do(lambda: store.create_instance("order", 1, "a", {"total": 5}))
     turn(store, 5)
-    assert store.compact().segments_deleted > 0
+    assert compact_away(store).segments_deleted > 0
     assert store.history("a").read().gone_before is not None
 
 
@@ -199,7 +199,7 @@ def test_an_instance_made_again_has_the_history_of_this_life_only() -> None:
     store.do(lambda: store.delete_instance("a"))
     store.do(lambda: store.create_instance("order", 1, "a", {"total": 5}))
     turn(store, 3)
-    store.compact()
+    compact_away(store)
     found = store.history("a").read()
     assert found.complete
     assert len(found.entries) == 13

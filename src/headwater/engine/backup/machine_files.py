@@ -41,8 +41,9 @@ from headwater.format.machines.names import (
     segment_name,
 )
 from headwater.format.names import CURRENT_NAME, WAL_DIRECTORY
-from headwater.recovery.verifying_machine_segment import look_at_machine_segment
-from headwater.recovery.verifying_machines import join_machines, plan_machines
+from headwater.recovery.machines.segment import scan_machine_segment
+from headwater.recovery.machines.survey import begin_survey
+from headwater.recovery.machines.verify import machine_faults
 from headwater.store.pair import file_bytes, read_all, with_file
 from headwater.store.segment import SegmentChangedError
 
@@ -218,9 +219,9 @@ def check_machines(disk: Disk, directory: PurePath) -> None:
 
 def read_every_entry(disk: Disk, directory: PurePath) -> int:
     """Hold every entry and snapshot against its checksum. Gives the number of entries."""
-    plan = plan_machines(disk, directory / MACHINES_DIRECTORY)
-    looks = [look_at_machine_segment(disk, segment) for segment in plan.segments]
-    for fault in join_machines(plan, looks):
+    plan = begin_survey(disk, directory / MACHINES_DIRECTORY)
+    looks = [scan_machine_segment(disk, segment) for segment in plan.segments]
+    for fault in machine_faults(plan, looks):
         if fault.bad:
             raise DamageError(fault.what, path=fault.path, offset=fault.offset)
     return sum(look.entries for look in looks)

@@ -14,14 +14,14 @@ from typing import Any
 from headwater.core.clock import Clock
 from headwater.core.errors import HeadwaterError, InvariantError, OverloadedError
 from headwater.engine.machines.ahead import Ahead
-from headwater.engine.machines.draft import Draft
+from headwater.engine.machines.draft import Draft, PlainDraft
 from headwater.engine.machines.requests import FlushAll, Request, Sees
 from headwater.engine.machines.tables import Effect, Tables
 from headwater.engine.pending import Pending
 from headwater.format.machines.names import global_offset, segment_of, within_segment
 from headwater.model.machines.errors import MachineError
 from headwater.model.retention_clock import RetentionClock
-from headwater.recovery.machines import MachineLogReport
+from headwater.recovery.machines.replay import MachineLogReport
 from headwater.wal.entry_log import EntryLog, EntryTicket
 from headwater.wal.shard import Shard
 from headwater.wal.ticket import Ticket
@@ -99,6 +99,7 @@ class Book:
         segment_bytes: int,
         versions_max: int,
         published: Published,
+        plain_entries: bool = False,
     ) -> None:
         self.tables = tables
         position = found.position
@@ -107,6 +108,7 @@ class Book:
         self.segment_bytes = segment_bytes
         self._versions_max = versions_max
         self._published = published
+        self._make_draft = PlainDraft if plain_entries else Draft
         self.ahead = Ahead()
         self._in_flight: deque[Change] = deque()
         self._place = global_offset(position.segment, position.offset)
@@ -210,7 +212,7 @@ class Book:
 
     def begin_draft(self, place: int) -> Draft:
         assert self.log is not None
-        return Draft(
+        return self._make_draft(
             self.tables,
             self.ahead,
             place,

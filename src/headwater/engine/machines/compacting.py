@@ -21,7 +21,8 @@ from headwater.engine.machines.requests import NoteSnapshot
 from headwater.engine.machines.snapshots import Captured, SnapshotFiles
 from headwater.engine.owner import Owner
 from headwater.engine.retention_holds import RetentionHolds
-from headwater.format.machines.names import segment_of, within_segment
+from headwater.format.machines.names import global_offset, segment_of, within_segment
+from headwater.format.machines.snapshot import SnapshotHeading
 from headwater.model.retention_hold import MACHINES_LOG
 from headwater.wal.shard import Shard
 
@@ -51,6 +52,8 @@ class Compactor:
         self._last_us = clock.monotonic_us()
         self._snapshot_sequence = book.committed_sequence
         self._snapshot_place = book.committed_place
+        self._snapshot: SnapshotHeading | None = None
+        """The newest that is known to be whole."""
         self._holds = holds
         self.before_release: Callable[[int], None] | None = None
         """Told of the first segment that is not deleted, before any is."""
@@ -58,10 +61,11 @@ class Compactor:
         self.error: Exception | None = None
         """Why the last one failed; None after a good one."""
 
-    def started_from(self, sequence: int, place: int) -> None:
-        """The snapshot this start began with was of this entry, or the log's first is."""
-        self._snapshot_sequence = sequence
-        self._snapshot_place = place
+    def started_from(self, heading: SnapshotHeading | None) -> None:
+        """The snapshot this start began with; without one it was the log's first entry."""
+        self._snapshot = heading
+        self._snapshot_sequence = 1 if heading is None else heading.sequence
+        self._snapshot_place = global_offset(1, 0) if heading is None else heading.wal_offset
 
     def is_due(self) -> bool:
         """By events or by size, and not too often. As the owner."""
@@ -104,10 +108,14 @@ class Compactor:
         # What the snapshot covers must be in the log for good: a power loss must not leave a log
         # that ends before the snapshot does.
         self._harden()
-        written = self._files.write(captured)
+        before = self._snapshot
+        written = self._files.write(captured, before)
         heading = written.heading
         self._owner.call(lambda: self._note(heading.file, heading.wal_offset))
-        offset = self._held_at(heading.wal_offset)
+        self._snapshot = heading
+        # The log from the snapshot before on stays: should the new one go bad, a start begins
+        # there. Without one before, that is all of it.
+        offset = self._held_at(0 if before is None else before.wal_offset)
         if self.before_release is not None:
             self.before_release(segment_of(offset))
         deleted = self._release(offset)

@@ -133,6 +133,7 @@ class MachineStore:
             segment_bytes=settings.wal_segment_bytes,
             versions_max=settings.versions_max,
             published=self._published,
+            plain_entries=not settings.entry_header_checksum,
         )
         self.gathering = Gathering(self.book, self._owner)
         counters = WalCounters()
@@ -164,9 +165,7 @@ class MachineStore:
         history_place = self.directory / HISTORY_DIRECTORY
         self._archive = Archive(self._disk, history_place, settings.history)
         self.compactor.before_release = self._keep_history
-        heading = self.report.snapshot
-        begin = (heading.sequence, heading.wal_offset) if heading else (1, global_offset(1, 0))
-        self.compactor.started_from(*begin)
+        self.compactor.started_from(self.report.snapshot)
         self.keeping = Keeping(self.book, self.compactor, self._files, self._owner, clock, settings)
         self._keeper = make_keeper(clock, settings.keep_interval_ms, self.keeping.round)
         self._log.open()
