@@ -64,8 +64,11 @@ METRICS: Final[dict[str, Declared]] = {
     "topic_queue_dead_lettered": Declared(
         Kind.GAUGE, "jobs that were put away as dead letters", ("topic",)
     ),
+    "topic_damaged_records": Declared(
+        Kind.GAUGE, "records of a topic that were met and cannot be read", ("topic",)
+    ),
     "topic_queue_blocked": Declared(
-        Kind.GAUGE, "jobs delivered too often that the dead letter topic refuses", ("topic",)
+        Kind.GAUGE, "jobs that nobody can be given and that could not be put away", ("topic",)
     ),
     "wal_frames": Declared(Kind.COUNTER, "frames written to the log", ("shard",)),
     "wal_batches": Declared(Kind.COUNTER, "groups written to the log", ("shard",)),
@@ -128,6 +131,10 @@ METRICS: Final[dict[str, Declared]] = {
     "router_held": Declared(Kind.GAUGE, "1 while a router waits for room", ("router",)),
     "tombstones": Declared(Kind.COUNTER, "answers that told of a loss"),
     "bad_frames": Declared(Kind.COUNTER, "damaged frames met in segments"),
+    "damaged_records": Declared(
+        Kind.GAUGE, "records met since the start that cannot be read, Kafka's included"
+    ),
+    "damaged_places": Declared(Kind.COUNTER, "damaged places in files met since the start"),
     "checkpoints": Declared(Kind.COUNTER, "checkpoints"),
     "housekeeping_failing": Declared(
         Kind.GAUGE, "1 while checkpoints, snapshots or giving space back fail"

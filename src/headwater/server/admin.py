@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from headwater.core.errors import HeadwaterError
 from headwater.observe.metrics import metrics_as_json, metrics_as_text
+from headwater.server.damage import damage_seen, ledgers_of
 from headwater.server.exchange import Exchange
+from headwater.server.keys import NOBODY, ApiKey
 from headwater.server.logs import poison_of, state_of
 from headwater.server.metrics import collect
 from headwater.server.openapi import openapi_document
@@ -38,7 +41,17 @@ def ready(app: App, exchange: Exchange) -> None:
     away = app.engine.core.parts.details()
     if away:
         body["unavailable"] = away
+    if any(ledger.found for ledger in ledgers_of(app)):
+        body["damage"] = damage_seen(app, _key_if_any(app, exchange))
     answer(exchange, 200, body)
+
+
+def _key_if_any(app: App, exchange: Exchange) -> ApiKey:
+    """Anybody may ask whether requests are served; names and files are for a key that fits."""
+    try:
+        return app.keys.find(exchange.headers.get(b"authorization"))
+    except HeadwaterError:
+        return NOBODY
 
 
 def metrics(app: App, exchange: Exchange) -> None:

@@ -4,7 +4,7 @@ A key with prefixes, or of an organisation of its own, speaks for a tenant: the 
 is not the first, and the key's first prefix. What its keys call `one` is `acme.:one` to the server:
 in the log, in snapshots, in `machines:transitions`, to webhooks, and to keys that speak for nobody,
 who see all instances by their full names. So no tenant learns of another's ids by being refused,
-and none can take one away. See docs/decisions/0032-ids-of-instances-belong-to-tenants.md.
+and none can take one away. See docs/decisions/0033-ids-of-instances-belong-to-tenants.md.
 
 Instances from before that, and those that somebody without a tenant made for one, have a plain id.
 A tenant that may name their machine goes on to use them by it.

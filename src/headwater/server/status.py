@@ -23,6 +23,7 @@ from headwater.engine.governing import Governing
 from headwater.engine.queues import Queues
 from headwater.engine.topic import Topic
 from headwater.model.pressure import Rung
+from headwater.server.damage import damage_seen
 from headwater.server.exchange import Exchange
 from headwater.server.keys import ANYONE, ApiKey
 from headwater.server.logs import shards_of, state_of
@@ -72,6 +73,7 @@ def status(app: App, exchange: Exchange) -> None:
         "own_part": bool(key.prefixes),
         **(_NOTHING if key.prefixes else _whole(app)),
         "unavailable": core.parts.details(),
+        "damage": damage_seen(app, key),
     }
     answer(exchange, 200, body)
 

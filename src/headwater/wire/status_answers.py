@@ -90,6 +90,29 @@ class PartAway(Answer):
     advice: str | None
 
 
+class PlaceSeen(Answer):
+    """Records that cannot be read, and where their bytes are."""
+
+    topic: str
+    file: str
+    """The whole path for an admin, its name for others."""
+    offset: int
+    first_seq: int
+    last_seq: int
+    reason: str
+
+
+class DamageSeen(Answer):
+    """What readers met since the start. `headwater verify` looks at everything."""
+
+    records: int
+    """In topics that the key may name."""
+    places: list[PlaceSeen]
+    """The first of them."""
+    more: int
+    """Places that are not listed."""
+
+
 class StatusAnswer(Answer):
     version: str
     python: str
@@ -110,6 +133,7 @@ class StatusAnswer(Answer):
     pressure: PressureSeen
     shards: list[ShardSeen]
     unavailable: list[PartAway]
+    damage: DamageSeen
     performance: Spent
 
 
