@@ -257,6 +257,12 @@ KEYS: Final[tuple[Key, ...]] = (
         COUNT,
         "bytes only in the log; beyond, writes are refused",
     ),
+    Key(
+        "replay_frames_max",
+        "engine.replay_frames_max",
+        COUNT,
+        "frames a start replays before it takes a snapshot at once",
+    ),
     Key("snapshot_interval_ms", "engine.snapshot_interval_ms", COUNT, "time between snapshots"),
     Key("reader_threads", "engine.reader_threads", whole(1, 256), "threads that read files"),
     Key("limit_topics", "limits.topics,engine.topics_max", COUNT, "topics"),

@@ -84,6 +84,8 @@ class ApiKey:
 
 
 ANYONE: Final = ApiKey(b"", EVERYTHING, ())
+NOBODY: Final = ApiKey(b"", Scope.NONE, ("\0",))
+"""May nothing, and no name begins like that."""
 
 
 def parse_key(text: str) -> ApiKey:

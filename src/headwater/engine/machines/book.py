@@ -106,6 +106,10 @@ class Book:
         self._clock = clock
         self.retention = RetentionClock(clock.wall_ms(), clock.monotonic_us())
         self.segment_bytes = segment_bytes
+        self._found_segment = position.segment
+        self._found_bytes = min(position.file_bytes or segment_bytes, segment_bytes)
+        """What the segment takes that was there at the start: it may have been made with another
+        setting."""
         self._versions_max = versions_max
         self._published = published
         self._make_draft = PlainDraft if plain_entries else Draft
@@ -198,14 +202,15 @@ class Book:
         return self._place, self._sequence
 
     def is_within_segment(self, place: int, size: int) -> bool:
-        return within_segment(place) + size <= self.segment_bytes
+        is_found = segment_of(place) == self._found_segment
+        room = self._found_bytes if is_found else self.segment_bytes
+        return within_segment(place) + size <= room
 
     def _draft(self, requests: Sequence[Request], sees: Sees | None) -> Change:
         """The entries, at the place they will have; in the next segment if they do not fit."""
         place = self._place
         draft = self._fill(requests, place, sees)
-        used = within_segment(place)
-        if used and used + draft.size > self.segment_bytes:
+        if within_segment(place) and not self.is_within_segment(place, draft.size):
             place = global_offset(segment_of(place) + 1, 0)
             draft = self._fill(requests, place, sees)
         return Change(draft, place, self._sequence)
