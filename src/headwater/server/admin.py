@@ -14,6 +14,7 @@ from headwater.server.keys import NOBODY, ApiKey
 from headwater.server.logs import poison_of, state_of
 from headwater.server.metrics import collect
 from headwater.server.openapi import openapi_document
+from headwater.server.retention import gaps_in_brief
 from headwater.server.topics import answer
 from headwater.wire.http_errors import HttpError
 from headwater.wire.openapi_page import DOCS_PAGE
@@ -41,6 +42,9 @@ def ready(app: App, exchange: Exchange) -> None:
     away = app.engine.core.parts.details()
     if away:
         body["unavailable"] = away
+    gaps = gaps_in_brief(app)
+    if gaps:
+        body["gaps"] = gaps
     if any(ledger.found for ledger in ledgers_of(app)):
         body["damage"] = damage_seen(app, _key_if_any(app, exchange))
     answer(exchange, 200, body)

@@ -28,6 +28,7 @@ from headwater.server.exchange import Exchange
 from headwater.server.keys import ANYONE, ApiKey
 from headwater.server.logs import shards_of, state_of
 from headwater.server.pressure import rung_meaning
+from headwater.server.retention import gaps_seen, holds_seen
 from headwater.server.topics import answer
 from headwater.wal.counters import SYNC_LATENCY_BOUNDS_US, WalCounters
 from headwater.wal.shard import Shard
@@ -89,6 +90,8 @@ def _whole(app: App) -> dict[str, Any]:
         "counters": {name: getattr(core.counters, name) for name in COUNTERS},
         "pressure": _pressure(app.engine.governing),
         "shards": [_shard(*each) for each in shards_of(app)],
+        "retention_holds": holds_seen(app),
+        "gaps": gaps_seen(app),
     }
 
 
@@ -100,6 +103,8 @@ _NOTHING: Final[dict[str, Any]] = {
     "counters": dict.fromkeys(COUNTERS, 0),
     "pressure": PressureSeen(0.0, {}, [], 0, 0, 0.0),
     "shards": [],
+    "retention_holds": [],
+    "gaps": [],
 }
 """The same for a key with prefixes: it would tell what others do."""
 
