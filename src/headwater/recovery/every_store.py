@@ -7,11 +7,15 @@ from pathlib import PurePath
 from typing import Final
 
 from headwater.disk import Disk
+from headwater.format.kafka.names import KAFKA_DIRECTORY
 from headwater.format.names import WAL_DIRECTORY
 from headwater.recovery.finding import Finding
+from headwater.recovery.kafka.plan import plan_kafka_repairs
+from headwater.recovery.kafka.report import report_on_kafka
+from headwater.recovery.kafka.survey import survey_kafka
 from headwater.recovery.looking import look_until_settled
 from headwater.recovery.mending import plan_repairs
-from headwater.recovery.repair import RepairPlan, Store
+from headwater.recovery.repair import RepairPlan, Store, agreed
 
 
 def _topics_findings(disk: Disk, data: PurePath) -> list[Finding]:
@@ -22,7 +26,16 @@ def _topics_plans(disk: Disk, data: PurePath) -> Sequence[RepairPlan]:
     return plan_repairs(disk, data / WAL_DIRECTORY)
 
 
+def _kafka_findings(disk: Disk, data: PurePath) -> list[Finding]:
+    return agreed(lambda: report_on_kafka(survey_kafka(disk, data / KAFKA_DIRECTORY)).findings)
+
+
+def _kafka_plans(disk: Disk, data: PurePath) -> Sequence[RepairPlan]:
+    return plan_kafka_repairs(disk, data / KAFKA_DIRECTORY)
+
+
 TOPICS: Final = Store("topics", _topics_findings, _topics_plans)
-BESIDE_TOPICS: Final[tuple[Store, ...]] = ()
+KAFKA: Final = Store("kafka", _kafka_findings, _kafka_plans)
+BESIDE_TOPICS: Final[tuple[Store, ...]] = (KAFKA,)
 """Each may be away while the others are served."""
 EVERY_STORE: Final = (TOPICS, *BESIDE_TOPICS)

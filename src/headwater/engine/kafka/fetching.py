@@ -22,7 +22,7 @@ from headwater.format.kafka.batch import (
     read_header,
     read_sound,
 )
-from headwater.format.kafka.entry import PREFIX_BYTES, split_key
+from headwater.format.kafka.entry import PREFIX_BYTES, Entries, holes_in, split_key
 from headwater.format.kafka.names import log_name
 from headwater.format.kafka.topic_hash import key_text
 from headwater.observe.tracing import FETCH_SPAN
@@ -111,7 +111,7 @@ class FetchPlan:
     def _read(self, ids: Ids) -> list[bytes | memoryview]:
         found = locate(self._files, self._table, ids)
         entries = found.entries
-        lengths = entries["length"]
+        lengths = self._before_a_hole(entries)["length"]
         within = int(numpy.searchsorted(numpy.cumsum(lengths), self._max_bytes, "right"))
         count = min(max(within, 1), len(lengths))
         logs = self._logs(found, count)
@@ -136,6 +136,16 @@ class FetchPlan:
                 batch = memoryview(pack_place(base, len(batch)) + batch[PLACED_BYTES:].tobytes())
             batches.append(batch)
         return batches
+
+    def _before_a_hole(self, entries: Entries) -> Entries:
+        """Those before the first record that a repair gave up. KafkaError when that comes first."""
+        if entries["length"].all():
+            return entries
+        holes = numpy.flatnonzero(holes_in(entries))
+        if len(holes) and not holes[0]:
+            what = f"offset {self.offset} was damaged, and given up by a repair"
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{what} in {self._files.path_of('')}")
+        return entries[: holes[0]] if len(holes) else entries
 
     def _logs(self, found: Batches, count: int) -> dict[int, memoryview]:
         """The logs these batches are in, mapped as far as they reach."""
