@@ -227,8 +227,9 @@ def test_a_reader_reads_and_changes_nothing(locked: Broker, name: str) -> None:
 
 
 def test_a_writer_does_not_read(locked: Broker, name: str) -> None:
+    with signed_in(locked, "ann") as ann:
+        ann.make_topic(name)
     with signed_in(locked, "writer") as writer:
-        writer.make_topic(name)
         assert writer.produce(name, batch_of("a"))["error_code"] == 0
         assert writer.fetch(name)["error_code"] == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         told = writer.ask(ApiKey.JOIN_GROUP, {"group_id": name, "member_id": ""})

@@ -268,3 +268,24 @@ def test_a_log_without_its_first_segment_is_refused_by_a_restore(tmp_path: Path)
 )
 def test_names_that_are_not_of_machines_are_refused(name: str) -> None:
     assert not is_member_name(f"machines/{name}")
+
+
+def test_histories_that_outlived_the_log_are_in_the_backup(tmp_path: Path) -> None:
+    quiet = replace(BUSY, compaction=CompactionSettings(enabled=False), transitions_topic=None)
+    engine = replace(SMALL_ENGINE, machines=quiet)
+    source, target, file = tmp_path / "source", tmp_path / "target", tmp_path / "b.backup"
+    with headwater.open(source, settings=engine) as database:
+        machines = database.machines
+        machines.put_machine("order", 1, STEPPED_ORDER)
+        machines.create_instance("order", instance_id="a", context={"total": 1})
+        for _ in range(20):
+            for event in ROUND:
+                machines.apply_event("a", event, {"text": "x" * 500})
+        machines.compact()
+        assert machines.compact().segments_deleted > 0, "the log before the snapshot before"
+        whole = machines.history("a", limit=100)
+        assert whole.complete
+    back_up(source, file)
+    restore(file, target)
+    with headwater.open(target, settings=engine) as database:
+        assert database.machines.history("a", limit=100) == whole

@@ -47,6 +47,7 @@ SMALL = EngineSettings(
     checkpoint_tail_bytes=300,
     cache_bytes=400,
     snapshot_wal_bytes=8192,
+    replay_frames_max=20,
 )
 """Everything happens all the time: rotation, sealing, trimming, relocation."""
 

@@ -40,7 +40,7 @@ OPEN = {
 }  # fmt: skip
 SCOPES: dict[tuple[str, str], set[str]] = {
     ("POST", "/v0/topics/{topic}"): {WRITER},
-    ("PUT", "/v0/topics/{topic}"): {WRITER},
+    ("PUT", "/v0/topics/{topic}"): set(),
     ("POST", "/v0/topics/{topic}/delete"): {DELETER},
     ("DELETE", "/v0/topics/{topic}"): set(),
     **{

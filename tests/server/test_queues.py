@@ -17,7 +17,7 @@ from tests.server.gated_disk import GatedDisk
 from tests.server.running import RunningServer, eventually, running, settings
 from tests.server.speaking import Browserless
 
-WORKER, PRODUCER = "worker-secret", "producer-secret"
+WORKER, PRODUCER, BOTH = "worker-secret", "producer-secret", "both-secret"
 
 
 def seqs(answer: Any) -> list[int]:
@@ -333,15 +333,19 @@ def test_a_durable_claim_is_answered_when_the_log_has_it_and_leavers_take_nothin
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    keys = (f"{WORKER}:read+delete:acme.", f"{PRODUCER}:write:acme.", "master-secret")
+    keys = (
+        f"{WORKER}:read+delete:acme.", f"{PRODUCER}:write:acme.", f"{BOTH}:read+write:acme.",
+        "master-secret",
+    )  # fmt: skip
     directory: Path = tmp_path_factory.mktemp("guarded") / "data"
     with running(directory, settings(api_keys=keys)) as found:
         yield found
 
 
 def test_producers_cannot_consume_and_workers_cannot_produce(guarded: RunningServer) -> None:
+    with guarded.talk(key="master-secret") as http:
+        http.put("acme.jobs", type="queue")
     with guarded.talk(key=PRODUCER) as producer, guarded.talk(key=WORKER) as worker:
-        producer.put("acme.jobs", type="queue")
         assert producer.write("acme.jobs", 1, 2).status == 200
         assert producer.queue("claim", "acme.jobs").status == 403
         assert producer.queue("ack", "acme.jobs", seqs=[1]).status == 403
@@ -350,6 +354,19 @@ def test_producers_cannot_consume_and_workers_cannot_produce(guarded: RunningSer
         assert worker.write("acme.jobs", 3).status == 403
         assert worker.queue("claim", "other.jobs").status == 403
         assert worker.get("/v0/topics/acme.jobs/work").status == 400
+
+
+def test_reading_and_writing_is_enough_to_work_off_a_queue(guarded: RunningServer) -> None:
+    with guarded.talk(key="master-secret") as http:
+        http.put("acme.both", type="queue")
+    with guarded.talk(key=BOTH) as both:
+        both.write("acme.both", 1, 2)
+        assert seqs(both.queue("claim", "acme.both", max=2)) == [1, 2]
+        assert both.queue("ack", "acme.both", seqs=[1]).json["acked"] == 1
+        assert both.queue("extend", "acme.both", seqs=[2]).json["extended"] == 1
+        assert both.queue("nack", "acme.both", seqs=[2]).json["nacked"] == 1
+        assert both.ask("HEAD", "/v0/topics/acme.both/work?node=w").status == 200
+        assert both.ask("POST", "/v0/topics/acme.both/delete", {"before_seq": 9}).status == 403
 
 
 def test_a_stream_of_jobs_may_have_its_key_in_the_query(guarded: RunningServer) -> None:

@@ -148,7 +148,7 @@ def test_routers_and_their_lag_are_in_the_metrics(http: Browserless, topic: str)
 
 @pytest.fixture
 def guarded(tmp_path: Path) -> Iterator[RunningServer]:
-    keys = (f"{OWNER}:read+write:mine.", f"{READER}:read", f"{NEIGHBOUR}:read+write:theirs.")
+    keys = (f"{OWNER}:owner:mine.", f"{READER}:read", f"{NEIGHBOUR}:owner:theirs.")
     with running(tmp_path / "data", settings(api_keys=keys)) as found:
         yield found
 

@@ -103,7 +103,9 @@ def test_a_key_that_may_only_read_sees_what_it_may(
     visitor.page.get_by_role("button", name="Write").click()
     expect(visitor.page.locator(".notice[role=alert]")).to_contain_text("this key may not write")
     visitor.open("jobs")
-    expect(visitor.page.locator(".notice[role=alert]")).to_contain_text("this key may not admin")
+    expect(visitor.page.locator(".notice[role=alert]")).to_contain_text(
+        "this key may not do what is about the whole"
+    )
 
 
 def test_a_lost_server_is_told_and_found_again_by_itself(browser: Browser, tmp_path: Path) -> None:

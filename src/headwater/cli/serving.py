@@ -131,14 +131,17 @@ class Serving:
             "log_groups": report.groups,
             "log_frames": report.frames,
             "frames_replayed": notes.frames_replayed,
-            "seqs_lost": notes.seqs_lost,
+            "seqs_reserved": notes.seqs_reserved,
         }
         if not (notes.topics or report.frames):
             self._tell("recovered", "new data directory: nothing to recover", **facts)
             return
         lost = ""
-        if notes.seqs_lost:
-            lost = f"; {notes.seqs_lost:,} seqs of the disk class were lost with a crash"
+        if notes.seqs_reserved:
+            lost = (
+                f"; {notes.seqs_reserved:,} seqs of the disk class were reserved and have no "
+                "record: none was acknowledged, unless the machine itself went down"
+            )
         self._tell(
             "recovered",
             f"recovered: {notes.topics:,} topics; log with {report.frames:,} frames in "

@@ -28,6 +28,9 @@ class EngineSettings:
     """Newest payloads kept in memory after they are in segments."""
     snapshot_wal_bytes: int = 64 * MIB
     snapshot_interval_ms: int = 60_000
+    replay_frames_max: int = 50_000
+    """A start that replayed more of the log ends with a checkpoint and a snapshot, so that starts
+    do not take longer and longer in a crash loop."""
     sweep_interval_ms: int = 1_000
     """How often topics with an age limit are looked at when nobody reads them."""
     topics_max: int = 100_000

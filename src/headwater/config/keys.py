@@ -257,6 +257,12 @@ KEYS: Final[tuple[Key, ...]] = (
         COUNT,
         "bytes only in the log; beyond, writes are refused",
     ),
+    Key(
+        "replay_frames_max",
+        "engine.replay_frames_max",
+        COUNT,
+        "frames a start replays before it takes a snapshot at once",
+    ),
     Key("snapshot_interval_ms", "engine.snapshot_interval_ms", COUNT, "time between snapshots"),
     Key("reader_threads", "engine.reader_threads", whole(1, 256), "threads that read files"),
     Key("limit_topics", "limits.topics,engine.topics_max", COUNT, "topics"),
@@ -300,6 +306,12 @@ KEYS: Final[tuple[Key, ...]] = (
         whole(65_536, 4 * GIB),
         "length of a file of the machines' log",
     ),
+    Key(
+        "machine_entry_header_checksum",
+        "machines.entry_header_checksum",
+        yes_or_no,
+        "behind each entry of the machines' log",
+    ),
     Key("machine_versions_max", "machines.versions_max", AMOUNT, "of one machine; 0 = any"),
     Key("machine_ids_reused", "machines.ids_may_be_reused", yes_or_no, "ids of deleted instances"),
     Key(
@@ -320,6 +332,19 @@ KEYS: Final[tuple[Key, ...]] = (
         whole(MIB),
         "memory for them; beyond it the oldest are forgotten",
     ),
+    Key(
+        "machine_history_max",
+        "history.transitions_max",
+        AMOUNT,
+        "entries of an instance that outlive the log; 0 = none",
+    ),
+    Key(
+        "machine_history_age_ms",
+        "history.age_ms",
+        AMOUNT,
+        "none of them older than this; 0 = any age",
+    ),
+    Key("machine_history_bytes", "history.bytes_max", AMOUNT, "disk for all of them"),
     Key(
         "machine_instance_snapshots_max",
         "machines.instance_snapshots_max",

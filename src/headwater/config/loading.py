@@ -239,7 +239,9 @@ def _settled(found: Mapping[str, Given]) -> Settings:
             made["engine"],
             wal=made["wal"],
             segments=made["segments"],
-            machines=replace(made["machines"], compaction=made["compaction"]),
+            machines=replace(
+                made["machines"], compaction=made["compaction"], history=made["history"]
+            ),
         ),
         given=tuple(sorted(changed, key=lambda given: given.key.name)),
     )
@@ -256,6 +258,7 @@ def _sections(settings: Settings) -> dict[str, Any]:
         "segments": settings.engine.segments,
         "machines": settings.engine.machines,
         "compaction": settings.engine.machines.compaction,
+        "history": settings.engine.machines.history,
     }
 
 

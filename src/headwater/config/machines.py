@@ -87,10 +87,25 @@ class CompactionSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class HistorySettings:
+    """What outlives the log of the entries of living instances."""
+
+    transitions_max: int = 100
+    """The newest so many of each instance; 0 keeps none."""
+    age_ms: int = 0
+    """None older than this; 0 sets no age."""
+    bytes_max: int = 1024 * MIB
+    """Of all of them; beyond it the oldest go."""
+
+
+@dataclass(frozen=True, slots=True)
 class MachineSettings:
     fsync_policy: FsyncPolicy = field(default_factory=FsyncPolicy)
     wal_segment_bytes: int = 64 * MIB
+    entry_header_checksum: bool = True
+    """Behind each entry of the log. Without it readers that know of none can follow."""
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
+    history: HistorySettings = field(default_factory=HistorySettings)
     idempotency_window_ms: int = 24 * 3_600 * MS_PER_S
     idempotency_bytes_max: int = 256 * MIB
     """What keys may keep in memory: beyond it the oldest are forgotten before their time."""

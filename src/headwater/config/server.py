@@ -61,6 +61,8 @@ class ServerSettings:
     """name:password[:organisation[:scopes]], for SASL."""
     kafka_auto_create_topics: bool = True
     kafka_default_partitions: int = 1
+    kafka_skip_damaged: bool = False
+    """Consumers pass records that cannot be read, instead of being refused there. It is logged."""
     api_keys: tuple[str, ...] = ()
     """secret[:scopes[:prefixes[:org=number]]]"""
     allow_insecure_no_auth: bool = False

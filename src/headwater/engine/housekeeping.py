@@ -13,6 +13,7 @@ from headwater.core.errors import HeadwaterError
 from headwater.core.units import US_PER_S
 from headwater.engine.checkpoint import Checkpointer
 from headwater.engine.core import EngineCore
+from headwater.engine.losses import RecoveryNotes
 from headwater.engine.reclaim import Reclaimer
 from headwater.engine.snapshots import Snapshotter
 from headwater.engine.topic import Topic
@@ -97,10 +98,15 @@ class Housekeeping:
         if core.settings.total_bytes_max:
             self._count_bytes()
 
-    def note_losses(self, topics: list[Topic]) -> None:
-        """Before anybody writes behind them: which seqs a crash took must survive the next one."""
+    def note_recovery(self, notes: RecoveryNotes, lossy: list[Topic]) -> None:
+        """Before anybody writes: which seqs a crash took must survive the next one, and what was
+        replayed need not be replayed again. Whoever is killed over and over, sooner than a snapshot
+        is due, would have more to replay each time."""
         try:
-            self._checkpointer.absorb(topics)
+            if notes.frames_replayed > self._core.settings.replay_frames_max:
+                self.absorb_everything()
+            else:
+                self._checkpointer.absorb(lossy)
         except (OSError, HeadwaterError):
             return  # a full disk keeps nobody from reading; the next checkpoint tries again
 

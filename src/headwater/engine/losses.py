@@ -29,7 +29,7 @@ class RecoveryNotes:
     """Topics whose files are damaged: refused until they are restored, the others are not."""
     frames_replayed: int = 0
     frames_absorbed: int = 0
-    seqs_lost: int = 0
+    seqs_reserved: int = 0
     """Seqs of the disk class that were reserved before a crash and have no record."""
 
 
@@ -57,7 +57,7 @@ def close_gaps(
         if settings.durability is Durability.DISK and ceiling > topic.log.visible_seq:
             if not topic.loaded and not load(topic):
                 continue
-            notes.seqs_lost += ceiling - topic.log.visible_seq
+            notes.seqs_reserved += ceiling - topic.log.visible_seq
             topics.fill_dead(topic, ceiling, topic.last_ts, lost=True)
             filled.append(topic)
         if topic.loaded:

@@ -91,14 +91,22 @@ def list_machines_steps(engine: Engine) -> Steps[list[answers.MachineListed]]:
     return (yield from look_steps(engine, MachineStore.list_machines))
 
 
-def counts_steps(engine: Engine) -> Steps[MachineCounts]:
-    return (yield from look_steps(engine, counts))
+def counts_steps(engine: Engine, sees: requests.Sees | None = None) -> Steps[MachineCounts]:
+    return (yield from look_steps(engine, lambda store: counts(store, sees)))
 
 
-def counts(store: MachineStore) -> MachineCounts:
-    machines = store.tables.machines
+def counts(store: MachineStore, sees: requests.Sees | None = None) -> MachineCounts:
+    """Of all machines, or of those that somebody sees."""
+    machines, listing = store.tables.machines, store.tables.listing
+    if sees is None:
+        return MachineCounts(
+            len(machines), sum(map(len, machines.values())), len(store.tables.instances)
+        )
+    seen = [name for name in machines if sees(name)]
     return MachineCounts(
-        len(machines), sum(map(len, machines.values())), len(store.tables.instances)
+        len(seen),
+        sum(len(machines[name]) for name in seen),
+        sum(listing.page(name, None, 0, 0)[1] for name in seen),
     )
 
 

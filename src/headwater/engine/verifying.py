@@ -29,11 +29,12 @@ from headwater.format.segment import (
 from headwater.recovery.kafka.verify import join_kafka, plan_kafka
 from headwater.recovery.kafka.verify_segment import look_at_kafka_segment
 from headwater.recovery.looking import look_until_settled
+from headwater.recovery.machines.segment import scan_machine_segment
+from headwater.recovery.machines.survey import begin_survey
+from headwater.recovery.machines.verify import machine_faults
 from headwater.recovery.report import WalReport
 from headwater.recovery.snapshots import snapshot_faults
 from headwater.recovery.survey import access_error
-from headwater.recovery.verifying_machine_segment import look_at_machine_segment
-from headwater.recovery.verifying_machines import join_machines, plan_machines
 from headwater.recovery.verifying_parts import DIRECTORY_NAMES, gone
 from headwater.store.cold_index import cold_bytes
 from headwater.store.pair import file_bytes
@@ -143,16 +144,16 @@ def _machine_faults(
     disk: Disk, path: PurePath, report: DirectoryReport, advance: Advance
 ) -> list[Fault]:
     try:
-        plan = plan_machines(disk, path)
+        plan = begin_survey(disk, path)
     except FileNotFoundError as error:
         return [gone(path, error)]
     looks = []
     for segment in plan.segments:
-        looks.append(look_at_machine_segment(disk, segment))
+        looks.append(scan_machine_segment(disk, segment))
         report.machine_segments += 1
         report.machine_entries += looks[-1].entries
         advance(looks[-1].data_bytes)
-    return join_machines(plan, looks)
+    return machine_faults(plan, looks)
 
 
 def _unknown(path: PurePath) -> Fault:

@@ -13,14 +13,17 @@ from headwater.format.machines.current import (
     encode_webhook_position,
 )
 from headwater.format.machines.entry import ENTRY, ENTRY_TYPE_MEANING
+from headwater.format.machines.history import HISTORY_FOOTER, HISTORY_PLACE
 from headwater.format.machines.names import (
     FED_NAME,
+    HISTORY_DIRECTORY,
     INDEX_NAME,
     MACHINES_DIRECTORY,
     OFFSET_BITS,
     SNAPSHOTS_DIRECTORY,
     WEBHOOKS_DIRECTORY,
     global_offset,
+    history_name,
     segment_name,
     snapshot_file_name,
 )
@@ -48,6 +51,8 @@ def _names() -> str:
   {SNAPSHOTS_DIRECTORY}/
     {INDEX_NAME}                  which snapshots there are, for people too
     {snapshot_file_name(1705312200, 0)}
+  {HISTORY_DIRECTORY}/
+    {history_name(1)}       what is kept of a segment that was deleted
   {FED_NAME}                           how far transitions are in their topic
   {WEBHOOKS_DIRECTORY}/
     0123456789abcdef01234567.json how far a webhook is; named after its machine and address
@@ -68,6 +73,10 @@ def _types() -> str:
 
 def _rules() -> str:
     return """
+The checksum of the header is left out, with its flag, where the setting
+`machine_entry_header_checksum` is false: then an entry ends with its JSON. Entries of both forms
+may stand in one file.
+
 Sequence numbers have no gaps, so entries that are missing between two sound ones show. A batch is
 entries of which all but the last have flag bit 1: without the last, none of them counts. Fields
 that have nothing to say are left out of the JSON.
@@ -115,6 +124,16 @@ made on request and never loaded.
 """
 
 
+def _histories() -> str:
+    return f"""
+Before compaction deletes a segment it writes the entries of living instances into
+`{HISTORY_DIRECTORY}/`, in a file with the segment's number: of each instance the newest up to a
+count. Entries stand as in the log, without flag bit 1, then a place for each, then the footer. A
+reader that walks a history back by `previous` looks for an entry of a deleted segment there. A
+start does without these files.
+"""
+
+
 MACHINE_PARTS: Final[tuple[str | Layout, ...]] = (
     _names(),
     ENTRY,
@@ -124,4 +143,7 @@ MACHINE_PARTS: Final[tuple[str | Layout, ...]] = (
     _snapshots(),
     MACHINE_SNAPSHOT_HEADER,
     SNAPSHOT_BLOCK,
+    _histories(),
+    HISTORY_PLACE,
+    HISTORY_FOOTER,
 )

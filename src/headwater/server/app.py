@@ -12,14 +12,16 @@ from urllib.parse import parse_qsl
 
 from headwater.config.server import ServerSettings
 from headwater.core.clock import Clock
-from headwater.core.errors import ClosedError, HeadwaterError, InvariantError
+from headwater.core.errors import ClosedError, HeadwaterError
 from headwater.engine.asynchronous import AsyncDatabase
 from headwater.engine.engine import Engine
 from headwater.engine.sides import TopicSpace
 from headwater.observe.logs import Logger
 from headwater.server.connection import HttpConnection
+from headwater.server.damage import DamageWatch
 from headwater.server.delivery import Delivery
 from headwater.server.exchange import Exchange
+from headwater.server.failures import unforeseen
 from headwater.server.gathering import Gathering, asks_for_no_more
 from headwater.server.head import Head, KnownHeads
 from headwater.server.intake import Intake
@@ -82,10 +84,11 @@ class App:
         self.gathering = Gathering(self)
         self.known_heads = KnownHeads()
         self.intake = Intake(loop, self.gathering.flush)
-        self.summing = Summing()
+        self._summing: dict[bytes, Summing] = {}
         self.sse_connections = 0
         self._trouble: str | None = None
         self.log_watch = LogWatch(self)
+        self.damage_watch = DamageWatch(self)
         self.connections_max = settings.limits.connections
         """Fewer when the operating system allows fewer open files."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -137,6 +140,13 @@ class App:
         database.engine.core.on_news = self.delivery.on_news
         database.engine.core.on_hardened = self.delivery.on_hardened
 
+    def summing(self, key: ApiKey) -> Summing:
+        """Sums over the topics that a key may name."""
+        found = self._summing.get(key.digest)
+        if found is None:
+            found = self._summing[key.digest] = Summing(key)
+        return found
+
     # -- connections
 
     @property
@@ -167,6 +177,7 @@ class App:
         if self._engine is not None:
             self._tell_trouble(self.trouble)
             self.log_watch.look()
+            self.damage_watch.look()
 
     def _tell_trouble(self, trouble: Exception | None) -> None:
         """Nobody waits for the keeper's work, so its failures are told here, each kind once."""
@@ -256,17 +267,17 @@ class App:
             exchange.on_gone = partial(_cancel, task)  # nobody waits for it any more
 
     def broken(self, exchange: Exchange, error: Exception) -> None:
-        self.log.error(
+        told = unforeseen(
+            self.log,
             "request failed",
+            error,
             request_id=exchange.request_id,
             method=exchange.head.method.decode("latin-1"),
-            error=repr(error),
-            exc_info=error,
         )
         if exchange.is_answered:
             exchange.connection.close()  # a stream cannot be mended half-way
         else:
-            exchange.fail(InvariantError("something went wrong here; the log has more"))
+            exchange.fail(told)
 
     def upgrade(self, exchange: Exchange, rest: bytes) -> None:
         from headwater.server.websocket import upgrade

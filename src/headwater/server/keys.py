@@ -1,5 +1,8 @@
 """Who may do what: bearer keys with scopes and name prefixes.
 
+What takes which scope stands beside each route, RCPX operation and Kafka API; docs/access.md has
+all of it in one table, which a test holds against the server.
+
 A key is kept as its SHA-256, compared in constant time. Without any key everything is allowed,
 which is why a server without keys listens on loopback only.
 """
@@ -23,13 +26,34 @@ class Scope(Flag):
     READ = auto()
     WRITE = auto()
     DELETE = auto()
+    WORK = auto()
+    """To claim jobs and to settle them. Whoever may read and write may, and whoever may read and
+    delete: what is acked is gone."""
+    OWN = auto()
+    """To change settings and routers and to drop: what can take records away from others."""
     ADMIN = auto()
+    """What is about the whole server. No key with prefixes has it."""
 
 
-EVERYTHING: Final = Scope.READ | Scope.WRITE | Scope.DELETE | Scope.ADMIN
+OWNER: Final = Scope.READ | Scope.WRITE | Scope.DELETE | Scope.WORK | Scope.OWN
+EVERYTHING: Final = OWNER | Scope.ADMIN
 _ORGANISATION: Final = "org="
 ORGANISATION_DEFAULT: Final = 1
-_SCOPES: Final = {"read": Scope.READ, "write": Scope.WRITE, "delete": Scope.DELETE}
+_SCOPES: Final = {
+    "read": Scope.READ,
+    "write": Scope.WRITE,
+    "delete": Scope.DELETE,
+    "owner": OWNER,
+    "admin": EVERYTHING,
+}
+_LACKS: Final = {
+    Scope.READ: "read",
+    Scope.WRITE: "write",
+    Scope.DELETE: "delete",
+    Scope.WORK: "claim and settle jobs, which takes read and write, or read and delete",
+    Scope.OWN: "change settings or routers, or drop, which takes owner or admin",
+    Scope.ADMIN: "do what is about the whole server, which takes admin without prefixes",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +72,7 @@ class ApiKey:
     def require(self, scope: Scope) -> None:
         missing = scope & ~self.scopes
         if missing:
-            wanted = (missing.name or "that").lower().replace("|", " and ")
+            wanted = " and not ".join(_LACKS[each] for each in missing)
             raise HttpError("forbidden", f"this key may not {wanted}")
 
     def may_name(self, name: str) -> bool:
@@ -60,6 +84,8 @@ class ApiKey:
 
 
 ANYONE: Final = ApiKey(b"", EVERYTHING, ())
+NOBODY: Final = ApiKey(b"", Scope.NONE, ("\0",))
+"""May nothing, and no name begins like that."""
 
 
 def parse_key(text: str) -> ApiKey:
@@ -75,6 +101,8 @@ def parse_key(text: str) -> ApiKey:
         raise RequestError("an API key needs a secret of at least 8 characters")
     scopes = parse_scopes(scope_text, "an API key")
     prefixes = tuple(filter(None, prefix_text.split("|")))
+    if prefixes:
+        scopes &= OWNER
     return ApiKey(_digest(secret.encode()), scopes, prefixes, organisation)
 
 
@@ -82,14 +110,13 @@ def parse_scopes(text: str, whose: str) -> Scope:
     """Scopes joined by +; none at all mean everything."""
     scopes = Scope.NONE
     for word in text.split("+") if text else ():
-        if word == "admin":
-            scopes |= EVERYTHING
-        elif word in _SCOPES:
-            scopes |= _SCOPES[word]
-        else:
+        if word not in _SCOPES:
             raise RequestError(
-                f"{whose} has the unknown scope {word!r}; scopes are read, write, delete, admin"
+                f"{whose} has the unknown scope {word!r}; scopes are {', '.join(_SCOPES)}"
             )
+        scopes |= _SCOPES[word]
+    if Scope.READ in scopes and scopes & (Scope.WRITE | Scope.DELETE):
+        scopes |= Scope.WORK
     return scopes or EVERYTHING
 
 

@@ -6,14 +6,23 @@ from typing import TYPE_CHECKING
 
 from headwater.engine.machine_steps import counts
 from headwater.observe.metrics import Sample
+from headwater.server.keys import ApiKey
+from headwater.server.machine_operations import sees_of
 from headwater.wal.committer import LogState
 
 if TYPE_CHECKING:
     from headwater.server.app import App
 
 
-def machine_samples(app: App) -> list[Sample]:
-    """As the owner."""
+def machine_samples(app: App, key: ApiKey) -> list[Sample]:
+    """As the owner. A key with prefixes is told how many machines and instances are its own."""
+    if key.prefixes:
+        store = app.engine.machines.store
+        own = None if store is None else counts(store, sees_of(key))
+        return [
+            Sample("machines", 0 if own is None else own.machines),
+            Sample("machine_instances", 0 if own is None else own.instances),
+        ]
     values = {
         "machines": 0,
         "machine_instances": 0,

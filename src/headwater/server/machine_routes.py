@@ -12,7 +12,7 @@ from headwater.model.machines.errors import BAD_REQUEST, MachineError
 from headwater.server import instance_watch, instances, machines
 from headwater.server.exchange import Exchange
 from headwater.server.keys import Scope
-from headwater.server.routing import Handler, Parameter, Route
+from headwater.server.routing import TOKEN, Handler, Parameter, Route
 from headwater.wire import machine_answers as answers
 from headwater.wire.machine_requests import (
     ApplyEventBody,
@@ -116,7 +116,7 @@ _ROUTES: Final = (
             Parameter("from_offset", "string", "begin with history from here"),
             Parameter("include_ctx", "boolean", "false leaves out the contexts"),
             Parameter("idle_ms", "integer", "end when nothing came for so long"),
-            Parameter("token", "string", "the key, where no header can be set"),
+            TOKEN,
         ),
         errors=("BAD_REQUEST", "INSTANCE_NOT_FOUND", "not_acceptable"), takes_token=True,
     ),

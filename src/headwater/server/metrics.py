@@ -11,10 +11,12 @@ from headwater.engine.engine import Engine
 from headwater.engine.parts import Part
 from headwater.engine.queues import Queues
 from headwater.observe.metrics import Sample
+from headwater.server.damage import damaged_records, ledgers_of
 from headwater.server.kafka.metrics import kafka_samples
 from headwater.server.keys import ApiKey
 from headwater.server.machine_metrics import machine_samples
 from headwater.server.pressure import pressure_samples
+from headwater.server.retention import retention_samples
 from headwater.server.status import COUNTERS
 from headwater.wal.counters import SYNC_LATENCY_BOUNDS_US
 
@@ -26,28 +28,44 @@ TOPICS_MAX: Final = 1_000
 
 
 def collect(app: App, key: ApiKey) -> list[Sample]:
-    """What this key may know: names of topics only with its prefixes."""
+    """What this key may know. One with prefixes is told of its own topics, routers, machines and
+    lags, and of the rest only whether the server is well: what others do is not its business."""
     samples = [
-        Sample("connections", len(app.connections)),
-        Sample("sse_connections", app.sse_connections),
-        Sample("watch_sessions", len(app.sessions)),
         Sample("ready", int(app.database is not None and not app.draining)),
         Sample("recovery_progress", app.recovery_progress),
         Sample("uptime_ms", (app.now_us() - app.started_us) // 1_000),
     ]
+    if not key.prefixes:
+        samples += [
+            Sample("connections", len(app.connections)),
+            Sample("sse_connections", app.sse_connections),
+            Sample("watch_sessions", len(app.sessions)),
+        ]
     if app.database is not None:
-        samples += _engine_samples(app, app.database.engine, key)
-        samples += _shard_samples(app.database.engine)
-        samples += machine_samples(app)
+        engine = app.database.engine
+        samples += _topic_samples(app, engine, key)
+        if not key.prefixes:
+            samples += _engine_samples(engine)
+            samples += _shard_samples(engine)
+            samples += retention_samples(app)
+        samples += machine_samples(app, key)
     kafka = app.kafka
     if kafka is not None and kafka.door is not None and kafka.store is not None:
         samples += kafka_samples(kafka.door, kafka.store, key)
     return samples
 
 
-def _engine_samples(app: App, engine: Engine, key: ApiKey) -> list[Sample]:
+def _engine_samples(engine: Engine) -> list[Sample]:
     core = engine.core
-    totals = app.summing.look(engine)
+    samples = [Sample("tail_bytes", core.tail_bytes), *pressure_samples(engine.governing)]
+    samples += [Sample(name, getattr(core.counters, name)) for name in COUNTERS]
+    return samples
+
+
+def _topic_samples(app: App, engine: Engine, key: ApiKey) -> list[Sample]:
+    core = engine.core
+    summing = app.summing(key)
+    totals = summing.look(engine)
     samples = [
         Sample("topics", totals.topics),
         Sample("routers", totals.routers),
@@ -55,18 +73,16 @@ def _engine_samples(app: App, engine: Engine, key: ApiKey) -> list[Sample]:
         Sample("queue_leases_in_flight", totals.jobs_in_flight),
         Sample("records_live", totals.records),
         Sample("bytes_live", totals.bytes),
-        Sample("tail_bytes", core.tail_bytes),
         Sample("housekeeping_failing", int(app.trouble is not None)),
     ]
     samples += [
         Sample("part_unavailable", int(part in core.parts.away), (part.value,)) for part in Part
     ]
-    samples += pressure_samples(engine.governing)
+    samples += _damage_samples(app, key)
     samples += [
-        Sample("topics_by_class", app.summing.topics_of(durability), (durability.value,))
+        Sample("topics_by_class", summing.topics_of(durability), (durability.value,))
         for durability in Durability
     ]
-    samples += [Sample(name, getattr(core.counters, name)) for name in COUNTERS]
     named = (topic for topic in core.registry if key.may_name(topic.name))
     for topic in itertools.islice(named, TOPICS_MAX):
         state = engine.state(topic)
@@ -92,6 +108,19 @@ def _engine_samples(app: App, engine: Engine, key: ApiKey) -> list[Sample]:
             Sample("router_lag", router.lag, (router.name,)),
             Sample("router_held", int(router.cursor.held), (router.name,)),
         ]
+    return samples
+
+
+def _damage_samples(app: App, key: ApiKey) -> list[Sample]:
+    """Of topics that have damage, and those that are listed anyway; Kafka's are partitions."""
+    records = damaged_records(app, key)
+    named = (topic.name for topic in app.engine.core.registry if key.may_name(topic.name))
+    seen = sorted({*records, *itertools.islice(named, TOPICS_MAX)})
+    samples = [Sample("damaged_records", records.total())]
+    if not key.prefixes:
+        found = sum(ledger.found for ledger in ledgers_of(app))
+        samples.append(Sample("damaged_places", found))
+    samples += [Sample("topic_damaged_records", records[name], (name,)) for name in seen]
     return samples
 
 

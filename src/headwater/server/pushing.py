@@ -20,7 +20,7 @@ from headwater.core.units import US_PER_MS, US_PER_S
 from headwater.engine.dead_letters import dead_letter_steps
 from headwater.engine.pending import Change
 from headwater.engine.queue_state import ClaimRequest
-from headwater.engine.queue_steps import check_node, served_steps
+from headwater.engine.queue_steps import check_node, served_steps, set_aside_steps
 from headwater.engine.queues import Queues
 from headwater.engine.steps import Answered, Steps, loaded_steps
 from headwater.engine.topic import Topic
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 HEARTBEAT_US: Final = 10 * US_PER_S
 SHORTEST_WAIT_US: Final = US_PER_MS
-LETTERS_AGAIN_US: Final = US_PER_S
-"""After a dead letter could not be put away, when nothing happens to the queue before."""
 
 
 def open_work(app: App, exchange: Exchange) -> None:
@@ -137,17 +135,15 @@ class WorkLine:
             has_next = self.queues.has_next(self.topic)  # first: what ran out makes room
             hungry = [stream for stream in self.streams if stream.room > 0]
             if hungry and has_next:
-                if not await self._hand_out(hungry):
-                    await self._wait(self._app.now_us() + LETTERS_AGAIN_US)
+                await self._hand_out(hungry)
             else:
                 await drive(dead_letter_steps(engine, self.queues, self.topic))
                 await self._wait()
 
-    async def _wait(self, until_us: int | None = None) -> None:
+    async def _wait(self) -> None:
         """Until something happens to the queue or to a worker, or a time comes."""
         timeout_s = None
-        times = (until_us, self.queues.next_change_us(self.topic))
-        change_us = min((time for time in times if time is not None), default=None)
+        change_us = self.queues.next_change_us(self.topic)
         if change_us is not None:
             left_us = change_us - self._app.now_us()
             timeout_s = max(left_us, SHORTEST_WAIT_US) / US_PER_S
@@ -159,9 +155,8 @@ class WorkLine:
         finally:
             self.topic.waiters.discard(self.nudge)
 
-    async def _hand_out(self, hungry: Sequence[WorkStream]) -> bool:
-        """One pass for all who have room. False when another one at once would find the same: jobs
-        that nobody may have any more, and that could not be put away."""
+    async def _hand_out(self, hungry: Sequence[WorkStream]) -> None:
+        """One pass for all who have room."""
         drive, engine, topic = self._app.ready_database.drive, self._app.engine, self.topic
         asked = [(stream, stream.ask()) for stream in hungry]
         try:
@@ -174,8 +169,7 @@ class WorkLine:
             ]
             for stream, request, change in told:
                 await self._send(stream, request, change)
-            all_put_away = await drive(dead_letter_steps(engine, self.queues, topic))
-            return bool(told) or all_put_away
+            await drive(dead_letter_steps(engine, self.queues, topic))
         finally:
             for stream, _ in asked:
                 stream.give_up()
@@ -191,6 +185,7 @@ class WorkLine:
             stream.send_error(error)
         else:
             stream.send_jobs(jobs)
+            await drive(set_aside_steps(self.queues, self.topic, request))
 
     def fail(self, error: HeadwaterError) -> None:
         for stream in list(self.streams):

@@ -1,7 +1,7 @@
 """Routers over HTTP: define, look at, list, remove.
 
-A key needs what a router does: it reads from the source and writes to the destination, so the key
-may do both and may name both.
+A router goes on copying when nobody looks, so to make or remove one is the owner's, who may name
+both its ends.
 """
 
 from __future__ import annotations
@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headwater.core import limits
-from headwater.core.errors import InvalidRequestError
+from headwater.core.errors import (
+    HeadwaterError,
+    InvalidRequestError,
+    RouterCycleError,
+    TopicExistsIncompatibleError,
+)
 from headwater.engine.router_state import Router
 from headwater.engine.router_steps import delete_router_steps, put_router_steps
 from headwater.engine.routers import RouterState
@@ -49,11 +54,27 @@ async def put_router(app: App, exchange: Exchange) -> None:
             kafkas.refuse_taken(end)
         refuse_kafkas(app, end, key, InvalidRequestError, _NO_ROUTERS)
     settings = msgspec.to_builtins(body)
-    state, created = await app.ready_database.drive(put_router_steps(app.engine, name, settings))
+    try:
+        steps = put_router_steps(app.engine, name, settings)
+        state, created = await app.ready_database.drive(steps)
+    except (RouterCycleError, TopicExistsIncompatibleError) as error:
+        raise _without_others(key, error) from error
     made = describe(state)
     for progress in _PROGRESS:
         del made[progress]
     answer(exchange, 201 if created else 200, {**made, "created": created})
+
+
+def _without_others(
+    key: ApiKey, error: RouterCycleError | TopicExistsIncompatibleError
+) -> HeadwaterError:
+    """The same, without names that the key may not know: routers of others are in the way."""
+    detail = error.detail or {}
+    named = detail.get("path") or [detail.get("source") or ""]
+    if all(not name or key.may_name(name) for name in named):
+        return error
+    known = {part: told for part, told in detail.items() if part not in ("path", "source")}
+    return type(error)("a router that this key may not see is in the way", detail=known)
 
 
 def get_router(app: App, exchange: Exchange) -> None:

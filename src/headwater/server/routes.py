@@ -20,7 +20,7 @@ from headwater.server.dashboard_routes import DASHBOARD_ROUTES
 from headwater.server.kafka.listing import KAFKA_ROUTES
 from headwater.server.keys import Scope
 from headwater.server.machine_routes import MACHINE_ROUTES
-from headwater.server.routing import Parameter, Route
+from headwater.server.routing import TOKEN, Parameter, Route
 from headwater.wire import answers
 from headwater.wire.requests import (
     AckBody,
@@ -36,10 +36,6 @@ from headwater.wire.requests import (
 
 TOPIC: Final = "/v0/topics/{topic}"
 ROUTER: Final = "/v0/routers/{router}"
-COPIER: Final = Scope.READ | Scope.WRITE
-"""A router reads from one topic and writes to another."""
-WORKER: Final = Scope.READ | Scope.DELETE
-"""Whoever works off a queue sees its jobs and takes them away; producers need neither."""
 QUEUE_ERRORS: Final = (
     "topic_not_found", "not_a_queue", "unsupported_media_type", "payload_too_large",
 )  # fmt: skip
@@ -77,32 +73,32 @@ ROUTES: Final = (
     ),
     Route(
         "POST", TOPIC + "/claim", queues.claim, "Take jobs of a queue for a while",
-        WORKER, ClaimBody,
+        Scope.WORK, ClaimBody,
         answer=answers.ClaimAnswer, errors=(*QUEUE_ERRORS, *STORAGE_ERRORS), names_topic=True,
     ),
     Route(
         "POST", TOPIC + "/ack", queues.ack, "Jobs are done: delete them for good",
-        WORKER, AckBody,
+        Scope.WORK, AckBody,
         answer=answers.AckAnswer, errors=(*QUEUE_ERRORS, *STORAGE_ERRORS), names_topic=True,
     ),
     Route(
         "POST", TOPIC + "/nack", queues.nack, "Give jobs back, for now or for later",
-        WORKER, NackBody,
+        Scope.WORK, NackBody,
         answer=answers.NackAnswer, errors=(*QUEUE_ERRORS, *STORAGE_ERRORS), names_topic=True,
     ),
     Route(
         "POST", TOPIC + "/extend", queues.extend, "Hold jobs longer",
-        WORKER, ExtendBody,
+        Scope.WORK, ExtendBody,
         answer=answers.ExtendAnswer, errors=(*QUEUE_ERRORS, *STORAGE_ERRORS), names_topic=True,
     ),
     Route(
         "GET", TOPIC + "/work", pushing.open_work, "Be given jobs as server-sent events",
-        WORKER,
+        Scope.WORK,
         query=(
             Parameter("node", "string", "who works"),
             Parameter("max", "integer", "jobs in hand at once, 1, at most 1000"),
             Parameter("lease_ms", "integer", "how long a job is held, as the queue says"),
-            Parameter("token", "string", "the key, where no header can be set"),
+            TOKEN,
         ),
         errors=("topic_not_found", "not_a_queue", "not_acceptable"),
         names_topic=True, takes_token=True, changes_by_get=True,
@@ -120,7 +116,7 @@ ROUTES: Final = (
     ),
     Route(
         "PUT", TOPIC, topics.put_topic, "Make a topic or change its settings",
-        Scope.WRITE, answers={200: "changed", 201: "made"},
+        Scope.OWN, answers={200: "changed", 201: "made"},
         answer=answers.TopicMade,
         errors=("topic_exists_incompatible", "unsupported_media_type", "payload_too_large",
                 "disk_full", "storage_failed"),
@@ -136,7 +132,7 @@ ROUTES: Final = (
     ),
     Route(
         "DELETE", TOPIC, topics.drop_topic, "Drop a topic and everything in it",
-        Scope.ADMIN,
+        Scope.OWN,
         answer=answers.TopicDropped,
         query=(Parameter("if_empty", "boolean", "refuse when it holds records"),),
         errors=("topic_not_empty", "disk_full", "storage_failed"),
@@ -156,7 +152,7 @@ ROUTES: Final = (
     ),
     Route(
         "PUT", ROUTER, routers.put_router, "Copy what comes into one topic to another",
-        COPIER, RouterBody,
+        Scope.OWN, RouterBody,
         answer=answers.RouterMade,
         answers={200: "it is there already", 201: "made"},
         errors=("topic_not_found", "router_cycle", "topic_exists_incompatible",
@@ -170,7 +166,7 @@ ROUTES: Final = (
     ),
     Route(
         "DELETE", ROUTER, routers.delete_router, "Remove a router; what it has copied stays",
-        COPIER,
+        Scope.OWN,
         answer=answers.RouterRemoved, errors=STORAGE_ERRORS, names_topic=True,
     ),
     Route(
@@ -194,10 +190,11 @@ ROUTES: Final = (
     ),
     Route(
         "GET", "/v0/watch/{wid}", streams.open_stream, "Follow a watch as server-sent events",
-        Scope.READ, errors=("not_found", "not_acceptable"),
+        Scope.READ, query=(TOKEN,), errors=("not_found", "not_acceptable"), takes_token=True,
     ),
     Route(
         "GET", "/v0/ws", websocket_route.open_websocket, "Subscribe and publish over a WebSocket",
+        query=(TOKEN,), takes_token=True,
         answers={101: "upgraded", 426: "ask for an upgrade"},
     ),
     Route("GET", "/v0/health", admin.health, "The process lives", is_open=True),

@@ -28,6 +28,9 @@ class Parameter:
     meaning: str
 
 
+TOKEN: Final = Parameter("token", "string", "the key, where no header can be set")
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     method: str

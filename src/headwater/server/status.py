@@ -23,9 +23,12 @@ from headwater.engine.governing import Governing
 from headwater.engine.queues import Queues
 from headwater.engine.topic import Topic
 from headwater.model.pressure import Rung
+from headwater.server.damage import damage_seen
 from headwater.server.exchange import Exchange
+from headwater.server.keys import ANYONE, ApiKey
 from headwater.server.logs import shards_of, state_of
 from headwater.server.pressure import rung_meaning
+from headwater.server.retention import gaps_seen, holds_seen
 from headwater.server.topics import answer
 from headwater.wal.counters import SYNC_LATENCY_BOUNDS_US, WalCounters
 from headwater.wal.shard import Shard
@@ -59,7 +62,7 @@ COUNTERS: Final = (
 
 
 def status(app: App, exchange: Exchange) -> None:
-    engine = app.engine
+    engine, key = app.engine, app.key_of(exchange)
     core = engine.core
     body: dict[str, Any] = {
         "version": headwater.__version__,
@@ -67,24 +70,52 @@ def status(app: App, exchange: Exchange) -> None:
         "state": state_of(app),
         "now_ms": app.clock.wall_ms(),
         "uptime_ms": (app.now_us() - app.started_us) // US_PER_MS,
-        "connections": len(app.connections),
-        "sse_connections": app.sse_connections,
-        "watch_sessions": len(app.sessions),
-        "tail_bytes": core.tail_bytes,
-        "totals": app.summing.look(engine),
-        "counters": {name: getattr(core.counters, name) for name in COUNTERS},
-        "pressure": _pressure(engine.governing),
-        "shards": [_shard(*each) for each in shards_of(app)],
+        "totals": app.summing(key).look(engine),
+        "own_part": bool(key.prefixes),
+        **(_NOTHING if key.prefixes else _whole(app)),
         "unavailable": core.parts.details(),
+        "damage": damage_seen(app, key),
     }
     answer(exchange, 200, body)
 
 
-class Summing:
-    """Sums over all topics. Up to `TOPICS_A_LOOK` they are exact; with more of them, each look
-    adds up a piece, and what is told is the last round that was completed."""
+def _whole(app: App) -> dict[str, Any]:
+    """What is only known of the server as a whole."""
+    core = app.engine.core
+    return {
+        "connections": len(app.connections),
+        "sse_connections": app.sse_connections,
+        "watch_sessions": len(app.sessions),
+        "tail_bytes": core.tail_bytes,
+        "counters": {name: getattr(core.counters, name) for name in COUNTERS},
+        "pressure": _pressure(app.engine.governing),
+        "shards": [_shard(*each) for each in shards_of(app)],
+        "retention_holds": holds_seen(app),
+        "gaps": gaps_seen(app),
+    }
 
-    def __init__(self) -> None:
+
+_NOTHING: Final[dict[str, Any]] = {
+    "connections": 0,
+    "sse_connections": 0,
+    "watch_sessions": 0,
+    "tail_bytes": 0,
+    "counters": dict.fromkeys(COUNTERS, 0),
+    "pressure": PressureSeen(0.0, {}, [], 0, 0, 0.0),
+    "shards": [],
+    "retention_holds": [],
+    "gaps": [],
+}
+"""The same for a key with prefixes: it would tell what others do."""
+
+
+class Summing:
+    """Sums over all topics that a key may name. Up to `TOPICS_A_LOOK` topics they are exact; with
+    more of them, each look adds up a piece, and what is told is the last round that was completed.
+    """
+
+    def __init__(self, key: ApiKey = ANYONE) -> None:
+        self._key = key
         self._names: Iterator[str] | None = None
         self._sums: Counter[str] = Counter()
         self._seen = 0
@@ -96,7 +127,7 @@ class Summing:
             self._names = iter([topic.name for topic in registry])
             self._sums, self._seen = Counter(), 0
         for name in itertools.islice(self._names, TOPICS_A_LOOK):
-            topic = registry.find(name)
+            topic = registry.find(name) if self._key.may_name(name) else None
             if topic is not None:  # dropped since the round began
                 self._add(engine, topic)
         self._seen += TOPICS_A_LOOK
@@ -106,6 +137,7 @@ class Summing:
 
     def _add(self, engine: Engine, topic: Topic) -> None:
         known = topic.log if topic.loaded or topic.meta is None else topic.meta
+        self._sums["topics"] += 1
         self._sums[_of_class(topic.log.settings.durability)] += 1
         self._sums["records"] += known.count
         self._sums["bytes"] += known.bytes
@@ -124,7 +156,11 @@ class Summing:
         return sums[_of_class(durability)]
 
     def _told(self, engine: Engine, sums: Counter[str]) -> Totals:
-        fixed = {"topics": len(engine.core.registry), "routers": len(engine.core.routers)}
+        core, key = engine.core, self._key
+        fixed = {"topics": len(core.registry), "routers": len(core.routers)}
+        if key.prefixes:
+            own = sum(key.may_name(router.name) for router in core.routers)
+            fixed = {"topics": sums["topics"], "routers": own}
         names = (field.name for field in msgspec.structs.fields(Totals) if field.name not in fixed)
         return Totals(**fixed, **{name: sums[name] for name in names})
 

@@ -18,7 +18,7 @@ from headwater.engine.topic import Topic
 from headwater.model.priority import base_priority
 from headwater.server.body import body_of
 from headwater.server.exchange import Exchange
-from headwater.server.keys import ApiKey
+from headwater.server.keys import ApiKey, Scope
 from headwater.server.spaces import refuse_partitions, space_of
 from headwater.wire.requests import DeleteRequest, decode_request
 
@@ -71,7 +71,10 @@ def list_cursor(exchange: Exchange, is_name: re.Pattern[str], prefix: str = "") 
 
 
 def require_named(app: App, key: ApiKey, settings: Mapping[str, Any] | None) -> None:
-    """A key may name in settings only what it may name in a path, and make there."""
+    """Settings that come with a write: to give them takes what it takes to change them, and a key
+    may name in them only what it may name in a path, and make there."""
+    if settings:
+        key.require(Scope.OWN)
     name = (settings or {}).get("dead_letter")
     if isinstance(name, str):
         key.require_name(name)
@@ -162,7 +165,8 @@ async def drop_topic(app: App, exchange: Exchange) -> None:
     refuse_partitions(name, "drop the topic with a Kafka client")
     steps = drop_steps(app.engine, name, if_empty=flag(exchange, "if_empty", False))
     removed = await app.ready_database.drive(steps)
-    answer(exchange, 200, {"deleted": removed is not None, "routers_removed": removed or []})
+    told = list(filter(app.key_of(exchange).may_name, removed or []))
+    answer(exchange, 200, {"deleted": removed is not None, "routers_removed": told})
 
 
 async def delete_records(app: App, exchange: Exchange) -> None:

@@ -16,13 +16,14 @@ from websockets.frames import Frame, Opcode
 from websockets.http11 import Request
 from websockets.server import ServerProtocol
 
-from headwater.core.errors import HeadwaterError, InvalidRequestError
+from headwater.core.errors import HeadwaterError, InvalidRequestError, OverloadedError
 from headwater.engine.pending import Appended, Pending
 from headwater.engine.steps import diff_request, loaded_steps
 from headwater.engine.topic import Topic
 from headwater.model.match import parse_match
 from headwater.server.delivery import Batch, Wish
 from headwater.server.exchange import Exchange
+from headwater.server.failures import unforeseen
 from headwater.server.following import Following
 from headwater.server.keys import ApiKey, Scope
 from headwater.server.topics import require_named
@@ -84,9 +85,11 @@ class WebSocket(asyncio.Protocol):
     def handshake(self) -> None:
         """Let the library read the request once more and answer it, or refuse it as any other."""
         exchange, protocol = self._exchange, self._protocol
-        target = exchange.path + (b"?" + exchange.query_bytes if exchange.query_bytes else b"")
-        lines = [b"GET %b HTTP/1.1" % target]
-        lines += [b"%b: %b" % item for item in exchange.headers.items()]
+        # Without the key, in either place: the library logs what it reads, when it is told to.
+        lines = [b"GET %b HTTP/1.1" % exchange.path]
+        lines += [
+            b"%b: %b" % item for item in exchange.headers.items() if item[0] != b"authorization"
+        ]
         protocol.receive_data(b"\r\n".join(lines) + b"\r\n\r\n")
         responses = [
             protocol.accept(found)
@@ -187,8 +190,11 @@ class WebSocket(asyncio.Protocol):
         except HeadwaterError as error:
             self._say_error(error, request_id)
         except Exception as error:
-            self._app.log.exception("a WebSocket message failed", exc_info=error)
-            self._fail(_OUR_FAULT, "something went wrong here")
+            told = unforeseen(self._app.log, "a WebSocket message failed", error)
+            if isinstance(told, OverloadedError):
+                self._say_error(told, request_id)
+            else:
+                self._fail(_OUR_FAULT, "something went wrong here")
 
     def _say(self, op: str, request_id: Any = None, **fields: Any) -> None:
         said = {"op": op, **fields}

@@ -118,6 +118,10 @@ def mend_entries(
         lost = entries[low + len(found) : high]
         lost["offset"], lost["len"] = end_of(entries[: low + len(found)]), SEGMENT_FRAME_BYTES_MIN
         lost["ts"], lost["flags_check"] = 0, IndexFlag.DAMAGED
+        if len(lost) and high < len(entries):
+            # All that lies before the next frame: whoever reads on from here finds that one.
+            gap = int(entries["offset"][high]) - int(lost["offset"][-1])
+            lost["len"][-1] = max(gap, SEGMENT_FRAME_BYTES_MIN)
         for place in range(low, high):
             mended = place < low + len(found)
             reason = "the index entry is damaged" + ("" if mended else ", and so is the frame")

@@ -24,6 +24,14 @@ class SegmentChangedError(UnavailableError):
         super().__init__(message, retry_after_ms=0)
 
 
+class SegmentMissingError(SegmentChangedError):
+    """There is no file for this segment. If the segment is still the topic's, it was lost."""
+
+    def __init__(self, path: PurePath) -> None:
+        super().__init__(f"{path} is no longer there")
+        self.path = path
+
+
 @dataclass(frozen=True, slots=True)
 class Segment:
     """One gapless range of seqs in one pair of files."""

@@ -40,7 +40,12 @@ from headwater.store.pair import (
     whole_entries,
     with_file,
 )
-from headwater.store.segment import Segment, SegmentChangedError, SegmentSlice
+from headwater.store.segment import (
+    Segment,
+    SegmentChangedError,
+    SegmentMissingError,
+    SegmentSlice,
+)
 from headwater.store.settling import TopicDirectory
 from headwater.store.stores import SegmentStore
 from headwater.store.tier import TopicTier
@@ -265,7 +270,7 @@ class TopicFiles:
             except FileNotFoundError as error:
                 if self._cold is not None and self.tier.resolve(segment.first_seq):
                     return SegmentSlice(self._read_cold(segment, begin, end), begin, path)
-                raise SegmentChangedError(f"{path} is no longer there") from error
+                raise SegmentMissingError(path) from error
 
     def at_hand(self, segment: Segment, entries: Entries) -> SegmentSlice | None:
         """What `read` gives, if it is likely that looking at it waits for no disk."""

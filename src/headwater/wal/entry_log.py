@@ -230,6 +230,11 @@ class EntryLog:
                     self._stage(segment, size)
                 continue
             left = self._file_bytes - self._offset - size
+            if left < 0 and not self._offset:
+                self._stage(segment, size)  # under its name: nothing is in the one that had it
+                self._active().close()
+                self._file = None
+                continue
             if left < 0:
                 raise InvariantError(f"entries were placed behind the end of segment {segment}")
             if left < self._reserve and not essential and not self._prepared.ready:
@@ -245,7 +250,8 @@ class EntryLog:
         if segment in self._staged:
             file, _ = self._staged.pop(segment)
             file.close()
-            self._disk.unlink(self._path_of(segment))
+            if segment != self._segment:  # CURRENT names that one: it is replaced, never missing
+                self._disk.unlink(self._path_of(segment))
 
     def _enter(self, segment: int) -> None:
         if self._file is not None:

@@ -218,6 +218,8 @@ class WalStatsAnswer(Told):
     state: str
     """writable, full or poisoned."""
     io_stats: WalIoAnswer
+    own_part: bool = False
+    """Told to a key with prefixes: what is about everybody's entries is 0."""
 
 
 class CompactedAnswer(Told):

@@ -46,6 +46,7 @@ def test_jobs_are_claimed_settled_and_counted(shell: Shell) -> None:
         "ready": 0,
         "in_flight": 0,
         "delayed": 1,
+        "blocked": 0,
         "dead_lettered": 0,
         "paused": False,
     }

@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from functools import partial
+from pathlib import PurePosixPath
+from typing import Any
 
 import msgspec
 import pytest
 
-from headwater.config.machines import CompactionSettings, FsyncKind, MachineSettings
+from headwater.config.machines import (
+    CompactionSettings,
+    FsyncKind,
+    HistorySettings,
+    MachineSettings,
+)
 from headwater.core.errors import DamageError, NewerFormatError
 from headwater.core.units import MIB
+from headwater.engine.machines.answers import Compacted
 from headwater.format.machines.entry import EntryType
-from headwater.format.machines.names import global_offset, segment_of, within_segment
+from headwater.format.machines.names import (
+    global_offset,
+    segment_name,
+    segment_of,
+    within_segment,
+)
+from headwater.recovery.finding import Action
 from headwater.testing import FakeDisk, ManualClock
 from tests.rig.machines import ORDER, PLACE, SMALL, SteppedStore, new_disk, policy
 
 SNAPSHOTS = PLACE / "snapshots"
+State = dict[str, Any]
 
 
 def begun(
@@ -38,6 +54,12 @@ def turn(store: SteppedStore, rounds: int, name: str = "a") -> None:
             store.do(partial(store.apply_event, name, event))
 
 
+def compact_away(store: SteppedStore) -> Compacted:
+    """So that no segment before the current one stays: the log from the snapshot before on does."""
+    store.compact()
+    return store.compact()
+
+
 def segments(disk: FakeDisk) -> list[str]:
     return sorted(path.name for path in disk.files() if path.suffix == ".wal")
 
@@ -55,14 +77,16 @@ def test_the_defaults_are_those_of_the_contract() -> None:
 
 
 @pytest.mark.claims(53, 86, 87, 88, 89, 90, 99)
-def test_compaction_deletes_only_segments_wholly_before_the_snapshot() -> None:
+def test_compaction_deletes_only_segments_wholly_before_the_snapshot_before_the_newest() -> None:
     disk, store = begun()
     turn(store, 4)
-    before = segments(disk)
-    assert before[0] == "0000000000000001.wal"
-    active = segment_of(store.committed_offset)
+    first = store.compact()
+    assert first.segments_deleted == 0, "without another snapshot, the log stands in for this one"
+    assert segments(disk)[0] == "0000000000000001.wal"
+    active = segment_of(first.wal_offset)
+    turn(store, 4)
     done = store.compact()
-    assert segment_of(done.wal_offset) == active
+    assert segment_of(done.wal_offset) > active
     assert done.segments_deleted == active - 1
     assert segments(disk)[0] == f"{active:016x}.wal"
     assert done.instance_count == 1
@@ -100,8 +124,11 @@ def test_the_index_tells_people_what_a_snapshot_is_of() -> None:
     assert heading["machines"] == ["order"]
     assert heading["file"] == "snap-1705314600.snap"
     store.compact()
+    store.compact()
     names = sorted(path.name for path in disk.files() if path.suffix == ".snap")
-    assert names == ["snap-1705314600-1.snap"], "another of the same second, and the old one gone"
+    assert names == ["snap-1705314600-1.snap", "snap-1705314600-2.snap"], "the two newest"
+    index = msgspec.json.decode(disk.files()[SNAPSHOTS / "index.json"])
+    assert [each["file"] for each in index["snapshots"]] == names
 
 
 def test_replaying_the_log_gives_the_live_state_byte_for_byte() -> None:
@@ -217,16 +244,69 @@ def test_smaller_segments_are_more_files() -> None:
     assert counts[0] > counts[1]
 
 
-def test_a_damaged_snapshot_is_refused_once_the_log_is_compacted() -> None:
+def compacted_twice() -> tuple[FakeDisk, list[str], State]:
+    """Two snapshots, the log between them and behind; what was before the first is gone."""
     disk, store = begun()
     turn(store, 3)
-    name = store.compact().snapshot
+    names = [store.compact().snapshot]
+    turn(store, 3)
+    names.append(store.compact().snapshot)
+    store.do(lambda: store.apply_event("a", "PAY"))
+    state = store.state()
     store.close()
+    assert segments(disk)[0] != "0000000000000001.wal"
+    return disk, names, state
+
+
+@pytest.mark.parametrize("spoil", [0, 1])
+def test_one_damaged_snapshot_of_two_costs_nothing_and_is_told(
+    spoil: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk, names, state = compacted_twice()
+    path = SNAPSHOTS / names[spoil]
+    disk.damage(path, 40, b"\xff")
+    damaged = disk.files()[path]
+    with caplog.at_level(logging.WARNING, "headwater.machines"):
+        again = SteppedStore(disk)
+    assert again.state() == state
+    assert not again.report.doubtful
+    [told] = again.report.worth_telling
+    assert (told.path, told.action) == (path, Action.QUARANTINE)
+    assert names[spoil] in caplog.text
+    assert disk.files()[SNAPSHOTS / "quarantine" / names[spoil]] == damaged
+    assert path not in disk.files()
+    index = msgspec.json.decode(disk.files()[SNAPSHOTS / "index.json"])
+    assert [each["file"] for each in index["snapshots"]] == [names[1 - spoil]]
+    third = SteppedStore(FakeDisk(image=disk.snapshot()))
+    assert third.state() == state
+    assert third.report.worth_telling == []
+
+
+def test_after_a_start_from_the_older_snapshot_compaction_keeps_the_log_behind_it() -> None:
+    disk, names, _ = compacted_twice()
+    disk.damage(SNAPSHOTS / names[1], 40, b"\xff")
+    store = SteppedStore(disk)
+    heading = store.report.snapshot
+    assert heading is not None
+    assert heading.file == names[0]
+    name = store.compact().snapshot
+    state = store.state()
+    store.close()
+    assert segments(disk)[0] == segment_name(segment_of(heading.wal_offset))
     disk.damage(SNAPSHOTS / name, 40, b"\xff")
+    assert SteppedStore(disk).state() == state
+
+
+def test_two_damaged_snapshots_are_refused_with_file_and_offset_and_nothing_is_changed() -> None:
+    disk, names, _ = compacted_twice()
+    for name in names:
+        disk.damage(SNAPSHOTS / name, 40, b"\xff")
+    before = disk.files()
     with pytest.raises(DamageError) as caught:
-        SteppedStore(FakeDisk(image=disk.snapshot()))
-    assert caught.value.path == SNAPSHOTS / name
+        SteppedStore(disk)
+    assert PurePosixPath(caught.value.path or "").name in names
     assert caught.value.offset is not None
+    assert disk.files() == before
 
 
 def test_a_damaged_snapshot_does_no_harm_while_the_whole_log_is_there() -> None:
@@ -286,7 +366,7 @@ def test_the_log_is_whole_after_a_power_loss_behind_a_compaction() -> None:
 
 
 def test_a_history_walks_back_to_the_creation_or_to_where_the_log_begins() -> None:
-    _, store = begun()
+    _, store = begun(replace(SMALL, history=HistorySettings(transitions_max=0)))
     turn(store, 2)
     whole = store.history("a").read()
     assert whole.complete
@@ -297,6 +377,7 @@ def test_a_history_walks_back_to_the_creation_or_to_where_the_log_begins() -> No
     newest = store.history("a", 3).read()
     assert newest.entries == whole.entries[-3:]
     assert not newest.complete
+    store.compact()
     store.compact()
     turn(store, 1)
     short = store.history("a").read()
@@ -324,10 +405,11 @@ def test_the_log_is_read_in_pages_from_any_offset() -> None:
     middle = everything.entries[9]
     assert store.read_wal(middle.offset, 1).read().entries == [middle]
     store.compact()
+    store.compact()
     rest = store.read_wal(0, 1_000).read()
     assert rest.gone_before == global_offset(store.wal_stats().oldest_segment, 0)
     kept = [each for each in everything.entries if each.offset >= rest.gone_before]
-    assert rest.entries[:-1] == kept
+    assert rest.entries[:-2] == kept
     assert rest.entries[-1].kind is EntryType.SNAPSHOT
 
 

@@ -7,7 +7,7 @@ import pytest
 from headwater.core.limits import INTEGER_MAX
 from headwater.engine.machines.watching import watch_filter
 from headwater.format.machines.names import segment_of
-from headwater.recovery import machines as recovery
+from headwater.recovery.machines import survey
 from tests.rig.machines import ORDER, SteppedStore, new_disk
 
 
@@ -15,7 +15,7 @@ from tests.rig.machines import ORDER, SteppedStore, new_disk
 def test_a_log_behind_its_8192nd_segment_is_read_watched_and_recovered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(recovery, "_NEW_LOG", 9_000)
+    monkeypatch.setattr(survey, "FIRST_SEGMENT", 9_000)
     disk = new_disk()
     store = SteppedStore(disk)
     store.do(lambda: store.put_machine("order", 1, ORDER))

@@ -96,6 +96,7 @@ def test_watching_from_before_the_log_begins_says_what_is_gone() -> None:
     store = begun()
     turn(store, 4)
     store.compact()
+    store.compact()
     plan = store.watch(WatchFilter(), from_offset=global_offset(1, 5)).catch_up
     assert plan is not None
     begin = global_offset(store.wal_stats().oldest_segment, 0)

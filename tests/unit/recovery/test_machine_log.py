@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from headwater.config.machines import FsyncKind, MachineSettings
-from headwater.core.errors import DamageError, NewerFormatError
+from headwater.core.errors import DamageError, ForeignFileError, NewerFormatError
 from headwater.engine.machines import requests
 from headwater.format.crc32c import crc32c
 from headwater.format.machines.entry import ENTRY, Entry, decode_entry
@@ -237,8 +237,10 @@ def test_a_missing_last_segment_is_refused() -> None:
 def test_a_log_whose_beginning_is_gone_needs_its_snapshot() -> None:
     disk, store = filled(SMALL, instances=6)
     store.compact()
+    store.compact()
     store.close()
-    disk.unlink(PLACE / "snapshots" / "index.json")
+    for path in [path for path in disk.files() if path.parent.name == "snapshots"]:
+        disk.unlink(path)
     with pytest.raises(DamageError, match="no sound snapshot"):
         reopened(disk, SMALL)
 
@@ -264,7 +266,7 @@ def test_a_foreign_file_in_the_log_is_refused() -> None:
     disk, store = filled()
     store.close()
     disk.write_file(PLACE / "wal" / "notes.txt", b"hello")
-    with pytest.raises(DamageError, match="does not belong"):
+    with pytest.raises(ForeignFileError, match="does not belong"):
         reopened(disk)
 
 
@@ -321,7 +323,7 @@ def test_a_log_with_many_bad_places_is_read_to_its_end_once(
         decoded.append(at)
         return real(buffer, at, end)
 
-    monkeypatch.setattr("headwater.recovery.machines.decode_entry", counting)
+    monkeypatch.setattr("headwater.recovery.machines.segment.decode_entry", counting)
     again = reopened(disk, replace(SMALL, wal_segment_bytes=65_536))
     assert len(again.report.log.damage) == 25
     assert len(decoded) < 4 * 181

@@ -32,6 +32,7 @@ from headwater.format.backup import BackupMember, is_member_name
 from headwater.format.machines.current import decode_machine_current
 from headwater.format.machines.names import (
     FED_NAME,
+    HISTORY_DIRECTORY,
     INDEX_NAME,
     MACHINES_DIRECTORY,
     SNAPSHOTS_DIRECTORY,
@@ -40,8 +41,9 @@ from headwater.format.machines.names import (
     segment_name,
 )
 from headwater.format.names import CURRENT_NAME, WAL_DIRECTORY
-from headwater.recovery.verifying_machine_segment import look_at_machine_segment
-from headwater.recovery.verifying_machines import join_machines, plan_machines
+from headwater.recovery.machines.segment import scan_machine_segment
+from headwater.recovery.machines.survey import begin_survey
+from headwater.recovery.machines.verify import machine_faults
 from headwater.store.pair import file_bytes, read_all, with_file
 from headwater.store.segment import SegmentChangedError
 
@@ -55,7 +57,8 @@ def machine_bytes(disk: Disk, directory: PurePath) -> int:
     """About how long the files are; segments are made ahead, so mostly less."""
     place = directory / MACHINES_DIRECTORY
     total = 0
-    for folder in (wal_directory(place), snapshots_directory(place)):
+    folders = (wal_directory(place), snapshots_directory(place), place / HISTORY_DIRECTORY)
+    for folder in folders:
         for name in _names(disk, folder):
             try:
                 total += file_bytes(disk, folder / name)
@@ -131,12 +134,15 @@ class MachineCopier:
         return [self._copy_small(name) for name in names if _is_ours(name)]
 
     def _copy_snapshots(self, index: bytes | None) -> Members:
-        """All that are there: which one counts is for a start to find, by the index."""
+        """All that are there: which one counts is for a start to find, by the index. With them
+        what compaction kept of the log before, which changes when they do."""
         members = []
         if index is not None:
             members.append(self._add(f"{SNAPSHOTS_DIRECTORY}/{INDEX_NAME}", index))
         found = set(_names(self._disk, snapshots_directory(self._place))) - {INDEX_NAME}
         names = [f"{SNAPSHOTS_DIRECTORY}/{name}" for name in sorted(found)]
+        kept = _names(self._disk, self._place / HISTORY_DIRECTORY)
+        names += [f"{HISTORY_DIRECTORY}/{name}" for name in kept]
         return members + [self._copy_file(name, None) for name in names if _is_ours(name)]
 
     def _index(self) -> bytes | None:
@@ -213,9 +219,9 @@ def check_machines(disk: Disk, directory: PurePath) -> None:
 
 def read_every_entry(disk: Disk, directory: PurePath) -> int:
     """Hold every entry and snapshot against its checksum. Gives the number of entries."""
-    plan = plan_machines(disk, directory / MACHINES_DIRECTORY)
-    looks = [look_at_machine_segment(disk, segment) for segment in plan.segments]
-    for fault in join_machines(plan, looks):
+    plan = begin_survey(disk, directory / MACHINES_DIRECTORY)
+    looks = [scan_machine_segment(disk, segment) for segment in plan.segments]
+    for fault in machine_faults(plan, looks):
         if fault.bad:
             raise DamageError(fault.what, path=fault.path, offset=fault.offset)
     return sum(look.entries for look in looks)

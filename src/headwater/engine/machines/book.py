@@ -14,14 +14,14 @@ from typing import Any
 from headwater.core.clock import Clock
 from headwater.core.errors import HeadwaterError, InvariantError, OverloadedError
 from headwater.engine.machines.ahead import Ahead
-from headwater.engine.machines.draft import Draft
+from headwater.engine.machines.draft import Draft, PlainDraft
 from headwater.engine.machines.requests import FlushAll, Request, Sees
 from headwater.engine.machines.tables import Effect, Tables
 from headwater.engine.pending import Pending
 from headwater.format.machines.names import global_offset, segment_of, within_segment
 from headwater.model.machines.errors import MachineError
 from headwater.model.retention_clock import RetentionClock
-from headwater.recovery.machines import MachineLogReport
+from headwater.recovery.machines.replay import MachineLogReport
 from headwater.wal.entry_log import EntryLog, EntryTicket
 from headwater.wal.shard import Shard
 from headwater.wal.ticket import Ticket
@@ -99,14 +99,20 @@ class Book:
         segment_bytes: int,
         versions_max: int,
         published: Published,
+        plain_entries: bool = False,
     ) -> None:
         self.tables = tables
         position = found.position
         self._clock = clock
         self.retention = RetentionClock(clock.wall_ms(), clock.monotonic_us())
         self.segment_bytes = segment_bytes
+        self._found_segment = position.segment
+        self._found_bytes = min(position.file_bytes or segment_bytes, segment_bytes)
+        """What the segment takes that was there at the start: it may have been made with another
+        setting."""
         self._versions_max = versions_max
         self._published = published
+        self._make_draft = PlainDraft if plain_entries else Draft
         self._ahead = Ahead()
         self._in_flight: deque[Change] = deque()
         self._place = global_offset(position.segment, position.offset)
@@ -196,21 +202,22 @@ class Book:
         return self._place, self._sequence
 
     def is_within_segment(self, place: int, size: int) -> bool:
-        return within_segment(place) + size <= self.segment_bytes
+        is_found = segment_of(place) == self._found_segment
+        room = self._found_bytes if is_found else self.segment_bytes
+        return within_segment(place) + size <= room
 
     def _draft(self, requests: Sequence[Request], sees: Sees | None) -> Change:
         """The entries, at the place they will have; in the next segment if they do not fit."""
         place = self._place
         draft = self._fill(requests, place, sees)
-        used = within_segment(place)
-        if used and used + draft.size > self.segment_bytes:
+        if within_segment(place) and not self.is_within_segment(place, draft.size):
             place = global_offset(segment_of(place) + 1, 0)
             draft = self._fill(requests, place, sees)
         return Change(draft, place, self._sequence)
 
     def begin_draft(self, place: int) -> Draft:
         assert self.log is not None
-        return Draft(
+        return self._make_draft(
             self.tables,
             self._ahead,
             place,

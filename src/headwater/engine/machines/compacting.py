@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Callable
 
 from headwater.config.machines import CompactionSettings
 from headwater.core.clock import Clock
@@ -20,7 +21,8 @@ from headwater.engine.machines.requests import NoteSnapshot
 from headwater.engine.machines.snapshots import Captured, SnapshotFiles
 from headwater.engine.owner import Owner
 from headwater.engine.retention_holds import RetentionHolds
-from headwater.format.machines.names import segment_of, within_segment
+from headwater.format.machines.names import global_offset, segment_of, within_segment
+from headwater.format.machines.snapshot import SnapshotHeading
 from headwater.model.retention_hold import MACHINES_LOG
 from headwater.wal.shard import Shard
 
@@ -50,15 +52,22 @@ class Compactor:
         self._last_us = clock.monotonic_us()
         self._snapshot_sequence = book.committed_sequence
         self._snapshot_place = book.committed_place
+        self._unneeded_place = 0
+        """Before this offset the log was not needed for a start any more, at the last look."""
+        self._snapshot: SnapshotHeading | None = None
+        """The newest that is known to be whole."""
         self._holds = holds
+        self.before_release: Callable[[int], None] | None = None
+        """Told of the first segment that is not deleted, before any is."""
         self.count = 0
         self.error: Exception | None = None
         """Why the last one failed; None after a good one."""
 
-    def started_from(self, sequence: int, place: int) -> None:
-        """The snapshot this start began with was of this entry, or the log's first is."""
-        self._snapshot_sequence = sequence
-        self._snapshot_place = place
+    def started_from(self, heading: SnapshotHeading | None) -> None:
+        """The snapshot this start began with; without one it was the log's first entry."""
+        self._snapshot = heading
+        self._snapshot_sequence = 1 if heading is None else heading.sequence
+        self._snapshot_place = global_offset(1, 0) if heading is None else heading.wal_offset
 
     def is_due(self) -> bool:
         """By events or by size, and not too often. As the owner."""
@@ -101,10 +110,17 @@ class Compactor:
         # What the snapshot covers must be in the log for good: a power loss must not leave a log
         # that ends before the snapshot does.
         self._harden()
-        written = self._files.write(captured)
+        before = self._snapshot
+        written = self._files.write(captured, before)
         heading = written.heading
         self._owner.call(lambda: self._note(heading.file, heading.wal_offset))
-        deleted = self._release(self._held_at(heading.wal_offset))
+        self._snapshot = heading
+        # The log from the snapshot before on stays: should the new one go bad, a start begins
+        # there. Without one before, that is all of it.
+        offset = self._held_at(0 if before is None else before.wal_offset)
+        if self.before_release is not None:
+            self.before_release(segment_of(offset))
+        deleted = self._release(offset)
         self._snapshot_sequence, self._snapshot_place = captured.sequence, captured.wal_offset
         self.count += 1
         return Compacted(
@@ -114,9 +130,16 @@ class Compactor:
 
     def _held_at(self, offset: int) -> int:
         """What is before this offset is in a snapshot, and nobody needs it any more."""
+        self._unneeded_place = offset
         self._holds.save(MACHINES_LOG)
-        floor = self._holds.floor(MACHINES_LOG, self.behind_bytes)
+        floor = self._holds.floor(MACHINES_LOG, self)
         return offset if floor is None else min(offset, floor)
+
+    def held_bytes(self, position: int) -> int:
+        """Of segments that a snapshot made unnecessary, and that are still there from a position
+        on."""
+        first = max(segment_of(position), self._book.oldest_segment)
+        return max(0, segment_of(self._unneeded_place) - first) * self._book.segment_bytes
 
     def behind_bytes(self, position: int) -> int:
         """Of log, from a position to its end."""

@@ -35,6 +35,7 @@ from headwater.engine.machines.replaying import (
 from headwater.engine.machines.tables import Effect, Key, Remembered, Tables
 from headwater.format.machines import bodies
 from headwater.format.machines.entry import (
+    HEADER_BYTES,
     OVERHEAD_BYTES,
     PAYLOAD_BYTES_MAX,
     EntryType,
@@ -83,6 +84,9 @@ class Draft:
     _keys: Mapping[Key, Remembered] = _NOTHING
     _deletions: Mapping[str, Deletion] = _NOTHING
     size = 0
+    is_plain = False
+    """Its entries are without the checksum of their header."""
+    overhead = OVERHEAD_BYTES
     sees: requests.Sees | None = None
     """Set for who may not know of all machines."""
 
@@ -114,7 +118,7 @@ class Draft:
 
     def encode(self, sequence: int, *, is_batch: bool = True) -> bytes:
         """The entries as they go into the log: those of a batch count together or not at all."""
-        return encode_entries(self._payloads, sequence, is_batch=is_batch)
+        return encode_entries(self._payloads, sequence, is_batch=is_batch, is_plain=self.is_plain)
 
     def note_in(self, ahead: Ahead) -> None:
         """It is on its way: later drafts see it."""
@@ -204,7 +208,7 @@ class Draft:
             raise bad_request(f"an entry of {len(payload)} bytes is over {PAYLOAD_BYTES_MAX}")
         self._payloads.append((bodies.TYPE_OF[type(body)], payload))
         self.effects.append(effect)
-        self.size += OVERHEAD_BYTES + len(payload)
+        self.size += self.overhead + len(payload)
 
     def put_machine(self, request: requests.PutMachine) -> MachinePut:
         given, strict = request.definition, request.strict
@@ -394,6 +398,13 @@ class Draft:
         )
         self._write(body, Effect(body, self._next_place()))
         return SnapshotNoted(request.name, self._next_place(), request.instance_id)
+
+
+class PlainDraft(Draft):
+    """For a log that other readers of the plain form read as well."""
+
+    is_plain = True
+    overhead = HEADER_BYTES
 
 
 def _no_instance(name: object) -> MachineError:

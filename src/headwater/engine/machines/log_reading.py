@@ -34,8 +34,11 @@ from headwater.format.machines.entry import (
     EntryType,
     decode_entry,
 )
+from headwater.format.machines.history_file import HistoryFile
 from headwater.format.machines.names import (
+    HISTORY_DIRECTORY,
     global_offset,
+    history_name,
     segment_name,
     segment_of,
     within_segment,
@@ -96,6 +99,8 @@ class LogFiles:
         self._directory = directory
         self._counters = counters
         self._files: dict[int, File | None] = {}
+        self._kept: dict[int, HistoryFile | None] = {}
+        self._kept_files: list[File] = []
 
     def read(self, segment: int, offset: int, length: int) -> bytes | None:
         """None when the segment is gone."""
@@ -127,6 +132,23 @@ class LogFiles:
                     raise
                 length = ENTRY_BYTES_MAX
 
+    def kept_entry_at(self, place: int) -> Entry | None:
+        """An entry of a segment that is gone, if compaction kept it. FormatError: damaged."""
+        segment = segment_of(place)
+        if segment not in self._kept:
+            self._kept[segment] = self._open_kept(segment)
+        kept = self._kept[segment]
+        return None if kept is None else kept.entry_at(within_segment(place))
+
+    def _open_kept(self, segment: int) -> HistoryFile | None:
+        path = self._directory.parent / HISTORY_DIRECTORY / history_name(segment)
+        try:
+            file = self._disk.open(path, OpenMode.READ)
+        except FileNotFoundError:
+            return None
+        self._kept_files.append(file)
+        return HistoryFile(file.read, file.size(), segment)
+
     def begins_entry(self, place: int) -> bool:
         """Cheaper than to read the entry: false for nearly all places where none begins."""
         begin = self.read(segment_of(place), within_segment(place), len(MAGIC_BYTES))
@@ -144,6 +166,9 @@ class LogFiles:
             if file is not None:
                 file.close()
         self._files.clear()
+        for kept in self._kept_files:
+            kept.close()
+        self._kept_files.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +195,14 @@ class LogPlace:
     def begin(self) -> int:
         """The oldest offset there still is."""
         return global_offset(self.oldest, 0)
+
+    def only(self, segment: int) -> LogPlace:
+        """The same, but of one segment."""
+        following = global_offset(segment + 1, 0)
+        if self.end <= following:
+            return replace(self, oldest=segment)
+        sequence = self.first_sequences.get(segment + 1, self.sequence)
+        return replace(self, oldest=segment, end=following, sequence=sequence)
 
     def why_missing(self, offset: int) -> GapReason:
         """Asked when a segment was not found. Compaction says first what it deletes."""
@@ -315,9 +348,7 @@ class WalReadPlan:
         place, found = self.place, deque[int]()
         for segment in range(segment_of(place.end), place.oldest - 1, -1):
             offsets = deque[int](maxlen=self.limit - len(found))
-            upper = min(place.end, global_offset(segment + 1, 0))
-            part = replace(place, oldest=segment, end=upper)
-            for offset, _ in part.walk(global_offset(segment, 0), []):
+            for offset, _ in place.only(segment).walk(global_offset(segment, 0), []):
                 offsets.append(offset)
             found.extendleft(reversed(offsets))
             if len(found) >= self.limit:
@@ -352,6 +383,8 @@ class HistoryPlan:
     last_offset: int
     limit: int
     doubtful: bool
+    kept_max: int = 0
+    """Of what the log has no more, so much is shown that they are this many in all."""
 
     def read(self) -> History:
         found: list[HistoryEntry] = []
@@ -363,6 +396,8 @@ class HistoryPlan:
             while offset and len(found) < self.limit:
                 try:
                     entry = files.entry_at(offset)
+                    if entry is None and len(found) < self.kept_max:
+                        entry = files.kept_entry_at(offset)
                     body = None if entry is None else decode_body(entry)
                 except FormatError:
                     damaged = offset
@@ -371,7 +406,7 @@ class HistoryPlan:
                     damaged = offset
                     break
                 if entry is None or not isinstance(body, _OF_AN_INSTANCE):
-                    gone = global_offset(segment_of(offset) + 1, 0)
+                    gone = found[-1].offset if found else global_offset(segment_of(offset) + 1, 0)
                     break
                 found.append(HistoryEntry(offset, entry.sequence, body))
                 offset = 0 if isinstance(body, CreateInstance) else body.previous

@@ -1,4 +1,4 @@
-"""Opening a directory of machines: the newest snapshot, then the log from its offset on."""
+"""Opening a directory of machines: look, decide, replay in memory, and only then mend files."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import Final
 
 from headwater.config.machines import FsyncKind, FsyncPolicy, MachineSettings
 from headwater.config.wal import WalSettings
@@ -13,17 +14,25 @@ from headwater.core.errors import DamageError, FormatError
 from headwater.disk import Disk
 from headwater.disk.whole import sync_names
 from headwater.engine.machines.replaying import effect_of
-from headwater.engine.machines.snapshots import SnapshotFiles
+from headwater.engine.machines.snapshots import fill_from_snapshot
 from headwater.engine.machines.tables import Tables
 from headwater.format.machines.bodies import decode_body
 from headwater.format.machines.entry import Entry
 from headwater.format.machines.names import SNAPSHOTS_DIRECTORY, segment_of, within_segment
 from headwater.format.machines.snapshot import SnapshotHeading
 from headwater.format.names import WAL_DIRECTORY
-from headwater.recovery.machines import Damage, MachineLogReader, MachineLogReport
+from headwater.recovery.finding import Action, Finding
+from headwater.recovery.machines.judge import Stretch
+from headwater.recovery.machines.repair import mend
+from headwater.recovery.machines.replay import MachineLogReport, log_report, replay_machines
+from headwater.recovery.machines.report import findings_of
+from headwater.recovery.machines.survey import MachineSurvey, survey_machines
 from headwater.wal.policy import EveryMs, EveryN, EveryWrite, Never, SyncPolicy
 
 Progress = Callable[[float], None]
+SURVEY_SHARE: Final = 0.4
+"""Of the time: scanning takes less than making instances of entries."""
+_WORTH_TELLING: Final = (Action.SKIP, Action.CUT, Action.QUARANTINE, Action.REWRITE, Action.NOTE)
 _log = logging.getLogger("headwater.machines")
 
 
@@ -38,6 +47,13 @@ class MachineReport:
     """Now and before: what a snapshot remembers is counted too."""
     doubtful: bool
     """Some instances may not be in their last state; each of them says so."""
+    findings: list[Finding]
+    """Everything that was not simply fine, and what was done about it."""
+
+    @property
+    def worth_telling(self) -> list[Finding]:
+        """Without what every interrupted write leaves."""
+        return [each for each in self.findings if each.action in _WORTH_TELLING]
 
     def lines(self) -> list[str]:
         """What an operator should know; empty when all is well."""
@@ -50,8 +66,13 @@ class MachineReport:
         if log.torn is not None:
             found.append(
                 f"torn tail at offset {log.torn.offset}: {log.torn.reason}; "
-                f"{log.torn.bytes} bytes were never acknowledged and are in quarantine now"
+                f"{log.torn_bytes} bytes were never acknowledged and are in quarantine now"
             )
+        found += [
+            each.line()
+            for each in self.worth_telling
+            if each.action not in (Action.SKIP, Action.CUT)
+        ]
         if self.damaged_entries:
             found.append(
                 f"{self.damaged_entries} entries of the log were damaged and skipped; "
@@ -85,8 +106,8 @@ def recover(
     disk: Disk, directory: PurePath, settings: MachineSettings, progress: Progress
 ) -> Opened:
     """Read everything, cut a torn tail, say what was lost. A second run finds the same."""
-    opened, reader = _read(disk, directory, settings, progress)
-    reader.repair(opened.report.log)
+    opened, survey = _read(disk, directory, settings, progress)
+    mend(disk, survey)
     for line in opened.report.lines():
         _log.warning("%s", line)
     return opened
@@ -99,10 +120,18 @@ def look_into(disk: Disk, directory: PurePath, settings: MachineSettings) -> Ope
 
 def _read(
     disk: Disk, directory: PurePath, settings: MachineSettings, progress: Progress
-) -> tuple[Opened, MachineLogReader]:
-    reader = MachineLogReader(disk, wal_directory(directory))
-    tables, heading = _load_snapshot(disk, directory, settings, reader)
-    start = heading.wal_offset if heading else 0
+) -> tuple[Opened, MachineSurvey]:
+    survey = survey_machines(
+        disk, directory, whole=False, progress=lambda done: progress(done * SURVEY_SHARE)
+    )
+    findings = findings_of(survey)
+    for finding in findings:
+        if finding.action.refuses:
+            raise finding.as_error()
+    tables = _empty_tables(settings)
+    heading = survey.heading
+    if survey.chosen is not None:
+        fill_from_snapshot(disk, survey.chosen.path, tables)
 
     def deliver(offset: int, entry: Entry) -> None:
         try:
@@ -110,13 +139,21 @@ def _read(
         except FormatError as error:
             raise DamageError(
                 error.reason,
-                path=reader.path_of(segment_of(offset)),
+                path=survey.path_of(segment_of(offset)),
                 offset=within_segment(offset),
                 advice="use the version of Headwater that wrote it",
             ) from error
         tables.take(effect_of(tables, offset, body))
+        log.entries += 1
 
-    log = reader.read(start, heading.sequence if heading else 1, deliver, progress)
+    log = log_report(disk, survey)
+    log.last_offset = replay_machines(
+        disk,
+        survey,
+        deliver,
+        lambda done: progress(SURVEY_SHARE + done * (1 - SURVEY_SHARE)),
+    )
+    progress(1.0)
     _mark_doubt(tables, log.damage)
     earlier = heading.damaged_entries if heading else 0
     report = MachineReport(
@@ -125,34 +162,9 @@ def _read(
         len(tables.instances),
         earlier + log.damaged_entries,
         tables.doubt_before > 0,
+        findings,
     )
-    return Opened(tables, report), reader
-
-
-def _load_snapshot(
-    disk: Disk, directory: PurePath, settings: MachineSettings, reader: MachineLogReader
-) -> tuple[Tables, SnapshotHeading | None]:
-    tables = _empty_tables(settings)
-    files = SnapshotFiles(disk, snapshots_directory(directory))
-    found = files.newest()
-    if found is None:
-        if not reader.is_complete:
-            raise DamageError(
-                "the log begins in the middle and there is no sound snapshot",
-                path=snapshots_directory(directory),
-                advice="restore a backup; nothing was changed",
-            )
-        return tables, None
-    heading, path = found
-    try:
-        files.load(path, tables)
-    except DamageError as error:
-        if not reader.is_complete or not reader.segments:
-            raise
-        # Nothing was compacted away yet, so the log alone tells everything.
-        _log.warning("the whole log is read instead of a snapshot: %s", error)
-        return _empty_tables(settings), None
-    return tables, heading
+    return Opened(tables, report), survey
 
 
 def _empty_tables(settings: MachineSettings) -> Tables:
@@ -162,7 +174,7 @@ def _empty_tables(settings: MachineSettings) -> Tables:
     )
 
 
-def _mark_doubt(tables: Tables, damage: list[Damage]) -> None:
+def _mark_doubt(tables: Tables, damage: list[Stretch]) -> None:
     """An instance that was not seen after a damaged place may have had an entry there."""
     for each in damage:
         tables.doubt_before = max(tables.doubt_before, each.offset + 1)

@@ -12,20 +12,18 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
-from headwater.core.errors import DamageError, FormatError, NewerFormatError
+from headwater.core.errors import DamageError, FormatError
 from headwater.core.units import MS_PER_S
-from headwater.disk import Disk, OpenMode, read_whole, replace_file, sync_file, write_all
+from headwater.disk import Disk, OpenMode, replace_file, sync_file, write_all
 from headwater.disk.whole import TEMPORARY_SUFFIX, sync_names
 from headwater.engine.machines.answers import InstanceSnapshot
 from headwater.engine.machines.tables import Remembered, Tables
 from headwater.format.crc32c import crc32c
-from headwater.format.frame import UnknownFrameError
 from headwater.format.machines.names import (
-    INDEX_NAME,
     INSTANCE_SUFFIX,
     parse_instance_file_name,
     parse_snapshot_file_name,
@@ -36,17 +34,16 @@ from headwater.format.machines.snapshot import (
     BlockEncoder,
     BlockKind,
     SnapshotHeading,
-    SnapshotIndex,
     decode_blocks,
-    decode_index,
-    encode_index,
     encode_start,
 )
 from headwater.model.machines.definition import Definition, parse_definition
 from headwater.model.machines.instance import Instance
 from headwater.model.machines.values import object_of
+from headwater.recovery.machines.repair import write_index
+from headwater.recovery.machines.snapshot import block_rows
+from headwater.store.pair import read_all
 
-INDEX_BYTES_MAX: Final = 1024 * 1024
 _MachineRow = tuple[str, int, bytes]
 
 
@@ -81,51 +78,9 @@ class SnapshotFiles:
         self._in_hand: set[str] = set()
         """Names of snapshots of one instance that are being written."""
 
-    def newest(self) -> tuple[SnapshotHeading, PurePath] | None:
-        """What the index names last; without a sound index, the newest file that is whole."""
-        if not self._disk.is_directory(self._directory):
-            return None
-        path = self._directory / INDEX_NAME
-        if self._disk.exists(path):
-            try:
-                index = decode_index(read_whole(self._disk, path, INDEX_BYTES_MAX))
-            except FormatError:
-                return self._newest_whole()
-            if not index.snapshots:
-                return None
-            heading = index.snapshots[-1]
-            return heading, self._directory / heading.file
-        return None
-
-    def _newest_whole(self) -> tuple[SnapshotHeading, PurePath] | None:
-        """The index is damaged: of the files that are whole, the one that covers most."""
-        best: tuple[SnapshotHeading, PurePath] | None = None
-        for name in self._names():
-            try:
-                heading = _heading_of(self._contents(self._directory / name))
-            except FormatError:
-                continue
-            if best is None or heading.wal_offset > best[0].wal_offset:
-                best = (heading, self._directory / name)
-        return best
-
-    def load(self, path: PurePath, tables: Tables) -> None:
-        """Fill the tables; DamageError with file and offset when the file is not whole."""
-        if not self._disk.exists(path):
-            raise DamageError("the snapshot the index names is missing", path=path, advice=_ADVICE)
-        try:
-            _fill(tables, self._contents(path))
-        except UnknownFrameError as error:
-            raise NewerFormatError(
-                error.reason, path=path, advice="use the version of Headwater that wrote it"
-            ) from error
-        except FormatError as error:
-            raise DamageError(
-                error.reason, path=path, offset=error.offset, advice=_ADVICE
-            ) from error
-
-    def write(self, captured: Captured) -> Written:
-        """A new snapshot, read back and named in the index; the ones before it are deleted."""
+    def write(self, captured: Captured, before: SnapshotHeading | None) -> Written:
+        """A new snapshot, read back and named in the index beside the one before, which is known to
+        be whole: should either go bad, the other and the log tell the same. Older ones go."""
         self._make_directory()
         self._remove_leftovers()
         name = self._free_name(captured.wall_ms // 1_000)
@@ -140,13 +95,13 @@ class SnapshotFiles:
             captured.damaged_entries,
         )
         size = self._write_file(name, heading, captured)
-        contents = self._contents(self._directory / name)
+        contents = read_all(self._disk, self._directory / name)
         for _ in decode_blocks(contents):
             continue  # what cannot be read back must not replace what can
-        index = encode_index(SnapshotIndex((heading,)))
-        replace_file(self._disk, self._directory / INDEX_NAME, index)
+        kept = [heading] if before is None else [before, heading]
+        write_index(self._disk, self._directory, kept)
         for other in self._names():
-            if other != name:
+            if all(other != each.file for each in kept):
                 self._disk.unlink(self._directory / other)
         sync_names(self._disk, self._directory)
         return Written(heading, size)
@@ -259,15 +214,8 @@ class SnapshotFiles:
         sync_names(self._disk, self._directory)
         return size
 
-    def _contents(self, path: PurePath) -> bytes:
-        file = self._disk.open(path, OpenMode.READ)
-        try:
-            return file.read(0, file.size())
-        finally:
-            file.close()
 
-
-_ADVICE: Final = "restore a backup, or move the machines directory away to begin anew"
+_ADVICE: Final = "restore a backup, or use the version of Headwater that wrote it"
 
 
 def _iso(ms: int) -> str:
@@ -295,42 +243,33 @@ def _pieces(heading: SnapshotHeading, captured: Captured) -> Iterator[bytes]:
     yield encoder.encode(BlockKind.END, len(instances))
 
 
-def _heading_of(contents: bytes) -> SnapshotHeading:
-    found: SnapshotHeading | None = None
-    for kind, plain in decode_blocks(contents):
-        if kind is BlockKind.HEADING:
-            found = _rows(SnapshotHeading, plain)
-    if found is None:
-        raise FormatError("a snapshot without a heading")
-    return found
+def fill_from_snapshot(disk: Disk, path: PurePath, tables: Tables) -> None:
+    """Of a snapshot that was found whole. DamageError with file and offset when it is not so."""
+    try:
+        _fill(tables, read_all(disk, path))
+    except FormatError as error:
+        raise DamageError(error.reason, path=path, offset=error.offset, advice=_ADVICE) from error
 
 
 def _fill(tables: Tables, contents: bytes) -> None:
     instances: list[Instance] = []
     for kind, plain in decode_blocks(contents):
         if kind is BlockKind.MACHINES:
-            for name, version, canonical in _rows(list[_MachineRow], plain):
+            for name, version, canonical in block_rows(list[_MachineRow], plain):
                 definition = parse_definition(name, version, object_of(canonical))
                 tables.machines.setdefault(definition.machine, {})[version] = definition
         elif kind is BlockKind.INSTANCES:
-            rows: list[Instance] = _rows(list[Instance], plain)
+            rows: list[Instance] = block_rows(list[Instance], plain)
             _share_texts(tables, rows)
             instances += rows
         elif kind is BlockKind.KEYS:
-            for remembered in _rows(list[Remembered], plain):
+            for remembered in block_rows(list[Remembered], plain):
                 tables.remember(remembered)
         elif kind is BlockKind.RETIRED_IDS:
-            tables.retired_ids.update(_rows(list[str], plain))
+            tables.retired_ids.update(block_rows(list[str], plain))
         elif kind is BlockKind.HEADING:
-            tables.doubt_before = _rows(SnapshotHeading, plain).doubt_before
+            tables.doubt_before = block_rows(SnapshotHeading, plain).doubt_before
     tables.load(instances)
-
-
-def _rows(kind: Any, plain: bytes) -> Any:
-    try:
-        return msgspec.msgpack.decode(plain, type=kind)
-    except msgspec.MsgspecError as error:
-        raise FormatError(f"a block cannot be read: {error}") from error
 
 
 def _share_texts(tables: Tables, rows: Sequence[Instance]) -> None:

@@ -8,6 +8,7 @@ committed. Plans are carried out by any thread.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ from headwater.engine.machines.answers import (
     MachinePut,
     WalStats,
 )
+from headwater.engine.machines.archive import Archive
 from headwater.engine.machines.batches import BestEffort, all_answers, check_batch
 from headwater.engine.machines.book import Book
 from headwater.engine.machines.compacting import Compactor
@@ -50,6 +52,7 @@ from headwater.engine.machines.opening import (
     sync_policy,
     wal_directory,
 )
+from headwater.engine.machines.positions import WATCH_HELD_BYTES_MAX
 from headwater.engine.machines.snapshots import SnapshotFiles
 from headwater.engine.machines.statistics import statistics_of
 from headwater.engine.machines.tables import Effect
@@ -57,7 +60,7 @@ from headwater.engine.machines.watching import CatchUpPlan, Watcher, Watchers, W
 from headwater.engine.owner import Owner
 from headwater.engine.pending import Pending
 from headwater.engine.retention_holds import RetentionHolds
-from headwater.format.machines.names import global_offset, segment_of
+from headwater.format.machines.names import HISTORY_DIRECTORY, global_offset, segment_of
 from headwater.model.machines.definition import check_machine_name, check_version
 from headwater.model.machines.errors import (
     INSTANCE_NOT_FOUND,
@@ -66,6 +69,7 @@ from headwater.model.machines.errors import (
 )
 from headwater.model.machines.instance import Instance
 from headwater.model.machines.values import checked_offset, checked_text, checked_whole
+from headwater.model.retention_hold import MACHINES_LOG, HoldOwner, RetentionHold
 from headwater.wal.committer import LogState
 from headwater.wal.counters import WalCounters
 from headwater.wal.entry_log import EntryLog
@@ -121,6 +125,7 @@ class MachineStore:
         settings, clock = self.settings, self._clock
         position = self.report.log.position
         self._read_counters = ReadCounters()
+        self._watches_held = 0
         self._watchers = Watchers(settings.watch_buffer_events)
         self.listeners: list[Listener] = []
         """Told of all committed effects, in order. As the owner."""
@@ -132,6 +137,7 @@ class MachineStore:
             segment_bytes=settings.wal_segment_bytes,
             versions_max=settings.versions_max,
             published=self._published,
+            plain_entries=not settings.entry_header_checksum,
         )
         self.gathering = Gathering(self.book, self._owner)
         counters = WalCounters()
@@ -160,9 +166,10 @@ class MachineStore:
             self._disk, self._files, self.book, self.shard, self._owner, clock,
             settings.compaction, self.report.damaged_entries, self.holds,
         )  # fmt: skip
-        heading = self.report.snapshot
-        begin = (heading.sequence, heading.wal_offset) if heading else (1, global_offset(1, 0))
-        self.compactor.started_from(*begin)
+        history_place = self.directory / HISTORY_DIRECTORY
+        self._archive = Archive(self._disk, history_place, settings.history)
+        self.compactor.before_release = self._keep_history
+        self.compactor.started_from(self.report.snapshot)
         self.keeping = Keeping(self.book, self.compactor, self._files, self._owner, clock, settings)
         self._keeper = make_keeper(clock, settings.keep_interval_ms, self.keeping.round)
         self._log.open()
@@ -295,7 +302,8 @@ class MachineStore:
         checked_whole(limit, "limit", 1)
         found = self.get_instance(instance_id)
         doubtful = self.tables.is_doubtful(found)
-        return HistoryPlan(self._place(), found.last_wal_offset, limit, doubtful)
+        kept_max = self.settings.history.transitions_max
+        return HistoryPlan(self._place(), found.last_wal_offset, limit, doubtful, kept_max)
 
     def read_wal(
         self, from_offset: int = 0, limit: int = 100, *, newest: bool = False
@@ -305,13 +313,40 @@ class MachineStore:
         limit = min(limit, WAL_READ_LIMIT_MAX)
         return WalReadPlan(self._place(), from_offset, limit, newest)
 
-    def watch(self, wanted: WatchFilter, from_offset: int | None = None) -> Watcher:
-        """Live from now on; with `from_offset` the watcher's `catch_up` is to be read first."""
+    def watch(
+        self, wanted: WatchFilter, from_offset: int | None = None, *, held: bool = True
+    ) -> Watcher:
+        """Live from now on; with `from_offset` the watcher's `catch_up` is to be read first. The
+        log is kept for it until then, unless its owner holds it already."""
         catch_up = None
         if from_offset is not None:
             checked_offset(from_offset, "from_offset")
             catch_up = CatchUpPlan(self._place(), from_offset, wanted)
+            if held:
+                catch_up = replace(catch_up, keep=self._hold_for_watch(catch_up))
         return self._watchers.add(wanted, catch_up)
+
+    def _hold_for_watch(self, plan: CatchUpPlan) -> Callable[[int | None], None]:
+        self._watches_held += 1
+        hold = self.holds.take(
+            f"watch {self._watches_held}",
+            HoldOwner.WATCH,
+            max(plan.start, plan.place.begin),
+            durable=False,
+            bytes_max=WATCH_HELD_BYTES_MAX,
+        )
+
+        def keep(start: int | None) -> None:
+            if start is None:
+                self.holds.release(hold)
+            else:
+                self.holds.move(hold, start)
+
+        return keep
+
+    def retention_holds(self) -> list[RetentionHold]:
+        """Who needs old log, the one that is furthest behind first."""
+        return self.holds.of(MACHINES_LOG, self.compactor)
 
     @property
     def watcher_count(self) -> int:
@@ -384,6 +419,17 @@ class MachineStore:
     def snapshot_count(self) -> int:
         """Files of snapshots, those of single instances among them."""
         return self._files.count()
+
+    def _keep_history(self, before: int) -> None:
+        """Segments before this one are about to be deleted."""
+        place, now_ms = self._owner.call(lambda: (self._place(), self.book.now_ms()))
+        segments = range(place.oldest, before)
+        self._archive.keep(place, segments, self._owner, self._living, now_ms)
+        self._archive.prune(now_ms)
+
+    def _living(self, ids: Sequence[str]) -> list[str]:
+        instances = self.tables.instances
+        return [name for name in ids if name in instances]
 
     def harden(self) -> None:
         """Everything committed so far is on stable storage on return, whatever the policy."""

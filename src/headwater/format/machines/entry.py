@@ -1,5 +1,8 @@
 """One entry of the machines' log: a 24-byte header, JSON, and the header's own checksum.
 
+The checksum behind the JSON is ours: readers that know the header and its length only lose step at
+it. A setting leaves it out; entries of both forms may stand in one log, and all of them are read.
+
 An entry never says where it is; its sequence number is one more than that of the entry before it,
 over the whole life of the log, so bytes that are missing between two sound entries show.
 """
@@ -86,9 +89,17 @@ def encode_entry(kind: EntryType, sequence: int, payload: bytes, *, more: bool =
 
 
 def encode_entries(
-    payloads: Sequence[tuple[EntryType, bytes]], sequence: int, *, is_batch: bool
+    payloads: Sequence[tuple[EntryType, bytes]],
+    sequence: int,
+    *,
+    is_batch: bool,
+    is_plain: bool = False,
 ) -> bytes:
-    """Entries that follow each other, as `encode_entry` makes them, without a call for each."""
+    """Entries that follow each other, as `encode_entry` makes them, without a call for each.
+
+    Plain ones are without the checksum of the header."""
+    if is_plain:
+        return _plain_entries(payloads, sequence, is_batch)
     parts: list[bytes] = []
     left = len(payloads)
     for kind, payload in payloads:
@@ -97,6 +108,18 @@ def encode_entries(
         header = _pack(MAGIC, kind, flags, 0, len(payload), crc32c(payload), sequence)
         parts += (header, payload, _pack_check(crc32c(header)))
         sequence += 1
+    return b"".join(parts)
+
+
+def _plain_entries(
+    payloads: Sequence[tuple[EntryType, bytes]], sequence: int, is_batch: bool
+) -> bytes:
+    last = len(payloads) - 1
+    parts: list[bytes] = []
+    for number, (kind, payload) in enumerate(payloads):
+        flags = MORE if is_batch and number < last else 0
+        checksum = crc32c(payload)
+        parts += (_pack(MAGIC, kind, flags, 0, len(payload), checksum, sequence + number), payload)
     return b"".join(parts)
 
 

@@ -4,6 +4,7 @@
 machines/wal/0000000000000001.wal      segments, numbered from 1 in hex
 machines/wal/CURRENT                   which is written to, what of it is known synced
 machines/FED                           how far transitions are in their topic
+machines/history/0000000000000001.hist what is kept of a segment that was deleted
 machines/snapshots/index.json          which snapshots there are
 machines/snapshots/snap-1705312200.snap
 ```
@@ -18,6 +19,7 @@ from headwater.format.names import CURRENT_NAME, WAL_DIRECTORY
 
 MACHINES_DIRECTORY: Final = "machines"
 SNAPSHOTS_DIRECTORY: Final = "snapshots"
+HISTORY_DIRECTORY: Final = "history"
 INDEX_NAME: Final = "index.json"
 FED_NAME: Final = "FED"
 WEBHOOKS_DIRECTORY: Final = "webhooks"
@@ -29,6 +31,7 @@ OFFSET_MASK: Final = (1 << OFFSET_BITS) - 1
 SEGMENTS_MAX: Final = (1 << (64 - OFFSET_BITS)) - 1
 
 _SEGMENT: Final = re.compile(r"([0-9a-f]{16})\.wal")
+_HISTORY: Final = re.compile(r"([0-9a-f]{16})\.hist")
 _WEBHOOK: Final = re.compile(r"[0-9a-f]{24}\.json")
 _SNAPSHOT: Final = re.compile(r"snap-([0-9]{1,12})(?:-([0-9]{1,6}))?\.snap")
 
@@ -42,6 +45,16 @@ def parse_segment_name(name: str) -> int | None:
     match = _SEGMENT.fullmatch(name)
     number = int(match[1], 16) if match else 0
     return number if 1 <= number <= SEGMENTS_MAX else None
+
+
+def history_name(segment: int) -> str:
+    return f"{segment:016x}.hist"
+
+
+def parse_history_name(name: str) -> int | None:
+    """The segment's number, or None when this is not the name of a history."""
+    match = _HISTORY.fullmatch(name)
+    return int(match[1], 16) if match else None
 
 
 def snapshot_file_name(unix_seconds: int, number: int) -> str:
@@ -74,6 +87,8 @@ def is_machine_file(parts: list[str]) -> bool:
         case [where, file] if where == SNAPSHOTS_DIRECTORY:
             plain = file.removesuffix(INSTANCE_SUFFIX)
             return file == INDEX_NAME or parse_snapshot_file_name(plain) is not None
+        case [where, file] if where == HISTORY_DIRECTORY:
+            return parse_history_name(file) is not None
         case [where, file] if where == WEBHOOKS_DIRECTORY:
             return is_webhook_name(file)
     return False

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import zstandard
@@ -29,6 +29,8 @@ MACHINE_SNAPSHOT_VERSION: Final = 1
 BLOCK_BYTES_MAX: Final = 256 * MIB
 ROWS_PER_BLOCK: Final = 4_096
 _LEVEL: Final = 1
+LOST_BLOCKS_MAX: Final = 64
+"""So many blocks in a row may be bad for the next sound one to be found."""
 
 
 class BlockKind(IntEnum):
@@ -39,6 +41,8 @@ class BlockKind(IntEnum):
     RETIRED_IDS = 5
     END = 6
 
+
+_KINDS: Final = frozenset(map(int, BlockKind))
 
 MACHINE_SNAPSHOT_HEADER: Final = Layout(
     "machine snapshot header",
@@ -118,32 +122,118 @@ def _check(kind: int, number: int, plain_bytes: int, packed: bytes) -> int:
     return crc32c(b"%d %d %d " % (kind, number, plain_bytes) + packed)
 
 
-def decode_blocks(contents: bytes) -> Iterator[tuple[BlockKind, bytes]]:
-    """Kind and msgpack of each block; FormatError for anything that is not a whole snapshot."""
+class PackedBlock(NamedTuple):
+    """A block whose checksum fits, as it lies in the file."""
+
+    kind: BlockKind
+    number: int
+    offset: int
+    end: int
+    plain_bytes: int
+    packed: bytes
+
+
+class LostBlocks(NamedTuple):
+    """A stretch of a damaged snapshot in which no block can be found."""
+
+    offset: int
+    end: int
+
+
+def check_start(contents: bytes) -> None:
+    """FormatError for a file that does not begin as a snapshot of machines does."""
     header = MACHINE_SNAPSHOT_HEADER.unpack(contents)
     if header["magic"] != SNAPSHOT_MAGIC:
         raise FormatError("not a snapshot of machines")
     if header["version"] != MACHINE_SNAPSHOT_VERSION:
         raise UnknownFrameError(f"snapshot version {header['version']} is not known")
+
+
+def packed_blocks(contents: bytes) -> Iterator[PackedBlock]:
+    """Every block against its checksum; FormatError for anything that is not a whole snapshot."""
+    check_start(contents)
     at, number = MACHINE_SNAPSHOT_HEADER.size, 0
-    decompressor = zstandard.ZstdDecompressor()
     while True:
-        block = SNAPSHOT_BLOCK.unpack(contents, at)
-        start = at + SNAPSHOT_BLOCK.size
-        packed = contents[start : start + block["packed_bytes"]]
-        if len(packed) < block["packed_bytes"] or block["plain_bytes"] > BLOCK_BYTES_MAX:
-            raise FormatError("a block is cut off", at)
-        if _check(block["kind"], number, block["plain_bytes"], packed) != block["crc32c"]:
-            raise FormatError("a block does not match its checksum", at)
-        try:
-            kind = BlockKind(block["kind"])
-            plain = decompressor.decompress(packed, max_output_size=block["plain_bytes"])
-        except (ValueError, zstandard.ZstdError) as error:
-            raise FormatError(f"a block cannot be read: {error}", at) from error
-        yield kind, plain
-        at = start + block["packed_bytes"]
+        block = _block_at(contents, at, number)
+        yield block
+        at = block.end
         number += 1
-        if kind is BlockKind.END:
+        if block.kind is BlockKind.END:
             if at != len(contents):
                 raise FormatError("something stands behind the end", at)
             return
+
+
+def _block_at(contents: bytes, at: int, number: int) -> PackedBlock:
+    fields = SNAPSHOT_BLOCK.unpack(contents, at)
+    start = at + SNAPSHOT_BLOCK.size
+    packed = contents[start : start + fields["packed_bytes"]]
+    if len(packed) < fields["packed_bytes"] or fields["plain_bytes"] > BLOCK_BYTES_MAX:
+        raise FormatError("a block is cut off", at)
+    if _check(fields["kind"], number, fields["plain_bytes"], packed) != fields["crc32c"]:
+        raise FormatError("a block does not match its checksum", at)
+    try:
+        kind = BlockKind(fields["kind"])
+    except ValueError as error:
+        raise FormatError(f"a block cannot be read: {error}", at) from error
+    end = start + fields["packed_bytes"]
+    return PackedBlock(kind, number, at, end, fields["plain_bytes"], packed)
+
+
+def unpack_block(block: PackedBlock) -> bytes:
+    """The msgpack in it."""
+    try:
+        return zstandard.ZstdDecompressor().decompress(
+            block.packed, max_output_size=block.plain_bytes
+        )
+    except zstandard.ZstdError as error:
+        raise FormatError(f"a block cannot be read: {error}", block.offset) from error
+
+
+def decode_blocks(contents: bytes) -> Iterator[tuple[BlockKind, bytes]]:
+    """Kind and msgpack of each block; FormatError for anything that is not a whole snapshot."""
+    for block in packed_blocks(contents):
+        yield block.kind, unpack_block(block)
+
+
+def sound_blocks(contents: bytes) -> Iterator[PackedBlock | LostBlocks]:
+    """What of a damaged snapshot can be read, for a repair, and where nothing can.
+
+    A block knows its number, so behind a bad one the next is found where bytes are a block of a
+    number that may be: whoever counts blocks up to here has seen at most one in each header's room.
+    """
+    at, number = MACHINE_SNAPSHOT_HEADER.size, 0
+    while at < len(contents):
+        found = _try_block(contents, at, number)
+        if found is None:
+            begin = at
+            found = _next_block(contents, at, number)
+            at = len(contents) if found is None else found.offset
+            yield LostBlocks(begin, at)
+        if found is not None:
+            yield found
+            at, number = found.end, found.number + 1
+            if found.kind is BlockKind.END:
+                return
+
+
+def _next_block(contents: bytes, bad: int, number: int) -> PackedBlock | None:
+    """Mostly only the bad block's bytes are wrong, and its header tells where the next begins."""
+    at = bad + 1
+    while 0 <= (place := contents.find(b"\0\0\0", at)) < len(contents):
+        for skipped in range(1, LOST_BLOCKS_MAX + 1):
+            found = _try_block(contents, place, number + skipped)
+            if found is not None:
+                return found
+        at = place + 1
+    return None
+
+
+def _try_block(contents: bytes, at: int, number: int) -> PackedBlock | None:
+    kind = contents[at + 3] if at + SNAPSHOT_BLOCK.size <= len(contents) else 0
+    if kind not in _KINDS:
+        return None
+    try:
+        return _block_at(contents, at, number)
+    except FormatError:
+        return None

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from headwater.config.server import ServerSettings
 from headwater.core.clock import Clock
-from headwater.core.errors import HeadwaterError
+from headwater.core.errors import HeadwaterError, OverloadedError
 from headwater.core.units import US_PER_S
 from headwater.engine.governing import Governing
 from headwater.engine.kafka.coordinator import Coordinator
 from headwater.engine.kafka.joined import JoinedStore
 from headwater.engine.kafka.producing import Repeated
 from headwater.observe.logs import Logger
+from headwater.server.failures import unforeseen
 from headwater.server.kafka.apis import HANDLED, OF_GROUPS
 from headwater.server.kafka.call import Call
 from headwater.server.kafka.connection import KafkaConnection
@@ -179,14 +180,11 @@ class KafkaDoor:
             call.refuse(ErrorCode.UNSUPPORTED_VERSION)
 
     def broken(self, call: Call, error: BaseException) -> None:
-        self.log.error(
-            "a Kafka request failed",
-            api=call.api.name,
-            version=call.version,
-            error=repr(error),
-            exc_info=error,
+        told = unforeseen(
+            self.log, "a Kafka request failed", error, api=call.api.name, version=call.version
         )
-        call.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
+        is_worth_a_retry = call.api is ApiKey.PRODUCE and isinstance(told, OverloadedError)
+        call.refuse(code_of(told) if is_worth_a_retry else ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def read(self, call: Call, work: Callable[[], T], then: Callable[[T], None]) -> None:
         """Do file work of a call in the pool, and go on here with what came of it."""

@@ -52,7 +52,7 @@ def list_groups(app: App, exchange: Exchange) -> None:
     found = sorted(
         group
         for group in door.coordinator.groups(key.organisation)
-        if after is None or group.name > after
+        if (after is None or group.name > after) and _may_see_group(door, key, group.name)
     )
     groups = [_group(door, key, group) for group in found[:size]]
     body: dict[str, Any] = {"groups": groups}
@@ -78,6 +78,13 @@ def _page_size(exchange: Exchange) -> int:
 def may_see(key: ApiKey, topic: str) -> bool:
     """Prefixes of a key are about names as every door has them."""
     return key.may_name(partition_name(topic, 0))
+
+
+def _may_see_group(door: KafkaDoor, key: ApiKey, group: str) -> bool:
+    """With prefixes: one that has read a topic of the key's own. Names of groups have none."""
+    return not key.prefixes or any(
+        may_see(key, topic) for topic, _ in committed_of(door, key.organisation, group)
+    )
 
 
 def _topic(topic: KafkaTopic) -> dict[str, Any]:

@@ -22,6 +22,9 @@ LAGS_MAX: Final = 1_000
 
 def kafka_samples(door: KafkaDoor, store: KafkaStore, key: Key) -> list[Sample]:
     """Names only of the key's own organisation, and with its prefixes."""
+    lags = list(itertools.islice(_lags(door, key), LAGS_MAX))
+    if key.prefixes:
+        return lags
     counters = door.counters
     samples = [
         Sample("kafka_connections", len(door.connections)),
@@ -43,8 +46,7 @@ def kafka_samples(door: KafkaDoor, store: KafkaStore, key: Key) -> list[Sample]:
         for api in ApiKey
         if (count := counters.requests[api])
     ]
-    samples += itertools.islice(_lags(door, key), LAGS_MAX)
-    return samples
+    return samples + lags
 
 
 def _lags(door: KafkaDoor, key: Key) -> Iterator[Sample]:

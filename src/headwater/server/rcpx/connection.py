@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from headwater.core.errors import ClosedError, HeadwaterError, InvariantError
+from headwater.core.errors import ClosedError, HeadwaterError
+from headwater.server.failures import unforeseen
 from headwater.server.intake import Reading
 from headwater.server.keys import ANYONE, ApiKey
 from headwater.server.rcpx.errors import error_json
@@ -235,8 +236,7 @@ class RcpxConnection(asyncio.Protocol):
         )
 
     def broken(self, request_id: bytes, error: Exception) -> None:
-        self.app.log.error("an RCPX request failed", error=repr(error), exc_info=error)
-        self.fail(request_id, InvariantError("something went wrong here; the log has more"))
+        self.fail(request_id, unforeseen(self.app.log, "an RCPX request failed", error))
 
     def send(self, payload: bytes, flags: int = CHECKED) -> None:
         transport = self._transport

@@ -93,7 +93,10 @@ def _of_machines(make: Callable[..., Work[Any]]) -> Run:
 def _info(connection: RcpxConnection, _params: asked.NoParams) -> Steps[Result]:
     app = connection.app
     stats = yield from steps.wal_stats_steps(app.engine)
-    counts = yield from steps.counts_steps(app.engine)
+    key = connection.key
+    assert key is not None
+    counts = yield from steps.counts_steps(app.engine, machines.sees_of(key))
+    whole = not key.prefixes  # others' connections and entries are none of a tenant's business
     told = {
         "server_name": "headwater",
         "version": __version__,
@@ -104,11 +107,11 @@ def _info(connection: RcpxConnection, _params: asked.NoParams) -> Steps[Result]:
         "uptime_secs": (app.now_us() - app.started_us) // 1_000_000,
         "features": session.FEATURES,
         "stats": {
-            "connections": len(connection.listener.connections),
+            "connections": len(connection.listener.connections) if whole else 1,
             "machines": counts.machines,
             "instances": counts.instances,
             "wal_offset": stats.current_offset,
-            "wal_size_bytes": stats.total_size_bytes,
+            "wal_size_bytes": stats.total_size_bytes if whole else 0,
         },
         "config": {
             "auth_required": bool(len(app.keys)),

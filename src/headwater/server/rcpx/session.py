@@ -33,6 +33,7 @@ _SCOPES: Final = {
     "read": Scope.READ,
     "write": Scope.WRITE,
     "delete": Scope.DELETE,
+    "owner": Scope.OWN,
     "admin": Scope.ADMIN,
 }
 

@@ -27,9 +27,10 @@ from headwater.format.machines.names import (
     segment_of,
     within_segment,
 )
-from headwater.recovery.verifying_machine_segment import MachineLook, look_at_machine_segment
-from headwater.recovery.verifying_machine_snapshots import load_machine_snapshot
-from headwater.recovery.verifying_machines import MachinePlan, join_machines, plan_machines
+from headwater.recovery.machines.segment import MachineScan, scan_machine_segment
+from headwater.recovery.machines.snapshot import load_machine_snapshot
+from headwater.recovery.machines.survey import MachineSurvey, begin_survey
+from headwater.recovery.machines.verify import machine_faults
 from headwater.spark.jobs.mapping import MapAll
 from headwater.store.pair import read_all
 from headwater.store.verifying import Fault, FaultKind
@@ -110,14 +111,14 @@ def view_machine_log(
     if until is not None:
         end = min(end, until + 1)
     at_max = _EVER if at_ms is None else at_ms
-    heading = plan.heading
-    if heading is not None and (heading.wal_offset > end or _ms_after(heading.timestamp) > at_max):
-        heading = None
-        if not looks or looks[0].number != 1:
-            raise RequestError(
-                "the log does not reach back so far: what was before the snapshot of "
-                f"{plan.heading.timestamp if plan.heading else ''} was compacted away"
-            )
+    known = [each.heading for each in plan.snapshots.whole() if each.heading is not None]
+    usable = [h for h in known if h.wal_offset <= end and _ms_after(h.timestamp) <= at_max]
+    heading = usable[0] if usable else None
+    if heading is None and known and (not looks or looks[0].number != 1):
+        raise RequestError(
+            "the log does not reach back so far: what was before the snapshot of "
+            f"{known[-1].timestamp} was compacted away"
+        )
     begin = 0 if heading is None else heading.wal_offset
     flushes = [at for look in looks for at, when in look.flushes if at < end and when <= at_max]
     begin = max([begin, *flushes])
@@ -135,21 +136,21 @@ def view_machine_log(
 
 def _looked_at(
     disk: Disk, place: PurePath, map_all: MapAll
-) -> tuple[MachinePlan, list[MachineLook], list[Fault]]:
+) -> tuple[MachineSurvey, list[MachineScan], list[Fault]]:
     """Once more when an owner compacts the log just now."""
     for _ in range(_LOOKS_MAX):
         try:
-            plan = plan_machines(disk, place)
+            plan = begin_survey(disk, place)
         except FileNotFoundError:
             continue
-        looks = map_all(partial(look_at_machine_segment, disk), plan.segments)
-        faults = join_machines(plan, looks)
+        looks = map_all(partial(scan_machine_segment, disk), plan.segments)
+        faults = machine_faults(plan, looks)
         if not any(fault.kind is FaultKind.CHANGED for fault in faults):
             return plan, looks, faults
     raise UnavailableError(f"{place} changes faster than it can be looked at; try again")
 
 
-def _end(plan: MachinePlan, looks: Sequence[MachineLook], faults: Sequence[Fault]) -> int:
+def _end(plan: MachineSurvey, looks: Sequence[MachineScan], faults: Sequence[Fault]) -> int:
     """Behind the last whole batch."""
     ends = [global_offset(look.number, look.end) for look in looks if look.entries]
     end = max(ends, default=0 if plan.heading is None else plan.heading.wal_offset)

@@ -29,11 +29,12 @@ from headwater.format.snapshot import META_DIRECTORY, Snapshot
 from headwater.recovery.catalog import Catalog, KnownTopic
 from headwater.recovery.kafka.verify import join_kafka, plan_kafka
 from headwater.recovery.kafka.verify_segment import look_at_kafka_segment
+from headwater.recovery.machines.segment import scan_machine_segment
+from headwater.recovery.machines.survey import begin_survey
+from headwater.recovery.machines.verify import machine_faults
 from headwater.recovery.report import WalReport
 from headwater.recovery.snapshots import covered_frames, load_snapshot, snapshot_faults
 from headwater.recovery.survey import ShardSurvey
-from headwater.recovery.verifying_machine_segment import look_at_machine_segment
-from headwater.recovery.verifying_machines import join_machines, plan_machines
 from headwater.recovery.verifying_parts import DIRECTORY_NAMES, gone
 from headwater.spark.jobs.log_reading import LogRead
 from headwater.spark.jobs.mapping import MapAll
@@ -134,15 +135,15 @@ def _look_at_kafka(disk: Disk, path: PurePath, map_all: MapAll, look: DirectoryL
 
 def _look_at_machines(disk: Disk, path: PurePath, map_all: MapAll, look: DirectoryLook) -> None:
     try:
-        plan = plan_machines(disk, path)
+        plan = begin_survey(disk, path)
     except FileNotFoundError as error:
         look.faults.append(gone(path, error))
         return
-    looks = map_all(partial(look_at_machine_segment, disk), plan.segments)
+    looks = map_all(partial(scan_machine_segment, disk), plan.segments)
     look.machine_segments = len(looks)
     look.machine_entries = sum(each.entries for each in looks)
     look.data_bytes += sum(each.data_bytes for each in looks)
-    look.faults += join_machines(plan, looks)
+    look.faults += machine_faults(plan, looks)
 
 
 def _snapshot(disk: Disk, directory: PurePath) -> tuple[Snapshot | None, Fault | None]:

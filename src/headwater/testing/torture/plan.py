@@ -15,6 +15,7 @@ from headwater.testing.torture.outcome import End
 
 ENDS = ((End.KILL, 6), (End.STOP, 2), (End.POWER_LOSS, 3))
 KILLED_STARTS_MAX = 3
+WEEK_MS = 604_800_000
 LOAD_S = (1.5, 5.0)
 CLOCK_JUMPS_MS = (-86_400_000, -3_600_000, -5_000, 0, 5_000, 3_600_000, 86_400_000)
 
@@ -104,6 +105,8 @@ def choose_settings(random: Random) -> tuple[tuple[str, ...], dict[str, str]]:
         "HEADWATER_MACHINE_SEGMENT_BYTES": one_of(65_536, 1_048_576),
         "HEADWATER_COMPACTION_EVENTS": one_of(50, 500, 10_000),
         "HEADWATER_COMPACTION_INTERVAL_MS": one_of(100, 2_000, 60_000),
+        # Longer than any jump of the clock: a key that is forgotten in time promises nothing.
+        "HEADWATER_MACHINE_IDEMPOTENCY_WINDOW_MS": str(WEEK_MS),
     }
     engine = {
         "checkpoint_interval_ms": random.choice((50, 300, 1_000)),

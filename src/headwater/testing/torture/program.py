@@ -15,15 +15,32 @@ from typing import Final
 from headwater.testing.torture.actor import Actor
 from headwater.testing.torture.block_image import why_no_images
 from headwater.testing.torture.life import Broken, Life
+from headwater.testing.torture.machines import Machines
 from headwater.testing.torture.outcome import Tally
 from headwater.testing.torture.plan import plan_life
+from headwater.testing.torture.queues import Queues
+from headwater.testing.torture.routers import Routers
+from headwater.testing.torture.streams import Streams
 from headwater.testing.torture.topics import Topics
 
 ROUNDS_DEFAULT: Final = 8
 SHOWN_LINES: Final = 30
 
+
+def kafka_actor() -> Actor:
+    """Late: the client is not among what Headwater needs."""
+    from headwater.testing.torture.kafka import Kafka
+
+    return Kafka()
+
+
 PROTOCOLS: Final[dict[str, Callable[[], Actor]]] = {
     "topics": Topics,
+    "queues": Queues,
+    "machines": Machines,
+    "kafka": kafka_actor,
+    "routers": Routers,
+    "streams": Streams,
 }
 
 

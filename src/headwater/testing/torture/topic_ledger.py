@@ -14,6 +14,7 @@ rules, by promise:
 
 from __future__ import annotations
 
+import heapq
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -130,6 +131,11 @@ class TopicLedger:
         self.earliest_max = 1
         self._head_checked = 0
         self._acked_seqs: dict[int, str] = {}
+        self._of_tag: dict[str | None, list[int]] = {}
+        """Heaps of the seqs that were acked for records of a tag."""
+        self._removed: dict[int, tuple[Outcome, float]] = {}
+        """Single seqs that somebody meant to take away, by ack or as a dead letter, and when that
+        was answered."""
         self._gone: set[int] = set()
         """Seqs that a check did not find, at or below the head of that check."""
         self._followed: list[Followed] = []
@@ -151,7 +157,8 @@ class TopicLedger:
             if write.outcome is Outcome.ABSENT:
                 self._told.append(f"I2: {identity} was not there after a start and acked later")
             write.outcome, write.first_seq, write.answered_at = Outcome.ACKED, first_seq, at
-            for seq in write.seqs:
+            for seq, tag in zip(write.seqs, write.tags, strict=False):
+                heapq.heappush(self._of_tag.setdefault(tag, []), seq)
                 other = self._acked_seqs.setdefault(seq, identity)
                 if other != identity:
                     self._told.append(f"I3: seq {seq} acked for {other} and for {identity}")
@@ -186,6 +193,30 @@ class TopicLedger:
         with self._lock:
             delete.outcome, delete.answered_at = outcome, at
 
+    def remove(self, seq: int, outcome: Outcome, at: float) -> None:
+        """One record is to go. PENDING before anybody is asked; what was acked stays acked."""
+        with self._lock:
+            if self._removed.get(seq, (Outcome.PENDING, at))[0] is not Outcome.ACKED:
+                self._removed[seq] = (outcome, at)
+
+    def keep(self, seq: int) -> None:
+        """It was refused: the record stays."""
+        with self._lock:
+            if self._removed.get(seq, (Outcome.ACKED, 0.0))[0] is Outcome.PENDING:
+                del self._removed[seq]
+
+    def removal(self, seq: int) -> tuple[Outcome, float] | None:
+        with self._lock:
+            return self._removed.get(seq)
+
+    def first_of_tag(self, tag: str | None) -> int | None:
+        """The lowest seq that was acked for a record of this tag and nobody meant to remove."""
+        with self._lock:
+            waiting = self._of_tag.get(tag)
+            while waiting and waiting[0] in self._removed:
+                heapq.heappop(waiting)
+            return waiting[0] if waiting else None
+
     def follow(self, followed: Followed) -> None:
         with self._lock:
             self._followed.append(followed)
@@ -217,6 +248,9 @@ class TopicLedger:
             for delete in self.deletes:
                 if delete.outcome is Outcome.ACKED and delete.answered_at >= since:
                     delete.outcome = Outcome.UNKNOWN
+            for seq, (outcome, at) in self._removed.items():
+                if outcome is Outcome.ACKED and at >= since:
+                    self._removed[seq] = (Outcome.UNKNOWN, at)
             self._followed = [each for each in self._followed if each.at < weak]
             self.head_max = max(
                 (each.seqs[-1] for each in self.writes.values() if each.outcome is Outcome.ACKED),
@@ -240,6 +274,9 @@ class TopicLedger:
             self.head_max = max(self.head_max, reading.head_seq)
             self.earliest_max = max(self.earliest_max, reading.earliest_seq)
             self._followed = []
+            self._of_tag = {}
+            for seq, record in present.items():  # in order, so each list is a heap
+                self._of_tag.setdefault(record.tag, []).append(seq)
         return shortened(wrong)
 
     def _check_records(self, reading: TopicReading, wrong: list[str]) -> dict[int, Stored]:
@@ -433,6 +470,9 @@ class TopicLedger:
         return bool(self.cap_records or self.ttl_ms) and seq < reading.earliest_seq
 
     def _is_surely_deleted(self, write: Write, seq: int, tag: str | None) -> bool:
+        removed = self._removed.get(seq)
+        if removed is not None and removed[0] is Outcome.ACKED:
+            return True
         return any(
             each.outcome is Outcome.ACKED
             and each.meets(seq, tag)
@@ -441,6 +481,8 @@ class TopicLedger:
         )
 
     def _may_be_deleted(self, write: Write, seq: int, tag: str | None) -> bool:
+        if seq in self._removed:
+            return True
         return any(
             each.outcome is not Outcome.REFUSED
             and each.meets(seq, tag)

@@ -11,7 +11,13 @@ from typing import Any, Final
 
 from headwater.testing.torture import topic_reading
 from headwater.testing.torture.actor import Actor, Check, Load
-from headwater.testing.torture.http_client import Answer, HttpClient, NoAnswerError, topic_path
+from headwater.testing.torture.http_client import (
+    Answer,
+    HttpClient,
+    NoAnswerError,
+    NotSentError,
+    topic_path,
+)
 from headwater.testing.torture.outcome import Outcome
 from headwater.testing.torture.topic_ledger import Followed, TopicLedger, Write, record_data
 
@@ -139,10 +145,7 @@ class Topics(Actor):
             ledger.lose(write.identity, is_ordered=load.server_left.is_set())
             load.tally.add("writes unknown")
             raise
-        except OSError:
-            ledger.refuse(write.identity)
-            raise
-        except Exception:
+        except NotSentError:
             ledger.refuse(write.identity)
             raise
         settle_write(load, ledger, write, answer)
@@ -176,7 +179,7 @@ class Topics(Actor):
         except NoAnswerError:
             ledger.settle_delete(delete, Outcome.UNKNOWN, float("inf"))
             raise
-        except Exception:
+        except NotSentError:
             ledger.settle_delete(delete, Outcome.REFUSED, time.monotonic())
             raise
         outcome = Outcome.ACKED if answer.is_ok else Outcome.UNKNOWN

@@ -1,0 +1,182 @@
+"""Histories of instances outlive the log: what compaction keeps of the segments it deletes.
+
+For each of them one file with the entries of instances that were living then: of each instance the
+newest up to a count, none beyond an age. Nothing about it is in memory. A history is walked back
+from entry to entry by offset, and an entry of a segment that is gone is looked for in the file of
+that segment. A start does not read these files, and does without them.
+
+Bounded by bytes as well: the oldest files go first, and those whose entries are all too old.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Final
+
+import msgspec
+
+from headwater.config.machines import HistorySettings
+from headwater.core.errors import FormatError
+from headwater.disk import Disk, OpenMode, sync_file, write_all
+from headwater.disk.whole import TEMPORARY_SUFFIX, sync_names
+from headwater.engine.machines.log_reading import LogGap, LogPlace
+from headwater.engine.owner import Owner
+from headwater.format.machines.entry import Entry, EntryType, encode_entry
+from headwater.format.machines.history import HISTORY_FOOTER, decode_footer, encode_ending
+from headwater.format.machines.names import (
+    global_offset,
+    history_name,
+    parse_history_name,
+    within_segment,
+)
+
+IDS_AT_ONCE: Final = 1_000
+_OF_INSTANCES: Final = frozenset(
+    (EntryType.CREATE_INSTANCE, EntryType.APPLY_EVENT, EntryType.DELETE_INSTANCE)
+)
+_log = logging.getLogger("headwater.machines")
+
+
+class _About(msgspec.Struct):
+    instance_id: str
+    at: int = 0
+
+
+_about: Final = msgspec.json.Decoder(_About).decode
+Living = Callable[[Sequence[str]], list[str]]
+"""Those of the ids that are of living instances. As the owner."""
+
+
+class Archive:
+    """The directory of kept entries. For the maintenance thread."""
+
+    def __init__(self, disk: Disk, directory: PurePath, settings: HistorySettings) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._settings = settings
+
+    def keep(
+        self, place: LogPlace, segments: Iterable[int], owner: Owner, living: Living, now_ms: int
+    ) -> None:
+        """Before these segments are deleted. Where there is no room it is said, and done without:
+        compaction has to make room."""
+        if not self._settings.transitions_max:
+            return
+        for segment in segments:
+            try:
+                self._keep(_Segment(place, segment), owner, living, now_ms)
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                _log.warning("no room to keep histories of segment %s: %s", segment, error)
+
+    def _keep(self, segment: _Segment, owner: Owner, living: Living, now_ms: int) -> None:
+        age_ms = self._settings.age_ms
+        oldest_ms = now_ms - age_ms if age_ms else 0
+        left: dict[str, int] = {}
+        for _, _, about in segment.rows():
+            if about.at >= oldest_ms:
+                left[about.instance_id] = left.get(about.instance_id, 0) + 1
+        left = {name: left[name] for name in _living(list(left), owner, living)}
+
+        def kept() -> Iterator[tuple[int, Entry, int]]:
+            """Counted down: what is left of an instance when it comes is how new it is."""
+            for offset, entry, about in segment.rows():
+                count = left.get(about.instance_id, 0)
+                if about.at < oldest_ms or not count:
+                    continue
+                left[about.instance_id] = count - 1
+                if count <= self._settings.transitions_max:
+                    yield offset, entry, about.at
+
+        if left:
+            self._write(segment.number, kept())
+
+    def _write(self, segment: int, rows: Iterable[tuple[int, Entry, int]]) -> None:
+        if not self._disk.is_directory(self._directory):
+            self._disk.make_directory(self._directory)
+            sync_names(self._disk, self._directory.parent)
+        path = self._directory / history_name(segment)
+        temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+        if self._disk.exists(temporary):
+            self._disk.unlink(temporary)  # a crash cut it off
+        file = self._disk.open(temporary, OpenMode.CREATE)
+        try:
+            places: list[tuple[int, int]] = []
+            size = newest_ms = 0
+            for offset, entry, at in rows:
+                places.append((offset, size))
+                data = encode_entry(entry.kind, entry.sequence, entry.payload)
+                size += write_all(file, size, [data])
+                newest_ms = max(newest_ms, at)
+            write_all(file, size, [encode_ending(segment, places, newest_ms)])
+            sync_file(file)
+        except OSError:
+            self._disk.unlink(temporary)  # what there was no room for must not take the room
+            raise
+        finally:
+            file.close()
+        self._disk.rename(temporary, path)
+        sync_names(self._disk, self._directory)
+
+    def prune(self, now_ms: int) -> None:
+        """Files whose entries are all too old, and the oldest beyond the bytes."""
+        if not self._disk.is_directory(self._directory):
+            return
+        age_ms, total, removed = self._settings.age_ms, 0, 0
+        for segment in reversed(self._segments()):
+            path = self._directory / history_name(segment)
+            size, newest_ms = self._measure(path, segment)
+            total += size
+            if total > self._settings.bytes_max or (age_ms and newest_ms < now_ms - age_ms):
+                self._disk.unlink(path)
+                removed += 1
+        if removed:
+            sync_names(self._disk, self._directory)
+
+    def _measure(self, path: PurePath, segment: int) -> tuple[int, int]:
+        """Its bytes, and when its newest entry was made; a damaged file is as new as can be."""
+        file = self._disk.open(path, OpenMode.READ)
+        size = file.size()
+        try:
+            end = max(size - HISTORY_FOOTER.size, 0)
+            footer = decode_footer(file.read(end, HISTORY_FOOTER.size), size, segment)
+            return size, footer.newest_ms
+        except FormatError:
+            return size, 1 << 62
+        finally:
+            file.close()
+
+    def _segments(self) -> list[int]:
+        found = map(parse_history_name, self._disk.list_directory(self._directory))
+        return sorted(number for number in found if number is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """One segment of the log, still there."""
+
+    place: LogPlace
+    number: int
+
+    def rows(self) -> Iterator[tuple[int, Entry, _About]]:
+        """Entries about instances, by offset in the segment. What cannot be read is passed over:
+        it was told when it was found."""
+        gaps: list[LogGap] = []
+        for offset, entry in self.place.only(self.number).walk(global_offset(self.number, 0), gaps):
+            if entry.kind in _OF_INSTANCES:
+                try:
+                    about = _about(entry.payload)
+                except (msgspec.MsgspecError, UnicodeDecodeError):
+                    continue
+                yield within_segment(offset), entry, about
+
+
+def _living(ids: list[str], owner: Owner, living: Living) -> Iterator[str]:
+    for at in range(0, len(ids), IDS_AT_ONCE):
+        some = ids[at : at + IDS_AT_ONCE]
+        yield from owner.call(lambda some=some: living(some))  # type: ignore[misc]

@@ -1,0 +1,85 @@
+"""What is kept of a deleted segment of the machines' log, for the histories of living instances.
+
+```
+file = entry* place* footer
+```
+
+Entries stand as they did in the log, in its order, each with its checksums. The places tell which
+entry was where, so a reader finds one by its global offset: the file has its segment's number. A
+file without its footer was never finished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from headwater.core.errors import FormatError
+from headwater.format.crc32c import crc32c
+from headwater.format.layout import Field, Layout
+
+HISTORY_MAGIC: Final = 0x48574D48  # "HWMH"
+HISTORY_VERSION: Final = 1
+HISTORY_PLACE: Final = Layout(
+    "place in a machine history",
+    (
+        Field("offset", "u64", "where the entry was in its segment"),
+        Field("position", "u64", "where its bytes begin in this file"),
+    ),
+    big_endian=True,
+)
+HISTORY_FOOTER: Final = Layout(
+    "machine history footer",
+    (
+        Field("magic", "u32", "HWMH"),
+        Field("version", "u32", f"format version, {HISTORY_VERSION}"),
+        Field("segment", "u64", "number of the segment the entries were in"),
+        Field("count", "u64", "how many entries, and places"),
+        Field("newest_ms", "u64", "when the newest of them was made"),
+        Field("places_crc32c", "u32", "CRC32C of the places"),
+        Field("crc32c", "u32", "CRC32C of the footer before this field"),
+    ),
+    big_endian=True,
+)
+_CHECKED: Final = HISTORY_FOOTER.offset_of("crc32c")
+
+
+class HistoryFooter(NamedTuple):
+    segment: int
+    entries: int
+    newest_ms: int
+    places_crc32c: int
+
+
+def encode_ending(segment: int, places: Sequence[tuple[int, int]], newest_ms: int) -> bytes:
+    """Places and footer; the places are in the order of the offsets."""
+    packed = b"".join(HISTORY_PLACE.packer.pack(*place) for place in places)
+    checked = HISTORY_FOOTER.packer.pack(
+        HISTORY_MAGIC, HISTORY_VERSION, segment, len(places), newest_ms, crc32c(packed), 0
+    )[:_CHECKED]
+    return packed + checked + crc32c(checked).to_bytes(4, "big")
+
+
+def decode_footer(buffer: bytes, size: int, segment: int) -> HistoryFooter:
+    """The last bytes of a file of so many bytes; FormatError when they are not its footer."""
+    if len(buffer) < HISTORY_FOOTER.size:
+        raise FormatError("no footer", 0)
+    at = size - HISTORY_FOOTER.size
+    fields = HISTORY_FOOTER.unpack(buffer)
+    if fields["magic"] != HISTORY_MAGIC:
+        raise FormatError("no footer", at)
+    if fields["crc32c"] != crc32c(buffer[:_CHECKED]):
+        raise FormatError("the footer does not match its checksum", at)
+    if fields["version"] != HISTORY_VERSION:
+        raise FormatError(f"a history of version {fields['version']}", at)
+    if fields["segment"] != segment:
+        raise FormatError(f"this is the history of segment {fields['segment']}", at)
+    if fields["count"] * HISTORY_PLACE.size > at:
+        raise FormatError("more places than there are bytes", at)
+    return HistoryFooter(segment, fields["count"], fields["newest_ms"], fields["places_crc32c"])
+
+
+def decode_places(buffer: bytes, footer: HistoryFooter) -> list[tuple[int, int]]:
+    if crc32c(buffer) != footer.places_crc32c:
+        raise FormatError("the places do not match their checksum")
+    return list(HISTORY_PLACE.packer.iter_unpack(buffer))

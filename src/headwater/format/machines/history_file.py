@@ -1,0 +1,57 @@
+"""The kept entries of one deleted segment, read from their file."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Iterator
+
+from headwater.core.errors import FormatError
+from headwater.format.machines.entry import Entry, decode_entry
+from headwater.format.machines.history import (
+    HISTORY_FOOTER,
+    HISTORY_PLACE,
+    HistoryFooter,
+    decode_footer,
+    decode_places,
+)
+
+Read = Callable[[int, int], bytes]
+"""Bytes from a position on."""
+
+
+class HistoryFile:
+    """Entries are found by their offset."""
+
+    def __init__(self, read: Read, size: int, segment: int) -> None:
+        """FormatError when the file is not whole."""
+        self._read = read
+        end = max(size - HISTORY_FOOTER.size, 0)
+        self.footer: HistoryFooter = decode_footer(read(end, HISTORY_FOOTER.size), size, segment)
+        length = self.footer.entries * HISTORY_PLACE.size
+        self._end = end - length
+        self._places = decode_places(read(self._end, length), self.footer)
+
+    def entry_at(self, offset: int) -> Entry | None:
+        """By its offset in the segment; None when it was not kept. FormatError when damaged."""
+        number = bisect.bisect_left(self._places, (offset, 0))
+        if number == len(self._places) or self._places[number][0] != offset:
+            return None
+        return self._entry(number)
+
+    def entries(self) -> Iterator[tuple[int, Entry]]:
+        """All of them, by offset in the segment. FormatError at the first that is damaged."""
+        for number, (offset, _) in enumerate(self._places):
+            yield offset, self._entry(number)
+
+    def _entry(self, number: int) -> Entry:
+        begin = self._places[number][1]
+        following = number + 1
+        end = self._places[following][1] if following < len(self._places) else self._end
+        data = self._read(begin, end - begin) if begin < end else b""
+        try:
+            entry = decode_entry(data, 0, len(data))
+        except FormatError as error:
+            raise FormatError(error.reason, begin) from error
+        if entry.size != end - begin:
+            raise FormatError("an entry does not fill its place", begin)
+        return entry

@@ -1,0 +1,46 @@
+"""Verify's look at what compaction kept for the histories of instances. Nothing is changed.
+
+A start does without these files, so no damage of theirs stops anything; what it costs is told.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from headwater.core.errors import FormatError
+from headwater.disk import Disk
+from headwater.disk.whole import TEMPORARY_SUFFIX
+from headwater.format.machines.history_file import HistoryFile
+from headwater.format.machines.names import parse_history_name
+from headwater.store.pair import read_all
+from headwater.store.verifying import Fault, FaultKind
+
+
+def history_faults(disk: Disk, directory: PurePath) -> list[Fault]:
+    """Every file of the directory, entry by entry."""
+    faults: list[Fault] = []
+    for name in disk.list_directory(directory) if disk.is_directory(directory) else []:
+        path, segment = directory / name, parse_history_name(name)
+        if segment is not None:
+            faults += _faults_of(disk, path, segment)
+        elif name.endswith(TEMPORARY_SUFFIX):
+            what = "left by work that was interrupted or goes on"
+            faults.append(Fault(path, None, what, False, FaultKind.UNFINISHED))
+        else:
+            faults.append(Fault(path, None, "not a name this software gives", False))
+    return faults
+
+
+def _faults_of(disk: Disk, path: PurePath, segment: int) -> list[Fault]:
+    try:
+        contents = read_all(disk, path)
+    except FileNotFoundError:
+        return []  # compaction removed it meanwhile
+    try:
+        kept = HistoryFile(lambda at, length: contents[at : at + length], len(contents), segment)
+        for _ in kept.entries():
+            continue
+    except FormatError as error:
+        what = f"{error.reason}; histories that reach back to here end here"
+        return [Fault(path, error.offset, what, True, FaultKind.ENTRY)]
+    return []

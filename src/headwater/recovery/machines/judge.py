@@ -1,0 +1,206 @@
+"""From what each segment holds to what the log is: a verdict for every stretch of bad bytes.
+
+A look goes from run to run, in order. Where entries do not follow each other, **witnesses** tell
+what it is: an entry and CURRENT say how far the log was known to be synced when they were written,
+and a segment is synced before the next begins. Bad bytes that begin before a witnessed place were
+promised to somebody: damage. Others are an unfinished write nobody was told of: a torn tail. So an
+acknowledged entry is never cut: it was synced before, and at the latest from the next start on
+CURRENT is its witness (I5).
+
+Pure: nothing here looks at a disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from headwater.format.machines.entry import OVERHEAD_BYTES
+from headwater.format.machines.names import global_offset
+from headwater.recovery.machines.segment import MachineScan, Run
+
+
+class StretchVerdict(Enum):
+    DAMAGED = "damaged"
+    """Bytes that were known to be synced are no entries; sound ones follow."""
+    LOST_END = "damaged to the end"
+    """The same, and nothing sound follows that was promised."""
+    MISSING = "entries missing"
+    """Sound entries, and the numbers of some before them are nowhere."""
+    TORN = "torn"
+    """An unfinished write that nobody was promised."""
+    NEWER = "newer"
+    """A sound header of a kind that this software does not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    verdict: StretchVerdict
+    offset: int
+    """Global, of the first bad byte."""
+    resume: int
+    """Global, where sound entries go on, or the log ends."""
+    entries: int
+    """How many entries are missing, by their numbers; at least this many."""
+    reason: str
+
+
+@dataclass(slots=True)
+class LogJudgement:
+    """What the log is, from the place on where somebody wants to read it."""
+
+    stretches: list[Stretch] = field(default_factory=list)
+    runs: list[tuple[int, Run]] = field(default_factory=list)
+    """Segment and run of all that counts, in order, up to `end`."""
+    end: int = 0
+    """Global: where the next entry goes. Entries at or behind it do not count."""
+    next_sequence: int = 1
+    witness: int = 0
+    open_batch: bool = False
+    """A batch did not end, and was cut for it."""
+
+    @property
+    def torn(self) -> Stretch | None:
+        last = self.stretches[-1] if self.stretches else None
+        return last if last is not None and last.verdict is StretchVerdict.TORN else None
+
+
+def judge_log(
+    scans: Sequence[MachineScan], begin: int, sequence: int | None, current_witness: int
+) -> LogJudgement:
+    """`sequence` is the number of the entry at `begin`; None when nobody knows it."""
+    return _Judge(scans, begin, sequence, current_witness).run()
+
+
+class _Judge:
+    def __init__(
+        self,
+        scans: Sequence[MachineScan],
+        begin: int,
+        sequence: int | None,
+        current_witness: int,
+    ) -> None:
+        self._scans = scans
+        self._at = begin
+        self._expected = sequence
+        self._held: tuple[int, int] | None = None
+        """Place and number of the first entry of a batch that goes on."""
+        self._bad: tuple[int, str] | None = None
+        """The first of the bad bytes that are behind the last sound entry."""
+        self._found = LogJudgement(witness=current_witness)
+        for scan in scans:
+            if scan.entries:
+                # A segment is synced before the next one begins.
+                border = global_offset(scan.number, 0)
+                self._found.witness = max(self._found.witness, scan.witness, border)
+
+    def run(self) -> LogJudgement:
+        found = self._found
+        if self._go_through():
+            self._end()
+        found.end = self._at
+        found.next_sequence = self._expected or 1
+        found.runs = [
+            (number, run)
+            for number, run in found.runs
+            if global_offset(number, run.offset) < found.end
+        ]
+        return found
+
+    def _go_through(self) -> bool:
+        """From item to item; False when the log ends before its last segment does."""
+        before: MachineScan | None = None
+        for scan in self._scans:
+            if before is not None:
+                self._cross_border(before, scan)
+            before = scan
+            for item in scan.items:
+                place = global_offset(scan.number, item.offset)
+                if isinstance(item, Run):
+                    if not self._take(scan.number, place, item):
+                        return False
+                elif self._bad is None:
+                    if item.newer:
+                        self._note(StretchVerdict.NEWER, place, place, 0, item.reason)
+                        return False
+                    self._bad = (place, item.reason)
+        return True
+
+    def _cross_border(self, before: MachineScan, scan: MachineScan) -> None:
+        if scan.number != before.number + 1:
+            self._expected = self._held = None  # that one is missing is told by its row
+        begin = global_offset(before.number, 0)
+        if not before.items and self._bad is None and self._at <= begin:
+            # A segment is made for what is to be written, so each but the last has entries.
+            self._bad = (begin, "no entry is in a segment that others follow")
+        if self._bad is None:
+            self._at = global_offset(scan.number, 0)
+
+    def _take(self, number: int, place: int, run: Run) -> bool:
+        expected = run.first if self._expected is None else self._expected
+        if run.first < expected:
+            if self._bad is None:
+                self._bad = (place, "an entry that was here before")
+            return True
+        witness = self._found.witness
+        if self._bad is None and run.first > expected:
+            missing = run.first - expected
+            reason = f"{missing} entries are missing before this one"
+            if witness < place:
+                self._cut(place, reason)
+                return False
+            self._note(StretchVerdict.MISSING, place, place, missing, reason)
+            self._held = None
+        elif self._bad is not None:
+            bad, reason = self._bad
+            if witness <= bad or place > witness:
+                return self._lose_the_end()
+            self._note(StretchVerdict.DAMAGED, bad, place, max(run.first - expected, 1), reason)
+            self._bad = self._held = None
+        self._found.runs.append((number, run))
+        self._at = global_offset(number, run.end)
+        self._expected = run.first + run.entries
+        if run.open_at is None:
+            self._held = None
+        elif self._held is None or run.ends_batch:
+            self._held = (global_offset(number, run.open_at), run.open_sequence)
+        return True
+
+    def _end(self) -> None:
+        """Behind the last segment: whoever witnessed more than is there has the last word."""
+        if self._bad is None and self._found.witness > self._at:
+            self._bad = (self._at, "entries that were synced are gone")
+        if self._bad is not None:
+            self._lose_the_end()
+        elif self._held is not None:
+            self._found.open_batch = True
+            self._cut(self._at, "a batch does not end")
+
+    def _lose_the_end(self) -> bool:
+        """Bad bytes, and nothing behind them that was promised. Always False: the log ends."""
+        assert self._bad is not None
+        bad, reason = self._bad
+        witness = self._found.witness
+        if witness <= bad:
+            self._cut(bad, reason)
+            return False
+        # All up to the witness is lost; what is behind it was never promised.
+        self._note(StretchVerdict.LOST_END, bad, witness, 1, reason)
+        self._held = None
+        self._expected = (self._expected or 1) + max((witness - bad) // OVERHEAD_BYTES, 1)
+        self._cut(witness, reason)
+        return False
+
+    def _cut(self, place: int, reason: str) -> None:
+        """What is behind a place was promised to nobody; nor was the batch that it broke off."""
+        if self._held is not None:
+            place, self._expected = self._held
+        self._at = place
+        if any(global_offset(scan.number, scan.used) > place for scan in self._scans if scan.used):
+            self._note(StretchVerdict.TORN, place, place, 0, reason)
+
+    def _note(
+        self, verdict: StretchVerdict, offset: int, resume: int, entries: int, reason: str
+    ) -> None:
+        self._found.stretches.append(Stretch(verdict, offset, resume, entries, reason))

@@ -1,0 +1,251 @@
+"""One segment of the machines' log, from entry to entry, by itself. The only reader of segments.
+
+It says where entries follow each other without a gap, and where bytes are none. What that means,
+damage or a torn tail, only all segments and CURRENT together can tell: see `judge`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Final
+
+from headwater.core.errors import FormatError
+from headwater.disk import Disk
+from headwater.format.machines.bodies import (
+    ApplyEvent,
+    Body,
+    Checkpoint,
+    CreateInstance,
+    DeleteInstance,
+    decode_body,
+    witness_of,
+)
+from headwater.format.machines.entry import MAGIC_BYTES, Entry, decode_entry, is_newer
+from headwater.format.machines.names import global_offset
+from headwater.store.pair import read_all
+from headwater.store.verifying import Fault, FaultKind, listed
+
+NEWER_ENTRY: Final = "an entry of a kind this version does not know"
+HERE_BEFORE: Final = "an entry that was here before"
+
+
+@dataclass(frozen=True, slots=True)
+class MachineSegment:
+    """One segment that is to be scanned."""
+
+    path: str
+    number: int
+    begin: int = 0
+    """Where in it to begin: what is before is in a snapshot."""
+    asked: tuple[int, ...] = ()
+    """Offsets in it, the numbers of whose entries somebody wants to know."""
+    deep: bool = True
+    """Look into bodies too: whether what they say of places is so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Entries that follow each other, by place and by number."""
+
+    offset: int
+    end: int
+    first: int
+    """Number of the first one."""
+    entries: int
+    ends_batch: bool
+    """A batch ends in it."""
+    open_at: int | None
+    """Where a batch begins that does not end in it."""
+    open_sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class BadBytes:
+    """Bytes that are no entry. Whether that is damage or a torn tail, a witness tells."""
+
+    offset: int
+    reason: str
+    newer: bool = False
+    """A sound header of a kind this software does not know."""
+
+
+@dataclass(slots=True)
+class MachineScan:
+    path: str
+    number: int
+    items: list[Run | BadBytes] = field(default_factory=list)
+    """In the order of their places."""
+    faults: list[Fault] = field(default_factory=list)
+    """What only a deep scan sees: sound entries that say what is not so."""
+    entries: int = 0
+    data_bytes: int = 0
+    """Length of the file."""
+    used: int = 0
+    """Behind the last byte that is no zero."""
+    end: int = 0
+    """Behind the last entry."""
+    witness: int = 0
+    """What its entries knew to be synced, as global offset."""
+    open_batch: int | None = None
+    """Where a batch begins that does not end in this segment."""
+    first_sequence: int | None = None
+    flushes: list[tuple[int, int]] = field(default_factory=list)
+    """Where, as global offset, and when everything was removed on request."""
+    asked: dict[int, int | None] = field(default_factory=dict)
+    """Number of the entry at each place asked for; None when no entry begins there."""
+
+
+def scan_machine_segment(disk: Disk, segment: MachineSegment) -> MachineScan:
+    """Header and payload of every entry, their order, and the zeros behind them."""
+    scan = MachineScan(segment.path, segment.number, asked=dict.fromkeys(segment.asked))
+    path = PurePath(segment.path)
+    try:
+        contents = read_all(disk, path)
+    except FileNotFoundError:
+        what = "went away while it was read"
+        scan.faults.append(Fault(path, None, what, True, FaultKind.CHANGED))
+        return scan
+    _EntryScan(contents, segment, scan).run()
+    return scan
+
+
+class _EntryScan:
+    def __init__(self, contents: bytes, segment: MachineSegment, scan: MachineScan) -> None:
+        self._contents = contents
+        self._segment = segment
+        self._scan = scan
+        self._last: dict[str, int] = {}
+        """The newest entry about each instance."""
+        self._wrong: list[tuple[int, str]] = []
+        self._begun: tuple[int, int] | None = None
+        """Place and number of the first entry of the run that goes on."""
+        self._next = 0
+        """The number an entry must have at least; 0: any."""
+        self._ends_batch = False
+        self._open: tuple[int, int] | None = None
+
+    def run(self) -> None:
+        scan, contents = self._scan, self._contents
+        scan.data_bytes = len(contents)
+        scan.used = len(contents.rstrip(b"\0"))
+        at, end = self._segment.begin, len(contents)
+        while at < end:
+            if not contents.startswith(MAGIC_BYTES, at):
+                if at >= scan.used:
+                    break
+                at = self._pass_over(at, BadBytes(at, "no entry begins here"))
+                continue
+            try:
+                entry = decode_entry(contents, at, end)
+            except FormatError as error:
+                newer = is_newer(contents, at, end)
+                bad = BadBytes(at, NEWER_ENTRY if newer else error.reason, newer)
+                at = self._pass_over(at, bad)
+                continue
+            self._take(at, entry)
+            at += entry.size
+        self._end_run(at)
+        if self._open is not None:
+            scan.open_batch = self._open[0]
+        scan.faults += listed(PurePath(scan.path), self._wrong, FaultKind.ENTRY)
+
+    def _pass_over(self, at: int, bad: BadBytes) -> int:
+        """Note bad bytes, and find the next sound entry, or the end."""
+        contents = self._contents
+        self._end_run(at)
+        self._scan.items.append(bad)
+        self._last.clear()  # an entry about any instance may be among them
+        end = len(contents)
+        place = contents.find(MAGIC_BYTES, at + 1)
+        while place >= 0:
+            try:
+                decode_entry(contents, place, end)
+            except FormatError:
+                place = contents.find(MAGIC_BYTES, place + 1)
+                continue
+            return place
+        return end
+
+    def _end_run(self, at: int) -> None:
+        if self._begun is None:
+            return
+        offset, first = self._begun
+        opened = self._open
+        run = Run(
+            offset,
+            at,
+            first,
+            self._next - first,
+            self._ends_batch,
+            None if opened is None else opened[0],
+            0 if opened is None else opened[1],
+        )
+        self._scan.items.append(run)
+        self._begun = None
+
+    def _take(self, at: int, entry: Entry) -> None:
+        scan = self._scan
+        if entry.sequence < self._next:
+            if self._begun is not None or not _is_stale(scan.items):
+                self._end_run(at)
+                scan.items.append(BadBytes(at, HERE_BEFORE))
+                self._last.clear()
+            return
+        if self._begun is not None and entry.sequence != self._next:
+            self._end_run(at)
+            self._last.clear()
+        if self._begun is None:
+            self._begun = (at, entry.sequence)
+            self._ends_batch, self._open = False, None
+        self._next = entry.sequence + 1
+        if scan.first_sequence is None:
+            scan.first_sequence = entry.sequence
+        if at in scan.asked:
+            scan.asked[at] = entry.sequence
+        scan.entries += 1
+        scan.end = at + entry.size
+        if not entry.more:
+            self._ends_batch, self._open = True, None
+        elif self._open is None:
+            self._open = (at, entry.sequence)
+        self._note_witness(at, entry)
+
+    def _note_witness(self, at: int, entry: Entry) -> None:
+        scan = self._scan
+        here = global_offset(scan.number, at)
+        synced = 0
+        if self._segment.deep:
+            try:
+                body = decode_body(entry)
+            except FormatError as error:
+                self._wrong.append((at, error.reason))
+            else:
+                synced = body.synced
+                self._look_into(at, here, body)
+        else:
+            synced = witness_of(entry)
+        # An entry cannot vouch for itself, nor for what comes after it.
+        scan.witness = max(scan.witness, min(synced, here))
+
+    def _look_into(self, at: int, here: int, body: Body) -> None:
+        """What an entry says of places: none is ahead of it, and none is left out."""
+        if body.synced > here:
+            self._wrong.append((at, f"knows {body.synced} as synced, which is behind it"))
+        if isinstance(body, Checkpoint) and body.flushed:
+            self._last.clear()
+            self._scan.flushes.append((here, body.at))
+        elif isinstance(body, CreateInstance):
+            self._last[body.instance_id] = here
+        elif isinstance(body, ApplyEvent | DeleteInstance):
+            known = self._last.get(body.instance_id, body.previous)
+            if body.previous != known or known >= here:
+                what = f"the entry before about the same instance is at {known}"
+                self._wrong.append((at, f"{what}, and it says {body.previous}"))
+            self._last[body.instance_id] = here
+
+
+def _is_stale(items: list[Run | BadBytes]) -> bool:
+    """The bytes before were of the kind that was here before, and were told."""
+    last = items[-1] if items else None
+    return isinstance(last, BadBytes) and last.reason == HERE_BEFORE

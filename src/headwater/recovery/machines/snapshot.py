@@ -1,0 +1,201 @@
+"""Snapshots of machines: each block against its checksum, and what index.json says of them.
+
+The only reader of snapshots. A snapshot tells what it is of by itself; index.json only names which
+of the files count, so it is believed as far as the files say the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from pathlib import PurePath
+from typing import Any, Final
+
+import msgspec
+
+from headwater.core.errors import FormatError
+from headwater.disk import Disk
+from headwater.disk.whole import TEMPORARY_SUFFIX
+from headwater.format.frame import UnknownFrameError
+from headwater.format.machines.names import (
+    INDEX_NAME,
+    INSTANCE_SUFFIX,
+    parse_snapshot_file_name,
+)
+from headwater.format.machines.snapshot import (
+    BlockKind,
+    SnapshotHeading,
+    SnapshotIndex,
+    decode_blocks,
+    decode_index,
+    encode_index,
+    packed_blocks,
+    unpack_block,
+)
+from headwater.format.names import QUARANTINE_DIRECTORY
+from headwater.model.machines.instance import Instance
+from headwater.store.pair import read_all
+
+
+class SnapshotVerdict(Enum):
+    WHOLE = "whole"
+    DAMAGED = "damaged"
+    MISSING = "missing"
+    """index.json names it, and it is not there."""
+    UNNAMED = "not named"
+    """index.json is sound and does not name it: unfinished work."""
+    NEWER = "newer"
+
+
+class IndexState(Enum):
+    ABSENT = "is not there"
+    LOST = "is not there, and snapshots are"
+    SOUND = "says what the snapshots say"
+    DAMAGED = "is damaged"
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotScan:
+    path: PurePath
+    verdict: SnapshotVerdict
+    heading: SnapshotHeading | None = None
+    """Its own; where it is damaged or missing, what index.json says of it, if that is sound."""
+    offset: int | None = None
+    reason: str = ""
+
+    @property
+    def wal_offset(self) -> int:
+        return 0 if self.heading is None else self.heading.wal_offset
+
+
+@dataclass(slots=True)
+class SnapshotsScan:
+    directory: PurePath
+    index: IndexState = IndexState.ABSENT
+    index_reason: str = ""
+    snapshots: list[SnapshotScan] = field(default_factory=list)
+    leftovers: list[PurePath] = field(default_factory=list)
+    foreign: list[PurePath] = field(default_factory=list)
+
+    def whole(self) -> list[SnapshotScan]:
+        """Those a start may begin with, the newest first."""
+        found = [each for each in self.snapshots if each.verdict is SnapshotVerdict.WHOLE]
+        return sorted(found, key=lambda each: each.wal_offset, reverse=True)
+
+
+@dataclass(slots=True)
+class LoadedSnapshot:
+    heading: SnapshotHeading
+    instances: list[Instance]
+
+
+def load_machine_snapshot(contents: bytes) -> LoadedSnapshot:
+    """Heading and instances of a whole snapshot; FormatError with the reason otherwise."""
+    heading: SnapshotHeading | None = None
+    instances: list[Instance] = []
+    for kind, plain in decode_blocks(contents):
+        if kind is BlockKind.HEADING:
+            heading = block_rows(SnapshotHeading, plain)
+        elif kind is BlockKind.INSTANCES:
+            instances += block_rows(list[Instance], plain)
+    if heading is None:
+        raise FormatError(_NO_HEADING)
+    if heading.instance_count != len(instances):
+        raise FormatError(f"{len(instances)} instances where {heading.instance_count} are told")
+    return LoadedSnapshot(heading, instances)
+
+
+def heading_of(contents: bytes) -> SnapshotHeading:
+    """Of a whole snapshot. Every block is held against its checksum, and only one is unpacked."""
+    found: SnapshotHeading | None = None
+    for block in packed_blocks(contents):
+        if block.kind is BlockKind.HEADING:
+            found = block_rows(SnapshotHeading, unpack_block(block))
+    if found is None:
+        raise FormatError(_NO_HEADING)
+    return found
+
+
+_NO_HEADING: Final = "a snapshot without a heading"
+
+
+def block_rows(kind: Any, plain: bytes) -> Any:
+    try:
+        return msgspec.msgpack.decode(plain, type=kind)
+    except msgspec.MsgspecError as error:
+        raise FormatError(f"a block cannot be read: {error}") from error
+
+
+def scan_machine_snapshots(disk: Disk, directory: PurePath) -> SnapshotsScan:
+    """All of them. FileNotFoundError when one goes away meanwhile: look again."""
+    scan = SnapshotsScan(directory)
+    names = disk.list_directory(directory) if disk.is_directory(directory) else []
+    named = _named(disk, scan) if INDEX_NAME in names else {}
+    found: dict[str, SnapshotScan] = {}
+    for name in sorted({*names, *named} - {INDEX_NAME, QUARANTINE_DIRECTORY}):
+        path = directory / name
+        if parse_snapshot_file_name(name) is None:
+            if name.endswith(TEMPORARY_SUFFIX):
+                scan.leftovers.append(path)
+            elif not name.endswith(INSTANCE_SUFFIX):
+                scan.foreign.append(path)
+        elif name not in names:
+            reason = "missing: the snapshot that index.json names"
+            found[name] = SnapshotScan(path, SnapshotVerdict.MISSING, named[name], None, reason)
+        else:
+            found[name] = _scan_one(disk, path, named.get(name))
+    _hold_against_files(scan, named, found)
+    if scan.index is IndexState.SOUND:
+        for name in found.keys() - named.keys():
+            found[name] = replace(found[name], verdict=SnapshotVerdict.UNNAMED)
+    scan.snapshots = [found[name] for name in sorted(found)]
+    return scan
+
+
+def _named(disk: Disk, scan: SnapshotsScan) -> dict[str, SnapshotHeading]:
+    """What the index names. It is sound when it is, byte by byte, what this software writes."""
+    contents = read_all(disk, scan.directory / INDEX_NAME)
+    scan.index = IndexState.SOUND
+    try:
+        index = decode_index(contents)
+    except FormatError as error:
+        scan.index, scan.index_reason = IndexState.DAMAGED, error.reason
+        return {}
+    if encode_index(SnapshotIndex(index.snapshots)) != contents:
+        scan.index, scan.index_reason = IndexState.DAMAGED, "not as it was written"
+    named = {heading.file: heading for heading in index.snapshots}
+    strange = [name for name in named if parse_snapshot_file_name(name) is None]
+    if strange:
+        scan.index, scan.index_reason = IndexState.DAMAGED, f"names {strange[0]!r}"
+    return {name: heading for name, heading in named.items() if name not in strange}
+
+
+def _scan_one(disk: Disk, path: PurePath, named: SnapshotHeading | None) -> SnapshotScan:
+    try:
+        heading = heading_of(read_all(disk, path))
+    except UnknownFrameError as error:
+        return SnapshotScan(path, SnapshotVerdict.NEWER, named, error.offset, error.reason)
+    except FormatError as error:
+        return SnapshotScan(path, SnapshotVerdict.DAMAGED, named, error.offset, error.reason)
+    if heading.file != path.name:
+        reason = f"it is the snapshot {heading.file}, under another name"
+        return SnapshotScan(path, SnapshotVerdict.DAMAGED, named, 0, reason)
+    return SnapshotScan(path, SnapshotVerdict.WHOLE, heading)
+
+
+def _hold_against_files(
+    scan: SnapshotsScan, named: dict[str, SnapshotHeading], found: dict[str, SnapshotScan]
+) -> None:
+    """An index that tells something else than a whole snapshot itself is not what was written."""
+    whole = {name for name, each in found.items() if each.verdict is SnapshotVerdict.WHOLE}
+    wrong = [name for name in whole & named.keys() if found[name].heading != named[name]]
+    missing = any(each.verdict is SnapshotVerdict.MISSING for each in found.values())
+    reason = ""
+    if wrong:
+        reason = f"tells something else of {wrong[0]} than the snapshot itself"
+    elif missing and whole - named.keys():
+        reason = "names a snapshot that is not there, and not one that is"
+    if scan.index is IndexState.ABSENT and whole:
+        scan.index = IndexState.LOST
+    elif scan.index is IndexState.SOUND and reason:
+        scan.index, scan.index_reason = IndexState.DAMAGED, reason

@@ -1,0 +1,287 @@
+"""Look: what is in the directory of the machines. Reads everything, changes nothing.
+
+In steps, so that segments can be scanned anywhere: what names, CURRENT, FED and the snapshots tell,
+and which segments are to be scanned; then a scan of each by itself; then the survey is whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import PurePath
+from typing import Final, TypeVar
+
+from headwater.core.errors import FormatError
+from headwater.disk import Disk
+from headwater.disk.posix import LOCK_NAME
+from headwater.disk.whole import TEMPORARY_SUFFIX
+from headwater.format.machines.current import (
+    MachineCurrent,
+    decode_fed,
+    decode_machine_current,
+)
+from headwater.format.machines.names import (
+    FED_NAME,
+    HISTORY_DIRECTORY,
+    SNAPSHOTS_DIRECTORY,
+    WEBHOOKS_DIRECTORY,
+    global_offset,
+    parse_segment_name,
+    segment_name,
+    segment_of,
+    within_segment,
+)
+from headwater.format.machines.snapshot import SnapshotHeading
+from headwater.format.names import (
+    CURRENT_NAME,
+    PREPARED_NAME,
+    QUARANTINE_DIRECTORY,
+    WAL_DIRECTORY,
+)
+from headwater.recovery.machines.histories import history_faults
+from headwater.recovery.machines.judge import LogJudgement, judge_log
+from headwater.recovery.machines.segment import (
+    MachineScan,
+    MachineSegment,
+    scan_machine_segment,
+)
+from headwater.recovery.machines.snapshot import (
+    SnapshotScan,
+    SnapshotsScan,
+    scan_machine_snapshots,
+)
+from headwater.store.pair import read_all
+from headwater.store.verifying import Fault
+
+FIRST_SEGMENT: Final = 1
+T = TypeVar("T")
+_OURS: Final = frozenset(
+    {
+        WAL_DIRECTORY,
+        SNAPSHOTS_DIRECTORY,
+        HISTORY_DIRECTORY,
+        WEBHOOKS_DIRECTORY,
+        FED_NAME,
+        LOCK_NAME,
+        QUARANTINE_DIRECTORY,
+    }
+)
+_OURS_IN_LOG: Final = frozenset({CURRENT_NAME, PREPARED_NAME, QUARANTINE_DIRECTORY, LOCK_NAME})
+
+
+class SmallFile(Enum):
+    """CURRENT and FED: one line each, that proves itself."""
+
+    ABSENT = "is not there"
+    SOUND = "is sound"
+    DAMAGED = "is damaged"
+
+
+@dataclass(slots=True)
+class MachineSurvey:
+    directory: PurePath
+    numbers: list[int] = field(default_factory=list)
+    """Of the segments that are there."""
+    missing: list[int] = field(default_factory=list)
+    """Of those that must be there, and are not."""
+    older_missing: list[int] = field(default_factory=list)
+    """The same, of those that only the snapshot before, or a history, goes back to."""
+    current: MachineCurrent | None = None
+    current_state: SmallFile = SmallFile.ABSENT
+    fed_state: SmallFile = SmallFile.ABSENT
+    snapshots: SnapshotsScan = field(default_factory=lambda: SnapshotsScan(PurePath()))
+    chosen: SnapshotScan | None = None
+    """The snapshot a start begins with; None when the log tells everything, or nothing does."""
+    leftovers: list[PurePath] = field(default_factory=list)
+    foreign: list[PurePath] = field(default_factory=list)
+    """Names that nobody knows, where they do no harm."""
+    foreign_in_log: list[PurePath] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    """Of what a start does not read, and refuses nothing: the histories beside the log."""
+    segments: list[MachineSegment] = field(default_factory=list)
+    """Those to be scanned."""
+    scans: Sequence[MachineScan] = ()
+    judgement: LogJudgement = field(default_factory=LogJudgement)
+    """Of what was scanned."""
+
+    @property
+    def log(self) -> PurePath:
+        return self.directory / WAL_DIRECTORY
+
+    @property
+    def heading(self) -> SnapshotHeading | None:
+        return None if self.chosen is None else self.chosen.heading
+
+    @property
+    def is_complete(self) -> bool:
+        """The log reaches back to its very first entry, or there is nothing at all."""
+        return not self.numbers or self.numbers[0] == FIRST_SEGMENT
+
+    @property
+    def has_no_beginning(self) -> bool:
+        """Entries are there, and nothing tells what was before them."""
+        return self.chosen is None and not self.is_complete
+
+    @property
+    def unbroken(self) -> list[int]:
+        """The segments from which on none is missing. What is before a hole was compacted away,
+        and its removal was cut off."""
+        kept: list[int] = []
+        for number in reversed(self.numbers):
+            if kept and number != kept[-1] - 1:
+                break
+            kept.append(number)
+        return kept[::-1]
+
+    @property
+    def current_witness(self) -> int:
+        current = self.current
+        return 0 if current is None else global_offset(current.active, current.durable)
+
+    def path_of(self, segment: int) -> PurePath:
+        return self.log / segment_name(segment)
+
+
+def begin_survey(disk: Disk, directory: PurePath, *, whole: bool = True) -> MachineSurvey:
+    """What the names, CURRENT, FED and the snapshots tell. FileNotFoundError: look again.
+
+    `whole`: every segment is to be scanned, and deeply; else those that a start reads.
+    """
+    survey = MachineSurvey(directory)
+    if not disk.is_directory(directory):
+        return survey
+    for name in disk.list_directory(directory):
+        _sort(directory / name, _OURS, survey.leftovers, survey.foreign)
+    for name in disk.list_directory(survey.log) if disk.is_directory(survey.log) else []:
+        number = parse_segment_name(name)
+        if number is not None:
+            survey.numbers.append(number)
+        else:
+            _sort(survey.log / name, _OURS_IN_LOG, survey.leftovers, survey.foreign_in_log)
+    survey.numbers.sort()
+    survey.current_state, survey.current = _small(
+        disk, survey.log / CURRENT_NAME, decode_machine_current
+    )
+    survey.fed_state, _ = _small(disk, directory / FED_NAME, decode_fed)
+    if whole:
+        survey.faults += history_faults(disk, directory / HISTORY_DIRECTORY)
+    survey.snapshots = scan_machine_snapshots(disk, directory / SNAPSHOTS_DIRECTORY)
+    usable = survey.snapshots.whole()
+    survey.chosen = usable[0] if usable else None
+    survey.missing = _missing(survey)
+    survey.older_missing = _older_missing(survey)
+    survey.segments = _segments(survey, whole)
+    return survey
+
+
+def complete_survey(survey: MachineSurvey, scans: Sequence[MachineScan]) -> MachineSurvey:
+    """Every segment was scanned: what do they come to?"""
+    survey.scans = scans
+    begin, sequence = _begin(survey)
+    survey.judgement = judge_log(scans, begin, sequence, survey.current_witness)
+    return survey
+
+
+def survey_machines(
+    disk: Disk,
+    directory: PurePath,
+    *,
+    whole: bool = True,
+    progress: Callable[[float], None] = lambda _: None,
+) -> MachineSurvey:
+    survey = begin_survey(disk, directory, whole=whole)
+    scans = []
+    for segment in survey.segments:
+        scans.append(scan_machine_segment(disk, segment))
+        progress(len(scans) / len(survey.segments))
+    return complete_survey(survey, scans)
+
+
+def _begin(survey: MachineSurvey) -> tuple[int, int | None]:
+    """Where the scans begin, and the number of the entry there, where that is known."""
+    heading = survey.heading
+    if not survey.segments:
+        start = global_offset(FIRST_SEGMENT, 0)
+        return (start, 1) if heading is None else (heading.wal_offset, heading.sequence)
+    first = survey.segments[0]
+    begin = global_offset(first.number, first.begin)
+    if heading is not None and heading.wal_offset == begin:
+        return begin, heading.sequence
+    return begin, 1 if begin == global_offset(FIRST_SEGMENT, 0) else None
+
+
+def _sort(
+    path: PurePath, ours: frozenset[str], leftovers: list[PurePath], foreign: list[PurePath]
+) -> None:
+    if path.name.endswith(TEMPORARY_SUFFIX):
+        leftovers.append(path)
+    elif path.name not in ours:
+        foreign.append(path)
+
+
+def _small(disk: Disk, path: PurePath, decode: Callable[[bytes], T]) -> tuple[SmallFile, T | None]:
+    if not disk.exists(path):
+        return SmallFile.ABSENT, None
+    try:
+        return SmallFile.SOUND, decode(read_all(disk, path))
+    except FormatError:
+        return SmallFile.DAMAGED, None
+
+
+def _missing(survey: MachineSurvey) -> list[int]:
+    """Every segment from the first needed to the last known must be there."""
+    there = set(survey.numbers)
+    heading, current = survey.heading, survey.current
+    needed = FIRST_SEGMENT if heading is None else segment_of(heading.wal_offset)
+    if heading is None and not survey.is_complete:
+        needed = survey.numbers[0]  # that nothing tells what was before has a row of its own
+    last = max([*there, 0 if current is None else current.active])
+    if heading is not None:
+        last = max(last, needed)
+    return [
+        number
+        for number in range(needed, last + 1)
+        if number not in there and not (number == last and _may_be_unmade(survey, number))
+    ]
+
+
+def _older_missing(survey: MachineSurvey) -> list[int]:
+    """CURRENT names the oldest segment before any that is older goes."""
+    if survey.current is None or survey.heading is None:
+        return []
+    there, needed = set(survey.numbers), segment_of(survey.heading.wal_offset)
+    return [n for n in range(survey.current.oldest, needed) if n not in there]
+
+
+def _may_be_unmade(survey: MachineSurvey, number: int) -> bool:
+    """CURRENT may name a first segment that the disk had no room for. Any later one was made
+    before CURRENT named it."""
+    current = survey.current
+    named = current is not None and current.active == number and current.durable == 0
+    return named and number == FIRST_SEGMENT
+
+
+def _segments(survey: MachineSurvey, whole: bool) -> list[MachineSegment]:
+    if whole:
+        places = [each.wal_offset for each in survey.snapshots.whole()]
+        return [
+            MachineSegment(
+                str(survey.path_of(n)),
+                n,
+                asked=tuple(within_segment(at) for at in places if segment_of(at) == n),
+            )
+            for n in survey.numbers
+        ]
+    heading = survey.heading
+    first = FIRST_SEGMENT if heading is None else segment_of(heading.wal_offset)
+    return [
+        MachineSegment(
+            str(survey.path_of(n)),
+            n,
+            within_segment(heading.wal_offset) if heading and n == first else 0,
+            deep=False,
+        )
+        for n in survey.numbers
+        if n >= first
+    ]

@@ -1,0 +1,158 @@
+"""What callers were told about instances of a state machine, and what they should be after a start.
+
+An instance counts: its n-th event carries `{"n": n}` and moves it to the state `n % 3`, so what it
+is follows from one number. A **fact** is what an answer said; a **doubt** is what else may be true,
+because no answer came or the power was lost. After a start an instance is its last fact or one of
+its doubts, and then that is a fact. The topic of transitions has each event of each instance once,
+in order, up to that number and no further.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from headwater.testing.torture.topic_ledger import shortened
+
+STATES: Final = ("s0", "s1", "s2")
+MACHINE: Final = "counter"
+DEFINITION: Final[dict[str, Any]] = {
+    "states": list(STATES),
+    "initial": STATES[0],
+    "transitions": [
+        *(
+            {"from": state, "event": "GO", "to": STATES[(number + 1) % len(STATES)]}
+            for number, state in enumerate(STATES)
+        ),
+        {"from": list(STATES), "event": "NEVER", "to": STATES[0], "guard": "ctx.n < 0"},
+    ],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What an instance is: there or not, after so many events."""
+
+    exists: bool
+    count: int
+
+
+NEVER_MADE: Final = Condition(exists=False, count=0)
+
+
+@dataclass(slots=True)
+class Repeat:
+    """A request that may be sent again under its key."""
+
+    key: str
+    count: int
+
+
+@dataclass(slots=True)
+class Instance:
+    identity: str
+    facts: list[tuple[float, Condition]] = field(default_factory=lambda: [(0.0, NEVER_MADE)])
+    doubts: list[Condition] = field(default_factory=list)
+    repeat: Repeat | None = None
+
+    @property
+    def now(self) -> Condition:
+        return self.facts[-1][1]
+
+    @property
+    def is_usable(self) -> bool:
+        return not self.doubts and self.now.exists
+
+
+class MachineLedger:
+    def __init__(self) -> None:
+        self.instances: dict[str, Instance] = {}
+        self._lock = threading.Lock()
+
+    def add(self, identity: str) -> Instance:
+        with self._lock:
+            instance = self.instances[identity] = Instance(identity)
+            return instance
+
+    def tell(self, instance: Instance, condition: Condition, at: float) -> None:
+        with self._lock:
+            instance.facts.append((at, condition))
+
+    def doubt(self, instance: Instance, condition: Condition, repeat: Repeat | None = None) -> None:
+        with self._lock:
+            instance.doubts.append(condition)
+            instance.repeat = repeat
+
+    def lose_power(self, since: float) -> None:
+        with self._lock:
+            for instance in self.instances.values():
+                late = [condition for at, condition in instance.facts if at >= since]
+                instance.facts = [fact for fact in instance.facts if fact[0] < since]
+                instance.doubts = [*late, *instance.doubts]
+                if late:
+                    instance.repeat = None
+
+    def settle(self, found: Mapping[str, Mapping[str, Any] | None], at: float) -> list[str]:
+        """`found` has every known instance as it was read, None for one that is not there."""
+        wrong = []
+        with self._lock:
+            for identity, instance in self.instances.items():
+                wrong += self._settle_one(instance, found.get(identity), at)
+            wrong += [
+                f"I1: {name} is there, which nobody made"
+                for name in found.keys() - self.instances.keys()
+            ]
+        return shortened(wrong)
+
+    @staticmethod
+    def _settle_one(instance: Instance, seen: Mapping[str, Any] | None, at: float) -> list[str]:
+        candidates = [instance.now, *instance.doubts]
+        wrong = []
+        if seen is None:
+            matching = [each for each in candidates if not each.exists]
+        else:
+            count = int(seen["ctx"].get("n", -1))
+            matching = [each for each in candidates if each.exists and each.count == count]
+            if seen["state"] != STATES[count % len(STATES)]:
+                wrong.append(f"I2: {instance.identity} is {dict(seen)}: state and context differ")
+        if not matching:
+            what = "not there" if seen is None else f"{seen['state']} {seen['ctx']}"
+            wrong.append(
+                f"I1: {instance.identity} is {what}; it was {instance.now}, or {instance.doubts}"
+            )
+            matching = [instance.now]
+        instance.facts = [(at, matching[-1])]
+        instance.doubts = []
+        return wrong
+
+    def check_transitions(self, seen: Sequence[Mapping[str, Any]]) -> list[str]:
+        """`seen`: the data of every record of the transitions topic, in order."""
+        counts: dict[str, list[int]] = {}
+        for data in seen:
+            counts.setdefault(str(data["instance_id"]), []).append(int(data["payload"]["n"]))
+        wrong = []
+        with self._lock:
+            for identity, instance in self.instances.items():
+                told = counts.pop(identity, [])
+                expected = list(range(1, instance.now.count + 1))
+                if told != expected:
+                    wrong.append(difference(identity, told, expected))
+            wrong += [f"I1: transitions of {name}, which nobody made" for name in counts]
+        return shortened(wrong)
+
+    def transitions_expected(self) -> int:
+        with self._lock:
+            return sum(each.now.count for each in self.instances.values())
+
+
+def difference(identity: str, told: Sequence[int], expected: Sequence[int]) -> str:
+    missing = sorted(set(expected) - set(told))
+    more = sorted(set(told) - set(expected))
+    twice = sorted({each for each in told if told.count(each) > 1})
+    return (
+        f"transitions: {identity} has {len(expected)} events, the topic {len(told)}: "
+        f"missing {missing[:10]}, too many {more[:10]}, twice {twice[:10]}"
+        + ("" if missing or more or twice else ", not in order")
+    )

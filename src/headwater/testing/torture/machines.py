@@ -1,0 +1,308 @@
+"""State machines over HTTP and RCPX, and the topic that has their transitions."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Mapping
+from functools import partial
+from random import Random
+from typing import Any, Final, Protocol
+from urllib.parse import quote
+
+from headwater.testing.torture import topic_reading
+from headwater.testing.torture.actor import AWAY_PAUSE_S, Actor, Check, Load
+from headwater.testing.torture.http_client import Answer, HttpClient, NoAnswerError, NotSentError
+from headwater.testing.torture.machine_ledger import (
+    DEFINITION,
+    MACHINE,
+    NEVER_MADE,
+    STATES,
+    Condition,
+    Instance,
+    MachineLedger,
+    Repeat,
+)
+from headwater.testing.torture.rcpx_client import RcpxClient, Told
+
+TRANSITIONS: Final = "machines:transitions"
+FEED_S: Final = 30.0
+INSTANCES_OF_A_CALLER: Final = 12
+BATCH_MAX: Final = 5
+LISTED: Final = 500
+PAUSE_S: Final = 0.006
+
+
+class Caller(Protocol):
+    """One way to speak to state machines."""
+
+    def create(self, identity: str) -> Told: ...
+    def apply(self, identity: str, params: Mapping[str, Any]) -> Told: ...
+    def batch(self, operations: list[dict[str, Any]]) -> Told: ...
+    def delete(self, identity: str) -> Told: ...
+    def compact(self) -> Told: ...
+    def close(self) -> None: ...
+
+
+class HttpCaller:
+    def __init__(self, client: HttpClient) -> None:
+        self._client = client
+
+    def create(self, identity: str) -> Told:
+        return self._post("/v0/instances", created(identity))
+
+    def apply(self, identity: str, params: Mapping[str, Any]) -> Told:
+        return self._post(f"/v0/instances/{quote(identity)}/events", params)
+
+    def batch(self, operations: list[dict[str, Any]]) -> Told:
+        return self._post("/v0/instances/batch", {"operations": operations, "mode": "atomic"})
+
+    def delete(self, identity: str) -> Told:
+        return told(self._client.request("DELETE", f"/v0/instances/{quote(identity)}"))
+
+    def compact(self) -> Told:
+        return self._post("/v0/machines/compact", {})
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _post(self, path: str, body: Mapping[str, Any]) -> Told:
+        return told(self._client.post(path, body))
+
+
+class RcpxCaller:
+    def __init__(self, port: int) -> None:
+        self._client = RcpxClient(port)
+
+    def create(self, identity: str) -> Told:
+        return self._client.request("CREATE_INSTANCE", **created(identity))
+
+    def apply(self, identity: str, params: Mapping[str, Any]) -> Told:
+        return self._client.request("APPLY_EVENT", instance_id=identity, **params)
+
+    def batch(self, operations: list[dict[str, Any]]) -> Told:
+        return self._client.request("BATCH", ops=operations, mode="atomic")
+
+    def delete(self, identity: str) -> Told:
+        return self._client.request("DELETE_INSTANCE", instance_id=identity)
+
+    def compact(self) -> Told:
+        return self._client.request("COMPACT")
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def told(answer: Answer) -> Told:
+    if answer.is_ok:
+        return Told(is_ok=True, result=answer.body)
+    code = answer.code if answer.is_refusal else "INTERNAL_ERROR"
+    return Told(is_ok=False, result=answer.body, code=code)
+
+
+def created(identity: str) -> dict[str, Any]:
+    return {"machine": MACHINE, "version": 1, "instance_id": identity, "initial_ctx": {"n": 0}}
+
+
+class Machines(Actor):
+    name = "machines"
+
+    def __init__(self) -> None:
+        self.ledger = MachineLedger()
+        self._owned: dict[str, list[Instance]] = {}
+        self._numbers = itertools.count(1)
+
+    def prepare(self, load: Load) -> None:
+        client = load.client()
+        answer = client.put(f"/v0/machines/{MACHINE}/versions/1", {"definition": DEFINITION})
+        client.close()
+        if not answer.is_ok:
+            raise NoAnswerError(f"the machine could not be defined: {answer}")
+
+    def begin(self, load: Load) -> None:
+        callers: dict[str, Caller] = {
+            "http": HttpCaller(load.client()),
+            "rcpx-1": RcpxCaller(load.ports.rcpx),
+            "rcpx-2": RcpxCaller(load.ports.rcpx),
+        }
+        for name, caller in callers.items():
+            load.begin(f"machines/{name}", partial(self._call, load, name, caller))
+
+    def lose_power(self, since: float) -> None:
+        self.ledger.lose_power(since)
+
+    # -- the load
+
+    def _call(self, load: Load, name: str, caller: Caller) -> None:
+        random = load.random("machines", name)
+        owned = self._owned.setdefault(name, [])
+        try:
+            while not load.stop.is_set():
+                try:
+                    self._step(load, name, caller, owned, random)
+                except (NotSentError, NoAnswerError):
+                    load.stop.wait(AWAY_PAUSE_S)
+                load.stop.wait(random.uniform(0, 2 * PAUSE_S))
+        finally:
+            caller.close()
+
+    def _step(
+        self, load: Load, name: str, caller: Caller, owned: list[Instance], random: Random
+    ) -> None:
+        usable = [each for each in owned if each.is_usable]
+        if len(usable) < INSTANCES_OF_A_CALLER:
+            instance = self.ledger.add(f"{name}-{next(self._numbers)}")
+            owned.append(instance)
+            self._do(load, instance, Condition(True, 0), partial(caller.create, instance.identity))
+            return
+        instance = random.choice(usable)
+        count = instance.now.count
+        match random.choices(("go", "batch", "refused", "delete", "compact"), (80, 8, 8, 2, 1))[0]:
+            case "go":
+                key = f"{instance.identity}/{count + 1}/{load.round}"
+                params = {**event(count + 1), "idempotency_key": key}
+                if random.random() < 0.3:
+                    params["expected_state"] = STATES[count % len(STATES)]
+                self._do(
+                    load,
+                    instance,
+                    Condition(True, count + 1),
+                    partial(caller.apply, instance.identity, params),
+                    Repeat(key, count + 1),
+                )
+            case "batch":
+                size = random.randint(2, BATCH_MAX)
+                operations = [
+                    {
+                        "op": "APPLY_EVENT",
+                        "params": {"instance_id": instance.identity, **event(count + number)},
+                    }
+                    for number in range(1, size + 1)
+                ]
+                if random.random() < 0.3:
+                    operations[-1]["params"] = {"instance_id": instance.identity, "event": "NEVER"}
+                self._do(
+                    load,
+                    instance,
+                    Condition(True, count + size),
+                    partial(caller.batch, operations),
+                )
+            case "refused":
+                given = random.choice(
+                    (
+                        {"event": "NEVER", "payload": {"n": -1}},
+                        {**event(count + 1), "expected_state": "elsewhere"},
+                    )
+                )
+                answer = caller.apply(instance.identity, given)
+                if answer.is_ok:
+                    load.errors.append(f"{instance.identity}: should be refused: {given} {answer}")
+            case "delete":
+                gone = Condition(False, count)
+                self._do(load, instance, gone, partial(caller.delete, instance.identity))
+            case _:
+                caller.compact()
+                load.tally.add("machine compactions asked")
+
+    def _do(
+        self,
+        load: Load,
+        instance: Instance,
+        after: Condition,
+        ask: Any,
+        repeat: Repeat | None = None,
+    ) -> None:
+        try:
+            answer: Told = ask()
+        except NotSentError:
+            if instance.now == NEVER_MADE:
+                self.ledger.tell(instance, NEVER_MADE, time.monotonic())
+            raise
+        except NoAnswerError:
+            self.ledger.doubt(instance, after, repeat)
+            load.tally.add("machine events unknown")
+            raise
+        if answer.is_ok:
+            self.ledger.tell(instance, after, time.monotonic())
+            load.tally.add("machine events acked")
+        elif answer.is_refusal:
+            load.tally.add("machine events refused")
+        else:
+            self.ledger.doubt(instance, after, repeat)
+            load.tally.add(f"machine events unknown ({answer.code})")
+
+    # -- the check
+
+    def check(self, check: Check) -> None:
+        client = check.client()
+        found: dict[str, dict[str, Any] | None] = {
+            each["instance_id"]: each for each in self._listed(client)
+        }
+        for identity, instance in self.ledger.instances.items():
+            if identity in found or instance.doubts:
+                answer = client.get(f"/v0/instances/{quote(identity)}")
+                found[identity] = answer.body if answer.is_ok else None
+        known = {each: seen for each, seen in found.items() if seen is not None}
+        check.report("instances", self.ledger.settle(known, time.monotonic()))
+        self._repeat(check, client)
+        check.report(TRANSITIONS, self._transitions(client))
+        check.load.tally.add("instances compared", len(known))
+        check.load.tally.add("transitions compared", self.ledger.transitions_expected())
+        client.close()
+
+    @staticmethod
+    def _listed(client: HttpClient) -> list[dict[str, Any]]:
+        listed: list[dict[str, Any]] = []
+        while True:
+            path = f"/v0/instances?machine={MACHINE}&limit={LISTED}&offset={len(listed)}"
+            answer = client.get(path)
+            if not answer.is_ok:
+                raise NoAnswerError(f"{path}: {answer}")
+            listed += answer.body["instances"]
+            if not answer.body["has_more"]:
+                return [{"instance_id": each.get("instance_id", each.get("id"))} for each in listed]
+
+    def _repeat(self, check: Check, client: HttpClient) -> None:
+        """What nobody knew, again under its key: done once, and told apart."""
+        for instance in self.ledger.instances.values():
+            repeat, instance.repeat = instance.repeat, None
+            if repeat is None or not instance.is_usable:
+                continue
+            was_there = instance.now.count >= repeat.count
+            params = {**event(repeat.count), "idempotency_key": repeat.key}
+            answer = client.post(f"/v0/instances/{quote(instance.identity)}/events", params)
+            if not answer.is_ok or answer.body["applied"] == was_there:
+                check.report(
+                    "instances",
+                    [f"key: {instance.identity}, {instance.now}, {repeat}: {answer}"],
+                )
+            self.ledger.tell(instance, Condition(True, repeat.count), time.monotonic())
+            check.load.tally.add("machine events sent again")
+
+    def _transitions(self, client: HttpClient) -> list[str]:
+        """The topic follows in the background; it must have everything soon."""
+        until = time.monotonic() + FEED_S
+        seen: list[Mapping[str, Any]] = []
+        gaps = []
+        cursor = 0
+        while len(seen) < self.ledger.transitions_expected() and time.monotonic() < until:
+            answer = topic_reading.diff(client, TRANSITIONS, cursor, wait_ms=200)
+            if answer.status == 404:
+                time.sleep(AWAY_PAUSE_S)
+                continue
+            if not answer.is_ok:
+                raise NoAnswerError(f"diff of {TRANSITIONS}: {answer}")
+            gap = topic_reading.gap_of(answer.body)
+            if gap is not None:
+                gaps.append(f"I6: {gap} among the transitions")
+            seen += [record["data"] for record in answer.body["records"]]
+            cursor = int(answer.body["next_from_seq"])
+        # Anything more than that?
+        answer = topic_reading.diff(client, TRANSITIONS, cursor, wait_ms=300)
+        if answer.is_ok:
+            seen += [record["data"] for record in answer.body["records"]]
+        return gaps + self.ledger.check_transitions(seen)
+
+
+def event(count: int) -> dict[str, Any]:
+    return {"event": "GO", "payload": {"n": count}}

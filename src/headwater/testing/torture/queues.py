@@ -1,0 +1,253 @@
+"""Queues over HTTP: producers, and workers that ack, give back, hold longer, or forget jobs."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from typing import Any, Final
+
+from headwater.testing.torture import topic_reading
+from headwater.testing.torture.actor import Actor, Check, Load
+from headwater.testing.torture.http_client import (
+    Answer,
+    HttpClient,
+    NoAnswerError,
+    NotSentError,
+    topic_path,
+)
+from headwater.testing.torture.outcome import Outcome
+from headwater.testing.torture.queue_ledger import Lease, QueueLedger
+from headwater.testing.torture.topic_ledger import TopicLedger, Write
+from headwater.testing.torture.topics import body_of, settle_write
+
+DEAD_LETTERS: Final = "q-dead"
+WEEK_MS: Final = 604_800_000
+LEASE_MS: Final = 1_500
+BATCH_MAX: Final = 10
+FIFO_TAGS: Final = ("a", "b", "c", "d", "e", "f")
+DRAIN_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    name: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    workers: int = 2
+
+    @property
+    def is_fifo(self) -> bool:
+        return "fifo_key" in self.settings
+
+
+KINDS: Final = (
+    Kind("q-plain"),
+    Kind("q-letters", {"max_deliveries": 3, "dead_letter": DEAD_LETTERS}),
+    Kind("q-fifo", {"fifo_key": "tag"}),
+    Kind("q-lasting", {"leases_durable": True}, workers=1),
+)
+
+
+class Queues(Actor):
+    name = "queues"
+
+    def __init__(self, kinds: tuple[Kind, ...] = KINDS) -> None:
+        self._kinds = kinds
+        self.ledgers = {
+            kind.name: QueueLedger(
+                TopicLedger(kind.name), kind.settings.get("max_deliveries", 0), is_fifo=kind.is_fifo
+            )
+            for kind in kinds
+        }
+        self._turns = itertools.count(1)
+
+    def prepare(self, load: Load) -> None:
+        client = load.client()
+        topics: dict[str, dict[str, Any]] = {DEAD_LETTERS: {"idempotency_window_ms": WEEK_MS}}
+        for kind in self._kinds:
+            topics[kind.name] = {"type": "queue", "lease_ms": LEASE_MS, **kind.settings}
+        for name, settings in topics.items():
+            answer = client.put(topic_path(name), settings)
+            if not answer.is_ok:
+                raise NoAnswerError(f"{name} could not be made: {answer}")
+        client.close()
+
+    def begin(self, load: Load) -> None:
+        for kind in self._kinds:
+            self.ledgers[kind.name].restart()
+            producer = f"{kind.name}/{load.round}"
+            load.begin_steps(producer, partial(self._produce, load, kind, producer), pause_s=0.02)
+            for number in range(kind.workers):
+                node = f"{kind.name}/worker-{number}/{load.round}"
+                load.begin_steps(node, partial(self._work, load, kind, node))
+
+    def lose_power(self, since: float) -> None:
+        for ledger in self.ledgers.values():
+            ledger.lose_power(since)
+
+    # -- the load
+
+    def _produce(
+        self, load: Load, kind: Kind, producer: str, client: HttpClient, random: Random
+    ) -> None:
+        ledger = self.ledgers[kind.name].topic
+        turn = next(self._turns)
+        count = random.choice((1, 1, 3, BATCH_MAX))
+        tags = tuple(random.choice(FIFO_TAGS) for _ in range(count))
+        write = Write(f"{kind.name}.{turn}", tags, producer, turn, time.monotonic())
+        ledger.send(write)
+        try:
+            answer = client.post(topic_path(kind.name), body_of(write, 20))
+        except NotSentError:
+            ledger.refuse(write.identity)
+            raise
+        except NoAnswerError:
+            ledger.lose(write.identity, is_ordered=load.server_left.is_set())
+            raise
+        settle_write(load, ledger, write, answer)
+
+    def _work(self, load: Load, kind: Kind, node: str, client: HttpClient, random: Random) -> None:
+        lease_ms = random.choice((200, 1_000, 5_000))
+        leases = self._claim(load, kind, node, client, random.randint(1, BATCH_MAX), lease_ms)
+        for lease in leases:
+            fate = random.random()
+            if fate < 0.7:
+                self._ack(load, kind, lease, client)
+            elif fate < 0.85:
+                self._give_back(load, kind, lease, client, random.choice((0, 0, 50)))
+            elif fate < 0.95:
+                self._hold_longer(load, kind, lease, client, 3_000)
+                self._ack(load, kind, lease, client)
+            # Else the worker forgets it, and its lease runs out.
+
+    def _claim(
+        self, load: Load, kind: Kind, node: str, client: HttpClient, count: int, lease_ms: int
+    ) -> list[Lease]:
+        sent_at = time.monotonic()
+        body = {"node": node, "max": count, "lease_ms": lease_ms, "wait_ms": 50}
+        answer = client.post(topic_path(kind.name, "/claim"), body)
+        answered_at = time.monotonic()
+        if not answer.is_ok:
+            return []
+        ledger = self.ledgers[kind.name]
+        leases = []
+        for job in answer.body["claimed"]:
+            lease = Lease(
+                int(job["$seq"]),
+                node,
+                int(job["lease_id"]),
+                int(job["deliveries"]),
+                sent_at,
+                answered_at,
+                lease_ms / 1_000,
+                job.get("$tag"),
+            )
+            ledger.claimed(lease, topic_reading.stored(job))
+            leases.append(lease)
+        load.tally.add("jobs delivered", len(leases))
+        return leases
+
+    def _ack(self, load: Load, kind: Kind, lease: Lease, client: HttpClient) -> None:
+        ledger = self.ledgers[kind.name]
+        ledger.release(lease)
+        ledger.topic.remove(lease.seq, Outcome.PENDING, time.monotonic())
+        answer = self._settle(kind, lease, client, "/ack")
+        if answer.is_ok:
+            is_skipped = lease.seq in answer.body["skipped"]
+            ledger.settle_ack(lease, is_skipped=is_skipped, at=time.monotonic())
+            load.tally.add("jobs late" if is_skipped else "jobs acked")
+        elif answer.is_refusal:
+            ledger.topic.keep(lease.seq)
+
+    def _give_back(
+        self, load: Load, kind: Kind, lease: Lease, client: HttpClient, delay_ms: int
+    ) -> None:
+        self.ledgers[kind.name].release(lease)
+        self._settle(kind, lease, client, "/nack", delay_ms=delay_ms)
+        load.tally.add("jobs given back")
+
+    def _hold_longer(
+        self, load: Load, kind: Kind, lease: Lease, client: HttpClient, lease_ms: int
+    ) -> None:
+        sent_at = time.monotonic()
+        answer = self._settle(kind, lease, client, "/extend", lease_ms=lease_ms)
+        if answer.is_ok and lease.seq not in answer.body["skipped"]:
+            self.ledgers[kind.name].extended(lease, sent_at, lease_ms / 1_000)
+            load.tally.add("jobs held longer")
+
+    @staticmethod
+    def _settle(kind: Kind, lease: Lease, client: HttpClient, verb: str, **more: int) -> Answer:
+        body = {"node": lease.node, "seqs": [lease.seq], "lease_ids": [lease.lease_id], **more}
+        return client.post(topic_path(kind.name, verb), body)
+
+    # -- the check
+
+    def check(self, check: Check) -> None:
+        client = check.client()
+        letters = self._letters(client, check)
+        for kind in self._kinds:
+            ledger = self.ledgers[kind.name]
+            for seq in letters.get(kind.name, ()):
+                removal = ledger.topic.removal(seq)
+                if removal is not None and removal[0] is Outcome.ACKED:
+                    check.report(kind.name, [f"I8: job {seq} was acked and is a dead letter"])
+                ledger.topic.remove(seq, Outcome.UNKNOWN, 0.0)
+            reading = topic_reading.read_topic(client, kind.name)
+            check.report(kind.name, ledger.topic.check(reading, check.end))
+            check.report(kind.name, ledger.findings())
+            check.load.tally.add("jobs compared", len(reading.records))
+            present = {each.seq: each for each in reading.records}
+            changed = [
+                f"I1: job {seq} was delivered as {job} and is {present[seq]}"
+                for seq, job in ledger.delivered.items()
+                if seq in present and present[seq].key != job.key
+            ]
+            check.report(kind.name, changed)
+            if check.is_last and kind.name == "q-plain":
+                self._drain(client, check, kind, set(present))
+        client.close()
+
+    def _letters(self, client: HttpClient, check: Check) -> dict[str, set[int]]:
+        """Seqs of the jobs that are dead letters, by queue. None is there twice."""
+        found: Counter[tuple[str, int]] = Counter()
+        cursor = 0
+        while True:
+            answer = topic_reading.diff(client, DEAD_LETTERS, cursor)
+            if not answer.is_ok:
+                raise NoAnswerError(f"diff of {DEAD_LETTERS}: {answer}")
+            for record in answer.body["records"]:
+                meta = record["meta"]
+                found[str(meta["$dead_letter_from"]), int(meta["$dead_letter_src_seq"])] += 1
+            cursor = int(answer.body["next_from_seq"])
+            if answer.body["caught_up"]:
+                break
+        twice = [
+            f"I2: {each} is a dead letter {count} times"
+            for each, count in found.items()
+            if count > 1
+        ]
+        check.report(DEAD_LETTERS, twice[:10])
+        letters: dict[str, set[int]] = {}
+        for queue, seq in found:
+            letters.setdefault(queue, set()).add(seq)
+        check.load.tally.add("dead letters compared", len(found))
+        return letters
+
+    def _drain(self, client: HttpClient, check: Check, kind: Kind, waiting: set[int]) -> None:
+        """After a start every job that was not acked is handed out."""
+        given: set[int] = set()
+        until = time.monotonic() + DRAIN_S
+        while waiting - given and time.monotonic() < until:
+            body = {"node": "drain", "max": 1000, "lease_ms": 86_400_000, "wait_ms": 500}
+            answer = client.post(topic_path(kind.name, "/claim"), body)
+            if answer.is_ok:
+                given.update(int(job["$seq"]) for job in answer.body["claimed"])
+        if given != waiting:
+            lost, more = sorted(waiting - given), sorted(given - waiting)
+            check.report(
+                kind.name,
+                [f"queue: never handed out: {lost[:20]}; handed out and not there: {more[:20]}"],
+            )

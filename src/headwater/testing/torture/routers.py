@@ -1,0 +1,131 @@
+"""Routers: one source, copies at least once, exactly once, filtered, and one router after another.
+
+A copy has its original's data, which names the write it is from. So what a destination should have
+is what its source has, record for record; of an exactly-once destination every copy also keeps its
+seq for ever.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headwater.testing.torture import topic_reading
+from headwater.testing.torture.actor import AWAY_PAUSE_S, Check, Load
+from headwater.testing.torture.http_client import HttpClient, NoAnswerError, topic_path
+from headwater.testing.torture.topic_ledger import Key, Stored, shortened
+from headwater.testing.torture.topics import Kind, Topics
+
+SOURCE: Final = Kind("r-source", writers=2)
+CATCH_UP_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Router:
+    name: str
+    source: str
+    dest: str
+    is_exact: bool
+    tag: str | None = None
+
+    def settings(self) -> dict[str, Any]:
+        return {
+            "source": self.source,
+            "dest": self.dest,
+            "guarantee": "exactly_once" if self.is_exact else "at_least_once",
+            **({} if self.tag is None else {"filter": self.tag}),
+        }
+
+
+ROUTERS: Final = (
+    Router("copies", SOURCE.name, "r-copies", is_exact=False),
+    Router("exact", SOURCE.name, "r-exact", is_exact=True),
+    Router("red", SOURCE.name, "r-red", is_exact=True, tag="red"),
+    Router("chain", "r-exact", "r-chain", is_exact=True),
+)
+
+
+class Routers(Topics):
+    name = "routers"
+
+    def __init__(self) -> None:
+        super().__init__((SOURCE,))
+        self._places: dict[str, dict[int, Key]] = {}
+        """Where each copy of an exactly-once destination was found."""
+
+    def prepare(self, load: Load) -> None:
+        super().prepare(load)
+        client = load.client()
+        for router in ROUTERS:
+            answer = client.put(f"/v0/routers/{router.name}", router.settings())
+            if not answer.is_ok:
+                raise NoAnswerError(f"router {router.name} could not be made: {answer}")
+        client.close()
+
+    def check(self, check: Check) -> None:
+        super().check(check)
+        client = check.client()
+        contents = {SOURCE.name: topic_reading.read_topic(client, SOURCE.name).records}
+        for router in ROUTERS:
+            self._wait_until_caught_up(client, check, router)
+            copies = topic_reading.read_topic(client, router.dest).records
+            contents[router.dest] = copies
+            originals = [
+                each
+                for each in contents[router.source]
+                if router.tag is None or each.tag == router.tag
+            ]
+            check.report(router.dest, copy_findings(originals, copies, is_exact=router.is_exact))
+            if router.is_exact:
+                check.report(router.dest, self._moved(router.dest, copies))
+            check.load.tally.add("copies compared", len(copies))
+        client.close()
+
+    def _moved(self, topic: str, copies: Sequence[Stored]) -> list[str]:
+        places = self._places.get(topic, {})
+        now = {each.seq: each.key for each in copies}
+        self._places[topic] = now
+        return shortened(
+            [
+                f"router: seq {seq} had {key} and has {now.get(seq)}"
+                for seq, key in places.items()
+                if now.get(seq) != key
+            ]
+        )
+
+    @staticmethod
+    def _wait_until_caught_up(client: HttpClient, check: Check, router: Router) -> None:
+        until = time.monotonic() + CATCH_UP_S
+        while time.monotonic() < until:
+            answer = client.get(f"/v0/routers/{router.name}")
+            if not answer.is_ok:
+                raise NoAnswerError(f"router {router.name}: {answer}")
+            source = client.get(topic_path(router.source))
+            if answer.body["lag"] == 0 and source.is_ok:
+                return
+            time.sleep(AWAY_PAUSE_S)
+        check.report(router.name, [f"router: it is behind after {CATCH_UP_S:.0f} s"])
+
+
+def copy_findings(
+    originals: Sequence[Stored], copies: Sequence[Stored], *, is_exact: bool
+) -> list[str]:
+    """Whether the copies are those of the originals, in their order."""
+    expected = [each.key for each in originals]
+    found = [each.key for each in copies]
+    if not is_exact:
+        found = list(dict.fromkeys(found))  # the first of each
+    if found == expected:
+        return []
+    wrong = []
+    missing = [key for key in expected if key not in set(found)]
+    more = [key for key in found if key not in set(expected)]
+    if missing:
+        wrong.append(f"router: {len(missing)} never copied, the first {missing[:5]}")
+    if more:
+        wrong.append(f"router: {len(more)} copies of nothing, the first {more[:5]}")
+    if len(found) > len(set(found)):
+        wrong.append(f"router: {len(found) - len(set(found))} copied twice")
+    return wrong or ["router: the copies are in another order"]
