@@ -47,7 +47,7 @@ def value_at(life: KafkaLife, name: str, index: int, offset: int) -> bytes | Non
     try:
         batch = life.fetch(name, offset, 1, index)[0]
     except KafkaError as error:
-        if error.code != ErrorCode.KAFKA_STORAGE_ERROR:
+        if error.code != ErrorCode.CORRUPT_MESSAGE:
             raise
         return None
     base = read_header(batch).base_offset
