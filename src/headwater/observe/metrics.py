@@ -118,6 +118,17 @@ METRICS: Final[dict[str, Declared]] = {
         Kind.COUNTER, "forgotten before their time, to stay within the bound"
     ),
     "rcpx_connections": Declared(Kind.GAUGE, "open RCPX connections"),
+    "machine_transition_gaps": Declared(
+        Kind.COUNTER, "gaps written to the topic of transitions: the log could not be read there"
+    ),
+    "webhook_gaps": Declared(Kind.COUNTER, "gaps told to webhooks"),
+    "retention_holds": Declared(Kind.GAUGE, "who needs old log", ("owner",)),
+    "retention_held_bytes": Declared(
+        Kind.GAUGE, "bytes of log that are kept only for the one furthest behind", ("owner",)
+    ),
+    "retention_hold_age_seconds": Declared(
+        Kind.GAUGE, "how long the log has been kept for it without its moving on", ("owner",)
+    ),
     "webhook_deliveries": Declared(Kind.COUNTER, "transitions taken by webhooks"),
     "webhook_failures": Declared(Kind.COUNTER, "tries that were not taken"),
     "appends": Declared(Kind.COUNTER, "writes"),

@@ -16,6 +16,7 @@ from headwater.server.kafka.metrics import kafka_samples
 from headwater.server.keys import ApiKey
 from headwater.server.machine_metrics import machine_samples
 from headwater.server.pressure import pressure_samples
+from headwater.server.retention import retention_samples
 from headwater.server.status import COUNTERS
 from headwater.wal.counters import SYNC_LATENCY_BOUNDS_US
 
@@ -46,6 +47,7 @@ def collect(app: App, key: ApiKey) -> list[Sample]:
         if not key.prefixes:
             samples += _engine_samples(engine)
             samples += _shard_samples(engine)
+            samples += retention_samples(app)
         samples += machine_samples(app, key)
     kafka = app.kafka
     if kafka is not None and kafka.door is not None and kafka.store is not None:

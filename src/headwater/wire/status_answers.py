@@ -64,6 +64,42 @@ class PressureSeen(Answer):
     scheduling_latency_ms: float
 
 
+class HoldSeen(Answer):
+    """Somebody who needs old log: nothing from its position on is deleted."""
+
+    owner: str
+    """transitions_topic, webhook or watch."""
+    name: str
+    log: str
+    """machines."""
+    position: str | None
+    """An offset; null while it is not known, and then everything is held."""
+    behind_bytes: int | None
+    """Of log from there to the end."""
+    held_bytes: int
+    """Of files that could be deleted without it."""
+    age_ms: int
+    """Since it was taken, or restored by a start."""
+    still_ms: int
+    """Since its position last moved."""
+    durable: bool
+    """It outlives the process."""
+    gives_way: bool
+    """It is too far behind to hold anything: what is deleted now it gets as a gap."""
+
+
+class GapSeen(Answer):
+    """A consumer that got gaps in place of what could not be read any more; and the last gap."""
+
+    owner: str
+    name: str
+    gaps: int
+    first_offset: str
+    last_offset: str
+    reason: str
+    """compacted or damaged."""
+
+
 class Totals(Answer):
     """Sums over all topics. Of very many topics they are a few looks old."""
 
@@ -88,6 +124,17 @@ class PartAway(Answer):
     file: str | None
     offset: int | None
     advice: str | None
+
+
+class PartMended(Answer):
+    """Something a start found in a part, and goes on in spite of."""
+
+    part: str
+    path: str
+    offset: int | None
+    what: str
+    action: str
+    why: str
 
 
 class PlaceSeen(Answer):
@@ -132,7 +179,13 @@ class StatusAnswer(Answer):
     counters: dict[str, int]
     pressure: PressureSeen
     shards: list[ShardSeen]
+    retention_holds: list[HoldSeen]
+    """The one that is furthest behind first."""
+    gaps: list[GapSeen]
+    """Since the start."""
     unavailable: list[PartAway]
+    mended: list[PartMended]
+    """What the last start skipped, cut or moved to quarantine."""
     damage: DamageSeen
     performance: Spent
 

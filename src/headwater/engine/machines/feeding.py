@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from headwater.core.errors import TopicNotFoundError
+from headwater.core.errors import HeadwaterError, TopicNotFoundError
 from headwater.core.limits import BATCH_RECORDS_MAX, RECORD_BYTES_MAX
 from headwater.core.units import MIB
 from headwater.disk import Disk
@@ -138,7 +138,7 @@ class TransitionFeeder:
         assert topic is not None, "there is no topic to feed"
         self._database = database
         self._store = store
-        self._topic = topic
+        self.topic = topic
         self._file = fed_file(disk, directory)
         self._next: int | None = None
         """Transitions before this offset are in the topic; None: ask the topic."""
@@ -185,7 +185,11 @@ class TransitionFeeder:
         """What is not in the topic yet stays in the log until the next start."""
         self._keeper.stop()
         self._store.listeners.remove(self._hear)
-        self._save()
+        try:
+            self._save()
+        except (HeadwaterError, OSError) as error:
+            # A full disk is no reason not to stop: the log is kept from where FED is.
+            _log.warning("how far the topic %s is cannot be saved: %s", self.topic, error)
 
     def _hear(self, effects: Sequence[Effect]) -> None:
         """These were committed. As the owner."""
@@ -242,7 +246,7 @@ class TransitionFeeder:
         engine = self._database.engine
         self._database.drive(
             append_encoded_steps(
-                engine, self._topic, records, create=True, disable_backpressure=True
+                engine, self.topic, records, create=True, disable_backpressure=True
             )
         )
         self._unsaved += count
@@ -260,15 +264,15 @@ class TransitionFeeder:
     def _last_in_topic(self) -> int:
         """The offset of our newest record; 0 when there is none."""
         try:
-            state = self._database.state(self._topic)
+            state = self._database.state(self.topic)
         except TopicNotFoundError:
             # There before the first transition: who follows from the start finds a topic.
-            self._database.create(self._topic)
+            self._database.create(self.topic)
             return 0
         upto = state.head_seq
         while upto >= state.earliest_seq and upto > 0:
             since = max(upto - LOOK_BACK_RECORDS, state.earliest_seq - 1, 0)
-            found = self._database.diff(self._topic, since, limit=upto - since)
+            found = self._database.diff(self.topic, since, limit=upto - since)
             for record in reversed(found.records):
                 if record.node == NODE and (offset := self._place_of(record.data_json)):
                     return offset
@@ -324,7 +328,7 @@ class TransitionFeeder:
         _log.warning(
             "transitions at offsets %s to %s of the machines' log are %s and cannot be copied to "
             "the topic %s: a gap stands there",
-            gap.offset, gap.resume - 1, gap.reason.value, self._topic,
+            gap.offset, gap.resume - 1, gap.reason.value, self.topic,
         )  # fmt: skip
 
     def _save(self) -> None:
