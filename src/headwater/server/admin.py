@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+import headwater
+from headwater.core.units import US_PER_MS
 from headwater.observe.metrics import metrics_as_json, metrics_as_text
 from headwater.server.exchange import Exchange
 from headwater.server.logs import poison_of, state_of
@@ -21,9 +23,11 @@ if TYPE_CHECKING:
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def health(_app: App, exchange: Exchange) -> None:
+def health(app: App, exchange: Exchange) -> None:
     """The process lives. Says nothing about the disk."""
-    answer(exchange, 200, {"status": "ok"})
+    uptime_ms = (app.now_us() - app.started_us) // US_PER_MS
+    found = {"status": "ok", "version": headwater.__version__, "uptime_ms": uptime_ms}
+    answer(exchange, 200, found)
 
 
 def ready(app: App, exchange: Exchange) -> None:
@@ -34,7 +38,11 @@ def ready(app: App, exchange: Exchange) -> None:
         raise poison
     if app.draining:
         raise HttpError("shutting_down", "shutting down")
-    body: dict[str, object] = {"status": state_of(app), "recovery_progress": 1.0}
+    body: dict[str, object] = {
+        "status": state_of(app),
+        "recovery_progress": 1.0,
+        "wal_replay_complete": True,
+    }
     away = app.engine.core.parts.details()
     if away:
         body["unavailable"] = away
