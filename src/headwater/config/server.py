@@ -17,6 +17,8 @@ class LimitSettings:
     streams: int = 10_000
     streams_per_key: int = 1_000
     in_flight_per_key: int = 1_000
+    reserved_share: float = 0.5
+    """Of the limits that all keys share, this part is kept for each of them, in equal parts."""
     body_bytes: int = 64 * MIB
     record_bytes: int = 1 * MIB
     """Data and meta; the format takes no more than this, so it can only be lowered."""

@@ -61,7 +61,7 @@ class App:
         self.routes = RouteTable(routes)
         self.keys = KeyRing(settings.api_keys)
         self.sites = Sites(settings)
-        self.quotas = Quotas(settings.limits)
+        self.quotas = Quotas(settings.limits, len(self.keys), len(settings.kafka_users))
         self.log = Logger("headwater.server")
         self.database: AsyncDatabase | None = None
         self._engine: Engine | None = None
