@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Final
 
 from headwater.engine.damage import DamagedPlace, DamageLedger
 from headwater.server.keys import ApiKey, Scope
@@ -26,6 +27,24 @@ def ledgers_of(app: App) -> Iterator[DamageLedger]:
         yield app.kafka.store.core.damage
 
 
+def parts_seen(app: App, key: ApiKey) -> dict[str, list[dict[str, Any]]]:
+    """Which parts of the directory are away, and what the last start mended in the others."""
+    parts, is_admin = app.engine.core.parts, _is_admin(key)
+
+    def shown(told: dict[str, Any], field: str) -> dict[str, Any]:
+        path = told[field]
+        return told if is_admin or path is None else told | {field: PurePath(path).name}
+
+    return {
+        "unavailable": [shown(each, "file") for each in parts.details()],
+        "mended": [shown(each, "path") for each in parts.told()],
+    }
+
+
+def _is_admin(key: ApiKey) -> bool:
+    return Scope.ADMIN in key.scopes and not key.prefixes
+
+
 def damage_seen(app: App, key: ApiKey) -> DamageSeen:
     """What this key may know: places in topics that it may name. The path tells where the server
     keeps its data, so it is for an admin; any other key gets the file's name."""
@@ -35,7 +54,7 @@ def damage_seen(app: App, key: ApiKey) -> DamageSeen:
         for place in list(ledger.places)
         if not place.mended and _may_see(key, place.topic, place.organisation)
     ]
-    is_admin = Scope.ADMIN in key.scopes and not key.prefixes
+    is_admin = _is_admin(key)
     return DamageSeen(
         damaged_records(app, key).total(),
         [

@@ -23,7 +23,7 @@ from headwater.engine.governing import Governing
 from headwater.engine.queues import Queues
 from headwater.engine.topic import Topic
 from headwater.model.pressure import Rung
-from headwater.server.damage import damage_seen
+from headwater.server.damage import damage_seen, parts_seen
 from headwater.server.exchange import Exchange
 from headwater.server.keys import ANYONE, ApiKey
 from headwater.server.logs import shards_of, state_of
@@ -63,7 +63,6 @@ COUNTERS: Final = (
 
 def status(app: App, exchange: Exchange) -> None:
     engine, key = app.engine, app.key_of(exchange)
-    core = engine.core
     body: dict[str, Any] = {
         "version": headwater.__version__,
         "python": platform.python_version(),
@@ -73,7 +72,7 @@ def status(app: App, exchange: Exchange) -> None:
         "totals": app.summing(key).look(engine),
         "own_part": bool(key.prefixes),
         **(_NOTHING if key.prefixes else _whole(app)),
-        "unavailable": core.parts.details(),
+        **parts_seen(app, key),
         "damage": damage_seen(app, key),
     }
     answer(exchange, 200, body)

@@ -154,6 +154,11 @@ function concerns(status, runs) {
             ].join(""),
             ["log"],
         ]),
+        status.mended.length && [
+            "warn",
+            `The last start found damage that it goes on in spite of: ${status.mended.map((each) => `${each.what} in ${each.path}`).join("; ")}.`,
+            ["log"],
+        ],
         damage.records && [
             "bad",
             `${count(damage.records)} damaged records were met and not served.${placeOf(damage)} Run headwater verify.`,

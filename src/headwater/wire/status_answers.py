@@ -126,6 +126,17 @@ class PartAway(Answer):
     advice: str | None
 
 
+class PartMended(Answer):
+    """Something a start found in a part, and goes on in spite of."""
+
+    part: str
+    path: str
+    offset: int | None
+    what: str
+    action: str
+    why: str
+
+
 class PlaceSeen(Answer):
     """Records that cannot be read, and where their bytes are."""
 
@@ -173,6 +184,8 @@ class StatusAnswer(Answer):
     gaps: list[GapSeen]
     """Since the start."""
     unavailable: list[PartAway]
+    mended: list[PartMended]
+    """What the last start skipped, cut or moved to quarantine."""
     damage: DamageSeen
     performance: Spent
 
