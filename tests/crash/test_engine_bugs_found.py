@@ -40,7 +40,7 @@ def test_fsync_records_are_served_from_segments_too() -> None:
     life.checkpoint()
     assert life.db.engine.topic("a").tail.first_seq != 1
     life.check()
-    assert not life.db.engine.core.findings
+    assert not life.db.engine.core.damage.findings
 
 
 def test_an_answer_on_its_way_to_the_owner_is_not_covered_by_a_checkpoint() -> None:
@@ -341,7 +341,7 @@ def test_a_missing_segment_is_a_loss_that_readers_are_told_of() -> None:
     events = list(read_events(life.db, "a"))
     assert ("tombstone", 6, 10) in events
     assert [event[0] for event in events if event[0] != "tombstone"] == [1, 2, 3, 4, 5, 11, 12]
-    assert life.db.engine.core.findings
+    assert life.db.engine.core.damage.findings
 
 
 def test_a_delete_whose_flag_was_torn_is_done_again() -> None:

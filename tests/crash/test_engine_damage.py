@@ -80,6 +80,13 @@ def read_or_refuse(db: Database, name: str) -> list[Event] | None:
         return None
 
 
+def heard(event: Event, found: list[Event]) -> bool:
+    """Served, or within a gap that a reader is told of."""
+    first, last = (event[1], event[2]) if event[0] == "tombstone" else (event[0], event[0])
+    gaps = (each for each in found if each[0] == "tombstone")
+    return event in found or any(gap[1] <= first and last <= gap[2] for gap in gaps)
+
+
 def judge(disk: FakeDisk, path: PurePath, expected: dict[str, list[Event]], what: str) -> str:
     try:
         db = open_stepped(disk, SMALL, ManualClock())
@@ -93,8 +100,12 @@ def judge(disk: FakeDisk, path: PurePath, expected: dict[str, list[Event]], what
         if found == expected[name]:
             continue
         hurt += 1
-        told = found is None or db.engine.core.findings
-        assert told, f"{what}: {name} changed without a word"
+        told = found is None or db.engine.core.damage.findings
+        assert told, f"{what}: the operator is not told of {name}"
+        silent = [
+            event for event in expected[name] if found is not None and not heard(event, found)
+        ]
+        assert not silent, f"{what}: readers of {name} are not told of {silent}"
         served = [event for event in found or () if event[0] != "tombstone"]
         wrong = [event for event in served if event not in expected[name]]
         assert not wrong, f"{what}: {name} served {wrong}"

@@ -107,7 +107,7 @@ def check_topic(db: Database, name: str, promised: Promises) -> None:
     assert head >= promised.head, f"{name}: the head went back from {promised.head} to {head}"
     promised.head = max(promised.head, *found, 0)
     promised.acked |= found.keys()
-    assert not db.engine.core.findings
+    assert not db.engine.core.damage.findings
 
 
 @pytest.mark.parametrize("shards", [1, 2])

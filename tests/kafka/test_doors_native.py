@@ -261,3 +261,38 @@ def test_what_a_new_producer_sent_to_a_log_topic_behind_a_refused_batch_is_not_t
     assert told["error_code"] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     offsets = [speaker.produce(native_topic.kafka, batch)["base_offset"] for batch in batches]
     assert offsets == [0, 1]
+
+
+def test_a_group_behind_the_retention_of_a_log_topic_is_told_out_of_range(
+    native_topic: Target,
+) -> None:
+    """Kafka's word for a tombstone: the client's `auto.offset.reset` says what comes of it."""
+    target = native_topic
+    with target.client() as client:
+        client.append(target.elsewhere, [{"data": n} for n in range(8)])
+        client.create(target.elsewhere, cap_records=3)
+        consumer = Consumer(
+            {
+                "bootstrap.servers": target.broker.bootstrap,
+                "group.id": f"{target.kafka}-behind",
+                "auto.offset.reset": "error",
+            }
+        )
+        try:
+            spot = TopicPartition(target.kafka, 0, 2)
+            consumer.commit(offsets=[spot], asynchronous=False)
+            consumer.assign([TopicPartition(target.kafka, 0)])
+            told = None
+            for _ in range(100):
+                told = consumer.poll(0.2)
+                if told is not None:
+                    break
+            assert told is not None
+            error = told.error()
+            assert error is not None
+            assert error.code() == KafkaError._AUTO_OFFSET_RESET
+        finally:
+            consumer.close()
+        late = client.diff(target.elsewhere, 2).tombstone
+        assert late is not None
+        assert (late.reason, late.gap_from, late.gap_to) == ("cap", 3, 5)

@@ -16,7 +16,7 @@ from tests.kafka.broker import Broker
 from tests.kafka.speaking import Speaker
 from tests.machines.conftest import ORDER
 from tests.machines.test_rcpx_conduct import wire
-from tests.server.running import settings
+from tests.server.running import running, settings
 from tests.server.speaking import Browserless
 
 
@@ -126,3 +126,27 @@ def test_an_embedded_database_raises_on_calls_to_machines_only(directory: Path) 
             assert caught.value.path == missing_segment(directory)
     with headwater.open(directory) as database:
         assert [record.data for record in database.diff("orders").records] == [1, 2]
+
+
+def test_a_start_from_the_older_snapshot_is_told_in_readiness_and_status(tmp_path: Path) -> None:
+    directory = tmp_path / "data"
+    with headwater.open(directory) as database:
+        database.machines.put_machine("order", 1, ORDER)
+        database.machines.create_instance("order", 1, "o-1", {"amount": 1})
+        database.machines.compact()
+        database.machines.apply_event("o-1", "PAY")
+        name = database.machines.compact().snapshot_id
+    snapshot = directory / "machines" / "snapshots" / name
+    data = bytearray(snapshot.read_bytes())
+    data[60] ^= 0x01
+    snapshot.write_bytes(data)
+    with running(directory, settings(rcpx_port=0)) as server, server.talk() as http:
+        assert http.get("/v0/instances/o-1").json["state"] == "paid"
+        ready = http.get("/v0/ready").json
+        assert ready["status"] == "ok"
+        (told,) = ready["mended"]
+        assert (told["part"], told["path"]) == ("machines", str(snapshot))
+        assert told["action"] == "moved to quarantine"
+        assert http.get("/v0/status").json["mended"] == [told]
+    assert not snapshot.exists()
+    assert (snapshot.parent / "quarantine" / name).read_bytes() == bytes(data)

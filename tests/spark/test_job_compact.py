@@ -57,7 +57,7 @@ def mostly_dead() -> Image:
 def seen(disk: FakeDisk) -> dict[str, list[Event]]:
     db = open_stepped(disk, SMALL, ManualClock())
     events = {name: list(read_events(db, name)) for name in TOPICS}
-    assert not db.engine.core.findings
+    assert not db.engine.core.damage.findings
     db.engine._lock.release()
     return events
 

@@ -133,6 +133,37 @@ def test_what_is_gone_is_shown_where_it_was(dashboard: Dashboard) -> None:
     expect(last).to_contain_text(re.compile(r"^Tombstone: seqs up to \d+ are gone.*\(cap\)"))
 
 
+def test_what_is_damaged_is_shown_where_it_is_and_not_as_deleted(
+    dashboard: Dashboard, server: Broker
+) -> None:
+    with server.talk() as http:
+        http.write("hurt", *range(1, 9))
+        http.put("hurt.jobs", type="queue")
+        http.write("hurt.jobs", 1)
+    log = server.inside(lambda: server.app.engine.topic("hurt").log)
+    for first, last in ((3, 4), (6, 6), (8, 8)):
+        server.inside(lambda first=first, last=last: log.note_damaged(first, last))
+    dashboard.open("topic/hurt")
+    rows = dashboard.page.locator(".records tbody tr")
+    expect(rows).to_have_text(
+        [
+            re.compile(r"^Tombstone: seq 8 is missing, damaged on the server's disk \(damaged\)"),
+            re.compile("^7"),
+            re.compile("^Tombstone: seq 6 is missing"),
+            re.compile("^5"),
+            re.compile("^Tombstone: seqs 3 to 4 are missing"),
+            re.compile("^2"),
+            re.compile("^1"),
+        ]
+    )
+    jobs = server.inside(lambda: server.app.engine.topic("hurt.jobs").log)
+    server.inside(lambda: jobs.note_damaged(1, 1))
+    with server.talk() as http:
+        http.queue("claim", "hurt.jobs")
+    dashboard.open("queue/hurt.jobs")
+    expect(dashboard.page.get_by_text("damaged, and the queue has no dead_letter")).to_be_visible()
+
+
 def test_the_tail_shows_records_as_they_are_written(
     dashboard: Dashboard, http: Browserless
 ) -> None:

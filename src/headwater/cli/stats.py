@@ -30,6 +30,8 @@ _SUMMARY = (
     ("writes refused, queue full", "wal_submit_full"),
     ("writes refused, pressure", "writes_refused"),
     ("damaged frames met", "bad_frames"),
+    ("gaps in the topic of transitions", "machine_transition_gaps"),
+    ("gaps told to webhooks", "webhook_gaps"),
 )
 
 
@@ -56,6 +58,7 @@ def stats(
     ]
     rows += [["log sync, half within", _quantile(labelled, 0.5)]]
     rows += [["log sync, 99 % within", _quantile(labelled, 0.99)]]
+    rows += _held(labelled)
     say_table(["what", "value"], rows, "value")
     sizes = labelled.get("topic_bytes_live", {})
     largest = sorted(sizes, key=lambda name: -float(sizes[name]))[:top]
@@ -64,6 +67,16 @@ def stats(
         counts, heads = labelled["topic_records_live"], labelled["topic_head_seq"]
         table = [[n, f"{counts[n]:,}", f"{sizes[n]:,}", str(heads[n])] for n in largest]
         say_table(["topic", "records", "bytes", "head"], table, "records bytes head")
+
+
+def _held(labelled: dict[str, dict[str, Any]]) -> list[list[str]]:
+    """Old log that is kept because somebody still needs it, by whom."""
+    ages = labelled.get("retention_hold_age_seconds", {})
+    return [
+        [f"log kept for: {owner.replace('_', ' ')}", f"{held:,.0f} bytes, {_duration(ages[owner])}"]
+        for owner, held in labelled.get("retention_held_bytes", {}).items()
+        if held
+    ]
 
 
 def _labelled(metrics: dict[str, Any]) -> dict[str, dict[str, Any]]:

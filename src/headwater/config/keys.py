@@ -271,6 +271,12 @@ KEYS: Final[tuple[Key, ...]] = (
     Key("limit_streams", "limits.streams", COUNT, "open streams"),
     Key("limit_streams_per_key", "limits.streams_per_key", COUNT, "open streams of one key"),
     Key("limit_in_flight_per_key", "limits.in_flight_per_key", COUNT, "unanswered writes of a key"),
+    Key(
+        "limit_reserved_share",
+        "limits.reserved_share",
+        share,
+        "part of sessions, streams and connections kept in equal parts for each key",
+    ),
     Key("limit_body_bytes", "limits.body_bytes", COUNT, "bytes of a request's body"),
     Key(
         "limit_record_bytes",

@@ -17,6 +17,8 @@ class LimitSettings:
     streams: int = 10_000
     streams_per_key: int = 1_000
     in_flight_per_key: int = 1_000
+    reserved_share: float = 0.5
+    """Of the limits that all keys share, this part is kept for each of them, in equal parts."""
     body_bytes: int = 64 * MIB
     record_bytes: int = 1 * MIB
     """Data and meta; the format takes no more than this, so it can only be lowered."""
@@ -61,6 +63,8 @@ class ServerSettings:
     """name:password[:organisation[:scopes]], for SASL."""
     kafka_auto_create_topics: bool = True
     kafka_default_partitions: int = 1
+    kafka_skip_damaged: bool = False
+    """Consumers pass records that cannot be read, instead of being refused there. It is logged."""
     api_keys: tuple[str, ...] = ()
     """secret[:scopes[:prefixes[:org=number]]]"""
     allow_insecure_no_auth: bool = False

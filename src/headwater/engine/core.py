@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import PurePath
@@ -13,6 +13,7 @@ from headwater.config.engine import EngineSettings
 from headwater.core.clock import Clock
 from headwater.core.errors import ClosedError
 from headwater.disk import Disk
+from headwater.engine.damage import DamageLedger
 from headwater.engine.owner import Owner
 from headwater.engine.parts import Parts
 from headwater.engine.registry import Registry
@@ -35,8 +36,6 @@ from headwater.wal.ticket import Ticket
 
 LEASES_AHEAD = 65_536
 """Claims that are numbered ahead of their use, with one frame."""
-FINDINGS_MAX = 1_000
-"""Damaged frames that are remembered with their place; further ones are only counted."""
 
 
 @dataclass(slots=True)
@@ -116,7 +115,7 @@ class EngineCore:
     retired: dict[str, ShardMeta] = field(default_factory=dict)
     """Log directories of an earlier layout, with their last frame, until they are removed."""
     load_lock: threading.Lock = field(default_factory=threading.Lock)
-    findings: list[Finding] = field(default_factory=list)
+    damage: DamageLedger = field(default_factory=DamageLedger)
     lease_ceilings: SeqCeilings = field(default_factory=lambda: SeqCeilings(LEASES_AHEAD))
     """Numbers of claims that may be used without a word in the log."""
     parts: Parts = field(default_factory=Parts)
@@ -170,7 +169,7 @@ class EngineCore:
             self.settings.segments,
             maps=self.maps,
             cold=self.cold_store_of(topic_id),
-            report=self.note,
+            report=partial(self._note_in_files, topic_id),
             read_only=self.read_only,
         )
 
@@ -183,11 +182,20 @@ class EngineCore:
             self.to_route[source.topic_id] = source
             self.wake_forwarder()
 
-    def note(self, finding: Finding) -> None:
-        """Damage that was met in segment files: counted, and the first ones remembered."""
-        self.counters.bad_frames += 1
-        if len(self.findings) < FINDINGS_MAX:
-            self.findings.append(finding)
+    def _note_in_files(self, topic_id: int, finding: Finding) -> None:
+        topic = self.registry.by_id(topic_id)
+        self.note(f"topic {topic_id}" if topic is None else topic.name, finding)
+
+    def note(self, topic: str, finding: Finding) -> None:
+        """Damage that was met in segment files: each place is counted once."""
+        if self.damage.note(topic, finding):
+            self.counters.bad_frames += 1
+
+    def note_damage(self, topic: Topic, findings: Sequence[Finding]) -> None:
+        """As the owner: records that cannot be read. Readers are told of them from now on."""
+        for finding in findings:
+            topic.log.note_damaged(finding.seq, finding.end_seq)
+            self.note(topic.name, finding)
 
     def submit_to(self, shard: int, ticket: Ticket) -> None:
         """Hand a ticket to a shard, remembering its place in the order."""

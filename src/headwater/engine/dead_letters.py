@@ -1,4 +1,7 @@
-"""Jobs that were delivered as often as they may be: copied to the dead letter topic, then deleted.
+"""Jobs that nobody can finish: copied to the dead letter topic, then deleted.
+
+They were delivered as often as they may be; or they are damaged, and then the letter has what is
+known of them: where they lay, what is wrong there, and the tag if the topic's index has it.
 
 The copy is safe before the delete is written, so a crash in between leaves both and loses none.
 The copy carries a key made of the job's topic and seq: done again within the dead letter topic's
@@ -20,10 +23,11 @@ from headwater.engine.engine import Engine
 from headwater.engine.input import EncodedRecords, encode_records
 from headwater.engine.job_records import records_steps
 from headwater.engine.pending import Change
-from headwater.engine.queue_answers import DEAD_LETTER_ORIGIN
+from headwater.engine.queue_answers import DEAD_LETTER_CAUSE, DEAD_LETTER_ORIGIN
 from headwater.engine.queues import Queues
 from headwater.engine.steps import Answered, AsOwner, Steps, append_encoded_steps
 from headwater.engine.topic import Topic
+from headwater.model.loss import DAMAGED
 from headwater.model.queue import Dying
 
 
@@ -60,14 +64,16 @@ def dead_letter_steps(engine: Engine, queues: Queues, topic: Topic) -> Steps[Non
                 target = topic.log.settings.dead_letter
                 if target is None:
                     continue
-                if record is None:
+                if record is None and job.seq not in topic.log.damaged:
                     reasons[job.seq] = f"the record of job {job.seq} cannot be read"
                     continue
                 key = f"dead letter of {topic.topic_id}: {job.seq}"
                 yield from append_encoded_steps(
                     engine,
                     target,
-                    dead_letter(topic, record, job),
+                    damaged_letter(engine, topic, job)
+                    if record is None
+                    else dead_letter(topic, record, job),
                     idempotency_key=key,
                     create=True,
                 )
@@ -83,11 +89,7 @@ def dead_letter_steps(engine: Engine, queues: Queues, topic: Topic) -> Steps[Non
 
 def dead_letter(topic: Topic, record: Record, job: Dying) -> EncodedRecords:
     """The copy: the record with where it is from. Its own meta goes when there is no room."""
-    told = {
-        DEAD_LETTER_ORIGIN: topic.name,
-        "$dead_letter_deliveries": job.deliveries,
-        "$dead_letter_src_seq": job.seq,
-    }
+    told = _told(topic, job)
     copy: dict[str, Any] = {"data": msgspec.Raw(record.data_json)}
     if record.tag is not None:
         copy["tag"] = record.tag
@@ -99,3 +101,24 @@ def dead_letter(topic: Topic, record: Record, job: Dying) -> EncodedRecords:
         )
     except RequestError:
         return encode_records([{**copy, "meta": told}], bytes_max=LETTER_BYTES_MAX)
+
+
+def damaged_letter(engine: Engine, topic: Topic, job: Dying) -> EncodedRecords:
+    """What is known of a job that cannot be read. Its payload is not: the data is null."""
+    told = {**_told(topic, job), DEAD_LETTER_CAUSE: DAMAGED}
+    place = engine.core.damage.find(topic.name, job.seq)
+    if place is not None:
+        told["$dead_letter_damage"] = f"{place.reason} at byte {place.offset} of {place.file}"
+    copy: dict[str, Any] = {"data": None, "meta": told}
+    tag = None if topic.log.tags is None else topic.log.tags.tag_of(job.seq)
+    if tag is not None:
+        copy["tag"] = tag.decode("utf-8", "replace")
+    return encode_records([copy])
+
+
+def _told(topic: Topic, job: Dying) -> dict[str, Any]:
+    return {
+        DEAD_LETTER_ORIGIN: topic.name,
+        "$dead_letter_deliveries": job.deliveries,
+        "$dead_letter_src_seq": job.seq,
+    }

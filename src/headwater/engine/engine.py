@@ -181,12 +181,11 @@ class Engine:
         return self._reader.plan(topic, from_seq, limit, bytes_max)
 
     def note_damage(self, plan: ReadPlan, findings: Sequence[Finding]) -> bool:
-        """Bad frames were met. True when the plan was merely out of date; otherwise they count."""
-        if not plan.is_current:
-            return True
-        for finding in findings:
-            self.core.note(finding)
-        return False
+        """Bad frames were met. If the plan was not merely out of date, they are known from now on.
+        True in both cases: what is planned now stops before them, or tells of them."""
+        if plan.is_current:
+            self.core.note_damage(plan.topic, findings)
+        return True
 
     @property
     def reader(self) -> Reader:

@@ -72,7 +72,7 @@ def planned_steps(
         if taken is None:
             continue  # a segment was rewritten or went away in between
         if taken.findings and (yield AsOwner(partial(engine.note_damage, plan, taken.findings))):
-            continue
+            continue  # what is damaged is known now, and left out of the next plan
         engine.core.counters.records_read += taken.records
         return taken.payload
     raise SegmentChangedError(f"{topic.name!r} is being rewritten; try again")

@@ -8,10 +8,12 @@ hundred thousand idle topics start as fast as ten. Loading is file work and may 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import PurePath
 
 import numpy
 
 from headwater.config.topic import stored_settings
+from headwater.core.errors import DamageError, ForeignFileError, StorageError
 from headwater.engine.core import EngineCore
 from headwater.engine.topic import Topic
 from headwater.format.frame import FrameFlag
@@ -29,6 +31,7 @@ from headwater.model.queue import LeaseHistory
 from headwater.model.tags import TagIndex
 from headwater.model.topic import TopicLog
 from headwater.recovery.stored import Stored, StoredLog, load_log
+from headwater.store.checked import Finding
 from headwater.store.segment import Segment
 
 Loaded = StoredLog
@@ -87,8 +90,20 @@ def load_once(core: EngineCore, topic: Topic) -> Loaded:
         loaded: Loaded | None = topic.loading
         if loaded is None and topic.loaded:
             return Loaded(topic.log, topic.segments, has_tags=False)
-        loaded = topic.loading = loaded or load_topic(topic)
+        try:
+            loaded = topic.loading = loaded or load_topic(topic)
+        except (DamageError, ForeignFileError) as error:
+            note_refused(core, topic, error)
+            raise
         return loaded
+
+
+def note_refused(core: EngineCore, topic: Topic, error: StorageError) -> None:
+    """Everybody who asks is refused with the same error; the operator is told once."""
+    stored, path = topic.stored, error.path or topic.files.directory
+    first, last = stored.first_needed, max(topic.checkpointed_seq, stored.first_needed)
+    reason = f"the whole topic is refused: {error.what}"
+    core.note(topic.name, Finding(PurePath(path), error.offset or 0, first, reason, last_seq=last))
 
 
 def install(topic: Topic, loaded: Loaded, core: EngineCore | None = None) -> None:

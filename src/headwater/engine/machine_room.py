@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from headwater.engine.machines.feeding import TransitionFeeder
 
 Progress = Callable[[float], None]
+_log = logging.getLogger("headwater.machines")
 
 
 class MachineRoom:
@@ -52,6 +54,8 @@ class MachineRoom:
         except CAUSES as error:
             core = self._core
             core.parts.set_away(Part.MACHINES, error, core.directory / MACHINES_DIRECTORY)
+            if core.settings.machines.transitions_topic is not None:
+                _log.error("no transitions are taken to their topic meanwhile")
 
     def open(self, progress: Progress | None = None) -> MachineStore:
         with self._lock:
@@ -75,6 +79,7 @@ class MachineRoom:
                 if self.on_open is not None:
                     self.on_open(store)
                 self.store = store
+                core.parts.mended[Part.MACHINES] = store.report.mended
                 self._feed()
             return self.store
 

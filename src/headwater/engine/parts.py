@@ -10,12 +10,14 @@ next start: a repair needs the directory's lock.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import PurePath
 from typing import Any, Final
 
 from headwater.core.errors import AccessError, StorageError
+from headwater.recovery.finding import Finding
 
 _log = logging.getLogger("headwater.parts")
 
@@ -40,6 +42,8 @@ class Parts:
     """Which parts are away, and why. Set by whoever opens a part; read by everybody."""
 
     away: dict[Part, StorageError] = field(default_factory=dict)
+    mended: dict[Part, Sequence[Finding]] = field(default_factory=dict)
+    """What a start found that it goes on in spite of: skipped, cut, moved to quarantine."""
 
     def set_away(self, part: Part, error: Exception, directory: PurePath) -> None:
         """From now on the part is answered with this error. Call with what opening it raised."""
@@ -80,6 +84,14 @@ class Parts:
             "offset": reason.offset,
             "advice": reason.advice,
         }
+
+    def told(self) -> list[dict[str, Any]]:
+        """What was mended, for readiness and status: an operator may want to know his disk."""
+        return [
+            {"part": part.value, **finding.as_dict()}
+            for part, findings in self.mended.items()
+            for finding in findings
+        ]
 
     def details(self) -> list[dict[str, Any]]:
         return [self.detail(part) for part in Part if part in self.away]

@@ -8,6 +8,8 @@ from headwater.core.records import Record
 
 DEAD_LETTER_ORIGIN: Final = "$dead_letter_from"
 """In the meta of a dead letter: the queue it came from."""
+DEAD_LETTER_CAUSE: Final = "$dead_letter_cause"
+"""In the same place, of a job that was damaged: why it is one. Others were delivered too often."""
 
 
 class ClaimedJob(NamedTuple):
@@ -48,7 +50,8 @@ class QueueStats(NamedTuple):
     delayed: int
     dead_lettered: int
     blocked: int
-    """Delivered as often as they may be, and kept because the dead letter topic refuses them."""
+    """Jobs that nobody is given and that stay: the dead letter topic refuses them, or they are
+    damaged and there is none."""
 
 
 class Requeued(NamedTuple):

@@ -116,11 +116,19 @@ def claiming_steps(engine: Engine, claiming: Claiming, take: TakeJobs[P]) -> Ste
         elif told is not None and told is not COVERED:
             yield Answered(lambda: told)
         taken = yield from take(engine, queues, topic, request)
+        yield from set_aside_steps(queues, topic, request)
         yield from dead_letter_steps(engine, queues, topic)
     except BaseException:
         engine.core.owner.post(claiming.abandon)
         raise
     return taken
+
+
+def set_aside_steps(queues: Queues, topic: Topic, request: ClaimRequest) -> Steps[None]:
+    """When the jobs of a claim were read: those that turned out to be damaged are not held."""
+    if topic.log.damaged and request.grant is not None:
+        seqs = request.grant.seqs
+        yield AsOwner(lambda: queues.set_aside_damaged(topic, seqs))
 
 
 def claim_limit(wanted: int) -> int:
@@ -261,6 +269,8 @@ def _keyed_pass_steps(
         """Those whose record cannot be read have no key that could be waited for."""
         nonlocal room
         leases = queue.leases
+        damaged = queues.set_aside_damaged(topic, drawn)
+        drawn[:] = [seq for seq in drawn if seq not in damaged]
         now = [seq for seq in drawn if leases.admit(seq, _key(records.get(seq)))]
         admitted.extend(now)
         drawn.clear()

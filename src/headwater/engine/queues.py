@@ -37,6 +37,8 @@ DRAWS_MAX = 16
 """Looks for jobs in one turn of the owner; where they are sparse, the claimer asks again."""
 
 
+NOWHERE_FOR_DAMAGED: Final = "damaged, and the queue has no dead_letter topic to put it in"
+
 COVERED: Final = Change(lambda: True)
 """Nothing has to be told: answered already."""
 COVERED.result = True
@@ -77,6 +79,8 @@ class Queues:
         queue.leases.keep_order(settings.fifo_key is not None)
         queue.leases.retry_blocked()
         queue.blocked_reason = None
+        if settings.dead_letter and queue.leases.unreadable:
+            queue.leases.set_aside(list(queue.leases.unreadable), put_away=True)
         queue.settings = settings
         return queue
 
@@ -85,7 +89,7 @@ class Queues:
         self._sweep(topic, leases)
         delayed = len(leases.delays) + len(leases.appointments)
         ready = leases.ready(topic.log.index)
-        blocked = len(leases.blocked)
+        blocked = leases.kept_back
         return QueueStats(ready, leases.in_flight, delayed, leases.dead_lettered, blocked)
 
     def glance(self, topic: Topic) -> QueueStats:
@@ -168,17 +172,36 @@ class Queues:
         jobs = topic.log.index
         if topic.log.settings.paused:
             return []
-        drawn = leases.draw(jobs, wanted)
+        drawn = self._readable(topic, leases.draw(jobs, wanted))
         for _ in range(DRAWS_MAX - 1):
             if len(drawn) >= wanted or not leases.has_fresh(jobs):
                 break
-            drawn = [*drawn, *leases.draw(jobs, wanted - len(drawn))]
+            more = leases.draw(jobs, wanted - len(drawn))
+            drawn = [*drawn, *self._readable(topic, more)]
         if len(drawn) > 1:
             count = max(fitting(jobs, drawn, bytes_max), 1)
             if count < len(drawn):
                 leases.put_back(drawn[count:])
                 drawn = drawn[:count]
         return drawn
+
+    def _readable(self, topic: Topic, drawn: Sequence[int]) -> Sequence[int]:
+        """These without the damaged ones, which are set aside."""
+        if not topic.log.damaged:
+            return drawn
+        damaged = self.set_aside_damaged(topic, drawn)
+        return [seq for seq in drawn if seq not in damaged] if damaged else drawn
+
+    def set_aside_damaged(self, topic: Topic, seqs: Sequence[int]) -> frozenset[int]:
+        """Of jobs that were drawn or granted, those that nobody can be given: gives them."""
+        damaged = frozenset(topic.log.damaged.among(seqs))
+        jobs = [seq for seq in damaged if topic.log.index.is_live(seq)]
+        if jobs:
+            put_away, queue = topic.log.settings.dead_letter is not None, self.of(topic)
+            queue.leases.set_aside(sorted(jobs), put_away=put_away)
+            if not put_away:
+                queue.blocked_reason = NOWHERE_FOR_DAMAGED
+        return damaged
 
     def deal(self, topic: Topic, requests: Sequence[ClaimRequest], seqs: Sequence[int]) -> None:
         """Share drawn jobs between those who asked and are still there."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Final, NamedTuple
 
 import numpy
@@ -28,7 +29,12 @@ from headwater.model.match import TagMatcher
 from headwater.model.selection import Selection
 from headwater.model.slots import as_run
 from headwater.store.checked import Finding, good_positions
-from headwater.store.segment import Segment, SegmentSlice
+from headwater.store.segment import (
+    Segment,
+    SegmentMissingError,
+    SegmentSlice,
+    UnreadableSegmentError,
+)
 
 _HAS_TAG: Final = int(FrameFlag.HAS_TAG)
 _HAS_NODE: Final = int(FrameFlag.HAS_NODE)
@@ -171,13 +177,14 @@ class Reader:
         return plan
 
     def plan_seqs(self, topic: Topic, seqs: Sequence[int]) -> ReadPlan:
-        """As the owner: where these records are, as far as they are there at all."""
-        index = topic.log.index
+        """As the owner: where these records are, as far as they are there and not known damaged."""
+        index, damaged = topic.log.index, topic.log.damaged
         run = as_run(seqs)
-        if run is not None and index.all_live(run.start, run.stop):
+        if run is not None and not damaged and index.all_live(run.start, run.stop):
             live = numpy.arange(run.start, run.stop)
         else:
-            live = numpy.array(sorted(filter(index.is_live, seqs)), numpy.int64)
+            there = [seq for seq in seqs if index.is_live(seq) and seq not in damaged]
+            live = numpy.array(sorted(there), numpy.int64)
         upto = int(live[-1]) if len(live) else 0
         selection = Selection(live, upto, False, None, len(live))
         plan = ReadPlan(topic, selection, topic.log.visible_seq, topic.log.earliest_seq)
@@ -237,7 +244,14 @@ class Reader:
             if isinstance(piece, TailPiece):
                 tails.append(piece)
                 continue
-            run, found = self._from_segment(plan.topic, piece)
+            try:
+                run, found = self._from_segment(plan.topic, piece)
+            except SegmentMissingError as error:
+                findings.append(_missing(piece.segment, error))
+                continue
+            except UnreadableSegmentError as error:
+                findings.append(_unreadable(piece.segment, error))
+                continue
             runs.append(run)
             findings.extend(found)
         if tails:
@@ -268,6 +282,18 @@ class Reader:
         offsets = (places if positions is None else places[positions]).astype(numpy.int64)
         offsets -= found.base
         return FrameRun(found.buffer, offsets, in_segment=True), findings
+
+
+def _missing(segment: Segment, error: SegmentMissingError) -> Finding:
+    """Whoever notes it looks whether the plan is current: a segment that is still the topic's and
+    has no file was taken away by somebody else."""
+    reason = "the file is missing"
+    return Finding(error.path, 0, segment.first_seq, reason, last_seq=segment.end_seq)
+
+
+def _unreadable(segment: Segment, error: UnreadableSegmentError) -> Finding:
+    path = PurePath(error.path or "")
+    return Finding(path, 0, segment.first_seq, error.what, last_seq=segment.end_seq)
 
 
 def _all_true(checked: NDArray[numpy.bool_] | None, positions: NDArray[numpy.int64] | None) -> bool:

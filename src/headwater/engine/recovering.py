@@ -22,6 +22,7 @@ from headwater.engine.loading import (
     install_tags,
     load_tags,
     load_topic,
+    note_refused,
     plan_tags,
     topic_from_meta,
 )
@@ -126,6 +127,8 @@ class TopicRecovery:
                 raise  # the disk failed, not the files: the next start may find them sound
             topic.broken = error
             self._core.broken[topic.topic_id] = topic
+            if isinstance(error, DamageError):
+                note_refused(self._core, topic, error)
             self.notes.topics_broken.append(f"{topic.name}: {error}")
             self._touched.pop(topic.topic_id, None)
             return False

@@ -20,7 +20,7 @@ from headwater.engine.engine import Engine
 from headwater.engine.input import EncodedRecords, encode_records
 from headwater.engine.job_records import records_steps
 from headwater.engine.pending import Change, Write
-from headwater.engine.queue_answers import DEAD_LETTER_ORIGIN, Requeued
+from headwater.engine.queue_answers import DEAD_LETTER_CAUSE, DEAD_LETTER_ORIGIN, Requeued
 from headwater.engine.steps import Answered, AsOwner, Steps, loaded_steps, topic_steps
 from headwater.engine.topic import Topic
 from headwater.format.frame import FrameType
@@ -85,6 +85,8 @@ def _letter(record: Record | None) -> _Letter | None:
     origin = (meta or {}).get(DEAD_LETTER_ORIGIN)
     if record is None or meta is None or not isinstance(origin, str):
         return None
+    if DEAD_LETTER_CAUSE in meta:
+        return None  # its payload is lost: there is no job to give back
     job: dict[str, Any] = {"data": msgspec.Raw(record.data_json)}
     if record.tag is not None:
         job["tag"] = record.tag

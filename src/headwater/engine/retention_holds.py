@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from headwater.core.clock import Clock
 from headwater.core.errors import HeadwaterError
@@ -21,8 +21,15 @@ from headwater.model.retention_hold import MACHINES_LOG, HoldOwner, RetentionHol
 
 _log: Final = logging.getLogger("headwater.retention")
 
-BehindBytes = Callable[[int], int]
-"""How many bytes of log lie behind a position."""
+
+class LogMeasure(Protocol):
+    """How long a log is, for its holds."""
+
+    def behind_bytes(self, position: int) -> int:
+        """From a position to the end."""
+
+    def held_bytes(self, position: int) -> int:
+        """Of files that could have been deleted, were it not for this position."""
 
 
 class Hold:
@@ -113,11 +120,11 @@ class RetentionHolds:
                 hold.label, hold.log, hold.position, why,
             )  # fmt: skip
 
-    def of(self, log: str, behind: BehindBytes) -> list[RetentionHold]:
+    def of(self, log: str, measure: LogMeasure) -> list[RetentionHold]:
         """All holds on a log as they are now, the one that is furthest behind first."""
         with self._lock:
             holds = [each for each in self._holds.values() if each.log == log]
-        seen = [_as_it_is(each, behind) for each in holds]
+        seen = [_as_it_is(each, measure) for each in holds]
         return sorted(seen, key=lambda each: (each.position or 0, each.name))
 
     def save(self, log: str) -> None:
@@ -131,9 +138,9 @@ class RetentionHolds:
             except (HeadwaterError, OSError) as error:
                 _log.warning("the position of %s cannot be saved: %s", hold.label, error)
 
-    def floor(self, log: str, behind: BehindBytes) -> int | None:
+    def floor(self, log: str, measure: LogMeasure) -> int | None:
         """Nothing from this offset on may be deleted; None when nobody holds anything."""
-        seen = self.of(log, behind)
+        seen = self.of(log, measure)
         for each in seen:
             self._tell_way(each)
         return retention_floor(seen)
@@ -151,14 +158,16 @@ class RetentionHolds:
             )  # fmt: skip
 
 
-def _as_it_is(hold: Hold, behind: BehindBytes) -> RetentionHold:
+def _as_it_is(hold: Hold, measure: LogMeasure) -> RetentionHold:
     position = hold.position
     return RetentionHold(
         hold.name,
+        hold.label,
         hold.owner,
         hold.log,
         position,
-        None if position is None else behind(position),
+        None if position is None else measure.behind_bytes(position),
+        measure.held_bytes(position or 0),
         hold.since_ms,
         hold.moved_ms,
         hold.durable,

@@ -42,7 +42,8 @@ class ReadSide(Protocol):
 
     def plan(self, topic: Topic, from_seq: int, limit: int, bytes_max: int) -> ReadPlan: ...
 
-    def note_damage(self, plan: ReadPlan, findings: Sequence[Finding]) -> bool: ...
+    def note_damage(self, plan: ReadPlan, findings: Sequence[Finding]) -> bool:
+        """Whether to plan again: what was found may be known by then."""
 
 
 class TopicSpace(ReadSide, Protocol):

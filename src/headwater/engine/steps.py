@@ -349,8 +349,8 @@ def found_steps(
         if taken is not None and taken.findings:
             stale = yield AsOwner(partial(engine.note_damage, plan, taken.findings))
         if stale and rounds < EMPTY_ROUNDS_MAX:
-            continue  # the segment was rewritten or went away in between
-        if taken is None:
+            continue  # the segment was rewritten or went away in between, or damage is known now
+        if taken is None or stale:
             raise SegmentChangedError(f"{topic.name!r} is being rewritten; try again")
         selection = plan.selection
         cursor = selection.next_from_seq

@@ -303,6 +303,8 @@ class Topics:
         self._core.tail_bytes -= topic.tail_bytes
         topic.tail_bytes = 0
         topic.tail.clear()
+        if core.damage.found:
+            core.damage.forget(topic.name)
         self._core.ceilings.forget(topic.topic_id)
         self._core.lease_ceilings.forget(topic.topic_id)
         self._core.changed = True

@@ -187,6 +187,11 @@ class SeqIndex:
         found: NDArray[numpy.uint32] = self.peek(first_seq, end_seq)["flags_check"] & _FLAGS_MASK
         return found
 
+    def alive(self, first_seq: int, end_seq: int) -> NDArray[numpy.bool_]:
+        """Which of [first_seq, end_seq) have a record that is alive."""
+        found: NDArray[numpy.bool_] = self.peek(first_seq, end_seq)["flags_check"] & DEAD == 0
+        return found
+
     def flags_at(self, seq: int) -> int:
         return self._buffer[(seq - self.base_seq) * ENTRY_BYTES + _FLAGS_AT]
 

@@ -36,6 +36,8 @@ _WORDS = {
 }
 
 RECREATED = "recreated"
+DAMAGED = "damaged"
+"""The record was not lost by any rule: its bytes on the disk are wrong, or the file is gone."""
 
 
 EVERY_LOSS: Final = tuple(map(Loss, range(16)))

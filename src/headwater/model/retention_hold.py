@@ -33,12 +33,16 @@ class RetentionHold:
     """A hold as it is at one moment."""
 
     name: str
+    label: str
+    """For people; the name is for finding it again."""
     owner: HoldOwner
     log: str
     position: int | None
     """The log is needed from here on; None: not known yet."""
     behind_bytes: int | None
     """From the position to the end of the log; None while the position is not known."""
+    held_bytes: int
+    """Files that only holds keep: the log could have been deleted up to behind the position."""
     since_ms: int
     """When the hold was taken or restored."""
     moved_ms: int

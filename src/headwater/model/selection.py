@@ -1,8 +1,8 @@
 """What a reader with a cursor gets: one pass over the slots behind it.
 
 The cursor is the last seq the reader has seen. A pass skips what is deleted, stops before what was
-lost, and never looks at more than a fixed number of slots; the cursor moves on in any case, so a
-reader that follows it sees every live record once and every loss as a tombstone (I9).
+lost or is damaged, and never looks at more than a fixed number of slots; the cursor moves on in any
+case, so a reader that follows it sees every live record once and every loss as a tombstone (I9).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from headwater.core.limits import READ_RECORDS_CLAMP, READ_SLOTS_MAX
 from headwater.model.index import SeqIndex, Seqs
-from headwater.model.loss import RECREATED, Eviction, Tombstone
+from headwater.model.loss import DAMAGED, RECREATED, Eviction, Tombstone
 from headwater.model.slots import DEAD, LOST, OVERHEAD
 from headwater.native import compiled
 
@@ -80,24 +80,44 @@ def select(
         return Selection(_NOTHING, cursor, True, tombstone, 0, eviction)
     index = log.index
     stop = min(start + slots_max, end)
-    if index.lost_count:
-        lost = _first_lost_run(index, start, stop)
-        if lost is not None:
-            first, after = lost
-            if tombstone is None and index.first_live(start) >= first:
-                tombstone = _lost_in_the_middle(log, first, after)
-                start = after
+    if index.lost_count or log.damaged:
+        gap = _first_gap(log, start, stop)
+        if gap is not None:
+            if tombstone is None and index.first_live(start) >= gap.first:
+                tombstone = _in_the_middle(log, gap)
+                start = gap.after
                 stop = min(start + slots_max, end)
-                lost = _first_lost_run(index, start, stop)
-            if lost is not None:
-                stop = min(stop, lost[0])
+                gap = _first_gap(log, start, stop)
+            if gap is not None:
+                stop = min(stop, gap.first)
     seqs, cursor = _pick(index, start, stop, limit, bytes_max)
     return Selection(seqs, cursor, cursor >= end - 1, tombstone, cursor + 1 - start, eviction)
 
 
-def _lost_in_the_middle(log: TopicLog, first: int, after: int) -> Tombstone:
-    word = log.lost_as.word
-    return Tombstone(first, after - 1, word, after - first, log.earliest_seq, log.visible_seq)
+class _Gap(NamedTuple):
+    """A run of seqs that a reader is told of: the first of it, and the first behind it."""
+
+    first: int
+    after: int
+    reason: str
+
+
+def _in_the_middle(log: TopicLog, gap: _Gap) -> Tombstone:
+    missed = gap.after - gap.first
+    return Tombstone(
+        gap.first, gap.after - 1, gap.reason, missed, log.earliest_seq, log.visible_seq
+    )
+
+
+def _first_gap(log: TopicLog, start: int, stop: int) -> _Gap | None:
+    """The first run that was lost, or is damaged, and begins in [start, stop). They do not overlap:
+    what is lost is dead, and what is damaged is not."""
+    gaps: list[_Gap] = []
+    if log.index.lost_count and (lost := _first_lost_run(log.index, start, stop)) is not None:
+        gaps.append(_Gap(*lost, log.lost_as.word))
+    if log.damaged and (found := log.damaged.first_run(log.index, start, stop)) is not None:
+        gaps.append(_Gap(*found, DAMAGED))
+    return min(gaps, default=None)
 
 
 def _first_lost_run(index: SeqIndex, start: int, stop: int) -> tuple[int, int] | None:

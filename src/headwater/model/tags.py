@@ -71,6 +71,9 @@ class _Chunk:
             return (known,) if low <= known < high else ()
         return known[bisect_left(known, low) : bisect_left(known, high)]
 
+    def has(self, tag: bytes, place: int) -> bool:
+        return any(True for _ in self.places_of(tag, place, place + 1))
+
     def cut(self, tag: bytes, low: int, high: int) -> None:
         """Forget the tag's seqs in [low, high), and the tag with its last seq."""
         known = self.places[tag]
@@ -142,6 +145,14 @@ class TagIndex:
                     found.sort()
                 parts.append(found + chunk.first_seq)
         return numpy.concatenate(parts) if parts else numpy.empty(0, numpy.int64)
+
+    def tag_of(self, seq: int) -> bytes | None:
+        """The tag of one record, by looking through its chunk: for a record that cannot be read."""
+        for chunk in self._chunks:
+            if chunk.first_seq <= seq <= chunk.last_seq:
+                place = seq - chunk.first_seq
+                return next((tag for tag in chunk.places if chunk.has(tag, place)), None)
+        return None
 
     def forget(self, matcher: TagMatcher, below: int | None = None) -> None:
         """Remove what `find` would give."""

@@ -28,7 +28,8 @@ from headwater.core.errors import (
     TopicFullError,
 )
 from headwater.core.limits import READ_BYTES_DEFAULT, READ_RECORDS_DEFAULT, READ_SLOTS_MAX
-from headwater.format.segment import INDEX_DTYPE, Entries
+from headwater.format.segment import INDEX_DTYPE, Entries, IndexFlag
+from headwater.model.damage import DamagedSeqs
 from headwater.model.index import SeqIndex, Seqs
 from headwater.model.loss import EVERY_LOSS, Eviction, Loss, LossFloors, Tombstone
 from headwater.model.match import TagMatcher
@@ -43,6 +44,7 @@ TagsInOrder = Sequence[Tag | None]
 
 _CAP: Final = int(Loss.CAP)
 _TTL: Final = int(Loss.TTL)
+_DAMAGED: Final = numpy.uint32(IndexFlag.DAMAGED)
 _NO_SEQS: Seqs = numpy.empty(0, numpy.int64)
 _NO_ENTRIES: Entries = numpy.empty(0, INDEX_DTYPE)
 
@@ -68,6 +70,7 @@ class TopicLog:
     __slots__ = (
         "_inflight_bytes",
         "_losses",
+        "damaged",
         "delete_below",
         "epoch",
         "evict_floor",
@@ -100,6 +103,8 @@ class TopicLog:
         self._losses: LossFloors | None = None
         self.lost_as = Loss.LOST_TAIL
         """Why slots in the middle are lost, if any are."""
+        self.damaged = DamagedSeqs()
+        """Records that nobody can be given; readers are told of them."""
         self._inflight_bytes = 0
 
     @property
@@ -286,6 +291,8 @@ class TopicLog:
             if lost:
                 self._lose(lost + 1, int(self.lost_as))
         index.drop_before(target, nothing_lives=nothing_lives)
+        if self.damaged:
+            self.damaged.forget_below(target)
         if self.tags is not None:
             self.tags.prune_below(target)
 
@@ -364,7 +371,9 @@ class TopicLog:
     def load_entries(self, entries: Entries) -> None:
         """The entries of the next segment, in order of seq."""
         if len(entries):
+            first_seq = self.index.next_seq
             self.index.append_entries(entries)
+            self._load_damaged(first_seq, entries)
             self.last_write_ts = int(entries["ts"][-1])
             self._loaded()
 
@@ -379,11 +388,26 @@ class TopicLog:
         self.head_seq = max(self.head_seq, self.visible_seq)
         self._pop_to(self.index.base_seq)
 
+    def _load_damaged(self, first_seq: int, entries: Entries) -> None:
+        """Where neither the entry nor the frame could be read, nothing else knows the record."""
+        for place in numpy.flatnonzero(entries["flags_check"] & _DAMAGED).tolist():
+            self.damaged.add(first_seq + place, first_seq + place + 1)
+
     def mark_lost(self, seqs: Seqs) -> int:
         """Records that turned out to be unreadable; gives how many were alive."""
         newly = self.index.mark_deleted(seqs, lost=True)
         self._pop_to(self.index.base_seq)
         return len(newly)
+
+    def note_damaged(self, first_seq: int, last_seq: int) -> bool:
+        """These cannot be read. False when that was known of all of them, or none is there."""
+        first, after = max(first_seq, self.index.base_seq), min(last_seq, self.visible_seq) + 1
+        if first >= after or any(
+            each.start <= first and after <= each.stop for each in self.damaged
+        ):
+            return False
+        self.damaged.add(first, after)
+        return True
 
     def restore_floors(
         self, evict_floor: int, earliest_seq: int, reason: Loss = Loss.NONE, delete_below: int = 0

@@ -64,8 +64,11 @@ METRICS: Final[dict[str, Declared]] = {
     "topic_queue_dead_lettered": Declared(
         Kind.GAUGE, "jobs that were put away as dead letters", ("topic",)
     ),
+    "topic_damaged_records": Declared(
+        Kind.GAUGE, "records of a topic that were met and cannot be read", ("topic",)
+    ),
     "topic_queue_blocked": Declared(
-        Kind.GAUGE, "jobs delivered too often that the dead letter topic refuses", ("topic",)
+        Kind.GAUGE, "jobs that nobody can be given and that could not be put away", ("topic",)
     ),
     "wal_frames": Declared(Kind.COUNTER, "frames written to the log", ("shard",)),
     "wal_batches": Declared(Kind.COUNTER, "groups written to the log", ("shard",)),
@@ -115,6 +118,17 @@ METRICS: Final[dict[str, Declared]] = {
         Kind.COUNTER, "forgotten before their time, to stay within the bound"
     ),
     "rcpx_connections": Declared(Kind.GAUGE, "open RCPX connections"),
+    "machine_transition_gaps": Declared(
+        Kind.COUNTER, "gaps written to the topic of transitions: the log could not be read there"
+    ),
+    "webhook_gaps": Declared(Kind.COUNTER, "gaps told to webhooks"),
+    "retention_holds": Declared(Kind.GAUGE, "who needs old log", ("owner",)),
+    "retention_held_bytes": Declared(
+        Kind.GAUGE, "bytes of log that are kept only for the one furthest behind", ("owner",)
+    ),
+    "retention_hold_age_seconds": Declared(
+        Kind.GAUGE, "how long the log has been kept for it without its moving on", ("owner",)
+    ),
     "webhook_deliveries": Declared(Kind.COUNTER, "transitions taken by webhooks"),
     "webhook_failures": Declared(Kind.COUNTER, "tries that were not taken"),
     "appends": Declared(Kind.COUNTER, "writes"),
@@ -128,6 +142,10 @@ METRICS: Final[dict[str, Declared]] = {
     "router_held": Declared(Kind.GAUGE, "1 while a router waits for room", ("router",)),
     "tombstones": Declared(Kind.COUNTER, "answers that told of a loss"),
     "bad_frames": Declared(Kind.COUNTER, "damaged frames met in segments"),
+    "damaged_records": Declared(
+        Kind.GAUGE, "records met since the start that cannot be read, Kafka's included"
+    ),
+    "damaged_places": Declared(Kind.COUNTER, "damaged places in files met since the start"),
     "checkpoints": Declared(Kind.COUNTER, "checkpoints"),
     "housekeeping_failing": Declared(
         Kind.GAUGE, "1 while checkpoints, snapshots or giving space back fail"

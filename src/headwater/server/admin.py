@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 import headwater
+from headwater.core.errors import HeadwaterError
 from headwater.core.units import US_PER_MS
 from headwater.observe.metrics import metrics_as_json, metrics_as_text
+from headwater.server.damage import damage_seen, ledgers_of, parts_seen
 from headwater.server.exchange import Exchange
+from headwater.server.keys import NOBODY, ApiKey
 from headwater.server.logs import poison_of, state_of
 from headwater.server.metrics import collect
 from headwater.server.openapi import openapi_document
+from headwater.server.retention import gaps_in_brief
 from headwater.server.topics import answer
 from headwater.wire.http_errors import HttpError
 from headwater.wire.openapi_page import DOCS_PAGE
@@ -43,10 +47,25 @@ def ready(app: App, exchange: Exchange) -> None:
         "recovery_progress": 1.0,
         "wal_replay_complete": True,
     }
-    away = app.engine.core.parts.details()
-    if away:
-        body["unavailable"] = away
+    key = _key_if_any(app, exchange)
+    body |= {name: told for name, told in parts_seen(app, key).items() if told}
+    gaps = gaps_in_brief(app)
+    if gaps:
+        body["gaps"] = gaps
+    if any(ledger.found for ledger in ledgers_of(app)):
+        body["damage"] = damage_seen(app, key)
     answer(exchange, 200, body)
+
+
+def _key_if_any(app: App, exchange: Exchange) -> ApiKey:
+    """Anybody may ask whether requests are served; names and files are for a key that fits, and
+    without keys for whoever is no page of another site."""
+    try:
+        if not len(app.keys):
+            app.sites.check(exchange.headers, takes_proof=False)
+        return app.keys.find(exchange.headers.get(b"authorization"))
+    except HeadwaterError:
+        return NOBODY
 
 
 def metrics(app: App, exchange: Exchange) -> None:

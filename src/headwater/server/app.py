@@ -18,6 +18,7 @@ from headwater.engine.engine import Engine
 from headwater.engine.sides import TopicSpace
 from headwater.observe.logs import Logger
 from headwater.server.connection import HttpConnection
+from headwater.server.damage import DamageWatch
 from headwater.server.delivery import Delivery
 from headwater.server.exchange import Exchange
 from headwater.server.failures import unforeseen
@@ -60,7 +61,7 @@ class App:
         self.routes = RouteTable(routes)
         self.keys = KeyRing(settings.api_keys)
         self.sites = Sites(settings)
-        self.quotas = Quotas(settings.limits)
+        self.quotas = Quotas(settings.limits, len(self.keys), len(settings.kafka_users))
         self.log = Logger("headwater.server")
         self.database: AsyncDatabase | None = None
         self._engine: Engine | None = None
@@ -87,6 +88,7 @@ class App:
         self.sse_connections = 0
         self._trouble: str | None = None
         self.log_watch = LogWatch(self)
+        self.damage_watch = DamageWatch(self)
         self.connections_max = settings.limits.connections
         """Fewer when the operating system allows fewer open files."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -178,6 +180,7 @@ class App:
         if self._engine is not None:
             self._tell_trouble(self.trouble)
             self.log_watch.look()
+            self.damage_watch.look()
 
     def _tell_trouble(self, trouble: Exception | None) -> None:
         """Nobody waits for the keeper's work, so its failures are told here, each kind once."""

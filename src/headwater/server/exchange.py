@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 
 from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.core.units import KIB
+from headwater.server.instance_names import own_error
 from headwater.wire.http_errors import HttpError, error_body, error_headers, status_of
 from headwater.wire.http_response import answer_head, header_lines, json_answer, short_json_answer
 
@@ -194,6 +195,7 @@ class Exchange:
     def fail(self, error: HeadwaterError) -> None:
         if isinstance(error, HttpError) and error.status in (408, 413, 431):
             self.keep_alive = False  # the rest of the request is not worth reading
+        error = own_error(self.head.key, error)
         status = status_of(error)
         if status == NOT_FOUND and not error.detail:
             error.detail = {"path": self.path.decode("latin-1")}

@@ -21,6 +21,7 @@ from headwater.engine.machines.watching import (
 )
 from headwater.engine.steps import AsOwner, Steps
 from headwater.server.exchange import Exchange
+from headwater.server.instance_names import own_event
 from headwater.server.machine_following import Follower
 from headwater.server.machine_operations import seen_by
 from headwater.server.stepping import Operation
@@ -141,7 +142,7 @@ class WatchStream:
                     printed.of(event, with_ctx=self._with_ctx),
                     b"%d" % event.wal_offset,
                 )
-                for event in events
+                for event in (own_event(self._key, each) for each in events)
             )
         )
 

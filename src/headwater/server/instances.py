@@ -12,6 +12,7 @@ from headwater.engine.machines.requests import ApplyEvent, Sees
 from headwater.server import machine_operations as operations
 from headwater.server.body import body_of
 from headwater.server.exchange import Exchange
+from headwater.server.instance_names import full_request, own_answer
 from headwater.server.machines import begin, tell
 from headwater.server.stepping import Operation
 from headwater.server.topics import number
@@ -79,7 +80,7 @@ def apply_event(app: App, exchange: Exchange) -> None:
     if store is None:
         begin(app, exchange, operations.apply_event(engine, key, name, body))
     else:
-        request = operations.event_request(name, body)
+        request = full_request(store, key, operations.event_request(name, body))
         store.gather(HttpEvent(app, exchange, request, operations.sees_of(key)))
 
 
@@ -102,7 +103,7 @@ class HttpEvent(EventAsked):
     def succeed(self, answer: Applied) -> None:
         self._usage.end()
         try:
-            tell(self._exchange, applied(answer))
+            tell(self._exchange, own_answer(self._app.key_of(self._exchange), applied(answer)))
         except Exception as error:
             self._app.broken(self._exchange, error)
 

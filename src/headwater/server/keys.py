@@ -63,6 +63,9 @@ class ApiKey:
     prefixes: tuple[str, ...]
     organisation: int = ORGANISATION_DEFAULT
     """Whose Kafka topics its `kafka:<topic>:<partition>` names are."""
+    tenant: str = ""
+    """What the ids of its instances begin with in the log of the machines; see `instance_names`.
+    Empty for a key that speaks for nobody: of the first organisation, without prefixes."""
 
     @property
     def label(self) -> str:
@@ -84,6 +87,8 @@ class ApiKey:
 
 
 ANYONE: Final = ApiKey(b"", EVERYTHING, ())
+NOBODY: Final = ApiKey(b"", Scope.NONE, ("\0",))
+"""May nothing, and no name begins like that."""
 
 
 def parse_key(text: str) -> ApiKey:
@@ -101,7 +106,10 @@ def parse_key(text: str) -> ApiKey:
     prefixes = tuple(filter(None, prefix_text.split("|")))
     if prefixes:
         scopes &= OWNER
-    return ApiKey(_digest(secret.encode()), scopes, prefixes, organisation)
+    tenant = "" if organisation == ORGANISATION_DEFAULT else f"{_ORGANISATION}{organisation}:"
+    if prefixes:
+        tenant += prefixes[0] + ":"
+    return ApiKey(_digest(secret.encode()), scopes, prefixes, organisation, tenant)
 
 
 def parse_scopes(text: str, whose: str) -> Scope:

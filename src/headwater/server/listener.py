@@ -88,6 +88,7 @@ class Server:
         loop = asyncio.get_running_loop()
         app = self.app = App(self.settings, self._clock, loop, ROUTES)
         app.connections_max = min(app.connections_max, connections_possible())
+        app.quotas.connections.total = app.connections_max
         tls = tls_context(self.settings)
         handshake_s = None if tls is None else self.settings.deadlines.headers_s
         try:
@@ -121,7 +122,7 @@ class Server:
             raise
         self._make_reports_directory(app)
         try:
-            await self.kafka.open(database, lambda: app.has_room)
+            await self.kafka.open(database, lambda: app.has_room, app.quotas.connections)
         except BaseException:
             await self._stop_listening()
             await database.close()

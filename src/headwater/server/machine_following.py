@@ -34,12 +34,12 @@ class Printed:
     """Transitions as JSON: each with its context, and without."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, bool], bytes] = {}
+        self._known: dict[tuple[int, bool, str], bytes] = {}
         self._bytes = 0
 
     def of(self, event: TransitionEvent, *, with_ctx: bool) -> bytes:
         with_ctx = with_ctx and event.ctx is not None
-        key = (event.wal_offset, with_ctx)
+        key = (event.wal_offset, with_ctx, event.instance_id)  # tenants have it by their own id
         found = self._known.get(key)
         if found is None:
             if self._bytes >= PRINTED_BYTES_MAX:

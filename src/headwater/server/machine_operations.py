@@ -17,9 +17,10 @@ from headwater.engine import machine_telling as telling
 from headwater.engine.engine import Engine
 from headwater.engine.machines import requests
 from headwater.engine.machines.watching import WatchFilter
-from headwater.engine.steps import Steps
+from headwater.engine.steps import AsOwner, Steps
 from headwater.model.machines.errors import INSTANCE_NOT_FOUND, MachineError
 from headwater.model.machines.instance import Instance
+from headwater.server.instance_names import full_id_steps, full_request, own_answer
 from headwater.server.keys import ApiKey, Scope
 from headwater.server.stepping import OneStep, Work
 from headwater.wire import machine_answers as told
@@ -82,8 +83,8 @@ def draw(
     instance_id: str | None,
 ) -> Steps[str]:
     key.require_name(machine)
-    if key.prefixes and instance_id is not None:
-        yield from require_seen(engine, key, instance_id)
+    if key.tenant and instance_id is not None:
+        instance_id = (yield from require_seen(engine, key, instance_id)).id
     return (yield from steps.draw_steps(engine, machine, version, form, instance_id))
 
 
@@ -98,7 +99,8 @@ def create_instance(
 
 
 def get_instance(engine: Engine, key: ApiKey, instance_id: str) -> Steps[told.InstanceAnswer]:
-    return telling.instance((yield from require_seen(engine, key, instance_id)))
+    found = yield from require_seen(engine, key, instance_id)
+    return own_answer(key, telling.instance(found))
 
 
 def list_instances(
@@ -108,7 +110,7 @@ def list_instances(
     listed = yield from steps.list_instances_steps(
         engine, wanted.machine, wanted.state, nearest_limit(wanted.limit), wanted.offset or 0
     )
-    return telling.instances(listed)
+    return own_answer(key, telling.instances(listed))
 
 
 def apply_event(
@@ -148,32 +150,39 @@ def run_batch(
         elif isinstance(each, InstanceParams):
             key.require(Scope.READ)
     wanted = [_request(each) for each in operations]
-    return telling.batch((yield from steps.batch_steps(engine, wanted, mode, sees_of(key))))
+    if key.tenant:
+        store = yield from steps.store_steps(engine)
+        wanted = yield AsOwner(lambda: [full_request(store, key, each) for each in wanted])
+    done = yield from steps.batch_steps(engine, wanted, mode, sees_of(key))
+    return own_answer(key, telling.batch(done))
 
 
 def history(engine: Engine, key: ApiKey, instance_id: str, limit: int) -> Steps[told.HistoryAnswer]:
-    if key.prefixes:
-        yield from require_seen(engine, key, instance_id)
+    if key.tenant:
+        instance_id = (yield from require_seen(engine, key, instance_id)).id
     found = yield from steps.history_steps(engine, instance_id, limit)
-    return telling.history(instance_id, found)
+    return own_answer(key, telling.history(instance_id, found))
 
 
 def snapshot_instance(
     engine: Engine, key: ApiKey, instance_id: str
 ) -> Steps[told.InstanceSnapshotAnswer]:
-    if key.prefixes:
-        yield from require_seen(engine, key, instance_id)
-    return telling.one_snapshot((yield from steps.snapshot_instance_steps(engine, instance_id)))
+    if key.tenant:
+        instance_id = (yield from require_seen(engine, key, instance_id)).id
+    made = yield from steps.snapshot_instance_steps(engine, instance_id)
+    return own_answer(key, telling.one_snapshot(made))
 
 
 # -- the log
 
 
-def read_wal(engine: Engine, key: ApiKey, body: WalReadBody) -> Steps[told.WalReadAnswer]:
+def read_wal(
+    engine: Engine, key: ApiKey, body: WalReadBody, bytes_max: int | None = None
+) -> Steps[told.WalReadAnswer]:
     if key.prefixes:
         raise HttpError("forbidden", "the log has everybody's entries; this key may not see them")
     offset = offset_of(body.from_offset) or 0
-    page = yield from steps.read_wal_steps(engine, offset, body.limit, body.newest)
+    page = yield from steps.read_wal_steps(engine, offset, body.limit, body.newest, bytes_max)
     return telling.entries(page)
 
 
@@ -209,13 +218,19 @@ def _change(
     store = engine.machines.store
     if store is None:
         return _change_later(engine, key, request, tell)
-    return OneStep(partial(store.submit, request, sees_of(key)), tell)
+    full = full_request(store, key, request)
+    return OneStep(
+        partial(store.submit, full, sees_of(key)), lambda answer: own_answer(key, tell(answer))
+    )
 
 
 def _change_later(
     engine: Engine, key: ApiKey, request: requests.Request, tell: Callable[[Any], T]
 ) -> Steps[T]:
-    return tell((yield from steps.change_steps(engine, request, sees_of(key))))
+    store = yield from steps.store_steps(engine)
+    full: requests.Request = yield AsOwner(lambda: full_request(store, key, request))
+    done = yield from steps.change_steps(engine, full, sees_of(key))
+    return own_answer(key, tell(done))
 
 
 def require_named_machines(key: ApiKey, machines: list[str] | None) -> None:
@@ -230,7 +245,8 @@ def require_named_machines(key: ApiKey, machines: list[str] | None) -> None:
 
 def require_seen(engine: Engine, key: ApiKey, instance_id: str) -> Steps[Instance]:
     """INSTANCE_NOT_FOUND when it is of a machine that this key may not name."""
-    found = yield from steps.get_instance_steps(engine, instance_id)
+    full = yield from full_id_steps(engine, key, instance_id)
+    found = yield from steps.get_instance_steps(engine, full)
     if not key.may_name(found.machine):
         raise MachineError(INSTANCE_NOT_FOUND, f"there is no instance {instance_id!r}")
     return found
@@ -243,6 +259,7 @@ def seen_by(engine: Engine, key: ApiKey, wanted: WatchFilter) -> Steps[WatchFilt
         require_named_machines(key, list(wanted.machines))
         return wanted
     found = yield from require_seen(engine, key, wanted.instance_id)
+    wanted = replace(wanted, instance_id=found.id)
     if not key.prefixes:
         return wanted
     require_named_machines(key, list(wanted.machines) or [found.machine])

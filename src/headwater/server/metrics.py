@@ -11,10 +11,12 @@ from headwater.engine.engine import Engine
 from headwater.engine.parts import Part
 from headwater.engine.queues import Queues
 from headwater.observe.metrics import Sample
+from headwater.server.damage import damaged_records, ledgers_of
 from headwater.server.kafka.metrics import kafka_samples
 from headwater.server.keys import ApiKey
 from headwater.server.machine_metrics import machine_samples
 from headwater.server.pressure import pressure_samples
+from headwater.server.retention import retention_samples
 from headwater.server.status import COUNTERS
 from headwater.wal.counters import SYNC_LATENCY_BOUNDS_US
 
@@ -45,6 +47,7 @@ def collect(app: App, key: ApiKey) -> list[Sample]:
         if not key.prefixes:
             samples += _engine_samples(engine)
             samples += _shard_samples(engine)
+            samples += retention_samples(app)
         samples += machine_samples(app, key)
     kafka = app.kafka
     if kafka is not None and kafka.door is not None and kafka.store is not None:
@@ -75,6 +78,7 @@ def _topic_samples(app: App, engine: Engine, key: ApiKey) -> list[Sample]:
     samples += [
         Sample("part_unavailable", int(part in core.parts.away), (part.value,)) for part in Part
     ]
+    samples += _damage_samples(app, key)
     samples += [
         Sample("topics_by_class", summing.topics_of(durability), (durability.value,))
         for durability in Durability
@@ -104,6 +108,19 @@ def _topic_samples(app: App, engine: Engine, key: ApiKey) -> list[Sample]:
             Sample("router_lag", router.lag, (router.name,)),
             Sample("router_held", int(router.cursor.held), (router.name,)),
         ]
+    return samples
+
+
+def _damage_samples(app: App, key: ApiKey) -> list[Sample]:
+    """Of topics that have damage, and those that are listed anyway; Kafka's are partitions."""
+    records = damaged_records(app, key)
+    named = (topic.name for topic in app.engine.core.registry if key.may_name(topic.name))
+    seen = sorted({*records, *itertools.islice(named, TOPICS_MAX)})
+    samples = [Sample("damaged_records", records.total())]
+    if not key.prefixes:
+        found = sum(ledger.found for ledger in ledgers_of(app))
+        samples.append(Sample("damaged_places", found))
+    samples += [Sample("topic_damaged_records", records[name], (name,)) for name in seen]
     return samples
 
 

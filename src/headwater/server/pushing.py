@@ -20,7 +20,7 @@ from headwater.core.units import US_PER_MS, US_PER_S
 from headwater.engine.dead_letters import dead_letter_steps
 from headwater.engine.pending import Change
 from headwater.engine.queue_state import ClaimRequest
-from headwater.engine.queue_steps import check_node, served_steps
+from headwater.engine.queue_steps import check_node, served_steps, set_aside_steps
 from headwater.engine.queues import Queues
 from headwater.engine.steps import Answered, Steps, loaded_steps
 from headwater.engine.topic import Topic
@@ -185,6 +185,7 @@ class WorkLine:
             stream.send_error(error)
         else:
             stream.send_jobs(jobs)
+            await drive(set_aside_steps(self.queues, self.topic, request))
 
     def fail(self, error: HeadwaterError) -> None:
         for stream in list(self.streams):

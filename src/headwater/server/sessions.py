@@ -15,7 +15,6 @@ from headwater.model.match import TagMatcher, parse_match
 from headwater.server.body import body_of
 from headwater.server.exchange import Exchange
 from headwater.server.keys import ApiKey
-from headwater.server.quotas import over_limit
 from headwater.server.spaces import refuse_partitions
 from headwater.server.topics import answer, flag
 from headwater.wire.http_errors import HttpError
@@ -72,9 +71,8 @@ class WatchSessions:
         return len(self._by_id)
 
     def open(self, request: WatchRequest, key: ApiKey, *, lenient: bool) -> Watch:
-        limits = self._app.settings.limits
-        if len(self._by_id) >= limits.watch_sessions:
-            raise over_limit("watch_sessions", limits.watch_sessions)
+        shares = self._app.quotas.watches
+        shares.require(key.digest)
         if not 1 <= len(request.topics) <= WATCH_TOPICS_MAX:
             raise InvalidRequestError(f"a watch takes 1 to {WATCH_TOPICS_MAX} topics")
         if request.consistency not in ("eventual", "strong"):
@@ -95,6 +93,7 @@ class WatchSessions:
             self._app.now_us() + self._app.settings.session_ttl_ms * 1_000,
         )
         self._place_cursors(watch, request, lenient=lenient)
+        shares.take(key.digest)
         self._by_id[watch.wid] = watch
         return watch
 
@@ -136,7 +135,8 @@ class WatchSessions:
 
     def expire(self, now_us: int) -> None:
         for wid in [w.wid for w in self._by_id.values() if not w.streams and w.expires_us < now_us]:
-            del self._by_id[wid]
+            watch = self._by_id.pop(wid)
+            self._app.quotas.watches.give_back(watch.key.digest)
 
     def touch(self, watch: Watch) -> None:
         watch.expires_us = self._app.now_us() + self._app.settings.session_ttl_ms * 1_000

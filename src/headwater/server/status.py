@@ -23,10 +23,12 @@ from headwater.engine.governing import Governing
 from headwater.engine.queues import Queues
 from headwater.engine.topic import Topic
 from headwater.model.pressure import Rung
+from headwater.server.damage import damage_seen, parts_seen
 from headwater.server.exchange import Exchange
 from headwater.server.keys import ANYONE, ApiKey
 from headwater.server.logs import shards_of, state_of
 from headwater.server.pressure import rung_meaning
+from headwater.server.retention import gaps_seen, holds_seen
 from headwater.server.topics import answer
 from headwater.wal.counters import SYNC_LATENCY_BOUNDS_US, WalCounters
 from headwater.wal.shard import Shard
@@ -61,7 +63,6 @@ COUNTERS: Final = (
 
 def status(app: App, exchange: Exchange) -> None:
     engine, key = app.engine, app.key_of(exchange)
-    core = engine.core
     body: dict[str, Any] = {
         "version": headwater.__version__,
         "python": platform.python_version(),
@@ -71,7 +72,8 @@ def status(app: App, exchange: Exchange) -> None:
         "totals": app.summing(key).look(engine),
         "own_part": bool(key.prefixes),
         **(_NOTHING if key.prefixes else _whole(app)),
-        "unavailable": core.parts.details(),
+        **parts_seen(app, key),
+        "damage": damage_seen(app, key),
     }
     answer(exchange, 200, body)
 
@@ -87,6 +89,8 @@ def _whole(app: App) -> dict[str, Any]:
         "counters": {name: getattr(core.counters, name) for name in COUNTERS},
         "pressure": _pressure(app.engine.governing),
         "shards": [_shard(*each) for each in shards_of(app)],
+        "retention_holds": holds_seen(app),
+        "gaps": gaps_seen(app),
     }
 
 
@@ -98,6 +102,8 @@ _NOTHING: Final[dict[str, Any]] = {
     "counters": dict.fromkeys(COUNTERS, 0),
     "pressure": PressureSeen(0.0, {}, [], 0, 0, 0.0),
     "shards": [],
+    "retention_holds": [],
+    "gaps": [],
 }
 """The same for a key with prefixes: it would tell what others do."""
 

@@ -119,6 +119,9 @@ class Delivery:
         self.webhook = webhook
         self.delivered = 0
         self.failures = 0
+        self.gaps = 0
+        """Ranges of the log that it could not be told of."""
+        self.last_gap: tuple[int, int, GapReason] | None = None
         self.position: int | None = None
         """Everything before this offset is delivered."""
         self.saved: int | None = None
@@ -188,6 +191,17 @@ class Delivery:
 
     # -- delivering
 
+    def note_gap(self, first_offset: int, last_offset: int, reason: GapReason) -> None:
+        self.gaps += 1
+        self.last_gap = (first_offset, last_offset, reason)
+        self._app.log.warning(
+            "a webhook gets a gap: these transitions cannot be read any more",
+            webhook=self.webhook.label,
+            first_offset=first_offset,
+            last_offset=last_offset,
+            reason=reason.value,
+        )
+
     async def run(self, next_batch: NextBatch, poster: Poster) -> None:
         """Until cancelled, or until the receiver says that it is gone."""
         while True:
@@ -240,8 +254,13 @@ class Source:
     """Transitions for one webhook, handed over when it has taken those before."""
 
     def __init__(
-        self, app: App, watcher: Watcher, read_again: Callable[[int], CatchUpPlan]
+        self,
+        app: App,
+        watcher: Watcher,
+        read_again: Callable[[int], CatchUpPlan],
+        note_gap: Callable[[int, int, GapReason], None],
     ) -> None:
+        self._note_gap = note_gap
         self._printed = app.printed
         self._ready: list[Told] = []
         self._waits = self._nudged = self._ended = False
@@ -289,7 +308,8 @@ class Source:
     def send_missed(
         self, first_offset: int, last_offset: int, count: int | None, reason: GapReason
     ) -> None:
-        """Compacted away before they could be delivered: that, too, is told."""
+        """Compacted away before they could be delivered, or damaged: that, too, is told."""
+        self._note_gap(first_offset, last_offset, reason)
         gap = {
             "type": "gap",
             "first_offset": str(first_offset),
@@ -389,7 +409,8 @@ class Webhooks:
         machine = delivery.webhook.machine
         wanted = watch_filter(machines=None if machine is None else [machine])
         begin = await delivery.load()
-        source = Source(self._app, store.watch(wanted, begin), partial(store.catch_up, wanted))
+        watcher = store.watch(wanted, begin, held=False)  # the webhook's own hold keeps the log
+        source = Source(self._app, watcher, partial(store.catch_up, wanted), delivery.note_gap)
         delivery.source = source
         try:
             await delivery.run(source.next_batch, self._poster)

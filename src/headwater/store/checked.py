@@ -35,10 +35,19 @@ class Finding:
     reason: str
     mended: bool = False
     """True when the damage was in an index and could be read again from the data."""
+    last_seq: int | None = None
+    """The last of several seqs that one damage concerns; None where it is one record."""
+
+    @property
+    def end_seq(self) -> int:
+        return self.seq if self.last_seq is None else self.last_seq
 
     def __str__(self) -> str:
         done = " (mended)" if self.mended else ""
-        return f"seq {self.seq}: {self.reason} in {self.path} at byte {self.offset}{done}"
+        which = (
+            f"seq {self.seq}" if self.last_seq is None else f"seqs {self.seq} to {self.last_seq}"
+        )
+        return f"{which}: {self.reason} in {self.path} at byte {self.offset}{done}"
 
 
 def good_positions(

@@ -61,14 +61,16 @@ def flag_entries(
 ) -> None:
     """Set DELETED in the entries of these seqs and sync."""
     first = int(seqs[0])
-    # A damaged entry stays as it is in the file: what is known of it must not look sound.
-    seqs = seqs[(index_flags(entries[seqs - first]) & IndexFlag.DAMAGED) == 0]
+    # A damaged entry gets a sound one that says no more than that its record is deleted: it would
+    # come back with every start. The last one tells where the data ends, and stays as it is.
+    damaged = (index_flags(entries[seqs - first]) & IndexFlag.DAMAGED) != 0
+    seqs = seqs[~(damaged & (seqs == segment.end_seq))]
     if not len(seqs):
         return
     flagged = entries.copy()
     flagged["flags_check"] &= numpy.uint32(0xFF & ~MEMORY_FLAGS)
     flagged["flags_check"] |= numpy.uint32(IndexFlag.DELETED)
-    seal_checks(flagged, first)
+    seal_checks(flagged, first, segment.salt)
     borders = numpy.flatnonzero(numpy.diff(seqs) > 1) + 1
 
     def work(file: File) -> None:

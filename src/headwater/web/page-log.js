@@ -2,7 +2,7 @@
 
 import { histogram, meter, tile } from "./chart.js";
 import { badge, head, make, refill, section } from "./element.js";
-import { about, count, milliseconds, percent, rate, several, size } from "./format.js";
+import { about, count, milliseconds, percent, rate, several, size, span } from "./format.js";
 import { eachStatus, history, lately } from "./status.js";
 
 const SIGNALS = {
@@ -18,6 +18,7 @@ export function openLog({ place, signal, problem }) {
     const shards = make("div");
     const pressure = make("div", { class: "card signals" });
     const ladder = make("ol", { class: "ladder" });
+    const holds = make("div");
     refill(
         place,
         head("Log", "what has been promised is here first"),
@@ -25,7 +26,12 @@ export function openLog({ place, signal, problem }) {
         make(
             "div",
             { class: "columns" },
-            section("Shards", "time of fdatasync since the start", shards),
+            make(
+                "div",
+                {},
+                section("Shards", "time of fdatasync since the start", shards),
+                section("Retention holds", "who still needs old log", holds),
+            ),
             make(
                 "div",
                 {},
@@ -39,6 +45,7 @@ export function openLog({ place, signal, problem }) {
         (status) => {
             refill(tiles, tilesOf(status));
             refill(shards, status.shards.map(shardCard));
+            refill(holds, holdsOf(status));
             refill(pressure, signalsOf(status.pressure));
             refill(ladder, status.pressure.rungs.map(rungOf));
         },
@@ -118,6 +125,52 @@ function syncTimes({ fsync, fsync_buckets }) {
             make("span", {}, "1 s and more"),
         ),
     ];
+}
+
+const HOLDERS = {
+    transitions_topic: "the topic of transitions",
+    webhook: "a webhook",
+    watch: "a watch",
+};
+
+function holdsOf({ retention_holds, gaps }) {
+    const cards = [...retention_holds.map(holdCard), ...gaps.map(gapCard)];
+    return cards.length ? cards : [make("div", { class: "quiet" }, "Nobody needs old log.")];
+}
+
+function holdCard(hold) {
+    const state = hold.gives_way
+        ? badge("too far behind", "bad")
+        : badge(hold.held_bytes ? "holds" : "up to date", hold.held_bytes ? "warn" : "good");
+    const behind = hold.behind_bytes === null ? "not known yet" : `${size(hold.behind_bytes)} behind`;
+    return make(
+        "div",
+        { class: "card" },
+        make("header", {}, make("strong", {}, hold.name), state),
+        make(
+            "div",
+            { class: "quiet" },
+            [
+                HOLDERS[hold.owner] ?? hold.owner,
+                behind,
+                `${size(hold.held_bytes)} kept for it`,
+                `moved ${span(hold.still_ms)} ago`,
+            ].join(", "),
+        ),
+    );
+}
+
+function gapCard(gap) {
+    return make(
+        "div",
+        { class: "card" },
+        make("header", {}, make("strong", {}, gap.name), badge(several(gap.gaps, "gap"), "bad")),
+        make(
+            "div",
+            { class: "quiet" },
+            `last: offsets ${gap.first_offset} to ${gap.last_offset}, ${gap.reason}`,
+        ),
+    );
 }
 
 function signalsOf(pressure) {

@@ -121,9 +121,18 @@ function tilesOf(status) {
     ];
 }
 
+/** Where the first damage is, for those who may know. */
+function placeOf(damage) {
+    const [first] = damage.places;
+    if (!first) return "";
+    const more = damage.places.length + damage.more - 1;
+    const others = more ? ` and ${several(more, "other place")}` : "";
+    return ` ${first.topic}: seq ${count(first.first_seq)}, ${first.file} at byte ${first.offset}${others}.`;
+}
+
 /** What an operator would want to know first, each with where to look. */
 function concerns(status, runs) {
-    const { pressure, counters, totals } = status;
+    const { pressure, totals, damage } = status;
     const found = [
         status.state === "poisoned" && [
             "bad",
@@ -145,9 +154,14 @@ function concerns(status, runs) {
             ].join(""),
             ["log"],
         ]),
-        counters.bad_frames && [
+        status.mended.length && [
+            "warn",
+            `The last start found damage that it goes on in spite of: ${status.mended.map((each) => `${each.what} in ${each.path}`).join("; ")}.`,
+            ["log"],
+        ],
+        damage.records && [
             "bad",
-            `${count(counters.bad_frames)} damaged records were met and not served. Run headwater verify.`,
+            `${count(damage.records)} damaged records were met and not served.${placeOf(damage)} Run headwater verify.`,
             ["jobs"],
         ],
         pressure.writes_refused && [

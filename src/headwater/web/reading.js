@@ -54,11 +54,13 @@ function fits(name, pattern) {
 
 /**
  * Up to `wanted` records below the seq `before`, newest first. `reached` is the seq below which the
- * next look begins, 0 when there is nothing below; `tombstone` tells what was lost down there.
+ * next look begins, 0 when there is nothing below; `tombstone` tells what was lost down there, and
+ * `gaps` which stretches between the records were lost or cannot be read, newest first.
  */
 export async function readBackwards(topic, before, wanted, filter, signal) {
     const piece = filter.isOpen ? wanted : PIECE;
     const records = [];
+    const gaps = [];
     let tombstone = null;
     let high = before - 1;
     let looked = 0;
@@ -66,18 +68,20 @@ export async function readBackwards(topic, before, wanted, filter, signal) {
         const low = Math.max(high - piece, 0);
         const part = await readBetween(topic, low, high, filter, signal);
         records.push(...part.records.filter((record) => filter.keeps(record)).reverse());
-        tombstone = part.tombstone;
+        gaps.push(...part.gaps.filter((gap) => gap.gap_to >= part.earliest).reverse());
+        tombstone = part.gaps.find((gap) => gap.gap_to < part.earliest) ?? null;
         looked += high - low;
         high = low < part.earliest ? 0 : low;
     }
-    if (records.length <= wanted) return { records, reached: high, looked, tombstone };
+    if (records.length <= wanted) return { records, reached: high, looked, tombstone, gaps };
     records.length = wanted;
-    return { records, reached: asNumber(records.at(-1).$seq) - 1, looked, tombstone: null };
+    const reached = asNumber(records.at(-1).$seq) - 1;
+    return { records, reached, looked, tombstone: null, gaps };
 }
 
 /** All records with `low < seq <= high`, oldest first. */
 async function readBetween(topic, low, high, filter, signal) {
-    const found = { records: [], tombstone: null, earliest: 0 };
+    const found = { records: [], gaps: [], earliest: 0 };
     for (let from = low; from < high;) {
         const body = {
             from_seq: from,
@@ -91,7 +95,10 @@ async function readBetween(topic, low, high, filter, signal) {
             parse: parseExactly,
         });
         found.records.push(...answer.records.filter((record) => asNumber(record.$seq) <= high));
-        found.tombstone ??= answer.tombstone;
+        const gap = answer.tombstone;
+        // A gap may go on above what is looked at here: then that part was seen already.
+        if (gap && gap.gap_from <= high)
+            found.gaps.push({ ...gap, gap_to: Math.min(gap.gap_to, high) });
         found.earliest = answer.earliest_seq;
         if (answer.caught_up || answer.next_from_seq <= from) break;
         from = answer.next_from_seq;

@@ -12,6 +12,8 @@ const REASONS = {
     mixed: "by age and by number",
     recreated: "the topic was made again",
     source_trim: "lost in the source before they were copied",
+    lost_tail: "lost in a crash",
+    damaged: "damaged on the server's disk",
     from_seq_too_old: "this reader was too slow",
 };
 
@@ -21,6 +23,36 @@ export function emptyText(filter, found) {
     return found.reached
         ? "None of the records looked at so far. Look further with Older."
         : "No record is like that.";
+}
+
+/**
+ * What stands between two records, newest first: the stretches that were lost or are damaged, and,
+ * if that is wanted, the deleted ones around them.
+ */
+export function gapRows(from, to, gaps, showsDeleted) {
+    const rows = [];
+    let above = to;
+    for (const gap of gaps.filter((each) => each.gap_from <= to && each.gap_to >= from)) {
+        const high = Math.min(gap.gap_to, above);
+        const low = Math.max(gap.gap_from, from);
+        if (high < low) continue;
+        if (showsDeleted && high < above) rows.push(deletedRow(high + 1, above));
+        rows.push(missingRow({ ...gap, gap_from: low, gap_to: high }));
+        above = low - 1;
+    }
+    if (showsDeleted && above >= from) rows.push(deletedRow(from, above));
+    return rows;
+}
+
+/** A stretch in the middle of the log that nobody can be given. */
+function missingRow(gap) {
+    const why = REASONS[gap.reason] ?? gap.reason;
+    const which =
+        gap.gap_from === gap.gap_to
+            ? `seq ${count(gap.gap_from)} is`
+            : `seqs ${count(gap.gap_from)} to ${count(gap.gap_to)} are`;
+    const text = `Tombstone: ${which} missing, ${why} (${gap.reason}).`;
+    return make("tr", { class: "gone lost" }, make("td", { colspan: COLUMNS }, text));
 }
 
 /** Deleted or acked: they are silent, but their place is seen. */
@@ -36,6 +68,7 @@ export function deletedRow(from, to) {
 
 /** A tombstone: what a cap or an age limit took before anybody could read it here. */
 export function lostRow(tombstone) {
+    if (tombstone.reason === "damaged") return missingRow(tombstone);
     const why = REASONS[tombstone.reason] ?? tombstone.reason;
     const text = `Tombstone: seqs up to ${count(tombstone.gap_to)} are gone, ${why} (${tombstone.reason}).`;
     return make("tr", { class: "gone lost" }, make("td", { colspan: COLUMNS }, text));

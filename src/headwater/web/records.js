@@ -5,7 +5,7 @@ import { field, make, refill, say } from "./element.js";
 import { clock, count } from "./format.js";
 import { follow } from "./following.js";
 import { settled } from "./live.js";
-import { COLUMNS, deletedRow, emptyText, lostRow, toggle } from "./record-rows.js";
+import { COLUMNS, emptyText, gapRows, lostRow, toggle } from "./record-rows.js";
 import { asNumber, Filter, parseExactly, readBackwards } from "./reading.js";
 
 const PAGE = 50;
@@ -182,12 +182,12 @@ export class RecordBrowser {
         let above = this.#before;
         for (const record of found.records) {
             const seq = asNumber(record.$seq);
-            if (filter.isOpen && above - seq > 1) rows.push(deletedRow(seq + 1, above - 1));
+            rows.push(...gapRows(seq + 1, above - 1, found.gaps, filter.isOpen));
             rows.push(this.#recordRow(record));
             above = seq;
         }
         const below = found.tombstone ? found.tombstone.gap_to : found.reached;
-        if (filter.isOpen && above - below > 1) rows.push(deletedRow(below + 1, above - 1));
+        rows.push(...gapRows(below + 1, above - 1, found.gaps, filter.isOpen));
         if (found.tombstone) rows.push(lostRow(found.tombstone));
         if (!rows.length)
             rows.push(

@@ -3,7 +3,7 @@ encoded from its struct too; the tests hold what is really answered against them
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -109,12 +109,20 @@ class RecordOut(Answer):
     meta: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
+GapReason = Literal[
+    "cap", "ttl", "lost_tail", "source_trim", "mixed", "log_start", "recreated", "damaged"
+]
+
+
 class Gap(Answer):
-    """What a reader can no longer get."""
+    """What a reader can no longer get, and why: a limit (cap, ttl, or mixed), a crash in a class
+    that does not wait for the disk (lost_tail), a router whose source had lost it (source_trim),
+    the start of a Kafka partition that moved on (log_start), a topic that was made anew
+    (recreated), or bytes on the server's disk that are wrong (damaged)."""
 
     gap_from: int
     gap_to: int
-    reason: str
+    reason: GapReason
     missed_estimate: int
     earliest_seq: int
     head_seq: int

@@ -64,6 +64,42 @@ class PressureSeen(Answer):
     scheduling_latency_ms: float
 
 
+class HoldSeen(Answer):
+    """Somebody who needs old log: nothing from its position on is deleted."""
+
+    owner: str
+    """transitions_topic, webhook or watch."""
+    name: str
+    log: str
+    """machines."""
+    position: str | None
+    """An offset; null while it is not known, and then everything is held."""
+    behind_bytes: int | None
+    """Of log from there to the end."""
+    held_bytes: int
+    """Of files that could be deleted without it."""
+    age_ms: int
+    """Since it was taken, or restored by a start."""
+    still_ms: int
+    """Since its position last moved."""
+    durable: bool
+    """It outlives the process."""
+    gives_way: bool
+    """It is too far behind to hold anything: what is deleted now it gets as a gap."""
+
+
+class GapSeen(Answer):
+    """A consumer that got gaps in place of what could not be read any more; and the last gap."""
+
+    owner: str
+    name: str
+    gaps: int
+    first_offset: str
+    last_offset: str
+    reason: str
+    """compacted or damaged."""
+
+
 class Totals(Answer):
     """Sums over all topics. Of very many topics they are a few looks old."""
 
@@ -90,6 +126,40 @@ class PartAway(Answer):
     advice: str | None
 
 
+class PartMended(Answer):
+    """Something a start found in a part, and goes on in spite of."""
+
+    part: str
+    path: str
+    offset: int | None
+    what: str
+    action: str
+    why: str
+
+
+class PlaceSeen(Answer):
+    """Records that cannot be read, and where their bytes are."""
+
+    topic: str
+    file: str
+    """The whole path for an admin, its name for others."""
+    offset: int
+    first_seq: int
+    last_seq: int
+    reason: str
+
+
+class DamageSeen(Answer):
+    """What readers met since the start. `headwater verify` looks at everything."""
+
+    records: int
+    """In topics that the key may name."""
+    places: list[PlaceSeen]
+    """The first of them."""
+    more: int
+    """Places that are not listed."""
+
+
 class StatusAnswer(Answer):
     version: str
     python: str
@@ -109,7 +179,14 @@ class StatusAnswer(Answer):
     counters: dict[str, int]
     pressure: PressureSeen
     shards: list[ShardSeen]
+    retention_holds: list[HoldSeen]
+    """The one that is furthest behind first."""
+    gaps: list[GapSeen]
+    """Since the start."""
     unavailable: list[PartAway]
+    mended: list[PartMended]
+    """What the last start skipped, cut or moved to quarantine."""
+    damage: DamageSeen
     performance: Spent
 
 

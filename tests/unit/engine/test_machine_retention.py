@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,8 @@ from headwater.config.machines import CompactionSettings, FsyncKind, FsyncPolicy
 from headwater.engine.blocking import Database
 from headwater.engine.engine import Engine
 from headwater.engine.machine_room import MachineRoom
+from headwater.engine.machines import positions
+from headwater.format.machines.names import segment_of
 from tests.server.running import eventually
 
 TOPIC = "machines:transitions"
@@ -72,6 +75,7 @@ def held_back(directory: Path, killed: Path) -> list[int]:
     eventually(lambda: in_topic(database) == moved)
     database.create(TOPIC, cap_records=20, discard="reject")
     moved += press(database, 200)
+    database.machines.compact()  # from here on there is a snapshot that could let the log go
     shutil.copytree(directory, killed)
     database.close()
     return moved
@@ -92,10 +96,32 @@ def test_compaction_before_the_feeder_is_there_deletes_nothing_it_needs(
 
     monkeypatch.setattr(MachineRoom, "start_feeding", compacted_before)
     again = opened(tmp_path / "killed")
-    assert deleted == [0], "the feeder has not copied them"
+    assert deleted[0] < segment_of(moved[20]), "what the feeder has not copied stays"
     again.create(TOPIC, cap_records=0)
     eventually(lambda: in_topic(again)[-1:] == moved[-1:])
     assert in_topic(again) == moved
     again.machines.compact()
     assert oldest_segment(again) > 1, "and once it has, they go"
+    again.close()
+
+
+def test_a_disk_that_is_full_at_the_stop_stops_nothing_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def no_room(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    database = opened(tmp_path / "data")
+    begin(database)
+    moved = press(database, 20)
+    eventually(lambda: in_topic(database) == moved)
+    with monkeypatch.context() as patch:
+        patch.setattr(positions, "replace_file", no_room)
+        database.machines.compact()
+        assert oldest_segment(database) == 1, "FED could not say that they may go"
+        database.close()
+    assert any("cannot be saved" in each for each in caplog.messages)
+    again = opened(tmp_path / "data")
+    moved += press(again, 3)
+    eventually(lambda: in_topic(again) == moved)
     again.close()

@@ -28,6 +28,7 @@ from headwater.engine.reading import ReadFilter
 from headwater.engine.topic import Topic
 from headwater.format.backup import Manifest
 from headwater.format.checksum import RunningChecksum
+from headwater.model.loss import DAMAGED
 
 VERIFYING_SUFFIX: Final = ".verify"
 RECORDS_AT_ONCE: Final = 1_000
@@ -73,6 +74,10 @@ def _read_all(view: DirectoryView, topic: Topic, checksum: RunningChecksum, path
     while True:
         plan = view.plan(topic, cursor, RECORDS_AT_ONCE, BYTES_AT_ONCE)
         found, findings = view.reader.fetch(plan, ReadFilter())
+        gap = plan.selection.tombstone
+        if gap is not None and gap.reason == DAMAGED:
+            what = f"the records at seqs {gap.gap_from} to {gap.gap_to} cannot be read"
+            raise DamageError(f"topic {topic.name!r}: {what}", path=path)
         if findings or len(found) != len(plan.selection.seqs):
             what = str(findings[0]) if findings else f"records behind seq {cursor} are missing"
             raise DamageError(f"topic {topic.name!r}: {what}", path=path)

@@ -16,6 +16,7 @@ from headwater.core.durability import Durability
 from headwater.core.errors import ClosedError
 from headwater.core.units import US_PER_S
 from headwater.disk import Disk
+from headwater.engine.damage import DamageLedger
 from headwater.engine.kafka.configs import RETENTION_BYTES, RETENTION_MS, config_number
 from headwater.engine.kafka.group_offsets import GroupOffsets
 from headwater.engine.kafka.memberships import Memberships
@@ -92,6 +93,8 @@ class KafkaCore:
     """Whose batch is the oldest that is kept, then the next: each as often as it has batches."""
     cached_bytes: int = 0
     counters: KafkaCounters = field(default_factory=KafkaCounters)
+    damage: DamageLedger = field(default_factory=DamageLedger)
+    """Batches that readers met and that cannot be read. Seqs are offsets plus one, as in HTTP."""
     spans: Spans = field(default_factory=Spans)
     limited: dict[bytes, KafkaTopic] = field(default_factory=dict)
     """Topics with a limit on age or bytes, by id."""

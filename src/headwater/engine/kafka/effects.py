@@ -13,6 +13,7 @@ from headwater.engine.kafka.core import KafkaCore
 from headwater.engine.kafka.partition import KafkaTopic
 from headwater.format.kafka import events
 from headwater.format.kafka.events import AnyEvent
+from headwater.format.kafka.partition_names import partition_name
 
 
 def apply_event(core: KafkaCore, event: AnyEvent, event_id: int) -> Any:
@@ -42,6 +43,9 @@ def _topic_dropped(core: KafkaCore, event: events.TopicDropped) -> None:
     core.limited.pop(topic.topic_id, None)
     core.offsets.forget_topic(topic.org, topic.name)
     core.removed_records = True
+    if core.damage.found:
+        names = (partition_name(topic.name, each.index) for each in topic.partitions)
+        core.damage.forget(*names, organisation=topic.org)
     for partition in topic.partitions:
         core.idempotent.pop(partition, None)
         core.drop_tail(partition)

@@ -1,7 +1,8 @@
 """Fetch: offset -> global id -> index entry -> whole batches.
 
 The owner plans, which touches no file; whoever has time reads. A batch is held against its CRC
-whenever it comes from a file, so damage is refused and never served (I6).
+whenever it comes from a file, so damage is refused and never served (I6). What is before a damaged
+batch is served; a fetch that begins at it is refused with its place, unless consumers may pass it.
 """
 
 from __future__ import annotations
@@ -10,28 +11,32 @@ from typing import Final
 
 import numpy
 
-from headwater.core.errors import FormatError, StorageError
+from headwater.core.errors import DamageError, FormatError
 from headwater.engine.kafka.core import KafkaCore
-from headwater.engine.kafka.errors import KafkaError
+from headwater.engine.kafka.errors import DamagedError, KafkaError
 from headwater.engine.kafka.partition import Partition
 from headwater.format.kafka.batch import (
     LEADER_EPOCH,
     PLACED_BYTES,
-    BatchHeader,
     pack_place,
     read_header,
     read_sound,
 )
-from headwater.format.kafka.entry import PREFIX_BYTES, split_key
+from headwater.format.kafka.entry import HOLE_SEGMENT, PREFIX_BYTES, split_key
 from headwater.format.kafka.names import log_name
+from headwater.format.kafka.partition_names import partition_name
+from headwater.format.kafka.records import encode_gapped
 from headwater.format.kafka.topic_hash import key_text
 from headwater.observe.tracing import FETCH_SPAN
+from headwater.store.checked import Finding
 from headwater.store.kafka.files import SegmentFiles
 from headwater.store.kafka.locating import Batches, Ids, SegmentTable, count_before, locate
 from headwater.wire.kafka.error_codes import ErrorCode
 
 WINDOW_MAX: Final = 16_384
 """Records one fetch looks at: it answers with what they give, and the client asks again."""
+_NOTHING: Final = memoryview(b"")
+"""The log of a record that a repair gave up."""
 WINDOW_MIN: Final = 64
 _LOOKS_MAX: Final = 16
 """A segment may be rewritten while it is looked for, and again."""
@@ -61,6 +66,8 @@ class FetchPlan:
         self._max_bytes = max_bytes
         self._in_memory = batches
         self._ids = ids
+        self.skips_damaged = False
+        """An empty batch stands for a damaged one: whoever reads goes on behind it."""
 
     @property
     def needs_files(self) -> bool:
@@ -118,17 +125,24 @@ class FetchPlan:
         numbers = entries["segment_id"][:count].tolist()
         places = entries["physical_offset"][:count].tolist()
         sizes = lengths[:count].tolist()
-        positions = found.first[:count].tolist()
+        positions = found.first.tolist()
         batches: list[bytes | memoryview] = []
         for at, number in enumerate(numbers):
             begin = places[at] + PREFIX_BYTES
-            batch = logs[number][begin : begin + sizes[at]]
+            batch = logs.get(number, _NOTHING)[begin : begin + sizes[at]]
             try:
-                header = self._sound(batch, number, begin)
-            except KafkaError:
+                header = read_sound(batch)
+            except FormatError as error:
+                # The last one may go on behind the ids: then the next read finds the rest of it.
+                end = positions[at + 1] if at + 1 < len(positions) else len(ids)
+                damaged = self._damaged(error, number, begin, positions[at], end)
+                if self.skips_damaged:
+                    first = damaged.first_offset
+                    batches.append(encode_gapped(first, [], [], damaged.end_offset - first - 1))
+                    continue
                 if batches:
                     break  # what is sound goes out; the next fetch begins here, and is told
-                raise
+                raise damaged from error
             base = self.offset + positions[at]
             if at == 0:
                 base -= count_before(self._files, self._table, int(ids[0]), header.record_count)
@@ -144,20 +158,32 @@ class FetchPlan:
         return {
             number: self._files.log(number, int(ends[entries["segment_id"] == number].max()))
             for number in numpy.unique(entries["segment_id"]).tolist()
+            if number != HOLE_SEGMENT
         }
 
-    def _sound(self, batch: memoryview, number: int, begin: int) -> BatchHeader:
-        try:
-            return read_sound(batch)
-        except FormatError as error:
+    def _damaged(
+        self, error: FormatError, number: int, begin: int, first: int, end: int
+    ) -> DamagedError:
+        """What is told of a batch: readers of its offsets, and once the operator."""
+        path, reason = self._files.path_of(log_name(number)), error.reason
+        if number == HOLE_SEGMENT:
+            path, reason = path.parent, "damaged, and given up by a repair"
+        where = DamageError(
+            reason,
+            path=path,
+            offset=begin + error.offset,
+            advice=(
+                "restore a backup, delete the records up to the next batch, or let consumers pass "
+                "it with kafka_skip_damaged"
+            ),
+        )
+        first, end = self.offset + first, self.offset + end
+        finding = Finding(path, begin, first + 1, reason, last_seq=end)
+        partition = self._partition
+        name = partition_name(partition.topic.name, partition.index)
+        if self._core.damage.note(name, finding, partition.topic.org):
             self._core.counters.damaged_batches += 1
-            where = StorageError(
-                error.reason,
-                path=self._files.path_of(log_name(number)),
-                offset=begin + error.offset,
-                advice="restore a backup, or delete the records up to the next batch",
-            )
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(where)) from where
+        return DamagedError(first, end, where)
 
 
 class Fetching:

@@ -9,9 +9,10 @@ from typing import Any, Final
 import numpy
 from numpy.typing import NDArray
 
+from headwater.core.errors import DamageError
 from headwater.core.records import Record
 from headwater.engine.engine import Engine
-from headwater.engine.kafka.errors import KafkaError
+from headwater.engine.kafka.errors import DamagedError, KafkaError
 from headwater.engine.kafka.fetching import FetchPlan
 from headwater.engine.kafka.native_topics import NativePartition
 from headwater.engine.loading import install
@@ -19,6 +20,7 @@ from headwater.engine.reading import ReadFilter, ReadPlan
 from headwater.engine.topic import Topic
 from headwater.format.kafka.mapping import to_kafka_as_it_is
 from headwater.format.kafka.records import NewRecord, encode_gapped
+from headwater.model.loss import DAMAGED
 from headwater.model.slots import DEAD
 from headwater.store.checked import Finding
 from headwater.store.segment import SegmentChangedError
@@ -54,6 +56,7 @@ class NativeFetch(FetchPlan):
         if topic.loaded and not self._is_empty:
             self._plan = self._plan_now()
         self.records_max = 0
+        self.skips_damaged = False
 
     def _plan_now(self) -> ReadPlan:
         return self._engine.plan(self._topic, self.offset, RECORDS_MAX, self._bytes_max)
@@ -79,12 +82,29 @@ class NativeFetch(FetchPlan):
                 self._plan = owner.call(self._plan_now)
                 continue
             if findings:
-                owner.post(partial(self._note, plan, findings))
+                self._plan = owner.call(partial(self._plan_again, plan, findings))
+                continue
+            self._refuse_damaged(plan)
             return self._batches(records, plan.selection.next_from_seq)
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._topic.name!r} is being rewritten")
 
-    def _note(self, plan: ReadPlan, findings: list[Finding]) -> None:
+    def _plan_again(self, plan: ReadPlan, findings: list[Finding]) -> ReadPlan:
+        """It ends before what is damaged now, or tells of it."""
         self._engine.note_damage(plan, findings)
+        return self._plan_now()
+
+    def _refuse_damaged(self, plan: ReadPlan) -> None:
+        """What is lost for another reason is a gap, as in a compacted topic. Damage is not."""
+        gap = plan.selection.tombstone
+        if gap is None or gap.reason != DAMAGED or self.skips_damaged:
+            return
+        where = DamageError(
+            f"the records at offsets {gap.gap_from - 1} to {gap.gap_to - 1} of "
+            f"{self._topic.name!r} are damaged",
+            advice="restore a backup, delete them, or let consumers pass them with "
+            "kafka_skip_damaged",
+        )
+        raise DamagedError(gap.gap_from - 1, gap.gap_to, where) from where
 
     def _batches(self, records: list[Record], next_from_seq: int) -> list[bytes | memoryview]:
         """One batch, that also tells of offsets behind its records that have none."""

@@ -17,7 +17,7 @@ import numpy
 from headwater.config.topic import DEFAULT_TOPIC_SETTINGS
 from headwater.core.errors import InvariantError, StorageError
 from headwater.core.units import KIB
-from headwater.engine.kafka.errors import KafkaError
+from headwater.engine.kafka.errors import DamagedError, KafkaError
 from headwater.engine.kafka.fetching import FetchPlan
 from headwater.engine.kafka.partition import KafkaTopic, Partition
 from headwater.engine.kafka.told import told_plainly
@@ -26,7 +26,7 @@ from headwater.engine.topic import Topic, Wakeup
 from headwater.format.kafka.batch import BatchError, read_header
 from headwater.format.kafka.batch_frames import BatchFrames
 from headwater.format.kafka.partition_names import partition_name
-from headwater.model.loss import RECREATED, Tombstone
+from headwater.model.loss import DAMAGED, RECREATED, Tombstone
 from headwater.model.selection import Selection
 from headwater.model.topic import TopicLog
 from headwater.store.checked import Finding
@@ -206,8 +206,13 @@ class PartitionReader(Reader):
         assert isinstance(plan, PartitionPlan)
         if plan.fetch is None:
             return [], []
+        try:
+            batches = _batches(plan.fetch) if plan.batches is None else plan.batches
+        except DamagedError as error:
+            _tell_damage(plan, error)
+            return [], []
         found = BatchFrames(plan.first_offset, plan.limit)
-        for batch in _batches(plan.fetch) if plan.batches is None else plan.batches:
+        for batch in batches:
             try:
                 found.add(batch)
             except BatchError as error:
@@ -228,9 +233,22 @@ class PartitionReader(Reader):
         return [FrameRun(frames.buffer, numpy.array(frames.offsets, numpy.int64), False)], []
 
 
+def _tell_damage(plan: PartitionPlan, error: DamagedError) -> None:
+    """A tombstone for what cannot be read. One answer tells one loss: the earlier one first."""
+    if plan.selection.tombstone is not None:
+        return
+    first, last, head = error.first_offset + 1, error.end_offset, plan.head_seq
+    gap = Tombstone(first, last, DAMAGED, last + 1 - first, plan.earliest_seq, head)
+    plan.selection = plan.selection._replace(
+        next_from_seq=last, caught_up=last >= head, tombstone=gap
+    )
+
+
 def _batches(fetch: FetchPlan) -> list[bytes | memoryview]:
     try:
         return fetch.read()
+    except DamagedError:
+        raise
     except KafkaError as error:
         if error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
             raise SegmentChangedError("the start of the log moved on") from error

@@ -113,7 +113,7 @@ class Book:
         self._versions_max = versions_max
         self._published = published
         self._make_draft = PlainDraft if plain_entries else Draft
-        self._ahead = Ahead()
+        self.ahead = Ahead()
         self._in_flight: deque[Change] = deque()
         self._place = global_offset(position.segment, position.offset)
         self._sequence = position.next_sequence
@@ -219,7 +219,7 @@ class Book:
         assert self.log is not None
         return self._make_draft(
             self.tables,
-            self._ahead,
+            self.ahead,
             place,
             self.log.synced_offset,
             self._clock.wall_ms(),
@@ -256,7 +256,7 @@ class Book:
         if change.writers != 1:
             ticket.writers = change.writers
         self.shard.submit(ticket)
-        draft.note_in(self._ahead)
+        draft.note_in(self.ahead)
         self._in_flight.append(change)
         if not within_segment(change.place):
             self.first_sequence[segment_of(change.place)] = change.sequence
@@ -307,9 +307,9 @@ class Book:
             self.tables.take(effect)
         effects += made
         if self._in_flight:
-            draft.forget_in(self._ahead)
+            draft.forget_in(self.ahead)
         else:  # nothing is on its way any more
-            self._ahead.clear()
+            self.ahead.clear()
         self.committed_place = change.end
         self.committed_sequence = change.sequence + len(made)
         self.latest_offset = made[-1].offset
@@ -322,7 +322,7 @@ class Book:
             # The last one behind the hole: nothing can be written after it any more.
             self._failure = None
             self._place, self._sequence = self.committed_place, self.committed_sequence
-            self._ahead.clear()
+            self.ahead.clear()
             self._flushing = False
         change.fail(error)
         for follower in change.followers:

@@ -52,6 +52,8 @@ class Compactor:
         self._last_us = clock.monotonic_us()
         self._snapshot_sequence = book.committed_sequence
         self._snapshot_place = book.committed_place
+        self._unneeded_place = 0
+        """Before this offset the log was not needed for a start any more, at the last look."""
         self._snapshot: SnapshotHeading | None = None
         """The newest that is known to be whole."""
         self._holds = holds
@@ -128,9 +130,16 @@ class Compactor:
 
     def _held_at(self, offset: int) -> int:
         """What is before this offset is in a snapshot, and nobody needs it any more."""
+        self._unneeded_place = offset
         self._holds.save(MACHINES_LOG)
-        floor = self._holds.floor(MACHINES_LOG, self.behind_bytes)
+        floor = self._holds.floor(MACHINES_LOG, self)
         return offset if floor is None else min(offset, floor)
+
+    def held_bytes(self, position: int) -> int:
+        """Of segments that a snapshot made unnecessary, and that are still there from a position
+        on."""
+        first = max(segment_of(position), self._book.oldest_segment)
+        return max(0, segment_of(self._unneeded_place) - first) * self._book.segment_bytes
 
     def behind_bytes(self, position: int) -> int:
         """Of log, from a position to its end."""

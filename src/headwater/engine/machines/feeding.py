@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from headwater.core.errors import TopicNotFoundError
+from headwater.core.errors import HeadwaterError, TopicNotFoundError
 from headwater.core.limits import BATCH_RECORDS_MAX, RECORD_BYTES_MAX
 from headwater.core.units import MIB
 from headwater.disk import Disk
@@ -54,6 +54,8 @@ LOG_BEGIN: Final = global_offset(1, 0)
 LOOK_BACK_RECORDS: Final = 256
 BATCH_BYTES: Final = 4 * MIB
 SAVE_EVERY_EVENTS: Final = 100_000
+SAVE_IDLE_US: Final = 1_000_000
+"""Nothing came for so long: the topic may be emptied now, and then only FED tells where it was."""
 FRESH_BYTES_MAX: Final = 16 * MIB
 """Of log, whose transitions are remembered until the next round."""
 _EVERYTHING: Final = WatchFilter()
@@ -138,7 +140,7 @@ class TransitionFeeder:
         assert topic is not None, "there is no topic to feed"
         self._database = database
         self._store = store
-        self._topic = topic
+        self.topic = topic
         self._file = fed_file(disk, directory)
         self._next: int | None = None
         """Transitions before this offset are in the topic; None: ask the topic."""
@@ -153,7 +155,8 @@ class TransitionFeeder:
         self._hold.save = self._save
         self._moved: list[tuple[int, ApplyEvent]] = []
         self._moved_since: int | None = None
-        clock = database.engine.core.clock
+        clock = self._clock = database.engine.core.clock
+        self._moved_us = clock.monotonic_us()
         self._keeper = make_keeper(clock, store.settings.feed_interval_ms, self.round)
         store.listeners.append(self._hear)
 
@@ -174,6 +177,8 @@ class TransitionFeeder:
         """Take what is new to the topic. Not for the owner's own thread."""
         end = self._store.committed_offset
         if self._next is not None and self._next >= end:
+            if self._clock.monotonic_us() - self._moved_us >= SAVE_IDLE_US:
+                self._save()
             return
         try:
             self._feed(self._where_to_begin())
@@ -185,7 +190,11 @@ class TransitionFeeder:
         """What is not in the topic yet stays in the log until the next start."""
         self._keeper.stop()
         self._store.listeners.remove(self._hear)
-        self._save()
+        try:
+            self._save()
+        except (HeadwaterError, OSError) as error:
+            # A full disk is no reason not to stop: the log is kept from where FED is.
+            _log.warning("how far the topic %s is cannot be saved: %s", self.topic, error)
 
     def _hear(self, effects: Sequence[Effect]) -> None:
         """These were committed. As the owner."""
@@ -242,13 +251,14 @@ class TransitionFeeder:
         engine = self._database.engine
         self._database.drive(
             append_encoded_steps(
-                engine, self._topic, records, create=True, disable_backpressure=True
+                engine, self.topic, records, create=True, disable_backpressure=True
             )
         )
         self._unsaved += count
 
     def _advance(self, offset: int) -> None:
         self._next = offset
+        self._moved_us = self._clock.monotonic_us()
         if self._unsaved >= SAVE_EVERY_EVENTS:
             self._save()
 
@@ -260,15 +270,15 @@ class TransitionFeeder:
     def _last_in_topic(self) -> int:
         """The offset of our newest record; 0 when there is none."""
         try:
-            state = self._database.state(self._topic)
+            state = self._database.state(self.topic)
         except TopicNotFoundError:
             # There before the first transition: who follows from the start finds a topic.
-            self._database.create(self._topic)
+            self._database.create(self.topic)
             return 0
         upto = state.head_seq
         while upto >= state.earliest_seq and upto > 0:
             since = max(upto - LOOK_BACK_RECORDS, state.earliest_seq - 1, 0)
-            found = self._database.diff(self._topic, since, limit=upto - since)
+            found = self._database.diff(self.topic, since, limit=upto - since)
             for record in reversed(found.records):
                 if record.node == NODE and (offset := self._place_of(record.data_json)):
                     return offset
@@ -311,7 +321,7 @@ class TransitionFeeder:
             return _of_event(read)
         self._note_gap(read)
         first, last = read.offset, read.resume - 1
-        now_ms = self._database.engine.core.clock.wall_ms()
+        now_ms = self._clock.wall_ms()
         gap = _Gap(read.reason.value, first, str(first), last, str(last), now_ms)
         return last, GAP_TAG, _encode(gap)
 
@@ -324,7 +334,7 @@ class TransitionFeeder:
         _log.warning(
             "transitions at offsets %s to %s of the machines' log are %s and cannot be copied to "
             "the topic %s: a gap stands there",
-            gap.offset, gap.resume - 1, gap.reason.value, self._topic,
+            gap.offset, gap.resume - 1, gap.reason.value, self.topic,
         )  # fmt: skip
 
     def _save(self) -> None:

@@ -27,12 +27,13 @@ from headwater.recovery.machines.repair import mend
 from headwater.recovery.machines.replay import MachineLogReport, log_report, replay_machines
 from headwater.recovery.machines.report import findings_of
 from headwater.recovery.machines.survey import MachineSurvey, survey_machines
+from headwater.recovery.machines.table import Oddity
 from headwater.wal.policy import EveryMs, EveryN, EveryWrite, Never, SyncPolicy
 
 Progress = Callable[[float], None]
 SURVEY_SHARE: Final = 0.4
 """Of the time: scanning takes less than making instances of entries."""
-_WORTH_TELLING: Final = (Action.SKIP, Action.CUT, Action.QUARANTINE, Action.REWRITE, Action.NOTE)
+_READ_BY_NOBODY: Final = (Oddity.LEFTOVER.value, Oddity.FOREIGN_NAME.value)
 _log = logging.getLogger("headwater.machines")
 
 
@@ -52,8 +53,13 @@ class MachineReport:
 
     @property
     def worth_telling(self) -> list[Finding]:
-        """Without what every interrupted write leaves."""
-        return [each for each in self.findings if each.action in _WORTH_TELLING]
+        """Without files that nobody reads."""
+        return [each for each in self.findings if not each.what.endswith(_READ_BY_NOBODY)]
+
+    @property
+    def mended(self) -> list[Finding]:
+        """Without what every interrupted write leaves, too."""
+        return [each for each in self.worth_telling if each.action is not Action.CUT]
 
     def lines(self) -> list[str]:
         """What an operator should know; empty when all is well."""

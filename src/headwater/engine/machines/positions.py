@@ -28,6 +28,8 @@ TRANSITIONS: Final = "transitions topic"
 """The name of the feeder's hold."""
 WEBHOOK_HELD_BYTES_MAX: Final = 1 * GIB
 """Of log that is kept for a webhook that is behind."""
+WATCH_HELD_BYTES_MAX: Final = 1 * GIB
+"""The same for a watch that reads what came before it."""
 _FED_BYTES_MAX: Final = 128
 _WEBHOOK_BYTES_MAX: Final = 4_096
 _log: Final = logging.getLogger("headwater.machines")

@@ -8,6 +8,7 @@ committed. Plans are carried out by any thread.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -51,6 +52,7 @@ from headwater.engine.machines.opening import (
     sync_policy,
     wal_directory,
 )
+from headwater.engine.machines.positions import WATCH_HELD_BYTES_MAX
 from headwater.engine.machines.snapshots import SnapshotFiles
 from headwater.engine.machines.statistics import statistics_of
 from headwater.engine.machines.tables import Effect
@@ -67,6 +69,7 @@ from headwater.model.machines.errors import (
 )
 from headwater.model.machines.instance import Instance
 from headwater.model.machines.values import checked_offset, checked_text, checked_whole
+from headwater.model.retention_hold import MACHINES_LOG, HoldOwner, RetentionHold
 from headwater.wal.committer import LogState
 from headwater.wal.counters import WalCounters
 from headwater.wal.entry_log import EntryLog
@@ -122,6 +125,7 @@ class MachineStore:
         settings, clock = self.settings, self._clock
         position = self.report.log.position
         self._read_counters = ReadCounters()
+        self._watches_held = 0
         self._watchers = Watchers(settings.watch_buffer_events)
         self.listeners: list[Listener] = []
         """Told of all committed effects, in order. As the owner."""
@@ -302,20 +306,52 @@ class MachineStore:
         return HistoryPlan(self._place(), found.last_wal_offset, limit, doubtful, kept_max)
 
     def read_wal(
-        self, from_offset: int = 0, limit: int = 100, *, newest: bool = False
+        self,
+        from_offset: int = 0,
+        limit: int = 100,
+        *,
+        newest: bool = False,
+        bytes_max: int | None = None,
     ) -> WalReadPlan:
         checked_offset(from_offset, "from_offset")
         checked_whole(limit, "limit", 1)
         limit = min(limit, WAL_READ_LIMIT_MAX)
-        return WalReadPlan(self._place(), from_offset, limit, newest)
+        return WalReadPlan(self._place(), from_offset, limit, newest, bytes_max)
 
-    def watch(self, wanted: WatchFilter, from_offset: int | None = None) -> Watcher:
-        """Live from now on; with `from_offset` the watcher's `catch_up` is to be read first."""
+    def watch(
+        self, wanted: WatchFilter, from_offset: int | None = None, *, held: bool = True
+    ) -> Watcher:
+        """Live from now on; with `from_offset` the watcher's `catch_up` is to be read first. The
+        log is kept for it until then, unless its owner holds it already."""
         catch_up = None
         if from_offset is not None:
             checked_offset(from_offset, "from_offset")
             catch_up = CatchUpPlan(self._place(), from_offset, wanted)
+            if held:
+                catch_up = replace(catch_up, keep=self._hold_for_watch(catch_up))
         return self._watchers.add(wanted, catch_up)
+
+    def _hold_for_watch(self, plan: CatchUpPlan) -> Callable[[int | None], None]:
+        self._watches_held += 1
+        hold = self.holds.take(
+            f"watch {self._watches_held}",
+            HoldOwner.WATCH,
+            max(plan.start, plan.place.begin),
+            durable=False,
+            bytes_max=WATCH_HELD_BYTES_MAX,
+        )
+
+        def keep(start: int | None) -> None:
+            if start is None:
+                self.holds.release(hold)
+            else:
+                self.holds.move(hold, start)
+
+        return keep
+
+    def retention_holds(self) -> list[RetentionHold]:
+        """Who needs old log, the one that is furthest behind first."""
+        return self.holds.of(MACHINES_LOG, self.compactor)
 
     @property
     def watcher_count(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from headwater.engine.machines.log_reading import LogGap, LogPlace, body_of
@@ -116,6 +116,8 @@ class CatchUpPlan:
     start: int
     wanted: WatchFilter
     limit: int = CATCH_UP_EVENTS
+    keep: Callable[[int | None], None] | None = None
+    """Told from where on the log is still needed for it; None: not at all any more."""
 
     def read(self) -> CaughtUp:
         events: list[TransitionEvent] = []
@@ -123,13 +125,15 @@ class CatchUpPlan:
         following = None
         for offset, entry in self.place.walk(self.start, gaps):
             if len(events) == self.limit:
-                following = CatchUpPlan(self.place, offset, self.wanted, self.limit)
+                following = replace(self, start=offset)
                 break
             body = body_of(entry) if entry.kind is EntryType.APPLY_EVENT else None
             if isinstance(body, ApplyEvent):
                 event = event_of(offset, body, None)
                 if self.wanted.wants(event):
                     events.append(event)
+        if self.keep is not None:
+            self.keep(None if following is None else following.start)
         return CaughtUp(events, following, gaps)
 
 
@@ -194,6 +198,8 @@ class Watcher:
     def close(self) -> None:
         if not self.closed:
             self.closed = True
+            if self.catch_up is not None and self.catch_up.keep is not None:
+                self.catch_up.keep(None)
             self._buffer.clear()
             self._close(self)
 

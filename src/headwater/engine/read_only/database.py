@@ -139,7 +139,7 @@ class ReadOnlyDatabase:
     def bad_frames(self) -> Sequence[Finding]:
         """Damage that was met and left out of what was read."""
         with self._lock:
-            return [] if self._view is None else list(self._view.core.findings)
+            return [] if self._view is None else list(self._view.core.damage.findings)
 
     def close(self) -> None:
         """Let go of the files; whoever waits in `diff` or `watch` is told. May be called twice."""

@@ -143,9 +143,8 @@ class DirectoryView:
     def note_damage(self, plan: ReadPlan, findings: Sequence[Finding]) -> bool:
         if self._judge is not None:
             self._judge(findings)
-        for finding in findings:
-            self.core.note(finding)
-        return False
+        self.core.note_damage(plan.topic, findings)
+        return True
 
 
 def _refuse_unfinished(shards: Sequence[ShardSurvey]) -> None:

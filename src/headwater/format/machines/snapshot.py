@@ -26,6 +26,8 @@ from headwater.format.layout import Field, Layout
 
 SNAPSHOT_MAGIC: Final = 0x4857534D  # "HWSM"
 MACHINE_SNAPSHOT_VERSION: Final = 1
+VERSIONS_MAX: Final = 255
+"""A number beyond is no newer version, but damage."""
 BLOCK_BYTES_MAX: Final = 256 * MIB
 ROWS_PER_BLOCK: Final = 4_096
 _LEVEL: Final = 1
@@ -145,8 +147,11 @@ def check_start(contents: bytes) -> None:
     header = MACHINE_SNAPSHOT_HEADER.unpack(contents)
     if header["magic"] != SNAPSHOT_MAGIC:
         raise FormatError("not a snapshot of machines")
-    if header["version"] != MACHINE_SNAPSHOT_VERSION:
-        raise UnknownFrameError(f"snapshot version {header['version']} is not known")
+    version = header["version"]
+    if MACHINE_SNAPSHOT_VERSION < version <= VERSIONS_MAX:
+        raise UnknownFrameError(f"snapshot version {version} is not known")
+    if version != MACHINE_SNAPSHOT_VERSION:
+        raise FormatError(f"version {version}, which no software has")
 
 
 def packed_blocks(contents: bytes) -> Iterator[PackedBlock]:

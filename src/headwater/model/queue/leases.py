@@ -11,6 +11,7 @@ A job is in exactly one place:
 | reclaimed | below `claim_cursor`, ready again; served first | a claim |
 | parked | its key is held by another job (`fifo_key`) | that job leaves |
 | blocked | delivered too often, and could not be put away | the next try |
+| unreadable | damaged, and there is no dead letter topic to put it in | the topic gets one |
 
 Ready jobs cost nothing: the fresh ones are the topic's own index behind a cursor. Nothing here
 looks at a clock. Deadlines and delays are monotonic microseconds, so a wall clock that jumps moves
@@ -57,6 +58,7 @@ class QueueLeases:
         "next_lease_id",
         "reclaim",
         "returned",
+        "unreadable",
     )
 
     def __init__(self, next_lease_id: int = 1) -> None:
@@ -75,6 +77,8 @@ class QueueLeases:
         True when the letter is safe and only the delete is missing."""
         self.claim_cursor = 0
         self.next_lease_id = next_lease_id
+        self.unreadable: dict[int, None] = {}
+        """Damaged jobs: nobody is given them, and they hold up nobody."""
         self.dead_lettered = 0
         self.deliveries_max = 0
         """0 means no limit; without a dead letter topic there is none."""
@@ -97,8 +101,13 @@ class QueueLeases:
 
     def ready(self, jobs: LiveSeqs) -> int:
         """Live jobs that nobody holds and nothing keeps back."""
-        out = self.in_flight + len(self.delays) + len(self.appointments) + len(self.blocked)
-        return max(jobs.live_count - out, 0)
+        out = self.in_flight + len(self.delays) + len(self.appointments)
+        return max(jobs.live_count - out - self.kept_back, 0)
+
+    @property
+    def kept_back(self) -> int:
+        """Jobs that nobody is given before somebody does something about them."""
+        return len(self.blocked) + len(self.unreadable)
 
     def has_fresh(self, jobs: LiveSeqs) -> bool:
         """The cursor has not seen everything yet."""
@@ -181,8 +190,25 @@ class QueueLeases:
             and seq not in self.delays
             and seq not in self.appointments
             and seq not in self.blocked
+            and seq not in self.unreadable
             and not self._put_away(seq)
         )
+
+    def set_aside(self, seqs: Iterable[int], *, put_away: bool) -> None:
+        """Jobs that turned out to be damaged, drawn or held: out of line for good. They leave, to
+        be put away, or stay for an operator to see. Their keys are free for the jobs behind."""
+        for seq in seqs:
+            if seq in self.leaving or (seq in self.unreadable and not put_away):
+                continue
+            deliveries = self.returned.get(seq)
+            self.forget((seq,))
+            self.note_out(seq)
+            if deliveries is not None:
+                self.returned[seq] = deliveries
+            if put_away:
+                self._leave(seq)
+            else:
+                self.unreadable[seq] = None
 
     def put_back(self, seqs: Iterable[int]) -> None:
         """Drawn and not granted after all."""
@@ -344,7 +370,8 @@ class QueueLeases:
 
     def gone(self, seqs: list[int]) -> None:
         """These jobs are deleted for good."""
-        if self.returned or self.keys is not None or len(self.delays) or len(self.appointments):
+        known = self.returned or self.unreadable or len(self.delays) or len(self.appointments)
+        if known or self.keys is not None:
             self.forget(seqs)
             return
         # Nothing else is known of them: most jobs are delivered once and acked.
@@ -378,6 +405,7 @@ class QueueLeases:
                 self._lighten(grant)
             self.returned.pop(seq, None)
             self.blocked.pop(seq, None)
+            self.unreadable.pop(seq, None)
             self.delays.discard(seq)
             self.appointments.discard(seq)
             self._free_key(seq)
@@ -389,7 +417,8 @@ class QueueLeases:
 
     def forget_below(self, floor: int) -> None:
         """Everything below this seq is gone: costs what is out of line, not what was dropped."""
-        out = (self.leases, self.leaving, self.returned, self.blocked, self.delays.seqs())
+        kept = (*self.blocked, *self.unreadable)
+        out = (self.leases, self.leaving, self.returned, kept, self.delays.seqs())
         seqs = {seq for place in out for seq in place if seq < floor}
         self.forget(sorted(seqs.union(s for s in self.appointments.seqs() if s < floor)))
 

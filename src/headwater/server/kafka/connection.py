@@ -19,6 +19,7 @@ from headwater.server.kafka.call import Call
 from headwater.server.kafka.plain import begin_plain
 from headwater.server.kafka.users import Principal
 from headwater.server.keys import Scope
+from headwater.server.quotas import KAFKA_USER
 from headwater.wire.kafka.apis import ADVERTISED, ApiKey, is_supported, known_api
 from headwater.wire.kafka.codec import decode_request
 from headwater.wire.kafka.encoding import Piece
@@ -42,6 +43,7 @@ class KafkaConnection(asyncio.Protocol):
     def __init__(self, door: KafkaDoor) -> None:
         self.door = door
         self.speak_for(door.anyone)
+        self._holder: bytes | None = None
         self.sign_in: SignIn | None = None
         self.peer = ""
         self.deadline_us = 0
@@ -87,6 +89,10 @@ class KafkaConnection(asyncio.Protocol):
         """The same, if it may write: asked for every produce."""
 
     def signed_in(self, principal: Principal) -> None:
+        """429 when others have to find room too."""
+        holder = KAFKA_USER + principal.name.encode()
+        self.door.shares.take(holder)
+        self._holder = holder
         self.speak_for(principal)
         self._frames.raise_limit(self.door.request_bytes_max)
 
@@ -105,6 +111,9 @@ class KafkaConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._gone = True
         self.door.remove_connection(self)
+        if self._holder is not None:
+            self.door.shares.give_back(self._holder)
+            self._holder = None
         self._held.clear()
         for call in list(self._pending):
             if call.hurry is not None:

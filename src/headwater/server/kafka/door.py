@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from headwater.engine.pending import Pending
     from headwater.format.kafka.batch import BatchHeader
     from headwater.server.kafka.users import Principal
+    from headwater.server.quotas import Shares
 
 IDLE_S: Final = 600.0
 """Clients keep connections for later; ten minutes is what they are used to."""
@@ -70,6 +71,7 @@ class KafkaDoor:
         has_room: Callable[[], bool],
         governing: Governing,
         users: Users,
+        shares: Shares,
     ) -> None:
         self.settings = settings
         self.clock = clock
@@ -80,6 +82,8 @@ class KafkaDoor:
         self._has_room = has_room
         self._governing = governing
         self.users = users
+        self.shares = shares
+        """Of connections, for those who signed in: they may stay as long as they like."""
         locked = bool(len(self.users) or settings.api_keys)
         self.anyone: Principal | None = None if locked else ANYONE
         """Who speaks before signing in."""

@@ -170,6 +170,7 @@ class _Fetch:
             return
         try:
             plan = self._door.store.plan_fetch(partition, row.asked["fetch_offset"], room)
+            plan.skips_damaged = self._door.settings.kafka_skip_damaged
         except HeadwaterError as error:
             self._fail(row, code_of(error), str(error))
             return

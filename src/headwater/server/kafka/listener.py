@@ -23,6 +23,7 @@ from headwater.engine.asynchronous import AsyncDatabase
 from headwater.engine.parts import CAUSES, Part
 from headwater.format.kafka.names import KAFKA_DIRECTORY
 from headwater.server.kafka.users import Users
+from headwater.server.quotas import Shares
 
 if TYPE_CHECKING:
     from headwater.engine.kafka.away import AwayKafka
@@ -92,7 +93,9 @@ class KafkaListener:
         assert self.door is not None, "connected before it was open"
         return self.door.connect()
 
-    async def open(self, database: AsyncDatabase, has_room: Callable[[], bool]) -> None:
+    async def open(
+        self, database: AsyncDatabase, has_room: Callable[[], bool], shares: Shares
+    ) -> None:
         """Recover the store and answer. Nothing is made where nobody wants it."""
         if self._server is None and not self._disk.is_directory(self._directory):
             return
@@ -134,6 +137,7 @@ class KafkaListener:
             has_room,
             engine.governing,
             self._users,
+            shares,
         )
         if self._server is not None:
             await self._server.start_serving()

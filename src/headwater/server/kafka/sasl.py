@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from headwater.server.kafka.scram import ScramError, ScramExchange
 from headwater.server.kafka.users import Principal, Users
+from headwater.wire.http_errors import HttpError
 from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -107,6 +108,12 @@ def authenticate(door: KafkaDoor, call: Call) -> None:
         connection.finish()
         return
     if sign_in.principal is not None:
-        connection.signed_in(sign_in.principal)
+        try:
+            connection.signed_in(sign_in.principal)
+        except HttpError as error:
+            door.hung_up(connection, str(error))
+            call.refuse(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error))
+            connection.finish()
+            return
         connection.sign_in = None
     call.answer({"error_code": ErrorCode.NONE, "auth_bytes": answer})

@@ -23,6 +23,7 @@ import msgspec
 
 from headwater.core.errors import ClosedError, HeadwaterError
 from headwater.server.failures import unforeseen
+from headwater.server.instance_names import own_error
 from headwater.server.intake import Reading
 from headwater.server.keys import ANYONE, ApiKey
 from headwater.server.rcpx.errors import error_json
@@ -53,6 +54,7 @@ class RcpxConnection(asyncio.Protocol):
         self.usage: Usage = self.app.quotas.of(ANYONE)
         self.granted: set[str] = set()
         """Operations this key was allowed before; a key never changes."""
+        self._counted_for: bytes | None = None
         self.greeted = False
         self.client_name = ""
         self.subscriptions = Subscriptions(self)
@@ -90,11 +92,21 @@ class RcpxConnection(asyncio.Protocol):
         return self.greeted and self.key is not None
 
     def admit(self, key: ApiKey) -> None:
-        """AUTH was right."""
+        """AUTH was right. Whoever is let in may stay as long as it likes, so it is counted."""
+        shares = self.app.quotas.connections
+        if self._counted_for != key.digest and not self.is_gone:
+            shares.take(key.digest)
+            self._stop_counting()
+            self._counted_for = key.digest
         self.key = key
         self.usage = self.app.quotas.of(key)
         self.granted.clear()
         self._reader.raise_limit(self.app.settings.limits.body_bytes)
+
+    def _stop_counting(self) -> None:
+        if self._counted_for is not None:
+            self.app.quotas.connections.give_back(self._counted_for)
+            self._counted_for = None
 
     def change_mode(self, mode: WireMode) -> None:
         """From the next message on, both ways."""
@@ -119,6 +131,7 @@ class RcpxConnection(asyncio.Protocol):
         if self._reading is not None:
             self._reading.end()
         self.subscriptions.close()
+        self._stop_counting()
         self.listener.remove(self)
 
     def data_received(self, data: bytes) -> None:
@@ -232,7 +245,7 @@ class RcpxConnection(asyncio.Protocol):
     def fail(self, request_id: bytes, error: HeadwaterError) -> None:
         self.send(
             b'{"type":"response","id":%b,"status":"error","error":%b}'
-            % (request_id, error_json(error))
+            % (request_id, error_json(own_error(self.key, error)))
         )
 
     def broken(self, request_id: bytes, error: Exception) -> None:

@@ -15,6 +15,7 @@ from headwater.engine.machine_telling import applied
 from headwater.engine.machines.answers import Applied
 from headwater.engine.machines.gathering import EventAsked
 from headwater.engine.machines.requests import ApplyEvent, Sees
+from headwater.server.instance_names import full_request, own_answer
 from headwater.server.machine_operations import event_request, sees_of
 from headwater.wire.machine_requests import ApplyEventParams
 from headwater.wire.rcpx.envelope import ID_CHARACTERS_MAX
@@ -56,11 +57,13 @@ class RcpxEvent(EventAsked):
         connection.under_way += 1
 
     def succeed(self, answer: Applied) -> None:
-        connection = self._connection
+        connection, told = self._connection, applied(answer)
         self._usage.end()
         connection.ended()
         try:
-            connection.answer(self._request_id, _encode(applied(answer)), answer.wal_offset)
+            if connection.key is not None:
+                told = own_answer(connection.key, told)
+            connection.answer(self._request_id, _encode(told), answer.wal_offset)
         except Exception as error:
             connection.broken(self._request_id, error)
 
@@ -94,6 +97,6 @@ def take_event(connection: RcpxConnection, payload: bytes) -> bool:
         return False
     key, params = connection.key, request.params
     assert key is not None
-    asked = event_request(params.instance_id, params)
+    asked = full_request(store, key, event_request(params.instance_id, params))
     store.gather(RcpxEvent(connection, _encode(name), asked, sees_of(key)))
     return True

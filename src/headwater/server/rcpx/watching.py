@@ -17,6 +17,7 @@ from headwater.engine import machine_steps as steps
 from headwater.engine.machines.log_reading import GapReason
 from headwater.engine.machines.watching import TransitionEvent, Watcher, watch_filter
 from headwater.engine.steps import AsOwner, Steps
+from headwater.server.instance_names import own_event, own_id
 from headwater.server.machine_following import Follower
 from headwater.server.machine_operations import seen_by
 from headwater.server.quotas import over_limit
@@ -68,7 +69,7 @@ class Subscription:
         name, with_ctx = self._told_name, self._with_ctx
         messages = [
             message(envelope.event(name, printed.of(event, with_ctx=with_ctx)), mode, PUSHED)
-            for event in events
+            for event in (own_event(self._key, each) for each in events)
         ]
         connection.write(messages[0] if len(messages) == 1 else b"".join(messages))
 
@@ -148,14 +149,15 @@ def watch_instance(connection: RcpxConnection, params: WatchInstanceParams) -> S
     store = yield from steps.store_steps(app.engine)
 
     def begin() -> Result:
-        instance = store.get_instance(params.instance_id)
+        assert wanted.instance_id is not None
+        instance = store.get_instance(wanted.instance_id)
         watcher = store.watch(wanted, offset_of(params.from_offset))
         subscription = connection.subscriptions.add(
             watcher, with_ctx=params.include_ctx is not False
         )
         told = {
             "subscription_id": subscription.name,
-            "instance_id": instance.id,
+            "instance_id": own_id(key, instance.id),
             "current_state": instance.state,
             "current_wal_offset": instance.last_wal_offset,
             "current_wal_offset_text": str(instance.last_wal_offset),

@@ -1,0 +1,100 @@
+"""Who needs old log, and what could not be kept for somebody: for status, metrics and readiness."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from headwater.model.retention_hold import HoldOwner, RetentionHold
+from headwater.observe.metrics import Sample
+from headwater.wire.status_answers import GapSeen, HoldSeen
+
+if TYPE_CHECKING:
+    from headwater.server.app import App
+
+
+def holds_of(app: App) -> list[RetentionHold]:
+    store = app.engine.machines.store
+    return [] if store is None else store.retention_holds()
+
+
+def holds_seen(app: App) -> list[HoldSeen]:
+    now_ms = app.clock.wall_ms()
+    return [
+        HoldSeen(
+            owner=hold.owner.value,
+            name=hold.label,
+            log=hold.log,
+            position=None if hold.position is None else str(hold.position),
+            behind_bytes=hold.behind_bytes,
+            held_bytes=hold.held_bytes,
+            age_ms=max(0, now_ms - hold.since_ms),
+            still_ms=max(0, now_ms - hold.moved_ms),
+            durable=hold.durable,
+            gives_way=hold.gives_way,
+        )
+        for hold in holds_of(app)
+    ]
+
+
+def gaps_seen(app: App) -> list[GapSeen]:
+    """Since the start: consumers that got a gap in place of what they should have had."""
+    return list(_gaps(app))
+
+
+def gaps_in_brief(app: App) -> list[dict[str, object]]:
+    """For readiness, which anybody may ask for: without the names of receivers."""
+    return [
+        {"owner": gap.owner, "gaps": gap.gaps, "reason": gap.reason,
+         "first_offset": gap.first_offset, "last_offset": gap.last_offset}
+        for gap in _gaps(app)
+    ]  # fmt: skip
+
+
+def _gaps(app: App) -> Iterator[GapSeen]:
+    feeder = app.engine.machines.feeder
+    if feeder is not None and feeder.last_gap is not None:
+        last = feeder.last_gap
+        yield GapSeen(
+            owner=HoldOwner.TRANSITIONS_TOPIC.value,
+            name=feeder.topic,
+            gaps=feeder.gaps,
+            first_offset=str(last.offset),
+            last_offset=str(last.resume - 1),
+            reason=last.reason.value,
+        )
+    for delivery in app.webhooks.deliveries:
+        if delivery.last_gap is not None:
+            first, until, reason = delivery.last_gap
+            yield GapSeen(
+                owner=HoldOwner.WEBHOOK.value,
+                name=delivery.webhook.label,
+                gaps=delivery.gaps,
+                first_offset=str(first),
+                last_offset=str(until),
+                reason=reason.value,
+            )
+
+
+def retention_samples(app: App) -> list[Sample]:
+    """One of each for every kind of owner, whoever is furthest behind of it."""
+    now_ms = app.clock.wall_ms()
+    holds = holds_of(app)
+    samples: list[Sample] = []
+    for owner in HoldOwner:
+        label = (owner.value,)
+        own = [hold for hold in holds if hold.owner is owner]
+        keeping = [hold for hold in own if hold.held_bytes and not hold.gives_way]
+        still_ms = max((now_ms - hold.moved_ms for hold in keeping), default=0)
+        samples += [
+            Sample("retention_holds", len(own), label),
+            Sample("retention_held_bytes", max((h.held_bytes for h in keeping), default=0), label),
+            Sample("retention_hold_age_seconds", max(0, still_ms) / 1_000, label),
+        ]
+    feeder = app.engine.machines.feeder
+    deliveries = app.webhooks.deliveries
+    samples += [
+        Sample("machine_transition_gaps", 0 if feeder is None else feeder.gaps),
+        Sample("webhook_gaps", sum(each.gaps for each in deliveries)),
+    ]
+    return samples
