@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from headwater.cli.app import app
 from headwater.config.server import ServerSettings
 from headwater.format.kafka.names import CHECKPOINT_NAME, COPY_NAME
 from headwater.observe.metrics import PREFIX
@@ -18,6 +20,7 @@ from tests.rig.kafka import batch_of
 from tests.server.running import settings
 from tests.server.speaking import Browserless
 
+CORRUPT = ErrorCode.CORRUPT_MESSAGE
 STORAGE = ErrorCode.KAFKA_STORAGE_ERROR
 RECORDS = 5
 
@@ -169,6 +172,40 @@ def test_readiness_status_and_metric_name_the_log(http: Browserless, directory: 
     assert http.get("/v0/status").json["unavailable"] == [told]
     lines = http.get("/v0/metrics").body.decode().splitlines()
     assert f'{PREFIX}part_unavailable{{part="kafka"}} 1.0' in lines
+
+
+def test_a_repair_brings_the_log_back_with_every_offset_where_it_was(directory: Path) -> None:
+    index, log = directory / "kafka" / "0.oidx", directory / "kafka" / "0.log"
+    whole = index.read_bytes()
+    flip(index, 100)
+    shown = headwater("repair", str(directory))
+    assert "0.oidx: write again from what can be read: put together again" in shown
+    assert "its checksum proves that nothing is missing" in shown
+    headwater("repair", str(directory), "--apply")
+    assert index.read_bytes() == whole
+    log.write_bytes(log.read_bytes()[:-3])  # of the last record
+    shown = headwater("repair", str(directory))
+    assert f"kafka:orders:0 offset {RECORDS - 1}, 1 record(s) lost" in shown
+    assert "Gives up 1 record(s)." in shown
+    headwater("repair", str(directory), "--apply")
+    assert "BAD" not in headwater("verify", str(directory))
+    broker = begun(directory)
+    try:
+        with Speaker(broker.kafka_port) as kafka:
+            assert list_latest(kafka, "orders")["offset"] == RECORDS
+            assert kafka.fetch("orders")["error_code"] == ErrorCode.NONE
+            assert kafka.fetch("orders", RECORDS - 1)["error_code"] == CORRUPT
+            assert kafka.produce("orders", batch_of("new"))["base_offset"] == RECORDS
+            assert kafka.fetch("orders", RECORDS)["error_code"] == ErrorCode.NONE
+            assert kafka.fetch("orders", RECORDS - 1)["error_code"] == CORRUPT
+    finally:
+        broker.stop()
+
+
+def headwater(*words: str) -> str:
+    outcome = CliRunner().invoke(app, list(words))
+    assert outcome.exit_code == 0, outcome.output
+    return outcome.output
 
 
 def test_nothing_of_the_damaged_log_is_changed(directory: Path) -> None:

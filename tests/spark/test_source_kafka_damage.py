@@ -30,7 +30,7 @@ from headwater.format.kafka.entry import (
     read_entries,
 )
 from headwater.format.kafka.events import INTERNAL_KEY
-from headwater.format.kafka.names import CHECKPOINT_NAME, index_name, log_name
+from headwater.format.kafka.names import CHECKPOINT_NAME, COPY_NAME, index_name, log_name
 from headwater.format.kafka.records import NewRecord, encode_batch
 from headwater.recovery.kafka.beside import KafkaView, look_at_topics
 from headwater.spark.reading.filters import Filters
@@ -91,7 +91,10 @@ def test_segments_without_their_checkpoint_are_refused() -> None:
     life.store.housekeep()
     assert life.store.counters.segments_deleted
     life.close()
+    before = Beside(life).plan("kafka:orders:0")
     life.disk.unlink(CHECKPOINT)
+    assert Beside(life).plan("kafka:orders:0") == before  # from the copy, as a start would
+    life.disk.unlink(KAFKA / COPY_NAME)
     with pytest.raises(DamageError, match="the checkpoint is missing"):
         Beside(life).plan("kafka:orders:0")
 

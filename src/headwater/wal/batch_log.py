@@ -265,7 +265,7 @@ class BatchLog:
     def _own_event(self, segment: _Segment, size: int) -> Ticket | None:
         """What the log itself has to say before a group of this size."""
         event: AnyEvent | None
-        if segment.log.end == 0 and segment.base_id:
+        if segment.index.end == 0 and segment.base_id:
             event = SegmentBegun(segment.base_id)
         else:
             event = self._synced_event(segment)

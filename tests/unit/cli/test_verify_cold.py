@@ -97,7 +97,7 @@ PLANTED: dict[str, tuple[Plant, str, str]] = {
     "an object of another range": (
         lambda _, cold: shutil.copy(at(cold, f"{FIRST}.data"), at(cold, f"{SECOND}.data")),
         f"{SECOND}.data",
-        "do not add up to its entry",
+        "the data of the seqs from 1 on, not from 41",
     ),
 }
 

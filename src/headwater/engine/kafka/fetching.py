@@ -22,7 +22,7 @@ from headwater.format.kafka.batch import (
     read_header,
     read_sound,
 )
-from headwater.format.kafka.entry import PREFIX_BYTES, split_key
+from headwater.format.kafka.entry import HOLE_SEGMENT, PREFIX_BYTES, split_key
 from headwater.format.kafka.names import log_name
 from headwater.format.kafka.partition_names import partition_name
 from headwater.format.kafka.records import encode_gapped
@@ -35,6 +35,8 @@ from headwater.wire.kafka.error_codes import ErrorCode
 
 WINDOW_MAX: Final = 16_384
 """Records one fetch looks at: it answers with what they give, and the client asks again."""
+_NOTHING: Final = memoryview(b"")
+"""The log of a record that a repair gave up."""
 WINDOW_MIN: Final = 64
 _LOOKS_MAX: Final = 16
 """A segment may be rewritten while it is looked for, and again."""
@@ -127,7 +129,7 @@ class FetchPlan:
         batches: list[bytes | memoryview] = []
         for at, number in enumerate(numbers):
             begin = places[at] + PREFIX_BYTES
-            batch = logs[number][begin : begin + sizes[at]]
+            batch = logs.get(number, _NOTHING)[begin : begin + sizes[at]]
             try:
                 header = read_sound(batch)
             except FormatError as error:
@@ -156,15 +158,18 @@ class FetchPlan:
         return {
             number: self._files.log(number, int(ends[entries["segment_id"] == number].max()))
             for number in numpy.unique(entries["segment_id"]).tolist()
+            if number != HOLE_SEGMENT
         }
 
     def _damaged(
         self, error: FormatError, number: int, begin: int, first: int, end: int
     ) -> DamagedError:
         """What is told of a batch: readers of its offsets, and once the operator."""
-        path = self._files.path_of(log_name(number))
+        path, reason = self._files.path_of(log_name(number)), error.reason
+        if number == HOLE_SEGMENT:
+            path, reason = path.parent, "damaged, and given up by a repair"
         where = DamageError(
-            error.reason,
+            reason,
             path=path,
             offset=begin + error.offset,
             advice=(
@@ -173,7 +178,7 @@ class FetchPlan:
             ),
         )
         first, end = self.offset + first, self.offset + end
-        finding = Finding(path, begin, first + 1, error.reason, last_seq=end)
+        finding = Finding(path, begin, first + 1, reason, last_seq=end)
         partition = self._partition
         name = partition_name(partition.topic.name, partition.index)
         if self._core.damage.note(name, finding, partition.topic.org):

@@ -90,7 +90,7 @@ class Reclaiming:
             living = self._look(meta)
             if living is None:
                 continue
-            if not living.live.any():
+            if not living.is_needed:
                 deleted.append(meta)
             elif living.dead_ratio > self._core.settings.rewrite_dead_ratio:
                 mostly_dead.append((meta, living))

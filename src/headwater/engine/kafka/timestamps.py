@@ -12,12 +12,12 @@ from typing import Any, Final, NamedTuple
 import numpy
 from numpy.typing import NDArray
 
-from headwater.core.errors import FormatError, StorageError
+from headwater.core.errors import DamageError, FormatError
 from headwater.engine.kafka.core import KafkaCore
 from headwater.engine.kafka.errors import KafkaError
 from headwater.engine.kafka.partition import Partition
 from headwater.format.kafka.batch import MAX_TIMESTAMP_AT, read_sound
-from headwater.format.kafka.entry import PREFIX_BYTES
+from headwater.format.kafka.entry import HOLE_SEGMENT, PREFIX_BYTES
 from headwater.format.kafka.names import log_name
 from headwater.format.kafka.records import decode_records
 from headwater.store.kafka.files import SegmentFiles
@@ -68,7 +68,7 @@ class TimestampPlan:
         for offset, ids in self._windows():
             found = locate(self._files, self._table, ids)
             newest = newest_timestamps(self._files, found)
-            for at in numpy.flatnonzero(newest >= self._timestamp_ms).tolist():
+            for at in numpy.flatnonzero(newest >= max(self._timestamp_ms, _LONG_AGO + 1)).tolist():
                 answer = self._look_into(found, at, offset, int(ids[0]))
                 if answer is not None:
                     return answer
@@ -92,8 +92,8 @@ class TimestampPlan:
             records = decode_records(batch)
         except FormatError as error:
             path = self._files.path_of(log_name(number))
-            where = StorageError(error.reason, path=path, offset=begin, advice="restore a backup")
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(where)) from where
+            where = DamageError(error.reason, path=path, offset=begin, advice="restore a backup")
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(where)) from where
         base = offset + int(found.first[at])
         if at == 0:
             base -= count_before(self._files, self._table, first_id, header.record_count)
@@ -136,6 +136,9 @@ def newest_timestamps(files: SegmentFiles, found: Batches) -> NDArray[numpy.int6
     newest = numpy.empty(len(entries), numpy.int64)
     for number in numpy.unique(entries["segment_id"]).tolist():
         own = entries["segment_id"] == number
+        if number == HOLE_SEGMENT:  # given up by a repair: nobody knows any more
+            newest[own] = _LONG_AGO
+            continue
         at = places[own]
         log = numpy.frombuffer(files.log(number, int(at.max()) + 8), numpy.uint8)
         newest[own] = log[at[:, None] + _EIGHT].view(">i8").reshape(-1)

@@ -21,12 +21,18 @@ import msgspec
 
 from headwater.config.machines import HistorySettings
 from headwater.core.errors import FormatError
+from headwater.core.units import MIB
 from headwater.disk import Disk, OpenMode, sync_file, write_all
 from headwater.disk.whole import TEMPORARY_SUFFIX, sync_names
 from headwater.engine.machines.log_reading import LogGap, LogPlace
 from headwater.engine.owner import Owner
 from headwater.format.machines.entry import Entry, EntryType, encode_entry
-from headwater.format.machines.history import HISTORY_FOOTER, decode_footer, encode_ending
+from headwater.format.machines.history import (
+    HISTORY_FOOTER,
+    decode_footer,
+    encode_ending,
+    encode_place,
+)
 from headwater.format.machines.names import (
     global_offset,
     history_name,
@@ -35,6 +41,7 @@ from headwater.format.machines.names import (
 )
 
 IDS_AT_ONCE: Final = 1_000
+WRITE_BYTES: Final = MIB
 _OF_INSTANCES: Final = frozenset(
     (EntryType.CREATE_INSTANCE, EntryType.APPLY_EVENT, EntryType.DELETE_INSTANCE)
 )
@@ -106,14 +113,16 @@ class Archive:
             self._disk.unlink(temporary)  # a crash cut it off
         file = self._disk.open(temporary, OpenMode.CREATE)
         try:
-            places: list[tuple[int, int]] = []
+            places, waiting = bytearray(), bytearray()
             size = newest_ms = 0
             for offset, entry, at in rows:
-                places.append((offset, size))
-                data = encode_entry(entry.kind, entry.sequence, entry.payload)
-                size += write_all(file, size, [data])
+                places += encode_place(offset, size + len(waiting))
+                waiting += encode_entry(entry.kind, entry.sequence, entry.payload)
                 newest_ms = max(newest_ms, at)
-            write_all(file, size, [encode_ending(segment, places, newest_ms)])
+                if len(waiting) >= WRITE_BYTES:
+                    size += write_all(file, size, [waiting])
+                    waiting = bytearray()
+            write_all(file, size, [waiting, encode_ending(segment, bytes(places), newest_ms)])
             sync_file(file)
         except OSError:
             self._disk.unlink(temporary)  # what there was no room for must not take the room

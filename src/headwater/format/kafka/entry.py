@@ -2,7 +2,8 @@
 
 All records of a batch have equal entries, which point at the batch. `physical_offset` is where the
 batch's length prefix stands, so the batch behind it begins at `physical_offset + 4 + length`. An
-entry of length 0 is dead: its batch was left out when its segment was rewritten. No entry is all
+entry of length 0 is dead: its batch was left out when its segment was rewritten. One that says log
+2^32-1 besides is a hole: a repair gave the record up, and its offset stays taken. No entry is all
 zeros, because no topic's hash is: zeros mean that the index ends.
 """
 
@@ -21,7 +22,7 @@ from headwater.format.layout import Field, Layout
 ENTRY: Final = Layout(
     "offset index entry",
     (
-        Field("segment_id", "u32", "number of the .log file"),
+        Field("segment_id", "u32", "number of the .log file; 2^32-1 in a hole"),
         Field("physical_offset", "u32", "where the batch's length prefix stands in it"),
         Field("length", "u32", "bytes of the batch behind the prefix; 0 when it is gone"),
         Field("org_id", "u64", "organisation"),
@@ -32,6 +33,8 @@ ENTRY: Final = Layout(
 ENTRY_BYTES: Final = ENTRY.size
 PREFIX_BYTES: Final = 4
 """The u32, little-endian, in front of every batch in a `.log` file."""
+HOLE_SEGMENT: Final = 2**32 - 1
+"""What stands for the log of a record that a repair gave up. No log has that number."""
 KEY_AT: Final = ENTRY.offset_of("org_id")
 KEY_BYTES: Final = ENTRY_BYTES - KEY_AT
 
@@ -101,6 +104,13 @@ def find_runs(entries: Entries) -> Runs:
     starts = numpy.concatenate(([0], borders)).astype(numpy.int64)
     counts = numpy.diff(numpy.append(starts, count))
     return Runs(starts, counts, entries[starts])
+
+
+def holes_in(entries: Entries) -> NDArray[numpy.bool_]:
+    """Which of these entries are of records that a repair gave up."""
+    holes: NDArray[numpy.bool_] = entries["segment_id"] == HOLE_SEGMENT
+    holes &= entries["length"] == 0
+    return holes
 
 
 def keys_of(entries: Entries) -> NDArray[Any]:

@@ -11,7 +11,6 @@ file without its footer was never finished.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from headwater.core.errors import FormatError
@@ -41,6 +40,8 @@ HISTORY_FOOTER: Final = Layout(
     ),
     big_endian=True,
 )
+encode_place: Final = HISTORY_PLACE.packer.pack
+_unpack: Final = HISTORY_PLACE.packer.unpack_from
 _CHECKED: Final = HISTORY_FOOTER.offset_of("crc32c")
 
 
@@ -51,13 +52,38 @@ class HistoryFooter(NamedTuple):
     places_crc32c: int
 
 
-def encode_ending(segment: int, places: Sequence[tuple[int, int]], newest_ms: int) -> bytes:
-    """Places and footer; the places are in the order of the offsets."""
-    packed = b"".join(HISTORY_PLACE.packer.pack(*place) for place in places)
+class Places:
+    """Which entry is where: the bytes as they are in the file, in the order of the offsets."""
+
+    def __init__(self, packed: bytes) -> None:
+        self._packed = packed
+
+    def __len__(self) -> int:
+        return len(self._packed) // HISTORY_PLACE.size
+
+    def __getitem__(self, number: int) -> tuple[int, int]:
+        """Offset and position."""
+        found: tuple[int, int] = _unpack(self._packed, number * HISTORY_PLACE.size)
+        return found
+
+    def find(self, offset: int) -> int | None:
+        low, high = 0, len(self)
+        while low < high:
+            middle = (low + high) // 2
+            if self[middle][0] < offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low if low < len(self) and self[low][0] == offset else None
+
+
+def encode_ending(segment: int, places: bytes, newest_ms: int) -> bytes:
+    """Places and footer."""
+    count = len(places) // HISTORY_PLACE.size
     checked = HISTORY_FOOTER.packer.pack(
-        HISTORY_MAGIC, HISTORY_VERSION, segment, len(places), newest_ms, crc32c(packed), 0
+        HISTORY_MAGIC, HISTORY_VERSION, segment, count, newest_ms, crc32c(places), 0
     )[:_CHECKED]
-    return packed + checked + crc32c(checked).to_bytes(4, "big")
+    return places + checked + crc32c(checked).to_bytes(4, "big")
 
 
 def decode_footer(buffer: bytes, size: int, segment: int) -> HistoryFooter:
@@ -79,7 +105,7 @@ def decode_footer(buffer: bytes, size: int, segment: int) -> HistoryFooter:
     return HistoryFooter(segment, fields["count"], fields["newest_ms"], fields["places_crc32c"])
 
 
-def decode_places(buffer: bytes, footer: HistoryFooter) -> list[tuple[int, int]]:
+def decode_places(buffer: bytes, footer: HistoryFooter) -> Places:
     if crc32c(buffer) != footer.places_crc32c:
         raise FormatError("the places do not match their checksum")
-    return list(HISTORY_PLACE.packer.iter_unpack(buffer))
+    return Places(buffer)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Callable, Iterator
 
 from headwater.core.errors import FormatError
@@ -33,15 +32,13 @@ class HistoryFile:
 
     def entry_at(self, offset: int) -> Entry | None:
         """By its offset in the segment; None when it was not kept. FormatError when damaged."""
-        number = bisect.bisect_left(self._places, (offset, 0))
-        if number == len(self._places) or self._places[number][0] != offset:
-            return None
-        return self._entry(number)
+        number = self._places.find(offset)
+        return None if number is None else self._entry(number)
 
     def entries(self) -> Iterator[tuple[int, Entry]]:
         """All of them, by offset in the segment. FormatError at the first that is damaged."""
-        for number, (offset, _) in enumerate(self._places):
-            yield offset, self._entry(number)
+        for number in range(len(self._places)):
+            yield self._places[number][0], self._entry(number)
 
     def _entry(self, number: int) -> Entry:
         begin = self._places[number][1]

@@ -30,6 +30,7 @@ from headwater.format.kafka.checkpoint import (
     CHECKPOINT_HEADER,
     KafkaCheckpoint,
     SegmentMeta,
+    rewritten,
 )
 from headwater.format.kafka.entry import (
     ENTRY_BYTES,
@@ -40,6 +41,7 @@ from headwater.format.kafka.entry import (
     entry_key,
     find_runs,
     group_by_key,
+    holes_in,
     keys_of,
     read_entries,
 )
@@ -207,6 +209,8 @@ class KafkaView:
             self.segments.append(seen)
             return
         vouched, checksum = self._vouched(meta)
+        if meta.rewrite is not None and checksum == meta.rewrite.checksum:
+            meta = young.meta = rewritten(meta)
         first = max(self.checkpoint.as_of - meta.base_id, 0)
         if first < meta.entries:
             entries = read_entries(vouched, meta.entries)[first:]
@@ -259,7 +263,14 @@ class KafkaView:
 
         def work(file: File) -> int:
             log, at, end = Window(file), 0, meta.log_bytes
-            for batch in walk_batches(meta.number, tail, log, meta.log_bytes):
+            last = read_entries(vouched, meta.entries)[-1:]
+            behind_hole = bool(holes_in(last).any())
+            for batch in walk_batches(
+                meta.number, tail, log, meta.log_bytes, behind_hole=behind_hole
+            ):
+                if batch.is_dead:
+                    at += batch.records
+                    continue
                 problem = batch.problem or self._stranger(batch.key)
                 if problem:
                     entries = numpy.concatenate((read_entries(vouched, meta.entries), tail))
@@ -359,6 +370,7 @@ def _events(
     ours = numpy.flatnonzero(keys_of(entries) == _EVENT_KEY)
     if not len(ours):
         return
+    ours = ours[~holes_in(entries[ours])]
     if not entries["length"][ours].all():  # a newer checkpoint has what they said
         raise SegmentChangedError(f"{index_name(number)} was rewritten; look again")
     path = directory / log_name(number)

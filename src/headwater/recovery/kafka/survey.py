@@ -27,7 +27,14 @@ from headwater.format.kafka.checkpoint import (
     decode_checkpoint,
     rewritten,
 )
-from headwater.format.kafka.entry import ENTRY_BYTES, PREFIX_BYTES, count_entries, read_entries
+from headwater.format.kafka.entry import (
+    ENTRY_BYTES,
+    PREFIX_BYTES,
+    Entries,
+    count_entries,
+    holes_in,
+    read_entries,
+)
 from headwater.format.kafka.events import (
     INTERNAL_KEY,
     PREDECESSOR_MISSING,
@@ -382,10 +389,16 @@ class _Look:
         meta, vouched, count = sight.meta, sight.vouched, sight.counted
         start = min(max(self._checkpoint.as_of - meta.base_id, 0), vouched.entries)
         log = self._view(log_name(meta.number)) if count > start else memoryview(b"")
-        offset = meta.log_bytes if start == vouched.entries else _end_before(view, start)
         entries = read_entries(view, count)
+        offset = meta.log_bytes if start == vouched.entries else _end_before(entries, start)
+        behind_hole = bool(start and holes_in(entries[start - 1 : start])[0])
         at = start
-        for batch in walk_batches(meta.number, entries[start:], log, offset):
+        for batch in walk_batches(
+            meta.number, entries[start:], log, offset, behind_hole=behind_hole
+        ):
+            if batch.is_dead:
+                at += batch.records
+                continue
             problem = batch.problem or self._note(sight, meta.base_id + at, batch)
             if problem:
                 sight.log_offset, sight.log_what = offset, problem
@@ -468,11 +481,12 @@ def _number_of(name: str) -> int | None:
     return None if parsed is None else parsed[0]
 
 
-def _end_before(view: memoryview, position: int) -> int:
-    """Where the batch of the entry before this one ends."""
-    if position == 0:
+def _end_before(entries: Entries, position: int) -> int:
+    """Where the last batch of the entries before this one ends."""
+    stored = numpy.flatnonzero(entries["length"][:position])
+    if not len(stored):
         return 0
-    entry = read_entries(view, position)[-1]
+    entry = entries[stored[-1]]
     return int(entry["physical_offset"]) + PREFIX_BYTES + int(entry["length"])
 
 

@@ -7,6 +7,7 @@ from pathlib import PurePath
 from typing import Final, NamedTuple
 
 import msgspec
+import numpy
 
 from headwater.core.errors import FormatError
 from headwater.core.units import MIB
@@ -21,6 +22,7 @@ from headwater.format.kafka.entry import (
     entry_key,
     find_runs,
     group_by_key,
+    holes_in,
     read_entries,
 )
 from headwater.format.kafka.events import (
@@ -106,6 +108,7 @@ class _SegmentCheck:
         self._at_index: list[tuple[int, str]] = []
         self._at_log: list[tuple[int, str]] = []
         self._misplaced: list[tuple[int, str]] = []
+        self._ends_in_hole = False
         self._synced: int | None = None
         """Entries that an event behind the first bad batch says were synced."""
         self._chains: dict[bytes, Chain] = {}
@@ -132,6 +135,9 @@ class _SegmentCheck:
         else:  # all its records are dead, and the log may have gone already
             self._skip_all(entries)
         look.faults += listed(self._index, self._at_index, FaultKind.INDEX)
+        holes = numpy.flatnonzero(holes_in(entries))
+        places = [(at * ENTRY_BYTES, "a record that a repair gave up") for at in holes.tolist()]
+        look.faults += listed(self._index, places, FaultKind.INDEX, bad=False)
         look.faults += listed(self._log, self._at_log, FaultKind.BATCH)
         look.faults += listed(self._log, self._misplaced, FaultKind.BATCH, bad=False)
         look.chains += self._chains.values()
@@ -177,7 +183,9 @@ class _SegmentCheck:
         for batch in walk_batches(meta.log_number, entries, window, 0, rewritten=rewritten):
             if batch.is_dead:
                 self._skip(batch.key, batch.at, batch.records)
+                self._ends_in_hole = True
                 continue
+            self._ends_in_hole = False
             # A log that merely ends does so where its entries stop to follow each other.
             place = end if batch.misplaced else batch.offset
             if batch.problem and self._is_end(batch.at, entries, window, place, batch.problem):
@@ -276,6 +284,8 @@ class _SegmentCheck:
         size, meta, sealed = file.size(), self._meta, self._segment.sealed
         if self._at_index or self._at_log:
             return  # told already, and the end hangs on it
+        if self._segment.listed and self._ends_in_hole:
+            end = max(end, meta.log_bytes)
         if self._segment.listed and end != meta.log_bytes:
             what = f"the batches end at {end}, and the checkpoint says {meta.log_bytes}"
             self._fault(self._log, end, what, True, FaultKind.BATCH)

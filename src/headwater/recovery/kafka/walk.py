@@ -17,6 +17,7 @@ from headwater.disk import File
 from headwater.format.kafka.batch import BatchHeader, read_sound
 from headwater.format.kafka.entry import (
     ENTRY_BYTES,
+    HOLE_SEGMENT,
     KEY_AT,
     PREFIX_BYTES,
     Entries,
@@ -81,16 +82,23 @@ class Walked(NamedTuple):
 
     @property
     def is_dead(self) -> bool:
-        """Left out of a rewrite."""
+        """Left out of a rewrite, or given up by a repair."""
         return self.header is None and not self.problem
 
 
 def walk_batches(
-    number: int, entries: Entries, log: ReadableLog, offset: int, *, rewritten: bool = False
+    number: int,
+    entries: Entries,
+    log: ReadableLog,
+    offset: int,
+    *,
+    rewritten: bool = False,
+    behind_hole: bool = False,
 ) -> Iterator[Walked]:
     """The batches these entries point at, each with what is wrong with it.
 
-    Behind one that is misplaced it goes on where its entries lead, if that is in this log.
+    Behind one that is misplaced it goes on where its entries lead, if that is in this log; behind
+    a hole, the bytes of the batch that was given up may come first.
     """
     runs = find_runs(entries)
     keys = keys_of(runs.entries)
@@ -98,11 +106,13 @@ def walk_batches(
     for run, (at, count) in enumerate(zip(starts, counts, strict=True)):
         entry, key = runs.entries[run], keys[run].tobytes()
         length, place = int(entry["length"]), int(entry["physical_offset"])
-        if not length and rewritten:
+        is_hole = not length and int(entry["segment_id"]) == HOLE_SEGMENT
+        if is_hole or (not length and rewritten):
+            behind_hole = behind_hole or is_hole
             yield Walked(at, count, key, offset, offset, None, _NOTHING, "", "")
             continue
         misplaced, is_here = "", int(entry["segment_id"]) == number
-        if not is_here or place != offset:
+        if not is_here or place < offset or (place > offset and not behind_hole):
             misplaced = f"the entries do not follow those before them, which end at {offset}"
         if not is_here:
             yield Walked(at, count, key, offset, offset, None, _NOTHING, misplaced, "")
@@ -110,7 +120,7 @@ def walk_batches(
         header, batch, broken = _sound_at(log, place, length, count)
         end = place + PREFIX_BYTES + length
         yield Walked(at, count, key, place, end, header, batch, misplaced, broken)
-        offset = end
+        offset, behind_hole = end, False
 
 
 def _sound_at(

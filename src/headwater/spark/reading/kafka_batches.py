@@ -14,7 +14,7 @@ from headwater.core.errors import DamageError, FormatError, StorageError
 from headwater.core.units import KIB, MIB, US_PER_MS
 from headwater.disk import Disk
 from headwater.format.kafka.batch import BatchError, BatchHeader, read_header, read_sound
-from headwater.format.kafka.entry import PREFIX_BYTES
+from headwater.format.kafka.entry import HOLE_SEGMENT, PREFIX_BYTES
 from headwater.format.kafka.names import log_name
 from headwater.format.kafka.records import decode_records
 from headwater.recovery.kafka.beside import OwnedBatches
@@ -87,7 +87,9 @@ def stored_batches(disk: Disk, directory: PurePath, batches: OwnedBatches) -> It
                 upto += 1
             path = directory / log_name(numbers[at])
             base = starts[at]
-            span = memoryview(read_range(disk, path, base, stops[upto - 1] - base))
+            span = memoryview(b"")  # a hole has no bytes, which is told as damage
+            if numbers[at] != HOLE_SEGMENT:
+                span = memoryview(read_range(disk, path, base, stops[upto - 1] - base))
             for each in range(at, upto):
                 first, last = offsets[each] + 1, offsets[each] + counts[each]
                 part = span[starts[each] - base : stops[each] - base]

@@ -8,7 +8,14 @@ from typing import NamedTuple
 import numpy
 from numpy.typing import NDArray
 
-from headwater.format.kafka.entry import PREFIX_BYTES, Entries, Runs, find_runs, group_by_key
+from headwater.format.kafka.entry import (
+    PREFIX_BYTES,
+    Entries,
+    Runs,
+    find_runs,
+    group_by_key,
+    holes_in,
+)
 
 
 class Living(NamedTuple):
@@ -18,6 +25,12 @@ class Living(NamedTuple):
     live_bytes: int
     stored_bytes: int
     """What the log holds, dead or alive."""
+    has_holes: bool
+    """There are holes that somebody may still come upon: they say which offsets are taken."""
+
+    @property
+    def is_needed(self) -> bool:
+        return self.has_holes or bool(self.live.any())
 
     @property
     def dead_ratio(self) -> float:
@@ -42,7 +55,8 @@ def find_living(entries: Entries, base_id: int, first_live: Mapping[bytes, int])
     last_ids = base_id + runs.starts + runs.counts - 1
     for key, members in group_by_key(runs):
         live[members] = last_ids[members] >= first_live[key]
+    has_holes = bool((live & holes_in(runs.entries)).any())
     stored = runs.entries["length"] > 0
     live &= stored
     sizes = runs.entries["length"].astype(numpy.int64) + PREFIX_BYTES
-    return Living(runs, live, int(sizes[live].sum()), int(sizes[stored].sum()))
+    return Living(runs, live, int(sizes[live].sum()), int(sizes[stored].sum()), has_holes)
