@@ -268,6 +268,33 @@ def test_a_hole_outlives_checkpoints_retention_and_rewriting() -> None:
     assert each_offset(life, "orders", 0) == {n: before[n] for n in (38, 39)}
 
 
+def test_a_segment_of_nothing_but_holes_stays_while_there_are_records_before_it() -> None:
+    life = KafkaLife(settings=TELLING_KAFKA)
+    life.create("orders")
+    while life.store.core.active_number < 3:
+        life.append("orders", batch_of("o" * 60))
+    life.close()
+    disk = life.disk
+    assert isinstance(disk, FakeDisk)
+    disk.unlink(KAFKA / "1.log")
+    repaired(disk)
+    life = KafkaLife(disk, TELLING_KAFKA)
+    before = each_offset(life, "orders", 0)
+    lost = [offset for offset, value in before.items() if value is None]
+    assert lost
+    assert 0 not in lost
+    assert len(before) - 1 not in lost
+    for _ in range(2):
+        life.store.core.look_for_space()
+        life.store.housekeep()
+    assert each_offset(life, "orders", 0) == before
+    life.do(lambda: life.store.delete_records(life.partition("orders"), lost[-1] + 1))
+    for _ in range(2):
+        life.store.housekeep()
+    assert life.store.counters.segments_deleted == 2
+    assert each_offset(life, "orders", 0) == {n: v for n, v in before.items() if n > lost[-1]}
+
+
 def test_verify_and_whoever_looks_beside_know_a_hole() -> None:
     disk, _ = damaged_log()
     repaired(disk)
