@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from headwater.server import admin
 from headwater.server.sites import is_foreign, name_of
 from tests.server.running import RunningServer, running, settings
 from tests.server.speaking import Browserless
@@ -190,6 +192,20 @@ def test_the_same_head_is_looked_at_once(
                 request = {"records": [{"data": 1}]}
                 assert http.ask("POST", "/v0/topics/once", request, headers).status in (200, 201)
         assert len(looked) == 1
+
+
+def test_readiness_names_nothing_to_a_page_of_another_site(
+    shared_sites: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is open to all, and tells which topics are damaged to those who may ask for them."""
+    ledger = SimpleNamespace(found=1)
+    monkeypatch.setattr(admin, "ledgers_of", lambda _app: [ledger])
+    monkeypatch.setattr(admin, "damage_seen", lambda _app, key: key.may_name("orders"))
+    with shared_sites.talk() as http:
+        assert http.get("/readyz").json["damage"] is True
+        for told in ({"host": "evil.example"}, {"sec-fetch-site": "cross-site"}):
+            answer = http.ask("GET", "/readyz", headers=told)
+            assert (answer.status, answer.json["damage"]) == (200, False)
 
 
 def test_a_form_that_is_posted_to_another_port_does_nothing(shared_sites: RunningServer) -> None:

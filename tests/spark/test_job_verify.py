@@ -226,8 +226,8 @@ def test_a_missing_topic_directory_is_found() -> None:
     assert {finding.kind for finding in report.findings if finding.bad} == {"continuity"}
 
 
-def test_segments_of_another_topic_are_found_by_what_the_snapshot_counts() -> None:
-    """A frame does not name its topic: whole pairs, exchanged, are sound by themselves."""
+def test_segments_of_another_topic_are_found_and_told_whose_they_are() -> None:
+    """A frame does not name its topic: the index does, and binds the data to it."""
     engine = Engine()
     for topic, size in (("one", 30), ("two", 31)):
         engine.do([("append", topic, 4, None, size)])
@@ -243,8 +243,10 @@ def test_segments_of_another_topic_are_found_by_what_the_snapshot_counts() -> No
         disk.write_file(mine, files[yours])
         disk.write_file(yours, files[mine])
     report = verified(disk)
-    assert [finding.kind for finding in report.findings] == ["continuity"] * 2
-    assert "the snapshot counts" in report.findings[0].meaning
+    foreign = [finding for finding in report.findings if finding.kind == "another's file"]
+    assert len(foreign) == 2
+    assert "the segment of topic 2 (00000002)" in foreign[0].meaning
+    assert "the segment of topic 1 (00000001)" in foreign[1].meaning
 
 
 def test_cold_segments_of_another_topic_are_found_by_the_index_that_points_at_them() -> None:
@@ -263,8 +265,10 @@ def test_cold_segments_of_another_topic_are_found_by_the_index_that_points_at_th
         engine.disk.write_file(mine / name, files[yours / name])
         engine.disk.write_file(yours / name, files[mine / name])
     report = verified(engine.disk)
-    assert {finding.kind for finding in report.findings} == {"cold tier"}
-    assert all("the index that points here" in finding.meaning for finding in report.findings)
+    assert {finding.kind for finding in report.findings} == {"another's file"}
+    foreign = [each.meaning for each in report.findings if each.kind == "another's file"]
+    assert sum("this is the index of another segment" in meaning for meaning in foreign) == 2
+    assert sum("this is the data of another segment" in meaning for meaning in foreign) == 2
 
 
 def test_without_the_cold_tier_not_everything_is_well() -> None:

@@ -21,6 +21,8 @@ from headwater.format.segment import (
     index_flags,
     parse_segment_file,
     segment_frame_size,
+    shared_shift,
+    unpack_identity,
 )
 from headwater.format.segment.frame import STATE_BYTES
 from headwater.store.pair import whole_entries
@@ -135,10 +137,15 @@ def show_index(
     parsed = parse_segment_file(path.name)
     first_seq, kind = parsed if parsed is not None else (1, SegmentFile.IDX)
     entries = whole_entries(bytes(buffer))
-    bad = set(bad_entries(entries, first_seq).tolist())
+    salt = shared_shift(entries, first_seq) or 0
+    bad = set(bad_entries(entries, first_seq, salt).tolist())
     problem = _index_problem(len(buffer), bad)
     records = len(entries) - (kind is SegmentFile.COLD and len(entries) > 0)
-    summary = {**summary, "first_seq": first_seq, "entries": records, "damaged": len(bad)}
+    identity = unpack_identity(int(entries["ts"][-1])) if records < len(entries) else None
+    if identity is not None:
+        summary = {**summary, "topic_id": identity.topic_id}
+    counts = {"first_seq": first_seq, "entries": records, "damaged": len(bad)}
+    summary = {**summary, "salt": salt, **counts}
     _say_head(summary, as_json)
     start = at // ENTRY_BYTES
     stop = min(records, start + (ENTRIES_SHOWN if limit is None else limit))
@@ -180,4 +187,6 @@ def _say_head(summary: dict[str, Any], as_json: bool) -> None:
     more = "".join(
         f", {summary[name]:,} {name}" for name in ("entries", "damaged") if summary.get(name)
     )
+    if "topic_id" in summary:
+        more += f", of topic {summary['topic_id']}"
     say(f"{shown_path(summary['file'])}: {summary['kind']}, {summary['bytes']:,} bytes{more}")

@@ -264,6 +264,7 @@ class Checkpointer:
             topic.log.index.set_offsets(first_seq, entries["offset"])
         # Only now: had the files refused the flags, the next checkpoint would try again.
         del topic.unflagged[: job.unflagged]
+        _remember_deletes(job)
         _merge(topic.segments, job.written)
         topic.checkpointed_seq = max(topic.checkpointed_seq, job.last_seq)
         topic.durable_earliest = job.earliest_seq
@@ -279,6 +280,14 @@ class Checkpointer:
         if topic.feed is not None:
             topic.feed.settled(job.last_seq)
             topic.feed.marked(job.marks)
+
+
+def _remember_deletes(job: TopicJob) -> None:
+    """One of the deletes in each segment's files: a copy from before does not have it."""
+    for segment, entries, seqs in job.flags:
+        flagged = seqs[index_flags(entries[seqs - seqs[0]]) & IndexFlag.DAMAGED == 0]
+        if len(flagged):
+            job.topic.stored.flagged[segment.first_seq] = int(flagged[-1])
 
 
 def _take_back(job: TopicJob, error: Exception) -> None:

@@ -13,7 +13,7 @@ from pathlib import PurePath
 import numpy
 
 from headwater.config.topic import stored_settings
-from headwater.core.errors import DamageError
+from headwater.core.errors import DamageError, ForeignFileError, StorageError
 from headwater.engine.core import EngineCore
 from headwater.engine.topic import Topic
 from headwater.format.frame import FrameFlag
@@ -92,13 +92,13 @@ def load_once(core: EngineCore, topic: Topic) -> Loaded:
             return Loaded(topic.log, topic.segments, has_tags=False)
         try:
             loaded = topic.loading = loaded or load_topic(topic)
-        except DamageError as error:
+        except (DamageError, ForeignFileError) as error:
             note_refused(core, topic, error)
             raise
         return loaded
 
 
-def note_refused(core: EngineCore, topic: Topic, error: DamageError) -> None:
+def note_refused(core: EngineCore, topic: Topic, error: StorageError) -> None:
     """Everybody who asks is refused with the same error; the operator is told once."""
     stored, path = topic.stored, error.path or topic.files.directory
     first, last = stored.first_needed, max(topic.checkpointed_seq, stored.first_needed)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Final, NamedTuple
 
 import numpy
@@ -28,7 +29,12 @@ from headwater.model.match import TagMatcher
 from headwater.model.selection import Selection
 from headwater.model.slots import as_run
 from headwater.store.checked import Finding, good_positions
-from headwater.store.segment import Segment, SegmentMissingError, SegmentSlice
+from headwater.store.segment import (
+    Segment,
+    SegmentMissingError,
+    SegmentSlice,
+    UnreadableSegmentError,
+)
 
 _HAS_TAG: Final = int(FrameFlag.HAS_TAG)
 _HAS_NODE: Final = int(FrameFlag.HAS_NODE)
@@ -243,6 +249,9 @@ class Reader:
             except SegmentMissingError as error:
                 findings.append(_missing(piece.segment, error))
                 continue
+            except UnreadableSegmentError as error:
+                findings.append(_unreadable(piece.segment, error))
+                continue
             runs.append(run)
             findings.extend(found)
         if tails:
@@ -280,6 +289,11 @@ def _missing(segment: Segment, error: SegmentMissingError) -> Finding:
     has no file was taken away by somebody else."""
     reason = "the file is missing"
     return Finding(error.path, 0, segment.first_seq, reason, last_seq=segment.end_seq)
+
+
+def _unreadable(segment: Segment, error: UnreadableSegmentError) -> Finding:
+    path = PurePath(error.path or "")
+    return Finding(path, 0, segment.first_seq, error.what, last_seq=segment.end_seq)
 
 
 def _all_true(checked: NDArray[numpy.bool_] | None, positions: NDArray[numpy.int64] | None) -> bool:

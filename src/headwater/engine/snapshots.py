@@ -166,8 +166,20 @@ def topic_meta(core: EngineCore, topic: Topic) -> TopicMeta:
             for e in topic.keys.entries()
         ),
         queue=_queue_meta(core, topic),
+        flagged=_flagged(topic),
     )
     return topic.meta
+
+
+def _flagged(topic: Topic) -> tuple[tuple[int, int], ...]:
+    known = topic.stored.flagged
+    if not known:
+        return ()
+    return tuple(
+        (each.first_seq, known[each.first_seq])
+        for each in topic.segments
+        if each.first_seq in known
+    )
 
 
 def _queue_meta(core: EngineCore, topic: Topic) -> QueueMeta | None:

@@ -92,7 +92,7 @@ def verify_directory(
         report = _look(scope, advance)
         agreed = report.faults
         for _ in range(LOOKS_MAX):
-            if not report.faults:
+            if all(fault.kind is FaultKind.UNNAMED for fault in report.faults):
                 return report
             earlier = frozenset(report.faults)
             report = _look(scope, lambda _: None)
@@ -233,7 +233,7 @@ def _expected(topic: Topic) -> Expected:
     earliest = max(stored.earliest_seq, stored.evict_floor, stored.delete_below)
     logged = topic.log.settings.durability.is_logged
     checkpointed = topic.checkpointed_seq if logged else 0
-    return Expected(earliest, checkpointed, stored.active_first_seq)
+    return Expected(earliest, checkpointed, stored.active_first_seq, stored.flagged)
 
 
 def _data_bytes(disk: Disk, directory: PurePath) -> int:

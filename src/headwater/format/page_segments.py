@@ -15,6 +15,8 @@ from headwater.format.segment import (
     segment_file_name,
     topic_directory_name,
 )
+from headwater.format.segment.entry import CHECK_PRIME
+from headwater.format.segment.identity import FIRST_WEIGHT, TOPIC_WEIGHT
 
 
 def _names() -> str:
@@ -60,8 +62,13 @@ The entry of a seq is at (seq - first seq) x {ENTRY_BYTES}. Index flags: {flags}
 `damaged` are used in memory only; together they mark the end of a `.cold` file, whose last entry
 stands for the seq after the last record and has the length of the data as its offset.
 
-The check is a weighted sum of the entry's fields and its seq, modulo 16,777,213. Every change of a
-single bit changes it. A bad entry is read again from the frame it should point to.
+The check is a weighted sum of the entry's fields and its seq, modulo {CHECK_PRIME:,}. Every change
+of a single bit changes it. A bad entry is read again from the frame it should point to.
+
+A salt is added to the sum: (topic id x {TOPIC_WEIGHT:,} + first x {FIRST_WEIGHT:,}) modulo the same
+prime, or 1 where that is 0; `first` is the `xxh3` of the file's first frame modulo the prime. So an
+index belongs to one topic and to one data file. The end of a `.cold` file has topic id x 2^24 +
+`first` in its `ts`. Segments of earlier versions have no salt, and 0 there.
 """
 
 

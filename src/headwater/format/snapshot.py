@@ -69,6 +69,9 @@ class TopicMeta(msgspec.Struct, frozen=True, array_like=True):
     keys: tuple[KeyMeta, ...] = ()
     queue: QueueMeta | None = None
     """What is known of its leases, if it is a queue and anything is."""
+    flagged: tuple[tuple[int, int], ...] = ()
+    """For segments with deletes in their files: the first seq, and a seq whose delete is there. A
+    copy of the files from before that delete is known by it."""
 
 
 class ShardMeta(msgspec.Struct, frozen=True, array_like=True):

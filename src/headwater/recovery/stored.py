@@ -5,11 +5,19 @@ Snapshot and log say how far segments reach and where the floors are; the index 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+
+import numpy
 
 from headwater.config.topic import TopicSettings
 from headwater.format.frame import FrameFlag
-from headwater.format.segment import index_flags
+from headwater.format.segment import (
+    INDEX_DTYPE,
+    SEGMENT_FRAME_BYTES_MIN,
+    Entries,
+    IndexFlag,
+    index_flags,
+)
 from headwater.format.snapshot import TopicMeta
 from headwater.format.topic_frames import CheckpointEntry
 from headwater.model.loss import Loss
@@ -31,6 +39,8 @@ class Stored:
     earliest_seq: int = 1
     delete_below: int = 0
     losses: int = 0
+    flagged: dict[int, int] = field(default_factory=dict)
+    """First seq of a segment -> a seq whose delete its files are known to have."""
 
     @classmethod
     def from_meta(cls, meta: TopicMeta) -> Stored:
@@ -42,6 +52,7 @@ class Stored:
             meta.earliest_seq,
             meta.delete_below,
             meta.eviction_reason,
+            dict(meta.flagged),
         )
 
     def move_to(self, entry: CheckpointEntry) -> bool:
@@ -88,6 +99,7 @@ def load_log(
     has_tags = False
     for segment in live:
         entries = files.index(segment)
+        files.refuse_older(segment, entries, stored.flagged.get(segment.first_seq))
         _load_gap(files, log, segment.first_seq, earliest, last_ts)
         log.load_entries(entries)
         has_tags = has_tags or bool((index_flags(entries) & _TAGGED).any())
@@ -101,8 +113,17 @@ def load_log(
 def _load_gap(
     files: TopicFiles, log: TopicLog, end_seq: int, earliest_seq: int, last_ts: int
 ) -> None:
-    """Seqs that are in no segment: fine below the earliest live one, a loss that is told above."""
+    """Seqs that are in no segment: fine below the earliest live one, damage above."""
     log.load_gap(min(end_seq, max(earliest_seq, log.index.next_seq)), last_ts, lost=False)
     if log.index.next_seq < end_seq:
         files.tell_missing(log.index.next_seq, end_seq - 1)
-        log.load_gap(end_seq, last_ts, lost=True)
+        log.load_entries(_unreadable(end_seq - log.index.next_seq, last_ts))
+
+
+def _unreadable(count: int, ts: int) -> Entries:
+    """Records that nobody deleted and nobody can read, as the index of a damaged file has them."""
+    entries = numpy.zeros(count, INDEX_DTYPE)
+    entries["len"] = SEGMENT_FRAME_BYTES_MIN
+    entries["ts"] = ts
+    entries["flags_check"] = IndexFlag.DAMAGED
+    return entries

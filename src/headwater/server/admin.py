@@ -50,8 +50,11 @@ def ready(app: App, exchange: Exchange) -> None:
 
 
 def _key_if_any(app: App, exchange: Exchange) -> ApiKey:
-    """Anybody may ask whether requests are served; names and files are for a key that fits."""
+    """Anybody may ask whether requests are served; names and files are for a key that fits, and
+    without keys for whoever is no page of another site."""
     try:
+        if not len(app.keys):
+            app.sites.check(exchange.headers, takes_proof=False)
         return app.keys.find(exchange.headers.get(b"authorization"))
     except HeadwaterError:
         return NOBODY

@@ -19,6 +19,9 @@ from headwater.format.segment import (
     MEMORY_FLAGS,
     Entries,
     SegmentPart,
+    first_checksum,
+    identity_of,
+    parse_topic_directory_name,
     seal_checks,
     segment_file_name,
 )
@@ -89,7 +92,11 @@ def _write(
         raise InvariantError(f"the run ends at byte {len(data)}, its entries at {end}")
     entries["offset"] = entries["offset"].astype(numpy.int64) - start + segment.data_bytes
     entries["flags_check"] &= numpy.uint32(0xFF & ~MEMORY_FLAGS)
-    seal_checks(entries, segment.first_seq + segment.count)
+    if not segment.count:
+        checksum = first_checksum(data[start:end])
+        topic_id = parse_topic_directory_name(directory.name)
+        segment = replace(segment, identity=identity_of(topic_id, checksum))
+    seal_checks(entries, segment.first_seq + segment.count, segment.salt)
     parts = (
         (SegmentPart.DATA, segment.data_bytes, data[start:end]),
         (SegmentPart.IDX, segment.count * ENTRY_BYTES, memoryview(entries.tobytes())),

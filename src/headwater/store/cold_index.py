@@ -7,10 +7,12 @@ local entry says which of the two it was. Where it does not, the entry is DAMAGE
 
 Without the data beside it, nothing tells where the index should end. So it ends with one entry
 more, for the seq after the last: its offset is the length of the data, its flags are no record's.
+Where a record has its time, the end has whose segment it is; 0 for one that does not know.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
 
@@ -24,30 +26,48 @@ from headwater.format.segment import (
     MEMORY_FLAGS,
     SEGMENT_FRAME_BYTES_MIN,
     Entries,
+    Identity,
     IndexFlag,
     bad_entries,
     index_flags,
+    salt_of,
     seal_checks,
+    unpack_identity,
 )
 from headwater.store.checked import Finding
 from headwater.store.pair import file_bytes, read_range, whole_entries
+from headwater.store.segment import Segment
 
 _CHECK_SHIFT: Final = numpy.uint32(8)
 _END_FLAGS: Final = MEMORY_FLAGS
 
 
-def cold_index_bytes(entries: Entries, first_seq: int, data_bytes: int) -> bytes:
+def cold_index_bytes(
+    entries: Entries, first_seq: int, data_bytes: int, identity: Identity | None
+) -> bytes:
     """What a `.cold` file holds: the entries, and the end."""
-    end = numpy.array([(data_bytes, SEGMENT_FRAME_BYTES_MIN, 0, _END_FLAGS)], INDEX_DTYPE)
-    seal_checks(end, first_seq + len(entries))
+    packed = 0 if identity is None else identity.pack()
+    end = numpy.array([(data_bytes, SEGMENT_FRAME_BYTES_MIN, packed, _END_FLAGS)], INDEX_DTYPE)
+    seal_checks(end, first_seq + len(entries), salt_of(identity))
     return entries.tobytes() + end.tobytes()
 
 
-def cold_data_bytes(last: Entries, seq: int) -> int | None:
-    """The length of the data, if this last entry of a `.cold` file is its end."""
-    if not len(last) or len(bad_entries(last, seq)) or int(index_flags(last)[0]) != _END_FLAGS:
+@dataclass(frozen=True, slots=True)
+class ColdEnd:
+    """What the last entry of a `.cold` file tells."""
+
+    data_bytes: int
+    identity: Identity | None
+
+
+def cold_end(last: Entries, seq: int) -> ColdEnd | None:
+    """The end, if this last entry of a `.cold` file is one that was written for this seq."""
+    if not len(last) or int(index_flags(last)[0]) != _END_FLAGS:
         return None
-    return int(last["offset"][0])
+    identity = unpack_identity(int(last["ts"][0]))
+    if len(bad_entries(last, seq, salt_of(identity))):
+        return None
+    return ColdEnd(int(last["offset"][0]), identity)
 
 
 def cold_bytes(disk: Disk, path: PurePath) -> int:
@@ -61,16 +81,16 @@ def cold_bytes(disk: Disk, path: PurePath) -> int:
 
 
 def mend_cold_entries(
-    local: Entries, stored: Entries, first_seq: int, path: PurePath
+    local: Entries, stored: Entries, first_seq: int, path: PurePath, salt: int
 ) -> tuple[Entries, list[Finding]]:
     """The local entries with the bad ones settled; `stored` is the index in the cold store."""
     live = stored.copy()
     deleted = stored.copy()
     deleted["flags_check"] |= numpy.uint32(IndexFlag.DELETED)
-    seal_checks(deleted, first_seq)
-    unsound = set(bad_entries(stored, first_seq).tolist())
+    seal_checks(deleted, first_seq, salt)
+    unsound = set(bad_entries(stored, first_seq, salt).tolist())
     findings: list[Finding] = []
-    for place in bad_entries(local, first_seq).tolist():
+    for place in bad_entries(local, first_seq, salt).tolist():
         was = None
         if place not in unsound:
             was = _which(local[place], live[place], deleted[place])
@@ -106,12 +126,13 @@ def _damaged(fields: numpy.void | None) -> tuple[int, int, int, int]:
     return int(fields["offset"]), int(fields["len"]), int(fields["ts"]), int(IndexFlag.DAMAGED)
 
 
-def flagged_copy(whole: Entries, segment_first_seq: int, seqs: NDArray[numpy.int64]) -> Entries:
+def flagged_copy(whole: Entries, segment: Segment, seqs: NDArray[numpy.int64]) -> Entries:
     """The entries of a whole segment with these seqs deleted; damaged ones stay as they are."""
-    places = numpy.setdiff1d(seqs - segment_first_seq, bad_entries(whole, segment_first_seq))
+    first_seq, salt = segment.first_seq, segment.salt
+    places = numpy.setdiff1d(seqs - first_seq, bad_entries(whole, first_seq, salt))
     flagged = whole.copy()
     flagged["flags_check"] |= numpy.uint32(IndexFlag.DELETED)
-    seal_checks(flagged, segment_first_seq)
+    seal_checks(flagged, first_seq, salt)
     changed = whole.copy()
     changed[places] = flagged[places]
     return changed

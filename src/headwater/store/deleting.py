@@ -70,7 +70,7 @@ def flag_entries(
     flagged = entries.copy()
     flagged["flags_check"] &= numpy.uint32(0xFF & ~MEMORY_FLAGS)
     flagged["flags_check"] |= numpy.uint32(IndexFlag.DELETED)
-    seal_checks(flagged, first)
+    seal_checks(flagged, first, segment.salt)
     borders = numpy.flatnonzero(numpy.diff(seqs) > 1) + 1
 
     def work(file: File) -> None:

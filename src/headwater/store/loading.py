@@ -14,14 +14,23 @@ from typing import Final
 
 from headwater.core.errors import DamageError, FormatError, UnavailableError
 from headwater.disk import File, OpenMode, replace_file
-from headwater.format.segment import ENTRY_BYTES, Entries, SegmentFile, SegmentPart, bad_entries
+from headwater.format.segment import (
+    ENTRY_BYTES,
+    Entries,
+    Identity,
+    SegmentFile,
+    SegmentPart,
+    bad_entries,
+    identity_of,
+    salt_of,
+)
 from headwater.store.checked import Finding
-from headwater.store.cold_index import cold_data_bytes
+from headwater.store.cold_index import cold_end
+from headwater.store.ownership import DataHead, cold_identity, pair_identity, read_head
 from headwater.store.pair import (
     cut_file,
     end_of,
     extend_entries,
-    file_bytes,
     mend_entries,
     read_all,
     whole_entries,
@@ -43,7 +52,7 @@ class _Numbers:
     count: int
     end: int
     created_ms: int
-    sound: bool
+    identity: Identity | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +173,10 @@ class Loader:
                 advice=REPAIR,
             )
         entries = whole_entries(index, count)
-        there = file_bytes(disk, data)
-        if there < data_bytes and not _was_rewritten(index, entries, first_seq, there):
+        head = read_head(disk, data)
+        there = head.size
+        identity = pair_identity(directory, first_seq, head, entries)
+        if there < data_bytes and not _was_rewritten(index, entries, first_seq, there, identity):
             raise DamageError(
                 "the data is shorter than at its last checkpoint",
                 path=data,
@@ -173,13 +184,13 @@ class Loader:
                 advice=REPAIR,
             )
         if there < data_bytes:
-            return self._segment(first_seq, entries, there, sealed=True)
+            return self._segment(first_seq, entries, there, identity, sealed=True)
         if not self.read_only:
             if there > data_bytes:
                 cut_file(disk, data, data_bytes)
             if len(index) > count * ENTRY_BYTES:
                 cut_file(disk, idx, count * ENTRY_BYTES)
-        return self._segment(first_seq, entries, data_bytes, sealed=False)
+        return self._segment(first_seq, entries, data_bytes, identity, sealed=False)
 
     # All others.
 
@@ -195,13 +206,16 @@ class Loader:
                     path=directory.path_of(first_seq, kind),
                     advice=REPAIR,
                 )
-        numbers = self._numbers(first_seq, SegmentFile.IDX)
-        data = directory.path_of(first_seq, SegmentFile.DATA)
-        there = file_bytes(directory.disk, data)
-        if not numbers.sound or there != numbers.end:
-            entries = self._mend(first_seq, there)
-            return self._segment(first_seq, entries, there, sealed=True)
-        return Segment(first_seq, numbers.count, there, True, numbers.created_ms)
+        head = read_head(directory.disk, directory.path_of(first_seq, SegmentFile.DATA))
+        own = identity_of(directory.topic_id, head.checksum)
+        numbers = self._numbers(first_seq, own)
+        there = head.size
+        if numbers is None or there != numbers.end:
+            identity, entries = self._mend(first_seq, head)
+            return self._segment(first_seq, entries, there, identity, sealed=True)
+        return Segment(
+            first_seq, numbers.count, there, True, numbers.created_ms, identity=numbers.identity
+        )
 
     def _in_cold(self, first_seq: int) -> Segment:
         """The local index tells the numbers; where it cannot, the cold store is asked."""
@@ -210,8 +224,11 @@ class Loader:
         count = max(len(index) // ENTRY_BYTES - 1, 0)
         entries = whole_entries(index[: count * ENTRY_BYTES])
         last = whole_entries(index[count * ENTRY_BYTES :][:ENTRY_BYTES])
-        data_bytes = cold_data_bytes(last, first_seq + count)
-        if data_bytes is None or len(index) % ENTRY_BYTES or not count:
+        identity = cold_identity(self.directory, first_seq, entries, last)
+        end = cold_end(last, first_seq + count)
+        if end is not None and not len(index) % ENTRY_BYTES and count:
+            data_bytes = end.data_bytes
+        else:
             if self.cold is None:
                 raise DamageError("the index is damaged", path=path, advice="name the cold tier")
             if len(index) != self.cold.len(first_seq, SegmentPart.IDX) + ENTRY_BYTES:
@@ -219,38 +236,45 @@ class Loader:
                     "entries are missing", path=path, offset=len(index), advice=REPAIR
                 )
             data_bytes = self.cold.len(first_seq, SegmentPart.DATA)
-        return Segment(first_seq, count, data_bytes, True, int(entries["ts"][0]), Tier.COLD)
+        created_ms = int(entries["ts"][0])
+        return Segment(first_seq, count, data_bytes, True, created_ms, Tier.COLD, identity)
 
-    def _numbers(self, first_seq: int, kind: SegmentFile) -> _Numbers:
-        path = self.directory.path_of(first_seq, kind)
+    def _numbers(self, first_seq: int, own: Identity | None) -> _Numbers | None:
+        """None when the first and the last entry do not tell, or belong to something else."""
+        path = self.directory.path_of(first_seq, SegmentFile.IDX)
 
-        def work(file: File) -> _Numbers:
+        def work(file: File) -> _Numbers | None:
             size = file.size()
             count = size // ENTRY_BYTES
-            if not count:
-                return _Numbers(0, 0, 0, sound=False)
+            if not count or size != count * ENTRY_BYTES:
+                return None
             first = whole_entries(file.read(0, ENTRY_BYTES))
             last = whole_entries(file.read((count - 1) * ENTRY_BYTES, ENTRY_BYTES))
-            bad = len(bad_entries(first, first_seq)) + len(bad_entries(last, first_seq + count - 1))
-            sound = not bad and size == count * ENTRY_BYTES
-            return _Numbers(count, end_of(last), int(first["ts"][0]), sound)
+            for identity in (own, None):
+                salt = salt_of(identity)
+                bad = len(bad_entries(first, first_seq, salt))
+                if not bad + len(bad_entries(last, first_seq + count - 1, salt)):
+                    return _Numbers(count, end_of(last), int(first["ts"][0]), identity)
+            return None
 
         return with_file(self.directory.disk, path, OpenMode.READ, work)
 
-    def _mend(self, first_seq: int, there: int) -> Entries:
+    def _mend(self, first_seq: int, head: DataHead) -> tuple[Identity | None, Entries]:
         """An index that does not end where its data ends, read again from the data."""
         directory = self.directory
         idx = directory.path_of(first_seq, SegmentFile.IDX)
         path = directory.path_of(first_seq, SegmentFile.DATA)
         data = with_file(directory.disk, path, OpenMode.READ, lambda file: file.view())
         entries = whole_entries(read_all(directory.disk, idx))
-        entries, findings = mend_entries(entries, first_seq, data, idx)
-        if end_of(entries) > there:
+        identity = pair_identity(directory, first_seq, head, entries)
+        salt = salt_of(identity)
+        entries, findings = mend_entries(entries, first_seq, data, idx, salt)
+        if end_of(entries) > head.size:
             raise DamageError(
-                "the data ends before its index does", path=path, offset=there, advice=REPAIR
+                "the data ends before its index does", path=path, offset=head.size, advice=REPAIR
             )
         try:
-            entries, more = extend_entries(entries, first_seq, data, idx)
+            entries, more = extend_entries(entries, first_seq, data, idx, salt)
         except FormatError as error:
             raise DamageError(
                 f"neither the index nor the data tells what is here: {error.reason}",
@@ -263,14 +287,24 @@ class Loader:
             self.report(finding)
         if not self.read_only and all(finding.mended for finding in findings):
             replace_file(directory.disk, idx, entries.tobytes())
-        return entries
+        return identity, entries
 
-    def _segment(self, first_seq: int, entries: Entries, data_bytes: int, sealed: bool) -> Segment:
+    def _segment(
+        self,
+        first_seq: int,
+        entries: Entries,
+        data_bytes: int,
+        identity: Identity | None,
+        *,
+        sealed: bool,
+    ) -> Segment:
         created_ms = int(entries["ts"][0])
-        return Segment(first_seq, len(entries), data_bytes, sealed, created_ms)
+        return Segment(first_seq, len(entries), data_bytes, sealed, created_ms, identity=identity)
 
 
-def _was_rewritten(index: bytes, entries: Entries, first_seq: int, there: int) -> bool:
+def _was_rewritten(
+    index: bytes, entries: Entries, first_seq: int, there: int, identity: Identity | None
+) -> bool:
     """True for a sealed segment that was made smaller after the checkpoint that knew it as active.
 
     Its index is whole and ends exactly where the data ends, which no cut file's does.
@@ -278,5 +312,5 @@ def _was_rewritten(index: bytes, entries: Entries, first_seq: int, there: int) -
     return (
         len(index) == len(entries) * ENTRY_BYTES
         and end_of(entries) == there
-        and not len(bad_entries(entries, first_seq))
+        and not len(bad_entries(entries, first_seq, salt_of(identity)))
     )

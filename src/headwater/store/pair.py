@@ -23,6 +23,7 @@ from headwater.format.segment import (
     bad_entries,
     index_flags,
     rebuild_entries,
+    seal_checks,
 )
 from headwater.native import compiled
 from headwater.store.checked import Finding
@@ -103,17 +104,18 @@ def end_of(entries: Entries) -> int:
 
 
 def mend_entries(
-    entries: Entries, first_seq: int, data: memoryview, path: PurePath
+    entries: Entries, first_seq: int, data: memoryview, path: PurePath, salt: int = 0
 ) -> tuple[Entries, list[Finding]]:
     """Entries with the bad ones read again from the data; a finding for each that was bad.
 
     What cannot be read again is marked DAMAGED, which is never served.
     """
     findings: list[Finding] = []
-    for run in _stretches(bad_entries(entries, first_seq)):
+    for run in _stretches(bad_entries(entries, first_seq, salt)):
         low, high = int(run[0]), int(run[-1]) + 1
         start = end_of(entries[:low])
         found, _ = rebuild_entries(data, first_seq + low, start, high - low)
+        seal_checks(found, first_seq + low, salt)
         entries[low : low + len(found)] = found
         lost = entries[low + len(found) : high]
         lost["offset"], lost["len"] = end_of(entries[: low + len(found)]), SEGMENT_FRAME_BYTES_MIN
@@ -130,13 +132,14 @@ def mend_entries(
 
 
 def extend_entries(
-    entries: Entries, first_seq: int, data: memoryview, path: PurePath
+    entries: Entries, first_seq: int, data: memoryview, path: PurePath, salt: int = 0
 ) -> tuple[Entries, list[Finding]]:
     """Entries for the frames behind the last entry; FormatError when they are not sound."""
     start = end_of(entries)
     found, ended = rebuild_entries(data, first_seq + len(entries), start)
     if ended is not None:
         raise FormatError(ended.reason, ended.offset)
+    seal_checks(found, first_seq + len(entries), salt)
     findings = [
         Finding(path, place * ENTRY_BYTES, first_seq + place, "the index entry is missing", True)
         for place in range(len(entries), len(entries) + len(found))

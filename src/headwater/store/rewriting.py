@@ -21,8 +21,12 @@ from headwater.format.segment import (
     IndexFlag,
     SegmentFile,
     compact_run,
+    first_checksum,
     frame_faults,
+    identity_of,
     index_flags,
+    salt_of,
+    seal_checks,
 )
 from headwater.store.pair import create_file
 from headwater.store.segment import Segment, SegmentSlice, Tier
@@ -44,6 +48,15 @@ def compact(segment: Segment, entries: Entries, found: SegmentSlice) -> tuple[by
             offset=int(entries["offset"][position]),
         )
     return compact_run(found.buffer, entries, segment.first_seq, found.base)
+
+
+def identify(
+    directory: TopicDirectory, segment: Segment, data: bytearray, entries: Entries
+) -> Segment:
+    """The segment that has these new bytes; seals the entries with whose it is."""
+    identity = identity_of(directory.topic_id, first_checksum(data))
+    seal_checks(entries, segment.first_seq, salt_of(identity))
+    return replace(segment, identity=identity)
 
 
 def prepare(directory: TopicDirectory, segment: Segment, data: bytearray, idx: bytes) -> None:

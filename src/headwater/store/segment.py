@@ -9,7 +9,8 @@ from enum import Enum
 from pathlib import PurePath
 from typing import NamedTuple
 
-from headwater.core.errors import UnavailableError
+from headwater.core.errors import DamageError, UnavailableError
+from headwater.format.segment import Identity, salt_of
 
 
 class Tier(Enum):
@@ -22,6 +23,10 @@ class SegmentChangedError(UnavailableError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, retry_after_ms=0)
+
+
+class UnreadableSegmentError(DamageError):
+    """The file of a segment is missing, or is another segment's: no record of it can be read."""
 
 
 class SegmentMissingError(SegmentChangedError):
@@ -43,6 +48,13 @@ class Segment:
     created_ms: int
     """When its first record was written, by the wall clock."""
     tier: Tier = Tier.HOT
+    identity: Identity | None = None
+    """Whose it is; None for one that was written before segments knew."""
+
+    @property
+    def salt(self) -> int:
+        """What the checks of its index are salted with."""
+        return salt_of(self.identity)
 
     @property
     def end_seq(self) -> int:

@@ -23,7 +23,12 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from headwater.disk import Disk, sync_names
-from headwater.format.segment import SegmentFile, parse_segment_file, segment_file_name
+from headwater.format.segment import (
+    SegmentFile,
+    parse_segment_file,
+    parse_topic_directory_name,
+    segment_file_name,
+)
 from headwater.store.pair import file_bytes
 
 Files = set[SegmentFile]
@@ -43,6 +48,11 @@ class TopicDirectory:
     path: PurePath
     segments: dict[int, Files] = field(default_factory=dict)
     """First seq -> which of its files are there."""
+
+    @property
+    def topic_id(self) -> int | None:
+        """Whose directory it is; None when the name does not tell."""
+        return parse_topic_directory_name(self.path.name)
 
     def look(self) -> None:
         self.segments.clear()

@@ -68,7 +68,9 @@ class TopicTier:
         with file_work(hot.path):
             if disk.exists(idx):
                 found = whole_entries(read_all(disk, idx), segment.count)
-                contents = cold_index_bytes(found, segment.first_seq, segment.data_bytes)
+                contents = cold_index_bytes(
+                    found, segment.first_seq, segment.data_bytes, segment.identity
+                )
                 replace_file(disk, cold, contents)
             for path in (idx, data):
                 if disk.exists(path):

@@ -11,12 +11,19 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import PurePath
+from typing import Final
 
 import numpy
 from numpy.typing import NDArray
 
 from headwater.config.store import SegmentSettings
-from headwater.core.errors import ColdTierUnknownError, HeadwaterError, InvariantError, StorageError
+from headwater.core.errors import (
+    ColdTierUnknownError,
+    DamageError,
+    HeadwaterError,
+    InvariantError,
+    StorageError,
+)
 from headwater.disk import Buffer, Disk, OpenMode, replace_file
 from headwater.disk.residence import is_resident
 from headwater.format.segment import (
@@ -25,6 +32,7 @@ from headwater.format.segment import (
     SegmentFile,
     SegmentPart,
     bad_entries,
+    checksum_span,
 )
 from headwater.store import appending, deleting, dropping, rewriting
 from headwater.store.checked import Finding
@@ -32,6 +40,7 @@ from headwater.store.cold_index import cold_index_bytes, flagged_copy, mend_cold
 from headwater.store.failures import file_work
 from headwater.store.loading import Loader
 from headwater.store.maps import MapKey, Mapped, SegmentMaps
+from headwater.store.ownership import Wrong, foreign_data, is_older, older_than
 from headwater.store.pair import (
     cut_file,
     mend_entries,
@@ -45,10 +54,14 @@ from headwater.store.segment import (
     SegmentChangedError,
     SegmentMissingError,
     SegmentSlice,
+    UnreadableSegmentError,
 )
 from headwater.store.settling import TopicDirectory
 from headwater.store.stores import SegmentStore
 from headwater.store.tier import TopicTier
+
+PROBE_BYTES: Final = 4096
+"""How much of a copy in the cold tier is read to see whose it is; a long record takes more."""
 
 
 class TopicFiles:
@@ -74,6 +87,8 @@ class TopicFiles:
         """First seq -> the length a rewrite gave it: tells stale segments from damaged files."""
         self._torn: Segment | None = None
         """The active segment while it is written to: behind its end may be what failed."""
+        self._known_copies: dict[int, Segment] = {}
+        """Copies in the cold tier that were found to be the right ones."""
         self._has_directory = False
         self._begun: list[int] = []
         """First seqs of segments that a failed append began."""
@@ -117,9 +132,16 @@ class TopicFiles:
         if len(found) < segment.count * ENTRY_BYTES:
             raise StorageError("the index ends too early", path=path, offset=len(found))
         entries = whole_entries(found)
-        if len(bad_entries(entries, segment.first_seq)):
+        if len(bad_entries(entries, segment.first_seq, segment.salt)):
             entries = self._mend(segment, entries, path)
         return entries
+
+    def refuse_older(self, segment: Segment, entries: Entries, flagged: int | None) -> None:
+        """ForeignFileError when the files do not have the delete of the seq `flagged`."""
+        if is_older(entries, segment.first_seq, flagged):
+            kind = SegmentFile.COLD if segment.is_cold else SegmentFile.IDX
+            path = self._directory.path_of(segment.first_seq, kind)
+            raise Wrong(path, older_than(flagged)).error()
 
     # Writing.
 
@@ -214,10 +236,11 @@ class TopicFiles:
         """
         whole = self.read(segment, segment.first_seq, segment.end_seq, entries)
         data, compacted = rewriting.compact(segment, entries, whole)
+        renewed = rewriting.identify(self._directory, segment, data, compacted)
         with file_work(self.directory):
             rewriting.prepare(self._directory, segment, data, compacted.tobytes())
             self._rewritten[segment.first_seq] = len(data)
-            changed = rewriting.swap(self._directory, segment, len(data))
+            changed = rewriting.swap(self._directory, renewed, len(data))
         if segment.is_cold:
             self._drop_cold(segment.first_seq)
         return changed, compacted
@@ -229,6 +252,7 @@ class TopicFiles:
             dropping.drop_segments(self._directory, segments, cold)
             for segment in segments:
                 self._rewritten.pop(segment.first_seq, None)
+                self._known_copies.pop(segment.first_seq, None)
                 self.forget(segment)
 
     def copy_to_cold(self, segment: Segment) -> None:
@@ -308,12 +332,39 @@ class TopicFiles:
         return view
 
     def _read_cold(self, segment: Segment, begin: int, end: int) -> memoryview:
-        cold = self._cold_store(segment)
+        """What is there of these bytes: a reader tells of the frames that are not."""
+        cold, first_seq = self._cold_store(segment), segment.first_seq
         try:
-            found = cold.read_range(segment.first_seq, SegmentPart.DATA, begin, end - begin)
+            self._refuse_foreign(cold, segment)
+            try:
+                found = cold.read_range(first_seq, SegmentPart.DATA, begin, end - begin)
+            except DamageError:
+                there = cold.len(first_seq, SegmentPart.DATA)
+                begin, end = min(begin, there), min(end, there)
+                found = cold.read_range(first_seq, SegmentPart.DATA, begin, end - begin)
+        except DamageError as error:
+            path = self._directory.path_of(first_seq, SegmentFile.COLD)
+            raise UnreadableSegmentError(
+                f"the copy in the cold tier: {error.what}", path=error.path or path
+            ) from error
         finally:
             self._refuse_stale(segment)
         return memoryview(found)
+
+    def _refuse_foreign(self, cold: SegmentStore, segment: Segment) -> None:
+        """Once: is the copy in the cold tier the one that the index leads to?"""
+        if self._known_copies.get(segment.first_seq) == segment:
+            return
+        begin, wanted = b"", PROBE_BYTES
+        there = cold.len(segment.first_seq, SegmentPart.DATA)
+        while len(begin) < (wanted := min(wanted, there)):
+            begin = cold.read_range(segment.first_seq, SegmentPart.DATA, 0, wanted)
+            span = checksum_span(begin)
+            wanted = wanted if span is None else max(wanted, span[1] + 1)
+        what = foreign_data(begin, segment.first_seq, segment.identity)
+        if what is not None:
+            raise DamageError(what)
+        self._known_copies[segment.first_seq] = segment
 
     def _clean_up(self) -> None:
         """Remove what a failed append left, before it can be taken for something that counts."""
@@ -352,8 +403,10 @@ class TopicFiles:
             found = read_range(self._disk, path, 0, segment.count * ENTRY_BYTES)
             if len(found) < segment.count * ENTRY_BYTES:
                 raise StorageError("the index ends too early", path=path, offset=len(found))
-            changed = flagged_copy(whole_entries(found), segment.first_seq, seqs)
-            contents = cold_index_bytes(changed, segment.first_seq, segment.data_bytes)
+            changed = flagged_copy(whole_entries(found), segment, seqs)
+            contents = cold_index_bytes(
+                changed, segment.first_seq, segment.data_bytes, segment.identity
+            )
             replace_file(self._disk, path, contents)
 
     def _mend(self, segment: Segment, entries: Entries, path: PurePath) -> Entries:
@@ -362,18 +415,22 @@ class TopicFiles:
             stored = self._cold_store(segment).read_range(
                 first_seq, SegmentPart.IDX, 0, segment.count * ENTRY_BYTES
             )
-            entries, findings = mend_cold_entries(entries, whole_entries(stored), first_seq, path)
+            entries, findings = mend_cold_entries(
+                entries, whole_entries(stored), first_seq, path, segment.salt
+            )
         else:
             data_path = self._directory.path_of(first_seq, SegmentFile.DATA)
             with file_work(data_path):
                 data = memoryview(read_range(self._disk, data_path, 0, segment.data_bytes))
-            entries, findings = mend_entries(entries, first_seq, data, path)
+            entries, findings = mend_entries(entries, first_seq, data, path, segment.salt)
         for finding in findings:
             self._tell(finding)
         if not self._read_only and all(finding.mended for finding in findings):
             contents = entries.tobytes()
             if segment.is_cold:
-                contents = cold_index_bytes(entries, first_seq, segment.data_bytes)
+                contents = cold_index_bytes(
+                    entries, first_seq, segment.data_bytes, segment.identity
+                )
             with file_work(path):
                 replace_file(self._disk, path, contents)
         return entries
@@ -395,8 +452,19 @@ class TopicFiles:
 
     def tell_missing(self, first_seq: int, last_seq: int) -> None:
         """These seqs should be in a segment, and there is none that has them."""
-        reason = f"seqs {first_seq} to {last_seq} are in no segment"
-        self._tell(Finding(self.directory, 0, first_seq, reason))
+        path = self._directory.path_of(first_seq, SegmentFile.DATA)
+        reason = "no segment has these seqs"
+        if self._has_copy(first_seq):
+            path = self._directory.path_of(first_seq, SegmentFile.COLD)
+            reason = "missing; the cold tier has the frames, but not which of them were deleted"
+        self._tell(Finding(path, 0, first_seq, reason, last_seq=last_seq))
+
+    def _has_copy(self, first_seq: int) -> bool:
+        """Only for the message: a cold tier that does not answer has none."""
+        try:
+            return self._cold is not None and self._cold.exists(first_seq, SegmentPart.DATA)
+        except HeadwaterError:
+            return False
 
     def _tell(self, finding: Finding) -> None:
         if self._report is not None:

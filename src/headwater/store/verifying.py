@@ -8,7 +8,7 @@ itself, and then whether the segments fit together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
@@ -17,6 +17,7 @@ from typing import Final, Protocol
 
 import numpy
 
+from headwater.core.errors import ForeignFileError
 from headwater.disk import Disk, File, OpenMode
 from headwater.format.segment import (
     ENTRY_BYTES,
@@ -24,15 +25,24 @@ from headwater.format.segment import (
     SEGMENT_FRAME_BYTES_MIN,
     Entries,
     FrameFault,
+    Identity,
     IndexFlag,
     SegmentFile,
     bad_entries,
     frame_faults,
     index_flags,
     parse_segment_file,
+    salt_of,
     segment_file_name,
 )
-from headwater.store.cold_index import cold_data_bytes
+from headwater.store.cold_index import cold_end
+from headwater.store.ownership import (
+    cold_identity,
+    is_older,
+    older_than,
+    pair_identity,
+    read_head,
+)
 from headwater.store.pair import end_of, read_all, whole_entries, with_file
 from headwater.store.settling import COLD, HOT, TopicDirectory
 
@@ -60,6 +70,8 @@ class FaultKind(Enum):
     CHECKPOINT = "checkpoint"
     ENTRY = "entry"
     CURRENT = "CURRENT"
+    FOREIGN = "another's file"
+    UNNAMED = "without an identity"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +93,8 @@ class Expected:
     checkpointed_seq: int
     active_first_seq: int | None = None
     """The segment that the checkpoint knew as still appended to; 0 for none, None: not known."""
+    flagged: Mapping[int, int] = field(default_factory=dict)
+    """First seq of a segment -> a seq whose delete its files are known to have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +114,8 @@ class SegmentLook:
     faults: list[Fault] = field(default_factory=list)
     is_cold: bool = False
     """Its frames are in the cold tier; what is kept here is the index that leads to them."""
+    is_named: bool = True
+    """Its files say whose they are; those of earlier versions do not."""
     range: SegmentRange | None = None
     """None when nothing can be said about it, or nothing of it counts."""
     data_bytes: int = 0
@@ -129,6 +145,7 @@ def verify_segments(
     yield from faults
     ranges: list[SegmentRange] = []
     moved: set[int] = set()
+    unnamed = 0
     for first_seq in first_seqs:
         look = verify_segment(disk, path, first_seq, expected)
         advance(look.data_bytes)
@@ -137,7 +154,11 @@ def verify_segments(
             ranges.append(look.range)
         if look.is_cold:
             moved.add(first_seq)
+        unnamed += not look.is_named
     yield from verify_continuity(path, ranges, expected)
+    if unnamed:
+        what = f"{unnamed} segments of an earlier version, which do not say whose they are"
+        yield Fault(path, None, what, False, FaultKind.UNNAMED)
     if cold is None:
         return
     for first_seq in sorted(moved):
@@ -216,8 +237,16 @@ def verify_segment(
             return look
     contents = read_all(disk, index_path)
     entries = whole_entries(contents)
+    try:
+        identity = _identity(directory, first_seq, entries, is_cold)
+    except ForeignFileError as error:
+        where = index_path if error.path is None else PurePath(error.path)
+        look.faults.append(Fault(where, error.offset, error.what, True, FaultKind.FOREIGN))
+        look.range = SegmentRange(first_seq, first_seq + max(len(entries) - is_cold, 1) - 1)
+        return look
+    look.is_named = identity is not None
     look.faults += _odd_end(index_path, contents, first_seq, is_cold)
-    wrong = bad_entries(entries, first_seq)
+    wrong = bad_entries(entries, first_seq, salt_of(identity))
     if is_cold:
         entries = entries[:-1]  # the last one tells where the data ends
     elif expected is not None and first_seq + len(entries) - 1 > expected.checkpointed_seq:
@@ -236,9 +265,22 @@ def verify_segment(
         look.data_bytes = len(data)
         sealed = expected is not None and expected.active_first_seq not in (None, first_seq)
         look.faults += _verify_frames(data_path, data, entries, sound, first_seq, sealed)
+    flagged = None if expected is None else expected.flagged.get(first_seq)
+    if is_older(entries, first_seq, flagged):
+        what = older_than(flagged)
+        look.faults.append(Fault(index_path, None, what, True, FaultKind.FOREIGN))
     if len(entries):
         look.range = _range(entries, first_seq, expected)
     return look
+
+
+def _identity(
+    directory: TopicDirectory, first_seq: int, entries: Entries, is_cold: bool
+) -> Identity | None:
+    if is_cold:
+        return cold_identity(directory, first_seq, entries[:-1], entries[-1:])
+    head = read_head(directory.disk, directory.path_of(first_seq, SegmentFile.DATA))
+    return pair_identity(directory, first_seq, head, entries)
 
 
 def _range(entries: Entries, first_seq: int, expected: Expected | None) -> SegmentRange:
@@ -260,7 +302,7 @@ def _odd_end(path: PurePath, contents: bytes, first_seq: int, is_cold: bool) -> 
         yield Fault(path, offset, "half an entry at the end", is_cold, FaultKind.INDEX)
     if is_cold:
         last = whole_entries(contents)[-1:]
-        if cold_data_bytes(last, first_seq + count - 1) is None:
+        if cold_end(last, first_seq + count - 1) is None:
             offset = max(count - 1, 0) * ENTRY_BYTES
             what = "the entry that ends the index is damaged or missing"
             yield Fault(path, offset, what, True, FaultKind.INDEX)

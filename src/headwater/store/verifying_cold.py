@@ -22,13 +22,17 @@ from headwater.format.segment import (
     SegmentPart,
     bad_entries,
     index_flags,
+    salt_of,
     segment_file_name,
+    shared_shift,
 )
-from headwater.store.cold_index import cold_data_bytes
+from headwater.store.cold_index import cold_end
+from headwater.store.ownership import foreign_data
 from headwater.store.pair import read_all, whole_entries
 from headwater.store.stores import SegmentStore
 from headwater.store.verifying import Fault, FaultKind, SegmentLook, frame_findings, listed
 
+FOREIGN_INDEX: Final = "this is the index of another segment"
 _DELETED: Final = numpy.uint8(IndexFlag.DELETED)
 
 
@@ -53,12 +57,13 @@ def verify_cold_segment(
 def _held_against(
     local: Entries, first_seq: int, store: SegmentStore, place: PurePath, look: SegmentLook
 ) -> Iterator[Fault]:
-    data_bytes = cold_data_bytes(local[-1:], first_seq + len(local) - 1)
+    end = cold_end(local[-1:], first_seq + len(local) - 1)
     local = local[:-1]
+    salt = salt_of(None if end is None else end.identity)
     paths = {part: place / segment_file_name(first_seq, part) for part in SegmentPart}
     there = {part: store.len(first_seq, part) for part in SegmentPart}
-    if data_bytes is not None:
-        wanted = {SegmentPart.IDX: len(local) * ENTRY_BYTES, SegmentPart.DATA: data_bytes}
+    if end is not None:
+        wanted = {SegmentPart.IDX: len(local) * ENTRY_BYTES, SegmentPart.DATA: end.data_bytes}
         for part in SegmentPart:
             if there[part] != wanted[part]:
                 what = f"has {there[part]} bytes; the index that points here says {wanted[part]}"
@@ -66,13 +71,20 @@ def _held_against(
     count = there[SegmentPart.IDX] // ENTRY_BYTES
     stored = whole_entries(store.read_range(first_seq, SegmentPart.IDX, 0, count * ENTRY_BYTES))
     sound = numpy.ones(len(stored), numpy.bool_)
-    wrong = bad_entries(stored, first_seq)
+    wrong = bad_entries(stored, first_seq, salt)
     sound[wrong] = False
     damaged = [(position * ENTRY_BYTES, "the entry is damaged") for position in wrong.tolist()]
-    yield from listed(paths[SegmentPart.IDX], damaged, FaultKind.COLD)
-    yield from _different(local, stored, sound, first_seq, paths[SegmentPart.IDX])
+    if len(stored) > 1 and end is not None and shared_shift(stored, first_seq) not in (None, salt):
+        yield Fault(paths[SegmentPart.IDX], 0, FOREIGN_INDEX, True, FaultKind.FOREIGN)
+    else:
+        yield from listed(paths[SegmentPart.IDX], damaged, FaultKind.COLD)
+    yield from _different(local, stored, sound, first_seq, salt, paths[SegmentPart.IDX])
     data = store.read_range(first_seq, SegmentPart.DATA, 0, there[SegmentPart.DATA])
     look.data_bytes = len(data)
+    foreign = foreign_data(data, first_seq, None if end is None else end.identity)
+    if foreign is not None:
+        yield Fault(paths[SegmentPart.DATA], 0, foreign, True, FaultKind.FOREIGN)
+        return
     yield from frame_findings(
         paths[SegmentPart.DATA], memoryview(data), stored, sound, first_seq, FaultKind.COLD
     )
@@ -83,13 +95,14 @@ def _different(
     stored: Entries,
     sound: numpy.typing.NDArray[numpy.bool_],
     first_seq: int,
+    salt: int,
     path: PurePath,
 ) -> Iterator[Fault]:
     """Two sound entries of one seq that do not say the same, but for a later delete."""
     count = min(len(local), len(stored))
     mine, theirs = local[:count], stored[:count]
     readable = sound[:count].copy()
-    readable[bad_entries(mine, first_seq)] = False
+    readable[bad_entries(mine, first_seq, salt)] = False
     unlike = numpy.zeros(count, numpy.bool_)
     for name in ("offset", "len", "ts"):
         unlike |= mine[name] != theirs[name]

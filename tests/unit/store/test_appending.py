@@ -8,6 +8,7 @@ import pytest
 
 from headwater.config.store import SegmentSettings
 from headwater.core.errors import DamageError, DiskFullError, RequestError, StorageError, SyncError
+from headwater.format.segment import first_checksum, identity_of, salt_of, seal_checks
 from headwater.testing import (
     FAILING_VERBS,
     FakeDisk,
@@ -45,6 +46,7 @@ def test_a_run_is_appended_in_seq_order_to_data_and_index() -> None:
     topic.append(2)
     topic.append(1)
     data, entries = encoded(1, some(1, 3))
+    seal_checks(entries, 1, salt_of(identity_of(7, first_checksum(data))))
     name = "seg-0000000000000001"
     assert disk.files() == {
         DIRECTORY / f"{name}.data": bytes(data),

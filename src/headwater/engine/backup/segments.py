@@ -76,7 +76,7 @@ class SegmentCopier:
         size = segment.count * ENTRY_BYTES
         contents = read_range(self._disk, path, 0, size)
         entries = whole_entries(contents)
-        if len(contents) < size or len(bad_entries(entries, segment.first_seq)):
+        if len(contents) < size or len(bad_entries(entries, segment.first_seq, segment.salt)):
             # An owner reads a damaged index again from the data; a backup must not freeze it.
             raise SegmentChangedError(f"the index {path} is not sound")
         return entries

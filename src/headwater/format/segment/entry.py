@@ -68,13 +68,15 @@ _HALF: Final = numpy.uint64(32)
 
 # Odd digits of well known constants, below the prime; each product stays under 2^56 and the sum
 # of all of them under 2^59, so nothing overflows before the one division.
-_PRIME: Final = numpy.uint64(16_777_213)
+CHECK_PRIME: Final = 16_777_213
+_PRIME: Final = numpy.uint64(CHECK_PRIME)
 _WEIGHT_OFFSET: Final = numpy.uint64(0x9E3779)
 _WEIGHT_LEN: Final = numpy.uint64(0x6A09E7)
 _WEIGHT_TS_LOW: Final = numpy.uint64(0xBB67AF)
 _WEIGHT_TS_HIGH: Final = numpy.uint64(0x3C6EF3)
 _WEIGHT_FLAGS: Final = numpy.uint64(0xA54FF5)
-_WEIGHT_SEQ_LOW: Final = numpy.uint64(0x510E53)
+SEQ_WEIGHT: Final = 0x510E53
+_WEIGHT_SEQ_LOW: Final = numpy.uint64(SEQ_WEIGHT)
 _WEIGHT_SEQ_HIGH: Final = numpy.uint64(0x9B0569)
 _START: Final = numpy.uint64(0x1F83D9)
 
@@ -109,18 +111,38 @@ def index_flags(entries: Entries) -> NDArray[numpy.uint8]:
     return (entries["flags_check"] & _FLAGS_MASK).astype(numpy.uint8)
 
 
-def seal_checks(entries: Entries, first_seq: int) -> None:
-    """Write the check of every entry, in place; offset, len, ts and flags must be final."""
+def seal_checks(entries: Entries, first_seq: int, salt: int = 0) -> None:
+    """Write the check of every entry, in place; offset, len, ts and flags must be final.
+
+    `salt` says whose segment it is, see `identity`; 0 for one that does not know.
+    """
     flags = entries["flags_check"] & _FLAGS_MASK
-    entries["flags_check"] = flags | _checks(entries, flags, first_seq) << _CHECK_SHIFT
+    entries["flags_check"] = flags | _salted(entries, flags, first_seq, salt) << _CHECK_SHIFT
 
 
-def bad_entries(entries: Entries, first_seq: int) -> NDArray[numpy.int64]:
-    """Positions of entries that are not what was written."""
+def bad_entries(entries: Entries, first_seq: int, salt: int = 0) -> NDArray[numpy.int64]:
+    """Positions of entries that are not what was written for this place."""
     flags = entries["flags_check"] & _FLAGS_MASK
-    wrong = entries["flags_check"] >> _CHECK_SHIFT != _checks(entries, flags, first_seq)
+    wrong = entries["flags_check"] >> _CHECK_SHIFT != _salted(entries, flags, first_seq, salt)
     wrong |= entries["len"] < SEGMENT_FRAME_BYTES_MIN
     return numpy.flatnonzero(wrong)
+
+
+def check_shifts(entries: Entries, first_seq: int) -> NDArray[numpy.int64]:
+    """By how much each check is off from one without a salt, modulo the prime."""
+    flags = entries["flags_check"] & _FLAGS_MASK
+    found = (entries["flags_check"] >> _CHECK_SHIFT).astype(numpy.int64)
+    shifts: NDArray[numpy.int64] = (found - _checks(entries, flags, first_seq)) % CHECK_PRIME
+    return shifts
+
+
+def _salted(
+    entries: Entries, flags: NDArray[Any], first_seq: int, salt: int
+) -> NDArray[numpy.uint32]:
+    checks = _checks(entries, flags, first_seq)
+    if salt:
+        checks = (checks + numpy.uint32(salt)) % numpy.uint32(CHECK_PRIME)
+    return checks
 
 
 def _checks(entries: Entries, flags: NDArray[Any], first_seq: int) -> NDArray[numpy.uint32]:

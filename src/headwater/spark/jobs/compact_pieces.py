@@ -22,12 +22,14 @@ from headwater.format.segment import (
     SegmentFile,
     bad_entries,
     index_flags,
+    salt_of,
 )
 from headwater.store import rewriting
-from headwater.store.cold_index import cold_data_bytes
+from headwater.store.cold_index import cold_end
 from headwater.store.failures import file_work
 from headwater.store.object_store import open_cold_tier
-from headwater.store.pair import end_of, file_bytes, read_all, whole_entries
+from headwater.store.ownership import cold_identity, pair_identity, read_head
+from headwater.store.pair import end_of, read_all, whole_entries
 from headwater.store.reclaim import is_rewrite_due
 from headwater.store.segment import Segment, Tier
 from headwater.store.settling import COLD, HOT, TopicDirectory, settle
@@ -120,9 +122,10 @@ def _rewrite(disk: Disk, files: TopicFiles, segment: Segment, entries: Entries) 
     whole = files.read(segment, segment.first_seq, segment.end_seq, entries)
     data, compacted = rewriting.compact(segment, entries, whole)
     directory = TopicDirectory(disk, files.directory)
+    renewed = rewriting.identify(directory, segment, data, compacted)
     with file_work(files.directory):
         rewriting.prepare(directory, segment, data, compacted.tobytes())
-        return rewriting.swap(directory, segment, len(data))
+        return rewriting.swap(directory, renewed, len(data))
 
 
 def _refused(task: ColdSegment, reason: str) -> Compacted:
@@ -139,16 +142,17 @@ def _segment(disk: Disk, directory: PurePath, first_seq: int) -> Segment:
         contents = read_all(disk, path)
         entries = whole_entries(contents)
         if is_cold:
-            data_bytes = cold_data_bytes(entries[-1:], first_seq + len(entries) - 1)
+            identity = cold_identity(topic, first_seq, entries[:-1], entries[-1:])
+            end = cold_end(entries[-1:], first_seq + len(entries) - 1)
+            data_bytes = None if end is None else end.data_bytes
             entries = entries[:-1]
         else:
-            data_bytes = _hot_bytes(disk, topic, first_seq, entries)
+            head = read_head(disk, topic.path_of(first_seq, SegmentFile.DATA))
+            identity = pair_identity(topic, first_seq, head, entries)
+            is_sound = not len(bad_entries(entries, first_seq, salt_of(identity)))
+            data_bytes = head.size if head.size == end_of(entries) and is_sound else None
     if data_bytes is None or not len(entries) or len(contents) % ENTRY_BYTES:
         raise StorageError("the index does not tell where it ends", path=path, advice=SEE)
     tier = Tier.COLD if is_cold else Tier.HOT
-    return Segment(first_seq, len(entries), data_bytes, True, int(entries["ts"][0]), tier)
-
-
-def _hot_bytes(disk: Disk, topic: TopicDirectory, first_seq: int, entries: Entries) -> int | None:
-    there = file_bytes(disk, topic.path_of(first_seq, SegmentFile.DATA))
-    return there if there == end_of(entries) and not len(bad_entries(entries, first_seq)) else None
+    created_ms = int(entries["ts"][0])
+    return Segment(first_seq, len(entries), data_bytes, True, created_ms, tier, identity)

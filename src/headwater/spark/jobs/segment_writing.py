@@ -29,8 +29,11 @@ from headwater.format.segment import (
     SegmentPart,
     WalSlice,
     encode_run,
+    first_checksum,
     frame_faults,
+    identity_of,
     index_flags,
+    salt_of,
     seal_checks,
     segment_file_name,
     topic_directory_name,
@@ -72,7 +75,7 @@ def write_segment(disk: Disk, output: PurePath, item: SegmentItem) -> Written:
         return _point(disk, directory, item)
     wanted = expected_entries(disk, item)
     store = LocalSegmentStore(disk, directory)
-    skipped = _is_there(store, item.first_seq, wanted)
+    skipped = _is_there(store, item, wanted)
     if not skipped:
         data = _data(disk, item)
         if len(data) != end_of(wanted):
@@ -81,6 +84,7 @@ def write_segment(disk: Disk, output: PurePath, item: SegmentItem) -> Written:
                 path=store.path_of(item.first_seq, SegmentPart.DATA),
                 advice="the log was changed while it was read; run the job again",
             )
+        _name(item, wanted, data)
         with file_work(directory):
             disk.make_directory(directory)
             for part, contents in ((SegmentPart.DATA, data), (SegmentPart.IDX, wanted.tobytes())):
@@ -102,12 +106,12 @@ def expected_entries(disk: Disk, item: SegmentItem) -> Entries:
     flags = numpy.where(is_dead(new), flags & _DEAD, flags).astype(numpy.uint32) & _ON_DISK
     new["flags_check"] = flags
     if item.base is None:
-        base = new[:0]
+        base, salt = new[:0], 0
     else:
-        base = _base_entries(disk, item.base)
+        base, salt = _base_entries(disk, item.base), item.base.segment.salt
     ends = end_of(base) + numpy.cumsum(new["len"], dtype=numpy.int64)
     new["offset"] = ends - new["len"]
-    seal_checks(new, item.first_seq + len(base))
+    seal_checks(new, item.first_seq + len(base), salt)
     return numpy.concatenate((base, new))
 
 
@@ -115,11 +119,19 @@ def _base_entries(disk: Disk, base: Base) -> Entries:
     """The index of a segment that is there, what was bad in it read again, deletes flagged."""
     files = TopicFiles(disk, PurePath(base.directory), SegmentSettings(), read_only=True)
     entries = files.index(base.segment)
-    return flagged_copy(entries, base.segment.first_seq, base.deleted)
+    return flagged_copy(entries, base.segment, base.deleted)
 
 
-def _is_there(store: LocalSegmentStore, first_seq: int, wanted: Entries) -> bool:
+def _name(item: SegmentItem, entries: Entries, data: bytes | bytearray) -> None:
+    """Seal the entries with whose segment it is. One that grows has it already, or never had."""
+    if item.base is None:
+        identity = identity_of(item.topic_id, first_checksum(data))
+        seal_checks(entries, item.first_seq, salt_of(identity))
+
+
+def _is_there(store: LocalSegmentStore, item: SegmentItem, wanted: Entries) -> bool:
     """Whole and the same: the index byte for byte, every frame by its checksum."""
+    first_seq = item.first_seq
     if not store.exists(first_seq, SegmentPart.IDX) or not store.exists(
         first_seq, SegmentPart.DATA
     ):
@@ -128,10 +140,11 @@ def _is_there(store: LocalSegmentStore, first_seq: int, wanted: Entries) -> bool
         return False
     if store.len(first_seq, SegmentPart.DATA) != end_of(wanted):
         return False
+    data = store.read_range(first_seq, SegmentPart.DATA, 0, end_of(wanted))
+    _name(item, wanted, data)
     idx = store.read_range(first_seq, SegmentPart.IDX, 0, len(wanted) * ENTRY_BYTES)
     if idx != wanted.tobytes():
         return False
-    data = store.read_range(first_seq, SegmentPart.DATA, 0, end_of(wanted))
     return not frame_faults(data, wanted, first_seq).any()
 
 
@@ -184,7 +197,7 @@ def _point(disk: Disk, directory: PurePath, item: SegmentItem) -> Written:
     assert item.base is not None
     segment = item.base.segment
     entries = _base_entries(disk, item.base)
-    contents = cold_index_bytes(entries, segment.first_seq, segment.data_bytes)
+    contents = cold_index_bytes(entries, segment.first_seq, segment.data_bytes, segment.identity)
     path = directory / segment_file_name(segment.first_seq, SegmentFile.COLD)
     with file_work(path):
         skipped = disk.exists(path) and read_all(disk, path) == contents

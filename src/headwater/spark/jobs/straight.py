@@ -29,6 +29,9 @@ from headwater.format.segment import (
     Entries,
     WalSlice,
     encode_run,
+    first_checksum,
+    identity_of,
+    salt_of,
     seal_checks,
 )
 from headwater.spark.jobs.new_topic import SegmentDone, add, reserve, stopped
@@ -216,7 +219,8 @@ class SegmentWriter:
             return
         entries = numpy.concatenate(self._entries)
         segment = self._segment
-        seal_checks(entries, segment.first_seq)
+        identity = identity_of(self._topic_id, first_checksum(self._data))
+        seal_checks(entries, segment.first_seq, salt_of(identity))
         self._store.put(segment.first_seq, self._data, entries.tobytes())
         counted = segment.data_bytes - segment.count * SEGMENT_FRAME_BYTES_MIN
         self.done.append(SegmentDone(segment.first_seq, segment.count, segment.data_bytes, counted))

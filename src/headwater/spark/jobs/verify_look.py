@@ -228,7 +228,7 @@ def _look_at_topics(
 def _expected(topic: KnownTopic) -> Expected:
     stored = topic.stored
     checkpointed = topic.checkpointed_seq if topic.now.durability.is_logged else 0
-    return Expected(stored.first_needed, checkpointed, stored.active_first_seq)
+    return Expected(stored.first_needed, checkpointed, stored.active_first_seq, stored.flagged)
 
 
 def _look_at_segments(

@@ -20,7 +20,12 @@ from headwater.format.segment import (
     Entries,
     SegmentPart,
     bad_entries,
+    checksum_span,
+    identity_of,
     parse_topic_directory_name,
+    salt_of,
+    segment_file_name,
+    shared_shift,
     topic_directory_name,
 )
 from headwater.spark.reading.assembling import Gap
@@ -30,6 +35,7 @@ from headwater.spark.reading.piece_reading import read_segment_piece
 from headwater.spark.reading.pieces import ColdSlice, LostPiece, Piece, SegmentPiece, clip, portions
 from headwater.spark.reading.places import ReadContext, TopicFacts
 from headwater.store.object_store import URL_START
+from headwater.store.ownership import BEGIN_BYTES, Wrong, seq_of_first
 from headwater.store.pair import mend_entries, whole_entries
 from headwater.store.segment import Segment, SegmentSlice, Tier
 from headwater.store.stores import SegmentStore
@@ -65,10 +71,29 @@ class ColdFiles:
     def index(self, segment: Segment) -> Entries:
         first_seq, size = segment.first_seq, segment.count * ENTRY_BYTES
         entries = whole_entries(self._store.read_range(first_seq, SegmentPart.IDX, 0, size))
-        if len(bad_entries(entries, first_seq)):
+        salt = self._salt(first_seq, entries)
+        if len(bad_entries(entries, first_seq, salt)):
             data = self._store.read_range(first_seq, SegmentPart.DATA, 0, segment.data_bytes)
-            entries, _ = mend_entries(entries, first_seq, memoryview(data), self._directory)
+            entries, _ = mend_entries(entries, first_seq, memoryview(data), self._directory, salt)
         return entries
+
+    def _salt(self, first_seq: int, entries: Entries) -> int:
+        """That of the index; an index or data of another topic's or range's is refused."""
+        begin = self._store.read_range(first_seq, SegmentPart.DATA, 0, BEGIN_BYTES)
+        span = checksum_span(begin)
+        if span is None:
+            return shared_shift(entries, first_seq) or 0
+        found = self._store.read_range(first_seq, SegmentPart.DATA, span[0], span[1] - span[0])
+        topic_id = parse_topic_directory_name(self._directory.name)
+        salt = salt_of(identity_of(topic_id, int.from_bytes(found, "little")))
+        shift = shared_shift(entries, first_seq)
+        if len(entries) > 1 and shift not in (None, 0, salt):
+            begin = self._store.read_range(first_seq, SegmentPart.DATA, 0, span[1] + 1)
+            if seq_of_first(begin) is not None:
+                path = self._directory / segment_file_name(first_seq, SegmentPart.IDX)
+                raise Wrong(path, "this or its data is of another segment").error()
+            return shift or 0
+        return salt if shift is None else shift
 
     def read(
         self, segment: Segment, first_seq: int, last_seq: int, entries: Entries

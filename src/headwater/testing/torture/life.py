@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import threading
@@ -70,6 +71,15 @@ class Life:
             return self._last_check()
         finally:
             self._server.abandon()
+
+    def keep(self) -> Path:
+        """Where the data is that a violation was found in, also when the image is gone."""
+        self._server.abandon()
+        if self._image is None:
+            return self._directory
+        kept = self._work / "kept"
+        shutil.copytree(self._image.data, kept, ignore=shutil.ignore_patterns("prepared.next"))
+        return kept
 
     def close(self) -> None:
         self._server.abandon()

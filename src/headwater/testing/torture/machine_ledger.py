@@ -56,6 +56,8 @@ class Instance:
     facts: list[tuple[float, Condition]] = field(default_factory=lambda: [(0.0, NEVER_MADE)])
     doubts: list[Condition] = field(default_factory=list)
     repeat: Repeat | None = None
+    counts: frozenset[int] = frozenset()
+    """How many events it may have had, where it is gone and nobody knows: the topic tells."""
 
     @property
     def now(self) -> Condition:
@@ -123,7 +125,9 @@ class MachineLedger:
                 f"I1: {instance.identity} is {what}; it was {instance.now}, or {instance.doubts}"
             )
             matching = [instance.now]
-        instance.facts = [(at, matching[-1])]
+        fewest = min(matching, key=lambda each: each.count)
+        instance.facts = [(at, fewest)]
+        instance.counts = frozenset(each.count for each in matching)
         instance.doubts = []
         return wrong
 
@@ -136,6 +140,10 @@ class MachineLedger:
         with self._lock:
             for identity, instance in self.instances.items():
                 told = counts.pop(identity, [])
+                if len(told) in instance.counts:
+                    condition = Condition(instance.now.exists, len(told))
+                    instance.facts[-1] = (instance.facts[-1][0], condition)
+                instance.counts = frozenset()
                 expected = list(range(1, instance.now.count + 1))
                 if told != expected:
                     wrong.append(difference(identity, told, expected))

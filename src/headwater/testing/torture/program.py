@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from random import SystemRandom
 from typing import Final
 
 from headwater.testing.torture.actor import Actor
 from headwater.testing.torture.block_image import why_no_images
+from headwater.testing.torture.fake_life import FakeLife
 from headwater.testing.torture.life import Broken, Life
 from headwater.testing.torture.machines import Machines
 from headwater.testing.torture.outcome import Tally
@@ -24,6 +27,9 @@ from headwater.testing.torture.streams import Streams
 from headwater.testing.torture.topics import Topics
 
 ROUNDS_DEFAULT: Final = 8
+FAKE_DISK: Final = "fake-disk"
+FAKE_LIVES: Final = 10
+"""On the fake disk, beside each one of a server."""
 SHOWN_LINES: Final = 30
 
 
@@ -43,6 +49,8 @@ PROTOCOLS: Final[dict[str, Callable[[], Actor]]] = {
     "streams": Streams,
 }
 
+EVERYTHING: Final = (*PROTOCOLS, FAKE_DISK)
+
 
 def read_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
@@ -57,15 +65,16 @@ def read_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--protocols",
-        default=",".join(PROTOCOLS),
-        help=f"of {', '.join(PROTOCOLS)} (all)",
+        default=",".join(EVERYTHING),
+        help=f"of {', '.join(EVERYTHING)} (all)",
     )
     parser.add_argument("--work", type=Path, help="where to put data (a temporary directory)")
     parser.add_argument(
         "--no-images", action="store_true", help="no loop devices, also where there is root"
     )
     arguments = parser.parse_args(words)
-    unknown = set(arguments.protocols.split(",")) - set(PROTOCOLS)
+    arguments.protocols = arguments.protocols.split(",")
+    unknown = set(arguments.protocols) - set(EVERYTHING)
     if unknown:
         parser.error(f"there is no protocol {', '.join(sorted(unknown))}")
     return arguments
@@ -88,23 +97,19 @@ class Program:
         work = arguments.work or Path(tempfile.mkdtemp(prefix="headwater-torture-"))
         why_not = "told so" if arguments.no_images else why_no_images()
         images = "with loop devices" if why_not is None else f"no loop devices ({why_not})"
-        say(f"seed {self.seed}, {arguments.minutes:g} minutes, {arguments.protocols}, {images}")
+        protocols = ",".join(arguments.protocols)
+        say(f"seed {self.seed}, {arguments.minutes:g} minutes, {protocols}, {images}")
+        if "kafka" in arguments.protocols and find_spec("confluent_kafka") is None:
+            say("no Kafka: confluent-kafka is not installed")
+            arguments.protocols.remove("kafka")
+        # What recoveries say belongs to whoever runs them.
+        logging.getLogger("headwater").addHandler(logging.NullHandler())
         number = arguments.life or 0
         while True:
-            directory = work / f"life-{number}"
-            directory.mkdir(parents=True)
-            plan = plan_life(self.seed, number, arguments.rounds, images=why_not is None)
-            actors = [PROTOCOLS[name]() for name in arguments.protocols.split(",")]
-            life = Life(self.seed, plan, actors, directory, self.tally, say)
-            try:
-                broken = life.run(self._is_time_over)
-                if broken is not None:
-                    self._tell_broken(broken, life, number)
-                    return 1
-            finally:
-                life.close()
-            shutil.rmtree(directory)
-            self.tally.add("lives")
+            is_kept = self._fake_lives(number) and self._life(number, work, images=why_not is None)
+            if not is_kept:
+                self._tell_counts()
+                return 1
             number += 1
             if self._is_time_over() or arguments.life is not None:
                 break
@@ -112,6 +117,42 @@ class Program:
             shutil.rmtree(work)
         self._tell_counts()
         return 0
+
+    def _fake_lives(self, number: int) -> bool:
+        if FAKE_DISK not in self._arguments.protocols:
+            return True
+        began = time.monotonic()
+        for each in range(number * FAKE_LIVES, (number + 1) * FAKE_LIVES):
+            violations = FakeLife(self.seed, each, self.tally).run()
+            if violations:
+                say(f"\nVIOLATION in life {each} on the fake disk, seed {self.seed}:")
+                for violation in violations:
+                    say(f"  {violation}")
+                say(f"\nagain, the same to the byte: {self._command(number, [FAKE_DISK])}")
+                return False
+        say(f"{FAKE_LIVES} lives on the fake disk; {time.monotonic() - began:.1f} s")
+        return True
+
+    def _life(self, number: int, work: Path, *, images: bool) -> bool:
+        arguments = self._arguments
+        names = [name for name in arguments.protocols if name != FAKE_DISK]
+        if not names:
+            return True
+        directory = work / f"life-{number}"
+        directory.mkdir(parents=True)
+        plan = plan_life(self.seed, number, arguments.rounds, images=images)
+        actors = [PROTOCOLS[name]() for name in names]
+        life = Life(self.seed, plan, actors, directory, self.tally, say)
+        try:
+            broken = life.run(self._is_time_over)
+            if broken is not None:
+                self._tell_broken(broken, life, number)
+                return False
+        finally:
+            life.close()
+        shutil.rmtree(directory)
+        self.tally.add("lives")
+        return True
 
     def _is_time_over(self) -> bool:
         return bool(time.monotonic() - self._began > self._arguments.minutes * 60)
@@ -123,13 +164,14 @@ class Program:
         say("\nlast lines of the server:")
         for line in life.server.last_lines(SHOWN_LINES):
             say(f"  {line}")
-        arguments = self._arguments
-        say(f"\nwhat is left: {life.data} (log in {life.server.log})")
-        say(
-            f"again: python -m headwater.testing.torture --seed {self.seed} --life {number} "
-            f"--rounds {arguments.rounds} --protocols {arguments.protocols} --minutes 60"
+        say(f"\nwhat is left: {life.keep()} (log in {life.server.log})")
+        say(f"again: {self._command(number, self._arguments.protocols)}")
+
+    def _command(self, life: int, protocols: Sequence[str]) -> str:
+        return (
+            f"python -m headwater.testing.torture --seed {self.seed} --life {life} "
+            f"--rounds {self._arguments.rounds} --protocols {','.join(protocols)} --minutes 60"
         )
-        self._tell_counts()
 
     def _tell_counts(self) -> None:
         minutes = (time.monotonic() - self._began) / 60

@@ -47,7 +47,8 @@ class QueueLedger:
         self._leases: dict[int, Lease] = {}
         """The newest of each job, of this run of the server."""
         self._of_tag: dict[str | None, Lease] = {}
-        self._numbers: dict[int, int] = {}
+        self._numbers: dict[int, tuple[int, float]] = {}
+        """The number of a job's newest lease, and when it was told."""
         self.delivered: dict[int, Stored] = {}
         self._wrong: list[str] = []
         self._lock = threading.Lock()
@@ -70,7 +71,7 @@ class QueueLedger:
             self._wrong += self._claim_findings(lease, job)
             self._leases[lease.seq] = lease
             self._of_tag[lease.tag] = lease
-            self._numbers[lease.seq] = lease.lease_id
+            self._numbers[lease.seq] = lease.lease_id, lease.answered_at
             self.delivered[lease.seq] = job
 
     def _claim_findings(self, lease: Lease, job: Stored) -> list[str]:
@@ -81,11 +82,10 @@ class QueueLedger:
         known = self.delivered.get(lease.seq)
         if known is not None and known != job:
             wrong.append(f"I1: job {lease.seq} was {known} and is {job}")
-        if lease.lease_id <= self._numbers.get(lease.seq, 0):
-            wrong.append(
-                f"lease: job {lease.seq} has number {lease.lease_id}, it had "
-                f"{self._numbers[lease.seq]} before"
-            )
+        number, told_at = self._numbers.get(lease.seq, (0, 0.0))
+        # Answers to two claims may be read in another order than they were given.
+        if lease.lease_id <= number and told_at < lease.sent_at:
+            wrong.append(f"lease: job {lease.seq} has number {lease.lease_id}, it had {number}")
         if 0 < self._max_deliveries < lease.deliveries:
             wrong.append(f"lease: job {lease.seq} was delivered {lease.deliveries} times")
         other = self._leases.get(lease.seq)

@@ -1,0 +1,127 @@
+"""Whose segment is it? The checks of an index are salted with the topic and with the data.
+
+Neither a frame nor an index entry names its topic, so a pair of files under another topic's name
+would be sound. But each entry has a check, and the check is a sum: adding a number that is made of
+the topic's id and of the checksum in the first frame changes no layout, and binds index and data to
+each other and both to the topic. The seqs are in the checks already. A file in another's place
+makes every check wrong by one and the same difference, which no damage does, and the difference
+tells the topic.
+
+Segments that were written before have no salt, and are taken as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy
+
+from headwater.format.frame import CHECKSUM_BYTES
+from headwater.format.segment.entry import (
+    CHECK_PRIME,
+    SEQ_WEIGHT,
+    Entries,
+    check_shifts,
+)
+from headwater.format.segment.frame import LENGTH_BYTES, SEGMENT_FRAME_LEN_MIN
+
+_PRIME: Final = CHECK_PRIME
+TOPIC_WEIGHT: Final = 0x71374491 % _PRIME
+FIRST_WEIGHT: Final = 0x3956C25B % _PRIME
+_FIRST_BITS: Final = 24
+TOPICS_MAX: Final = 1 << (64 - _FIRST_BITS)
+"""Ids from here on do not fit beside the other half; their segments have no identity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    topic_id: int
+    first: int
+    """What is left of the first frame's checksum: it binds an index to its data."""
+
+    @property
+    def salt(self) -> int:
+        """0 is for segments without an identity, so it is given to none that has one."""
+        return (self.topic_id * TOPIC_WEIGHT + self.first * FIRST_WEIGHT) % _PRIME or 1
+
+    def pack(self) -> int:
+        """Both in a u64, for the end of a `.cold` file; never 0."""
+        return self.topic_id << _FIRST_BITS | self.first
+
+
+def unpack_identity(packed: int) -> Identity | None:
+    if not packed:
+        return None
+    return Identity(packed >> _FIRST_BITS, packed & ((1 << _FIRST_BITS) - 1))
+
+
+def salt_of(identity: Identity | None) -> int:
+    return 0 if identity is None else identity.salt
+
+
+def identity_of(topic_id: int | None, checksum: int | None) -> Identity | None:
+    """Of a segment of this topic, whose first frame has this checksum."""
+    if topic_id is None or checksum is None or not 0 < topic_id < TOPICS_MAX:
+        return None
+    return Identity(topic_id, checksum % _PRIME)
+
+
+def checksum_span(begin: bytes | memoryview) -> tuple[int, int] | None:
+    """Where in a data file the first frame's checksum lies, told by the file's first bytes."""
+    length = int.from_bytes(begin[:LENGTH_BYTES], "little")
+    if len(begin) < LENGTH_BYTES or length < SEGMENT_FRAME_LEN_MIN:
+        return None
+    end = LENGTH_BYTES + length
+    return end - CHECKSUM_BYTES, end
+
+
+def first_checksum(buffer: bytes | bytearray | memoryview) -> int | None:
+    """The checksum that is written in the first frame; None when there cannot be one."""
+    span = checksum_span(memoryview(buffer)[:LENGTH_BYTES])
+    if span is None or span[1] > len(buffer):
+        return None
+    return int.from_bytes(buffer[slice(*span)], "little")
+
+
+def shared_shift(entries: Entries, first_seq: int) -> int | None:
+    """The one difference by which most checks are off, 0 for none; None when there is no such one.
+
+    Damage hits single entries. What is off everywhere by the same was written for another place.
+    """
+    shifts = check_shifts(entries, first_seq)
+    if not len(shifts):
+        return None
+    values, counts = numpy.unique(shifts, return_counts=True)
+    most = int(counts.argmax())
+    if counts[most] * 2 <= len(shifts) and len(shifts) > 1:
+        return None
+    return int(values[most])
+
+
+def topic_told_by(salt: int, first: int) -> int:
+    """The id, below 2^24, of the topic whose index with this salt belongs to data with `first`.
+
+    A number without meaning when index and data do not belong together.
+    """
+    return (salt - first * FIRST_WEIGHT) * pow(TOPIC_WEIGHT, -1, _PRIME) % _PRIME
+
+
+def seqs_told_by(shift: int, salt: int) -> int:
+    """How many seqs further the place is that entries with this shift were written for; negative
+    when it is before."""
+    further = (shift - salt) * pow(SEQ_WEIGHT, -1, _PRIME) % _PRIME
+    return further - _PRIME if further * 2 > _PRIME else further
+
+
+def shift_of_seqs(seqs: int, salt: int) -> int:
+    """The shift of entries with this salt that were written for a place so many seqs further."""
+    return (salt + seqs * SEQ_WEIGHT) % _PRIME
+
+
+def identity_with_salt(topic_id: int | None, salt: int) -> Identity | None:
+    """The identity that an index with this salt has, if it is one of this topic."""
+    if not salt or topic_id is None or not 0 < topic_id < TOPICS_MAX:
+        return None
+    rest = salt - topic_id * TOPIC_WEIGHT
+    return Identity(topic_id, rest * pow(FIRST_WEIGHT, -1, _PRIME) % _PRIME)

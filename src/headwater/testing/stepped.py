@@ -1,0 +1,162 @@
+"""An engine without threads: groups are committed when somebody steps, housekeeping when called.
+
+The production code is used as it is. Four of its parts have a stepped twin: the owner, who commits
+what was submitted once nobody works as the owner any more; the log, whose shards have no thread;
+the keeper and the forwarder, who never come by themselves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from pathlib import PurePath
+from typing import Any, TypeVar
+
+from headwater.core.clock import Clock
+from headwater.engine.forwarder import Forwarder
+from headwater.engine.keeper import Keeper
+from headwater.wal.position import LogPosition
+from headwater.wal.shard import Shard
+from headwater.wal.sharded import ShardedWal
+from headwater.wal.ticket import Ticket
+
+T = TypeVar("T")
+
+
+class SteppedShard(Shard):
+    """A shard whose thread is whoever steps it."""
+
+    def start(self) -> None:
+        """There is no thread to start."""
+
+    def step(self) -> bool:
+        """Commit what waits as one group. False when nothing did."""
+        group: list[Ticket] = []
+        self._queue.take(group, self._settings.group_frames_max, self._settings.group_bytes_max)
+        if group:
+            self._committer.commit(group)
+        return bool(group)
+
+    def tick(self) -> None:
+        self._committer.tick()
+
+    def call(self, work: Callable[[], T]) -> Future[T]:
+        future: Future[T] = Future()
+        try:
+            future.set_result(work())
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def close(self) -> None:
+        self._queue.close()
+        while self.step():
+            continue
+        self._committer.finish()
+
+
+class SteppedWal(ShardedWal):
+    """A log whose files are made ahead, and whose groups are written, in `step`."""
+
+    def __init__(
+        self,
+        disk: Any,
+        directories: Sequence[PurePath],
+        positions: Sequence[LogPosition],
+        settings: Any,
+        clock: Clock,
+        listener: Any,
+        policy: Any = None,
+    ) -> None:
+        super().__init__(disk, directories, positions, settings, clock, listener, policy)
+        for shard in self.shards:
+            shard.__class__ = SteppedShard
+
+    @property
+    def stepped(self) -> list[SteppedShard]:
+        return [shard for shard in self.shards if isinstance(shard, SteppedShard)]
+
+    def start(self) -> None:
+        for log in self.logs:
+            log.open()
+        self._started = True
+
+    def step(self) -> bool:
+        """One group in every shard that has one."""
+        moved = [shard.step() for shard in self.stepped]
+        self._prepare()
+        return any(moved)
+
+    def tick(self) -> None:
+        for shard in self.stepped:
+            shard.tick()
+
+    def _prepare(self) -> None:
+        while self._preparer._wanted:
+            with contextlib.suppress(OSError):
+                self._preparer._wanted.pop().prepare()
+
+
+class SteppedKeeper(Keeper):
+    """Does his round when asked to."""
+
+    def start(self) -> None:
+        """There is no thread to start."""
+
+    def stop(self) -> None:
+        """Nor one to stop."""
+
+    def round(self) -> None:
+        self._work()
+
+
+class SteppedForwarder(Forwarder):
+    """Nor does he copy by himself: `Forwarding.run_dry` is called."""
+
+    def wake(self) -> None:
+        """There is no thread to wake."""
+
+    def stop(self) -> None:
+        """Nor one to stop."""
+
+
+class SteppedOwner:
+    """Whoever calls is the owner. When the outermost call returns, the log takes its steps."""
+
+    def __init__(self) -> None:
+        self.wal: SteppedWal | None = None
+        self.postponed: list[Callable[[], None]] | None = None
+        """Where there is a list, what is posted waits in it, as it does for the turn of a loop."""
+        self._depth = 0
+        self._held = False
+
+    def post(self, work: Callable[[], None]) -> None:
+        if self.postponed is None:
+            work()
+        else:
+            self.postponed.append(work)
+
+    def call(self, work: Callable[[], T]) -> T:
+        self._depth += 1
+        try:
+            return work()
+        finally:
+            self._depth -= 1
+            self._pump()
+
+    @contextlib.contextmanager
+    def holding(self) -> Iterator[None]:
+        """Inside, submissions gather; they are committed together at the end."""
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+        self._pump()
+
+    def _pump(self) -> None:
+        if self._depth or self._held or self.wal is None:
+            return
+        while self.wal.step():
+            continue
