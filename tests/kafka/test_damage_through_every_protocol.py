@@ -13,10 +13,12 @@ from typing import Any
 
 import pyarrow.ipc
 import pytest
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 from structlog.testing import capture_logs
 
 import headwater
 from headwater.config.store import SegmentSettings
+from headwater.core.errors import DataLossError
 from headwater.model.loss import Tombstone
 from headwater.wire.kafka.error_codes import ErrorCode
 from tests.kafka.broker import Broker
@@ -27,6 +29,7 @@ from tests.server.running import SMALL_ENGINE, eventually, settings
 from tests.server.test_pushing import working
 from tests.server.test_websocket import open_socket
 from tests.server.watching import watching
+from tests.spark.reading_by_hand import read
 
 ENGINE = replace(SMALL_ENGINE, segments=SegmentSettings(segment_max_events=10), cache_bytes=0)
 RECORDS = 25
@@ -279,3 +282,36 @@ def test_a_setting_lets_kafka_consumers_pass_what_is_damaged(tmp_path: Path) -> 
                 assert page["next_from_seq"] == 2
                 page = http.diff("kafka:orders:0", from_seq=2).json
                 assert [record["$seq"] for record in page["records"]] == [3]
+
+
+def test_a_program_with_librdkafka_is_told_and_not_kept_waiting(hurt: Broker) -> None:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": hurt.bootstrap,
+            "group.id": "told",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+        }
+    )
+    consumer.assign([TopicPartition("events", 0, 0)])
+    offsets, error = [], None
+    try:
+        while error is None:
+            message = consumer.poll(20)
+            assert message is not None, "the consumer waits without a word"
+            error = message.error()
+            if error is None:
+                offsets.append(message.offset())
+    finally:
+        consumer.close()
+    assert offsets == list(range(BAD - 1))
+    assert error.code() == KafkaError._BAD_MSG or error.code() == ErrorCode.CORRUPT_MESSAGE
+
+
+def test_spark_fails_its_query_or_gives_the_gap_as_a_row(hurt: Broker) -> None:
+    """The source as an executor runs it, through the server; no JVM is needed for that."""
+    url = f"http://127.0.0.1:{hurt.port}"
+    with pytest.raises(DataLossError, match="damaged"):
+        read(None, url=url, topic="events")
+    rows = read(None, url=url, topic="events", failOnDataLoss="false")
+    assert [row["seq"] for row in rows if row["data"] is not None] == WHOLE

@@ -257,6 +257,11 @@ class Forwarding:
         if trim is not None:
             last = min(trim.last_seq, first + PLACES_PER_TRIM - 1)
             return SourceBatch(first, last, lost=[range(first, last + 1)])
+        gap = plan.selection.tombstone
+        if gap is not None and gap.gap_to - first >= PLACES_PER_TRIM:
+            # A stretch that is damaged or was lost may be as long as a segment.
+            last = max(first + PLACES_PER_TRIM - 1, gap.gap_from)
+            return SourceBatch(first, last, lost=[range(gap.gap_from, last + 1)])
         return plan
 
 

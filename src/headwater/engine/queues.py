@@ -187,6 +187,8 @@ class Queues:
 
     def _readable(self, topic: Topic, drawn: Sequence[int]) -> Sequence[int]:
         """These without the damaged ones, which are set aside."""
+        if not topic.log.damaged:
+            return drawn
         damaged = self.set_aside_damaged(topic, drawn)
         return [seq for seq in drawn if seq not in damaged] if damaged else drawn
 

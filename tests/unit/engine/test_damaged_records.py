@@ -10,6 +10,7 @@ import pytest
 import headwater
 from headwater.core.errors import DamageError
 from headwater.core.records import Record
+from headwater.engine import forwarding
 from headwater.engine.reading import Diff
 from headwater.format.segment import SegmentFile
 from headwater.model.loss import Tombstone
@@ -265,6 +266,23 @@ def test_routers_leave_a_lost_place_for_a_damaged_record_and_go_on(opened: Open)
         assert [(gap.gap_from, gap.gap_to) for gap in gaps] == [(14, 15), (31, 31)]
         assert seqs == whole
     assert db.engine.core.damage.records == {("a", None): 3}
+
+
+def test_routers_take_a_long_damaged_stretch_in_pieces(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forwarding, "PLACES_PER_TRIM", 3)
+    db = opened(cache_bytes=0)
+    db.create("a")
+    db.put_router("r", source="a", dest="copy", guarantee="exactly_once")
+    db.engine.forwarding.pause()
+    filled(db)
+    damage_records(directory_of(db), topic_id(db), range(9, 20))
+    db.engine.forwarding.resume()
+    db.engine.forwarding.run_dry()
+    seqs, gaps = read_on(db, topic="copy")
+    assert [(gap.gap_from, gap.gap_to) for gap in gaps] == [(9, 19)]
+    assert seqs == [*range(1, 9), *range(20, RECORDS + 1)]
 
 
 def test_flips_in_an_active_segment_are_told_too(opened: Open) -> None:

@@ -179,6 +179,21 @@ def test_an_emptied_topic_is_not_filled_again() -> None:
     assert [each["wal_offset"] for each in both.told()] == both.happened()[4:]
 
 
+def test_a_topic_that_was_emptied_before_a_kill_is_not_filled_again() -> None:
+    disk, clock = new_disk(), ManualClock()
+    both = Both(disk, clock=clock)
+    both.begin()
+    both.turn()
+    both.feeder.round()
+    clock.advance(1_000_000)
+    both.feeder.round()  # nothing is new, and how far it was is on disk now
+    both.database.delete(TOPIC, before_seq=5)
+    again = Both(disk.after_kill(), clock=clock)
+    again.turn()
+    again.feeder.round()
+    assert [each["wal_offset"] for each in again.told()] == again.happened()[4:]
+
+
 def test_compaction_keeps_what_is_not_in_the_topic_yet() -> None:
     disk = new_disk()
     both = Both(disk)

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy
 from numpy.typing import NDArray
 
-from headwater.core.errors import FormatError, StorageError
+from headwater.core.errors import DamageError, FormatError
 from headwater.engine.kafka.core import KafkaCore
 from headwater.engine.kafka.errors import KafkaError
 from headwater.engine.kafka.partition import Partition
@@ -92,8 +92,8 @@ class TimestampPlan:
             records = decode_records(batch)
         except FormatError as error:
             path = self._files.path_of(log_name(number))
-            where = StorageError(error.reason, path=path, offset=begin, advice="restore a backup")
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(where)) from where
+            where = DamageError(error.reason, path=path, offset=begin, advice="restore a backup")
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(where)) from where
         base = offset + int(found.first[at])
         if at == 0:
             base -= count_before(self._files, self._table, first_id, header.record_count)

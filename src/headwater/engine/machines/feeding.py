@@ -54,6 +54,8 @@ LOG_BEGIN: Final = global_offset(1, 0)
 LOOK_BACK_RECORDS: Final = 256
 BATCH_BYTES: Final = 4 * MIB
 SAVE_EVERY_EVENTS: Final = 100_000
+SAVE_IDLE_US: Final = 1_000_000
+"""Nothing came for so long: the topic may be emptied now, and then only FED tells where it was."""
 FRESH_BYTES_MAX: Final = 16 * MIB
 """Of log, whose transitions are remembered until the next round."""
 _EVERYTHING: Final = WatchFilter()
@@ -153,7 +155,8 @@ class TransitionFeeder:
         self._hold.save = self._save
         self._moved: list[tuple[int, ApplyEvent]] = []
         self._moved_since: int | None = None
-        clock = database.engine.core.clock
+        clock = self._clock = database.engine.core.clock
+        self._moved_us = clock.monotonic_us()
         self._keeper = make_keeper(clock, store.settings.feed_interval_ms, self.round)
         store.listeners.append(self._hear)
 
@@ -174,6 +177,8 @@ class TransitionFeeder:
         """Take what is new to the topic. Not for the owner's own thread."""
         end = self._store.committed_offset
         if self._next is not None and self._next >= end:
+            if self._clock.monotonic_us() - self._moved_us >= SAVE_IDLE_US:
+                self._save()
             return
         try:
             self._feed(self._where_to_begin())
@@ -253,6 +258,7 @@ class TransitionFeeder:
 
     def _advance(self, offset: int) -> None:
         self._next = offset
+        self._moved_us = self._clock.monotonic_us()
         if self._unsaved >= SAVE_EVERY_EVENTS:
             self._save()
 
@@ -315,7 +321,7 @@ class TransitionFeeder:
             return _of_event(read)
         self._note_gap(read)
         first, last = read.offset, read.resume - 1
-        now_ms = self._database.engine.core.clock.wall_ms()
+        now_ms = self._clock.wall_ms()
         gap = _Gap(read.reason.value, first, str(first), last, str(last), now_ms)
         return last, GAP_TAG, _encode(gap)
 
