@@ -261,6 +261,8 @@ class Life:
     def _verify(self) -> None:
         """`headwater verify` finds nothing; an unfinished write at the end is no finding."""
         words = [sys.executable, "-m", "headwater", "verify", str(self.data)]
+        if self._cold is not None and self._cold.exists():
+            words += ["--cold", str(self._cold)]
         done = subprocess.run(
             words, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False
         )
