@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -185,6 +186,8 @@ class Program:
 
 
 def main(words: Sequence[str] | None = None) -> int:
+    # Whoever ends this run ends its server and takes its file systems off.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     return Program(read_arguments(words)).run()
 
 
