@@ -80,6 +80,8 @@ def judge(disk: FakeDisk, seen: Seen, what: str) -> str:
         assert str(KAFKA) in life, f"{what}: does not say where: {life}"
         assert disk.files() == before, f"{what}: refused, and changed"
         return "refused"
+    files = disk.files()
+    assert files[KAFKA / CHECKPOINT_NAME] == files[KAFKA / COPY_NAME], f"{what}: left as they were"
     told = bool(life.store.report.findings)
     verdict = "told" if told else "same"
     assert told or set(seen_topics(life)) == set(seen), f"{what}: topics went in silence"
@@ -158,6 +160,19 @@ def test_a_missing_file_is_refused_and_a_missing_checkpoint_is_written_again() -
         disk.unlink(path)
         expected = "told" if kind_of(path) in ("checkpoint", "copy") else "refused"
         assert judge(disk, seen, f"{path} missing") == expected
+
+
+@pytest.mark.parametrize("gone", [CHECKPOINT_NAME, COPY_NAME])
+def test_a_crash_costs_nothing_with_whichever_checkpoint_is_whole(gone: str) -> None:
+    """The copy may be the older one: nothing was removed yet that only it leads to."""
+    story = told()
+    for state in slice_of(story.states(KILL), 3):
+        files = state.files()
+        if KAFKA / CHECKPOINT_NAME in files and KAFKA / COPY_NAME in files:
+            state.damage(KAFKA / gone, 33, b"\x13\xf1")
+            state.label += f", {gone} damaged"
+            story.judge(state)
+            tried("kafka: crashes with one checkpoint")
 
 
 def test_both_checkpoints_damaged_are_refused_and_both_are_named() -> None:

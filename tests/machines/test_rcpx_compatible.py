@@ -13,7 +13,13 @@ import pytest
 from headwater.config.machines import MachineSettings
 from headwater.format.crc32c import crc32c
 from headwater.wire.machine_requests import LIST_LIMIT_DEFAULT, LIST_LIMIT_MAX
-from headwater.wire.rcpx.frame import HEADER, MessageReader, RcpxProtocolError, frame
+from headwater.wire.rcpx.frame import (
+    HEADER,
+    PAYLOAD_BYTES_MAX,
+    MessageReader,
+    RcpxProtocolError,
+    frame,
+)
 from tests.machines.conftest import ORDER
 from tests.machines.test_rcpx_conduct import Wire, wire
 from tests.server.running import SMALL_ENGINE, RunningServer, running, settings
@@ -131,6 +137,38 @@ def test_a_snapshot_of_an_instance_has_its_size_and_checksum(
     contents = Path(store.directory / "snapshots" / made["snapshot_id"]).read_bytes()
     assert made["size_bytes"] == len(contents)
     assert made["checksum"] == f"{crc32c(contents):08x}" != f"{zlib.crc32(contents):08x}"
+
+
+def test_a_page_of_the_log_fits_into_a_frame(client: Wire, name: str) -> None:
+    start = client.ok("WAL_STATS")["current_offset"]
+    asked = {"machine": name, "version": 1, "initial_ctx": {"text": "x" * 900_000}}
+    made = [client.ok("CREATE_INSTANCE", asked)["wal_offset"] for _ in range(12)]
+    found: list[int] = []
+    pages, offset, more = 0, start, True
+    while more:
+        client.say("WAL_READ", {"from_offset": offset, "limit": 1_000})
+        client.reader = Measured(client.reader)
+        page = client.hear()["result"]
+        assert client.reader.longest <= PAYLOAD_BYTES_MAX
+        found += [each["offset"] for each in page["records"]]
+        pages, offset, more = pages + 1, page["next_offset"], page["has_more"]
+    assert found == made
+    assert pages > 1
+
+
+class Measured(MessageReader):
+    """Says how long the longest message was."""
+
+    def __init__(self, before: MessageReader) -> None:
+        super().__init__(4 * PAYLOAD_BYTES_MAX)
+        self.mode = before.mode
+        self._bytes_max = 4 * PAYLOAD_BYTES_MAX
+        self.longest = 0
+
+    def next_message(self) -> bytes | None:
+        message = super().next_message()
+        self.longest = max(self.longest, len(message or b""))
+        return message
 
 
 # -- what is taken

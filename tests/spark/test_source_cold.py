@@ -12,8 +12,15 @@ import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThan
 
 import headwater
-from headwater.core.errors import DamageError, DataLossError, RequestError, TopicNotFoundError
+from headwater.core.errors import (
+    DamageError,
+    DataLossError,
+    ForeignFileError,
+    RequestError,
+    TopicNotFoundError,
+)
 from headwater.disk import PosixDisk
+from headwater.format.segment import SegmentPart
 from headwater.spark.reading.directory import cold_tier
 from headwater.spark.reading.options import source_options
 from headwater.spark.source import HeadwaterDataSource
@@ -99,8 +106,6 @@ def test_a_segment_that_is_not_in_the_archive_is_told(path: Path, cold: str) -> 
 
 
 def test_damage_in_the_archive_is_told_with_the_seq(path: Path, cold: str) -> None:
-    from headwater.format.segment import SegmentPart
-
     store = cold_tier(PosixDisk(), cold).topic(1)
     parts = [
         bytearray(store.read_range(11, part, 0, store.len(11, part)))
@@ -117,6 +122,21 @@ def test_damage_in_the_archive_is_told_with_the_seq(path: Path, cold: str) -> No
     parts[1][3] ^= 1
     store.put(11, *parts)
     assert seqs(read(cold, topic=NAME)) == list(range(1, ARCHIVED + 1)), "the index is mended"
+
+
+@pytest.mark.parametrize("part", [0, 1], ids=["data", "index"])
+def test_a_file_of_another_segment_in_the_archive_is_refused(
+    path: Path, cold: str, part: int
+) -> None:
+    store = cold_tier(PosixDisk(), cold).topic(1)
+    mine, other = (
+        [store.read_range(seq, each, 0, store.len(seq, each)) for each in SegmentPart]
+        for seq in (11, 21)
+    )
+    mine[part] = other[part]
+    store.put(11, *mine)
+    with pytest.raises(ForeignFileError, match="this or its data is of another segment"):
+        read(cold, topic=NAME)
 
 
 def test_an_archive_is_a_stream_that_ends_where_it_ends(path: Path, cold: str) -> None:

@@ -232,10 +232,15 @@ def snapshot_count_steps(engine: Engine) -> Steps[int]:
 
 
 def read_wal_steps(
-    engine: Engine, from_offset: int, limit: int, newest: bool = False
+    engine: Engine,
+    from_offset: int,
+    limit: int,
+    newest: bool = False,
+    bytes_max: int | None = None,
 ) -> Steps[WalPage]:
     plan: WalReadPlan = yield from look_steps(
-        engine, lambda store: store.read_wal(from_offset, limit, newest=newest)
+        engine,
+        lambda store: store.read_wal(from_offset, limit, newest=newest, bytes_max=bytes_max),
     )
     return (yield from _file_steps(plan.place.directory, plan.read))
 

@@ -176,11 +176,13 @@ def snapshot_instance(
 # -- the log
 
 
-def read_wal(engine: Engine, key: ApiKey, body: WalReadBody) -> Steps[told.WalReadAnswer]:
+def read_wal(
+    engine: Engine, key: ApiKey, body: WalReadBody, bytes_max: int | None = None
+) -> Steps[told.WalReadAnswer]:
     if key.prefixes:
         raise HttpError("forbidden", "the log has everybody's entries; this key may not see them")
     offset = offset_of(body.from_offset) or 0
-    page = yield from steps.read_wal_steps(engine, offset, body.limit, body.newest)
+    page = yield from steps.read_wal_steps(engine, offset, body.limit, body.newest, bytes_max)
     return telling.entries(page)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +12,11 @@ import pytest
 
 import headwater
 from headwater.config.store import SegmentSettings
+from headwater.disk import PosixDisk
+from headwater.format.segment import SegmentPart
 from headwater.store.cold_address import without_credentials
+from headwater.store.object_store import open_cold_tier
+from tests.rig.s3_server import make_bucket, s3_server, url_of
 from tests.unit.cli.conftest import Outcome, Run
 from tests.unit.cli.databases import SETTINGS, record
 from tests.unit.cli.logs import everything_in, flip
@@ -19,7 +24,7 @@ from tests.unit.cli.logs import everything_in, flip
 KEPT_HOT = SegmentSettings(segment_max_events=40, hot_retain_segments=1)
 
 
-def fill_cold(directory: Path, cold: Path) -> None:
+def fill_cold(directory: Path, cold: Path | str) -> None:
     """Topics 1 and 2: four segments each, the first two of them in the cold tier."""
     settings = replace(SETTINGS, segments=KEPT_HOT, cold_url=str(cold))
     with headwater.open(directory, settings=settings) as db:
@@ -152,3 +157,36 @@ def test_credentials_of_an_address_are_never_written_down() -> None:
     kept = without_credentials(place)
     assert kept == "s3://bucket/prefix?region=eu-west-1&endpoint_override=localhost%3A9000"
     assert without_credentials("/mnt/cold?x") == "/mnt/cold?x"
+
+
+MISSING = [name for name in ("moto", "flask", "pyarrow") if importlib.util.find_spec(name) is None]
+
+
+@pytest.mark.e2e
+@pytest.mark.skipif(bool(MISSING), reason=f"needs {' and '.join(MISSING)} for an S3 server")
+def test_an_object_store_is_read_with_keys_from_the_environment(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "data"
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    with s3_server() as server:
+        make_bucket(server, "bucket")
+        place = url_of(server, "bucket")
+        fill_cold(directory, place)
+        written_down = (directory / "meta" / "cold-tier.json").read_text()
+        assert "secret" not in written_down
+        assert "key:" not in written_down
+        outcome = run("verify", directory, "--json")
+        assert (outcome.code, bad(outcome), unchecked(outcome)) == (0, [], [])
+        store = open_cold_tier(PosixDisk(), place).topic(1)
+        parts = [store.read_range(1, part, 0, store.len(1, part)) for part in SegmentPart]
+        store.put(41, *parts)
+        outcome = run("verify", directory, "--json")
+        assert outcome.code == 5
+        assert (f"{SECOND}.data", "this is the data of the seqs from 1 on, not from 41") in bad(
+            outcome
+        )
+        outcome = run("verify", directory, "--cold", url_of(server, "no-such-bucket"), "--json")
+        assert (outcome.code, bad(outcome)) == (3, [])
+        assert "secret" not in outcome.out

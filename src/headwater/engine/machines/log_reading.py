@@ -324,16 +324,21 @@ class WalReadPlan:
     limit: int
     newest: bool = False
     """The last entries of all instead, up to the limit; `start` is not looked at."""
+    bytes_max: int | None = None
+    """Of JSON in one page; an entry that is longer by itself is a page."""
 
     def read(self) -> WalPage:
         if self.newest:
-            return WalReadPlan(self.place, self._newest_start(), self.limit).read()
+            return replace(self, start=self._newest_start(), newest=False).read()
         entries: list[WalEntry] = []
         gaps: list[LogGap] = []
         gone_before = self.place.begin
         next_offset, has_more = max(self.start, gone_before), False
+        room = self.bytes_max
         for offset, entry in self.place.walk(self.start, gaps):
-            if len(entries) == self.limit:
+            if room is not None:
+                room -= len(entry.payload)
+            if len(entries) == self.limit or (room is not None and room < 0 and entries):
                 next_offset, has_more = offset, True
                 break
             entries.append(WalEntry(offset, entry.sequence, entry.kind, entry.payload))

@@ -306,12 +306,17 @@ class MachineStore:
         return HistoryPlan(self._place(), found.last_wal_offset, limit, doubtful, kept_max)
 
     def read_wal(
-        self, from_offset: int = 0, limit: int = 100, *, newest: bool = False
+        self,
+        from_offset: int = 0,
+        limit: int = 100,
+        *,
+        newest: bool = False,
+        bytes_max: int | None = None,
     ) -> WalReadPlan:
         checked_offset(from_offset, "from_offset")
         checked_whole(limit, "limit", 1)
         limit = min(limit, WAL_READ_LIMIT_MAX)
-        return WalReadPlan(self._place(), from_offset, limit, newest)
+        return WalReadPlan(self._place(), from_offset, limit, newest, bytes_max)
 
     def watch(
         self, wanted: WatchFilter, from_offset: int | None = None, *, held: bool = True

@@ -152,16 +152,18 @@ class Checkpoints(NamedTuple):
 
 
 def look_at_checkpoints(disk: Disk, directory: PurePath) -> Checkpoints:
-    return Checkpoints(
-        _checkpoint(disk, directory / CHECKPOINT_NAME), _checkpoint(disk, directory / COPY_NAME)
-    )
+    first = _checkpoint(disk, directory / CHECKPOINT_NAME, None)
+    return Checkpoints(first, _checkpoint(disk, directory / COPY_NAME, first))
 
 
-def _checkpoint(disk: Disk, path: PurePath) -> CheckpointSight:
+def _checkpoint(disk: Disk, path: PurePath, same: CheckpointSight | None) -> CheckpointSight:
+    """`same`: one that was looked at; a large one takes a while to unpack."""
     if not disk.exists(path):
         what = "the checkpoint is missing"
         return CheckpointSight(path, CheckpointVerdict.ABSENT, what=what)
     contents = read_whole(disk, path, _CHECKPOINT_BYTES_MAX)
+    if same is not None and contents == same.contents and same.checkpoint is not None:
+        return same._replace(path=path)
     try:
         found = decode_checkpoint(contents)
     except FormatError as error:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from headwater.server.app import App
     from headwater.server.rcpx.connection import RcpxConnection
 
+WAL_PAGE_BYTES: Final = PAYLOAD_BYTES_MAX // 4
+"""Of the log in one answer, which tells it twice and has to fit into a frame."""
 _EMPTY: Final = b"{}"
 _encode = msgspec.json.Encoder().encode
 Run = Callable[["RcpxConnection", Any], Result | Work[Told | Result]]
@@ -148,7 +150,7 @@ def _read_wal(engine: Any, key: Any, params: asked.WalReadParams) -> Steps[Any]:
     body = asked.WalReadBody(
         params.from_offset or 0, asked.nearest_limit(params.limit), params.newest
     )
-    page = yield from machines.read_wal(engine, key, body)
+    page = yield from machines.read_wal(engine, key, body, WAL_PAGE_BYTES)
     return with_records(page)
 
 
