@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+import headwater
 from headwater.config.engine import EngineSettings
 from headwater.config.wal import WalSettings
 from headwater.core import errors
@@ -275,3 +276,49 @@ def test_every_json_answer_tells_what_it_cost(http: Browserless, topic: str) -> 
     ):  # fmt: skip
         performance = http.ask(method, path, body).json["performance"]
         assert performance["server_total_ms"] >= 0
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "detail"),
+    [
+        ("GET", "/v0/topics/none", {"topic": "none"}),
+        ("POST", "/v0/topics/none/diff", {"topic": "none"}),
+        ("GET", "/v0/routers/none", {"router": "none"}),
+        ("GET", "/v0/nowhere", {"path": "/v0/nowhere"}),
+        ("GET", "/nowhere?token=secret", {"path": "/nowhere"}),
+    ],
+)
+def test_what_is_not_found_says_in_its_detail_what_it_was(
+    http: Browserless, method: str, path: str, detail: dict[str, str]
+) -> None:
+    answer = http.ask(method, path, {} if method == "POST" else None)
+    assert (answer.status, answer.json["error"]["detail"]) == (404, detail)
+
+
+def test_health_tells_version_and_uptime_and_readiness_that_the_log_is_replayed(
+    http: Browserless,
+) -> None:
+    health = http.get("/v0/health").json
+    assert (health["status"], health["version"]) == ("ok", headwater.__version__)
+    assert health["uptime_ms"] >= 0
+    assert http.get("/v0/ready").json["wal_replay_complete"] is True
+
+
+def test_fields_that_begin_with_x_are_ignored_and_others_are_refused(
+    http: Browserless, topic: str
+) -> None:
+    body = {"x_trace": 1, "records": [{"data": {"x_in": 1.50}, "x_mine": [], "tag": "t"}]}
+    assert http.ask("POST", f"/v0/topics/{topic}", body).status == 201
+    (record,) = http.diff(topic, include_tags=True, x_from="me").json["records"]
+    assert (record["data"], record["$tag"]) == ({"x_in": 1.5}, "t")
+    for wrong in ({**body, "y_trace": 1}, {"records": [{"data": 1, "y": 1}], "x_a": 1}):
+        refused = http.ask("POST", f"/v0/topics/{topic}", wrong)
+        assert (refused.status, refused.code) == (400, "invalid_request")
+
+
+def test_seqs_are_left_out_when_the_body_says_so(http: Browserless, topic: str) -> None:
+    records = {"records": [{"data": 1}]}
+    path = f"/v0/topics/{topic}"
+    assert "seqs" not in http.ask("POST", path, {**records, "return_seqs": False}).json
+    assert http.ask("POST", path, {**records, "return_seqs": True}).json["seqs"] == [2]
+    assert http.ask("POST", path + "?return_seqs=false", records).json.get("seqs") is None

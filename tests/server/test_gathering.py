@@ -15,7 +15,12 @@ from headwater.core.errors import OverloadedError
 from headwater.engine.input import EncodedRecords
 from headwater.engine.pending import Write
 from headwater.server import replying
-from headwater.wire.answers import Performance, WriteAnswer, single_write_answer
+from headwater.wire.answers import (
+    Performance,
+    WriteAnswer,
+    single_write_answer,
+    single_write_opening,
+)
 from headwater.wire.http_response import json_answer, short_json_answer
 from tests.server.gated_disk import GatedDisk
 from tests.server.running import PATIENCE_S, RunningServer, running, settings
@@ -282,7 +287,7 @@ def test_answers_that_cannot_be_sent_together_are_sent_one_by_one(
 
     class Broken:
         def send_single_writes(self, *given: Any) -> dict[int, bytes]:
-            asked.append(len(given[2]))
+            asked.append(len(given[3]))
             raise MemoryError
 
     with monkeypatch.context() as broken:
@@ -348,17 +353,18 @@ def test_who_leaves_before_the_answer_costs_the_others_nothing(
 def test_the_printed_answer_is_the_declared_one(
     total_us: int, sync_us: int, throttle_us: int
 ) -> None:
-    printed = single_write_answer(7, 9, total_us, sync_us, throttle_us)
+    opening = single_write_opening("orders")
+    printed = single_write_answer(opening, 7, 9, total_us, sync_us, throttle_us)
     append_us = max(total_us - sync_us, 0)
     spent = Performance(
         total_us / 1_000, append_us / 1_000, sync_us / 1_000, min(throttle_us, append_us) / 1_000
     )
-    expected = WriteAnswer(7, 7, 9, 1, False, False, spent, [7])
+    expected = WriteAnswer("orders", 7, 7, 9, 1, False, False, spent, [7])
     assert msgspec.json.decode(printed, type=WriteAnswer) == expected
 
 
 def test_the_short_way_to_print_an_answer_gives_the_same_bytes() -> None:
-    body = single_write_answer(1, 1, 2_000, 1_000, 0)
+    body = single_write_answer(b"{", 1, 1, 2_000, 1_000, 0)
     same = json_answer(200, body, keep_alive=True, extra=b"x-request-id: abc-1f\r\n")
     assert short_json_answer(body, b"abc", 0x1F) == same
 

@@ -49,7 +49,7 @@ def test_jobs_are_claimed_acked_and_gone(http: Browserless, topic: str) -> None:
     }
     acked = http.queue("ack", topic, seqs=[1, 9], lease_ids=[first["lease_id"]] * 2).json
     del acked["performance"]
-    assert acked == {"acked": 1, "skipped": [9], "ready": 0, "in_flight": 1}
+    assert acked == {"topic": topic, "acked": 1, "skipped": [9], "ready": 0, "in_flight": 1}
     assert http.queue("ack", topic, seqs=[1]).json["skipped"] == [1]
     assert http.queue("ack", topic, seqs=[2]).json["acked"] == 1
     assert [r["$seq"] for r in http.diff(topic).json["records"]] == []

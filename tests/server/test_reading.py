@@ -30,7 +30,7 @@ def test_an_answer_has_everything_the_contract_names(http: Browserless, topic: s
     (record,) = answer.pop("records")
     assert record["data"] == "b"
     assert answer == {
-        "next_from_seq": 2, "head_seq": 3, "earliest_seq": 1, "caught_up": False,
+        "topic": topic, "next_from_seq": 2, "head_seq": 3, "earliest_seq": 1, "caught_up": False,
         "tombstone": None, "lag": 1,
     }  # fmt: skip
     last = http.diff(topic, 2).json

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -89,13 +90,16 @@ def test_circles_fan_in_and_nonsense_are_refused_with_their_reasons(
     fan_in = put(http, f"{topic}.c", source=three, dest=two)
     assert (fan_in.status, fan_in.code) == (409, "topic_exists_incompatible")
     assert fan_in.json["error"]["detail"]["reason"] == "router_dest_fan_in"
-    missing = put(http, f"{topic}.d", source="nowhere", dest=two)
+    nowhere = f"{topic}.nowhere"
+    missing = put(http, f"{topic}.d", source=nowhere, dest=f"{topic}.4", create_source=False)
     assert (missing.status, missing.code) == (404, "topic_not_found")
+    assert missing.json["error"]["detail"] == {"topic": nowhere}
     for wrong in (
         {"source": one},
         {"source": one, "dest": two, "more": 1},
         {"source": one, "dest": two, "guarantee": "twice"},
         {"source": one, "dest": "no/name"},
+        {"source": one, "dest": one},
         {"source": one, "dest": two, "filter": "*x*"},
     ):
         answer = put(http, f"{topic}.e", **wrong)
@@ -173,3 +177,35 @@ def test_a_key_routes_only_between_topics_it_may_name(guarded: RunningServer) ->
         assert reader.ask("DELETE", "/v0/routers/mine.r").status == 403
         assert len(reader.get("/v0/routers").json["routers"]) == 1
         assert owner.ask("DELETE", "/v0/routers/mine.r").json["deleted"] is True
+
+
+def test_a_router_put_again_with_another_filter_goes_on(http: Browserless, topic: str) -> None:
+    source, dest, router = f"{topic}.in", f"{topic}.out", f"{topic}.r"
+    assert put(http, router, source=source, dest=dest, filter="a").status == 201
+    http.write_records(source, {"data": 1, "tag": "a"}, {"data": 2, "tag": "b"})
+    eventually(lambda: http.get(f"/v0/routers/{router}").json["lag"] == 0)
+    changed = put(http, router, source=source, dest=dest, filter="b")
+    assert (changed.status, changed.json["created"], changed.json["filter"]) == (200, False, "b")
+    same = put(http, router, source=source, dest=dest, filter="b")
+    assert (same.status, same.json["created"]) == (200, False)
+    http.write_records(source, {"data": 3, "tag": "a"}, {"data": 4, "tag": "b"})
+    found = http.diff(dest, consistency="strong").json["records"]
+    assert [record["data"] for record in found] == [1, 4]
+    elsewhere = put(http, router, source=source, dest=f"{topic}.else")
+    assert (elsewhere.status, elsewhere.json["error"]["detail"]["reason"]) == (
+        409,
+        "router_differs",
+    )
+
+
+def test_a_strong_read_has_what_was_written_before_it_over_any_number_of_routers(
+    http: Browserless, topic: str
+) -> None:
+    names = [f"{topic}.{number}" for number in range(4)]
+    for source, dest in pairwise(names):
+        put(http, f"{source}>{dest}", source=source, dest=dest)
+    for number in range(50):
+        http.write(names[0], number)
+        found = http.diff(names[-1], number, consistency="strong").json["records"]
+        assert [record["data"] for record in found] == [number]
+    assert http.diff(names[0], consistency="exact").status == 400

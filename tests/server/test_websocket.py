@@ -69,7 +69,8 @@ def test_a_subscription_gives_what_is_there_and_then_what_comes(
     http.write(topic, "a", "b")
     ws.say("subscribe", topic=topic, request_id="s1")
     assert ws.hear() == {
-        "op": "subscribed", "topic": topic, "from_seq": 0, "head_seq": 2, "request_id": "s1",
+        "op": "subscribed", "topic": topic, "from_seq": 0, "head_seq": 2,
+        "earliest_seq": 1, "request_id": "s1",
     }  # fmt: skip
     batch = ws.hear()
     assert [r["data"] for r in batch.pop("records")] == ["a", "b"]
@@ -79,10 +80,46 @@ def test_a_subscription_gives_what_is_there_and_then_what_comes(
     assert ws.hear()["records"][0]["data"] == "c"
 
 
+def test_several_topics_are_subscribed_at_once_or_none(
+    http: Browserless, ws: Socket, topic: str
+) -> None:
+    one, two = f"{topic}.1", f"{topic}.2"
+    http.write(one, "a", "b")
+    http.write(two, "c", "d")
+    wrongs: list[dict[str, Any]] = [
+        {"topics": {one: {}, f"{topic}.none": {}}},
+        {"topics": {}},
+        {},
+        {"topic": one, "topics": {two: {}}},
+        {"topics": {one: {}}, "from_seq": 1},
+    ]
+    for wrong in wrongs:
+        ws.say("subscribe", request_id=1, **wrong)
+        assert ws.hear()["op"] == "error", wrong
+    ws.say("subscribe", topics={one: {"from_seq": 1}, two: {"tail": True}}, request_id=2)
+    first, second = ws.hear(), ws.hear()
+    assert (first["op"], first["topic"], first["from_seq"]) == ("subscribed", one, 1)
+    assert (second["op"], second["topic"], second["from_seq"]) == ("subscribed", two, 2)
+    assert ws.until("record")["records"][0]["data"] == "b"
+    http.write(two, "e")
+    assert ws.until("record")["records"][0]["data"] == "e"
+
+
+def test_fields_of_others_are_ignored_in_messages(ws: Socket, topic: str) -> None:
+    ws.say("publish", topic=topic, records=[{"data": {"x_in": 1}, "x_mine": 2}], x_trace="t")
+    acked = ws.hear()
+    assert (acked["op"], acked["request_id"]) == ("ack", None), "always there"
+    ws.say("subscribe", topic=topic, x_trace="t")
+    assert ws.until("record")["records"][0]["data"] == {"x_in": 1}
+
+
 def test_a_publication_is_acked_when_it_is_safe(http: Browserless, ws: Socket, topic: str) -> None:
     ws.say("publish", topic=topic, records=[{"data": 1}, {"data": 2}], request_id=7)
-    assert ws.hear() == {
-        "op": "ack", "topic": topic, "first_seq": 1, "last_seq": 2, "head_seq": 2, "count": 2,
+    acked = ws.hear()
+    assert acked.pop("performance")["server_total_ms"] >= 0
+    assert acked == {
+        "op": "ack", "topic": topic, "seqs": [1, 2], "first_seq": 1, "last_seq": 2,
+        "head_seq": 2, "count": 2,
         "created": True, "deduped": False, "request_id": 7,
     }  # fmt: skip
     ws.say("publish", topic=topic, records=[{"data": 3}], idempotency_key="k")

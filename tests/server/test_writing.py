@@ -70,7 +70,7 @@ def test_the_answer_to_a_write_has_everything_the_contract_names(
     answer = first.json
     performance = answer.pop("performance")
     assert answer == {
-        "first_seq": 1, "last_seq": 3, "seqs": [1, 2, 3], "head_seq": 3, "count": 3,
+        "topic": topic, "first_seq": 1, "last_seq": 3, "seqs": [1, 2, 3], "head_seq": 3, "count": 3,
         "created": True, "deduped": False,
     }  # fmt: skip
     assert set(performance) == {"server_total_ms", "wal_append_ms", "fsync_ms", "throttle_wait_ms"}

@@ -160,7 +160,9 @@ def _wait_steps(
         soon_us = until_us if changes_us is None else min(until_us, changes_us)
         yield Woken(topic, soon_us, lambda: topic.dropped or queues.has_next(topic))
         if topic.dropped:
-            raise TopicNotFoundError(f"there is no topic {topic.name!r} any more")
+            raise TopicNotFoundError(
+                f"there is no topic {topic.name!r} any more", detail={"topic": topic.name}
+            )
         request.served = False
         yield from served_steps(engine, queues, topic, [request])
 

@@ -34,7 +34,7 @@ class Registry:
         topic = self._by_name.get(name)
         if topic is None:
             check_topic_name(name)
-            raise TopicNotFoundError(f"there is no topic {name!r}")
+            raise TopicNotFoundError(f"there is no topic {name!r}", detail={"topic": name})
         return topic
 
     def by_id(self, topic_id: int) -> Topic | None:

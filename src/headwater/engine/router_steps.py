@@ -3,22 +3,85 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
+from headwater.core.errors import InvalidRequestError, OverloadedError
+from headwater.core.limits import READ_WAIT_MS_CLAMP
+from headwater.core.units import US_PER_MS
+from headwater.engine.configuring import create_steps
 from headwater.engine.engine import Engine
+from headwater.engine.router_state import Router
 from headwater.engine.routers import RouterState
-from headwater.engine.steps import Answered, AsOwner, Steps, loaded_steps
+from headwater.engine.steps import Answered, AsOwner, Steps, Woken, loaded_steps
 from headwater.engine.topic import Topic
+from headwater.model.router import router_settings
+
+LOOK_EVERY_US: Final = 5 * US_PER_MS
 
 
 def put_router_steps(
     engine: Engine, name: str, settings: Mapping[str, Any]
 ) -> Steps[tuple[RouterState, bool]]:
-    """Define a router. Gives its state, and whether it was made by this."""
-    dest: Topic | None = yield AsOwner(lambda: engine.find(str(settings.get("dest"))))
+    """Define a router. Gives its state, and whether it was made by this. A source that is not
+    there is made, unless `create_source` says no."""
+    given = dict(settings)
+    create_source = given.pop("create_source", True)
+    wanted = router_settings(given)
+    if wanted.source == wanted.dest:
+        raise InvalidRequestError(
+            f"a router copies from one topic to another, not from {wanted.source!r} to itself",
+            detail={"setting": "dest"},
+        )
+    yield AsOwner(lambda: engine.routers.check(name, wanted))
+    source: Topic | None = yield AsOwner(lambda: engine.find(wanted.source))
+    if source is None and create_source:
+        yield from create_steps(engine, wanted.source, {})
+    dest: Topic | None = yield AsOwner(lambda: engine.find(wanted.dest))
     if dest is not None:
         yield from loaded_steps(engine, dest)
-    found: tuple[RouterState, bool] = yield Answered(lambda: engine.routers.put(name, settings))
+    found: tuple[RouterState, bool] = yield Answered(lambda: engine.routers.put(name, wanted))
+    return found
+
+
+def caught_up_steps(engine: Engine, topic: Topic) -> Steps[None]:
+    """Until everything that is visible now has come to this topic through its routers, over other
+    topics too. OverloadedError when that takes too long."""
+    clock = engine.core.clock
+    until_us = clock.monotonic_us() + READ_WAIT_MS_CLAMP * US_PER_MS
+    routers: list[Router] = yield AsOwner(lambda: _into(topic, set()))
+    for router in routers:
+        # By now its source has all that the routers before it were waited for.
+        seq: int = yield AsOwner(partial(_visible, router.source))
+
+        def has_come(router: Router = router, seq: int = seq) -> bool:
+            gone = router.stopped or router.dest.dropped or router.source.dropped
+            return gone or router.cursor.source_seq >= seq
+
+        while not (yield AsOwner(has_come)):
+            now_us = clock.monotonic_us()
+            if now_us >= until_us:
+                raise OverloadedError(
+                    f"router {router.name!r} is {router.lag} records behind; try again, or read "
+                    "without consistency strong",
+                    detail={"router": router.name, "lag": router.lag},
+                )
+            # Records that its filter leaves out wake nobody.
+            yield Woken(router.dest, min(now_us + LOOK_EVERY_US, until_us), has_come)
+
+
+def _visible(topic: Topic) -> int:
+    return topic.log.visible_seq
+
+
+def _into(topic: Topic, seen: set[int]) -> list[Router]:
+    """The routers into a topic, also over others, the farthest first."""
+    if topic.feed is None or topic.topic_id in seen:
+        return []
+    seen.add(topic.topic_id)
+    found: list[Router] = []
+    for router in topic.feed.routers:
+        found += [*_into(router.source, seen), router]
     return found
 
 

@@ -7,7 +7,6 @@ begins at the head the source has at that moment: what was there before is not c
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -31,7 +30,7 @@ from headwater.model.router import (
     Guarantee,
     RouterCursor,
     RouterSettings,
-    router_settings,
+    may_become,
 )
 from headwater.model.router.definition import check_router_name
 
@@ -66,7 +65,7 @@ class Routers:
         router = self._core.routers.find(name)
         if router is None or not router.made:
             check_router_name(name)
-            raise RouterNotFoundError(f"there is no router {name!r}")
+            raise RouterNotFoundError(f"there is no router {name!r}", detail={"router": name})
         return router
 
     def state(self, router: Router) -> RouterState:
@@ -100,10 +99,22 @@ class Routers:
 
     # -- defining
 
-    def put(self, name: str, given: Mapping[str, Any]) -> Change:
-        """Define a router. Result: (state, created)."""
+    def check(self, name: str, settings: RouterSettings) -> None:
+        """Raises where `put` would refuse the definition, whatever topics there are."""
+        graph = self._core.routers.graph
+        known = graph.get(name)
+        if known is not None and may_become(known, settings):
+            graph.check_change(settings)
+        elif graph.put(name, settings):
+            graph.remove(name)
+
+    def put(self, name: str, settings: RouterSettings) -> Change:
+        """Define a router, or change what one does. Result: (state, created)."""
         core = self._core
-        settings = router_settings(given)
+        known = core.routers.find(name)
+        if known is not None and known.made and may_become(known.settings, settings):
+            core.routers.graph.check_change(settings)
+            return self._redefine(known, settings)
         source = core.registry.get(settings.source)
         if not settings.create_dest:
             core.registry.get(settings.dest)
@@ -176,6 +187,46 @@ class Routers:
             raise
         dest.in_flight += 1
         core.routers.attach(router)
+        return change
+
+    def _redefine(self, old: Router, settings: RouterSettings) -> Change:
+        """The same router with other rules, which count for what it has not copied yet. In the log
+        it is another router of that name, and both frames are in one group with the copies before
+        them."""
+        core, source, dest = self._core, old.source, old.dest
+        mark = CursorMark(old.cursor.source_seq, dest.log.head_seq)
+        cursor = RouterCursor(settings.guarantee, mark)
+        cursor.forwarded_total = old.cursor.forwarded_total
+        new = Router(core.registry.take_id(), old.name, settings, source, dest, cursor)
+        now = core.clock.wall_ms()
+        body = RouterCreated(
+            new.router_id, new.name, source.topic_id, mark.source_seq, settings.to_stored()
+        )
+        frames = [
+            encode_router_deleted(dest.topic_id, RouterDeleted(old.router_id), now),
+            encode_router_created(dest.topic_id, body, now),
+        ]
+        was_stopped, old.stopped = old.stopped, True
+
+        def take_effect() -> tuple[RouterState, bool]:
+            core.changed = True
+            if core.routers.find(old.name) is old and not (source.dropped or dest.dropped):
+                core.routers.detach(old)
+                core.routers.attach(new)
+                new.made, new.stopped = True, False
+                core.route(source)
+            return self.state(new), False
+
+        def give_up() -> None:
+            old.stopped = was_stopped
+            core.route(source)
+
+        change = Change(take_effect, give_up)
+        try:
+            self._topics.submit(dest, b"".join(frames), change, frame_count=2, essential=False)
+        except BaseException:
+            give_up()
+            raise
         return change
 
     # -- removing

@@ -128,7 +128,9 @@ class Topics:
         wanted = topic_settings(settings or {}, topic=name)
         if not (wanted.auto_create if create is None else create):
             check_topic_name(name)
-            raise TopicNotFoundError(f"there is no topic {name!r}, and it may not be made here")
+            raise TopicNotFoundError(
+                f"there is no topic {name!r}, and it may not be made here", detail={"topic": name}
+            )
         return self.make(name, wanted)
 
     def make(self, name: str, settings: TopicSettings) -> Topic:

@@ -117,7 +117,8 @@ may tell of more. The file of a webhook tells the same of its deliveries; older 
 def _snapshots() -> str:
     return f"""
 A snapshot is a header and blocks, each compressed for itself and numbered in its checksum. The
-heading comes first and has {_fields(SnapshotHeading)}; `{INDEX_NAME}` has the same. Then come
+heading comes first and has {_fields(SnapshotHeading)}; `{INDEX_NAME}` has the same of the two
+newest, the newest last, and is believed as far as the snapshots say the same. Then come
 machines (name, version, definition), instances sorted by id, idempotency keys and retired ids. A
 file without the end block was never finished. `snap-....snap.instance` is one instance as JSON,
 made on request and never loaded.

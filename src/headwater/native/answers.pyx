@@ -17,9 +17,10 @@ cdef extern from "sys/socket.h" nogil:
 
 cdef enum:
     NUMBER_BYTES_MAX = 20
-    BODY_BYTES_MAX = 512  # its words have 184 bytes, and its nine numbers 24 each at most
+    OPENING_BYTES_MAX = 320  # what comes before the numbers, the name of a topic among it
+    BODY_BYTES_MAX = 832  # its other words have 172 bytes, and its nine numbers 24 each at most
     HEAD_BYTES_MAX = 256
-    REPLY_BYTES_MAX = 1024
+    REPLY_BYTES_MAX = 1344
 
 
 cdef inline char *_text(char *at, const char *text, size_t length) noexcept nogil:
@@ -71,6 +72,7 @@ cdef size_t _print(
     char *text,
     const char *head, size_t head_bytes,
     const char *prefix, size_t prefix_bytes,
+    const char *opening, size_t opening_bytes,
     uint64_t number,
     uint64_t seq,
     uint64_t head_seq,
@@ -83,7 +85,7 @@ cdef size_t _print(
     cdef char *at = body
     cdef size_t body_bytes
     cdef uint64_t append_us = total_us - sync_us if total_us > sync_us else 0
-    at = _text(at, b'{"first_seq":', 13)
+    at = _text(at, opening, opening_bytes)
     at = _number(at, seq)
     at = _text(at, b',"last_seq":', 12)
     at = _number(at, seq)
@@ -111,15 +113,18 @@ cdef size_t _print(
     return _text(at, body, body_bytes) - text
 
 
-cdef int _refuse_long(bytes head, bytes prefix) except -1:
+cdef int _refuse_long(bytes head, bytes prefix, bytes opening) except -1:
     if PyBytes_GET_SIZE(head) + PyBytes_GET_SIZE(prefix) > HEAD_BYTES_MAX:
         raise ValueError("the head of an answer is shorter than that")
+    if PyBytes_GET_SIZE(opening) > OPENING_BYTES_MAX:
+        raise ValueError("the name of a topic is shorter than that")
     return 0
 
 
 def single_write(
     bytes head,
     bytes prefix,
+    bytes opening,
     uint64_t number,
     uint64_t seq,
     uint64_t head_seq,
@@ -128,14 +133,15 @@ def single_write(
     uint64_t throttle_us,
 ):
     """The whole answer to a write of one record: `head` up to the length of its body, the id of
-    the request from `prefix` and `number`, and the body."""
+    the request from `prefix` and `number`, and the body, which begins with `opening`."""
     cdef char text[REPLY_BYTES_MAX]
     cdef size_t length
-    _refuse_long(head, prefix)
+    _refuse_long(head, prefix, opening)
     length = _print(
         text,
         PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head),
         PyBytes_AS_STRING(prefix), PyBytes_GET_SIZE(prefix),
+        PyBytes_AS_STRING(opening), PyBytes_GET_SIZE(opening),
         number, seq, head_seq, total_us, sync_us, throttle_us,
     )
     return PyBytes_FromStringAndSize(text, length)
@@ -144,6 +150,7 @@ def single_write(
 def send_single_writes(
     bytes head,
     bytes prefix,
+    bytes opening,
     list asked,
     uint64_t head_seq,
     uint64_t now_us,
@@ -163,7 +170,7 @@ def send_single_writes(
     cdef Reply *replies
     cdef Reply *reply
     cdef dict unsent = {}
-    _refuse_long(head, prefix)
+    _refuse_long(head, prefix, opening)
     replies = <Reply *>PyMem_Malloc(count * sizeof(Reply))
     if replies == NULL:
         raise MemoryError
@@ -177,6 +184,7 @@ def send_single_writes(
                 reply.text,
                 PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head),
                 PyBytes_AS_STRING(prefix), PyBytes_GET_SIZE(prefix),
+        PyBytes_AS_STRING(opening), PyBytes_GET_SIZE(opening),
                 one[1], one[2], head_seq, now_us - came_us if now_us > came_us else 0,
                 sync_us, throttle_us,
             )

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+import headwater
 from headwater.core.errors import HeadwaterError
+from headwater.core.units import US_PER_MS
 from headwater.observe.metrics import metrics_as_json, metrics_as_text
 from headwater.server.damage import damage_seen, ledgers_of, parts_seen
 from headwater.server.exchange import Exchange
@@ -25,9 +27,11 @@ if TYPE_CHECKING:
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def health(_app: App, exchange: Exchange) -> None:
+def health(app: App, exchange: Exchange) -> None:
     """The process lives. Says nothing about the disk."""
-    answer(exchange, 200, {"status": "ok"})
+    uptime_ms = (app.now_us() - app.started_us) // US_PER_MS
+    found = {"status": "ok", "version": headwater.__version__, "uptime_ms": uptime_ms}
+    answer(exchange, 200, found)
 
 
 def ready(app: App, exchange: Exchange) -> None:
@@ -38,7 +42,11 @@ def ready(app: App, exchange: Exchange) -> None:
         raise poison
     if app.draining:
         raise HttpError("shutting_down", "shutting down")
-    body: dict[str, object] = {"status": state_of(app), "recovery_progress": 1.0}
+    body: dict[str, object] = {
+        "status": state_of(app),
+        "recovery_progress": 1.0,
+        "wal_replay_complete": True,
+    }
     key = _key_if_any(app, exchange)
     body |= {name: told for name, told in parts_seen(app, key).items() if told}
     gaps = gaps_in_brief(app)

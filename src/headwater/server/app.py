@@ -127,7 +127,10 @@ class App:
             raise HttpError(
                 "not_ready",
                 "recovering; try again soon",
-                detail={"replay_progress": round(self.recovery_progress, 3)},
+                detail={
+                    "replay_progress": round(self.recovery_progress, 3),
+                    "wal_replay_complete": False,
+                },
                 headers={"retry-after": "1"},
             )
         return self.database

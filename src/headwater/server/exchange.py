@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 GZIP_BYTES_MIN: Final = 1_400
 """Shorter answers fit a packet anyway."""
+NOT_FOUND: Final = 404
 NOT_MODIFIED: Final = 304
 _GZIP: Final = re.compile(rb"\s*(gzip|\*)\s*(;\s*q=(1(\.0*)?|0\.0*[1-9]\d*))?\s*")
 
@@ -195,9 +196,10 @@ class Exchange:
         if isinstance(error, HttpError) and error.status in (408, 413, 431):
             self.keep_alive = False  # the rest of the request is not worth reading
         error = own_error(self.head.key, error)
-        self.answer_json(
-            status_of(error), error_body(error, self.elapsed_ms()), error_headers(error)
-        )
+        status = status_of(error)
+        if status == NOT_FOUND and not error.detail:
+            error.detail = {"path": self.path.decode("latin-1")}
+        self.answer_json(status, error_body(error, self.elapsed_ms()), error_headers(error))
 
     def begin_stream(self, status: int, headers: Mapping[str, str]) -> None:
         """The head of an answer without end. What follows goes through `connection.send`."""

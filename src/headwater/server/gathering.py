@@ -257,6 +257,7 @@ def _is_single(request: WriteRequest) -> bool:
     return (
         len(request.records) == 1
         and request.expect_head_seq is None
+        and request.return_seqs is None
         and request.config is None
         and not request.disable_backpressure
     )

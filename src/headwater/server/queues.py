@@ -106,7 +106,8 @@ def _answer_claim(exchange: Exchange, claimed: JobsText) -> None:
         claimed.ready,
         exchange.elapsed_ms(),
     )
-    exchange.answer_json_parts(b'{"claimed":[', claimed.text, rest)
+    opening = b'{"topic":"%b","claimed":[' % exchange.head.parameters[0].encode()
+    exchange.answer_json_parts(opening, claimed.text, rest)
 
 
 def ack(app: App, exchange: Exchange) -> None:
@@ -152,9 +153,15 @@ def extend(app: App, exchange: Exchange) -> None:
 def _settle(
     app: App, exchange: Exchange, work: Work[Settled], say: Callable[[Settled], bytes]
 ) -> None:
+    topic = exchange.head.parameters[0].encode()
+
     def answer(settled: Settled) -> None:
-        body = b'{%b,"skipped":%b,"ready":%d,"in_flight":%d,"performance":{"server_total_ms":%.3f}}'
+        body = (
+            b'{"topic":"%b",%b,"skipped":%b,"ready":%d,"in_flight":%d,'
+            b'"performance":{"server_total_ms":%.3f}}'
+        )
         body %= (
+            topic,
             say(settled),
             _encode(settled.skipped) if settled.skipped else b"[]",
             settled.ready,

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headwater.core import limits
+from headwater.core.errors import InvalidRequestError
 from headwater.core.units import MIB
+from headwater.engine.router_steps import caught_up_steps
 from headwater.engine.steps import (
     Found,
     InFiles,
@@ -47,6 +49,10 @@ def diff(app: App, exchange: Exchange) -> None:
     take = take_rendered(Projection(body.include_tags, body.include_meta))
     name = exchange.parameters[0]
     steps = long_poll_steps(app.space(name, exchange.head.key), name, request, take)
+    if body.consistency == "strong":
+        steps = _strong_steps(app, name, steps)
+    elif body.consistency != "eventual":
+        raise InvalidRequestError("consistency is eventual or strong")
     # Most reads are near the head and need no file: answered at once, without a task.
     found = app.ready_database.begin(steps)
     if isinstance(found, Found):
@@ -54,6 +60,13 @@ def diff(app: App, exchange: Exchange) -> None:
     else:
         exchange.waits_for_news = request.wait_us > 0
         app.spawn(exchange, _answer_later(exchange, found))
+
+
+def _strong_steps(app: App, name: str, reading: Steps[Found[bytes]]) -> Steps[Found[bytes]]:
+    topic = app.engine.find(name)  # partitions of Kafka topics have no routers
+    if topic is not None:
+        yield from caught_up_steps(app.engine, topic)
+    return (yield from reading)
 
 
 async def _answer_later(exchange: Exchange, reading: Coroutine[Any, Any, Found[bytes]]) -> None:
@@ -78,7 +91,8 @@ def _answer(exchange: Exchange, found: Found[bytes]) -> None:
             found.cold_segments_read,
         )
     )
-    exchange.answer_json_parts(b'{"records":[', found.payload, rest)
+    opening = b'{"topic":"%b","records":[' % exchange.parameters[0].encode()
+    exchange.answer_json_parts(opening, found.payload, rest)
 
 
 def encode_tombstone(tombstone: Tombstone) -> bytes:

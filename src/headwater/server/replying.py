@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headwater.engine.pending import Write
 from headwater.native import compiled
-from headwater.wire.answers import single_write_reply
+from headwater.wire.answers import single_write_opening, single_write_reply
 from headwater.wire.http_response import SHORT_HEAD
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ class Told(NamedTuple):
     """What all of them are told."""
 
     prefix: bytes
+    opening: bytes
     head_seq: int
     now_us: int
     sync_us: int
@@ -37,12 +38,13 @@ class Told(NamedTuple):
     @classmethod
     def of(cls, write: Write, now_us: int, prefix: bytes) -> Told:
         head_seq = 0 if write.result is None else write.result.head_seq
-        return cls(prefix, head_seq, now_us, write.sync_us, write.throttle_us)
+        opening = single_write_opening(write.topic.name)
+        return cls(prefix, opening, head_seq, now_us, write.sync_us, write.throttle_us)
 
     def reply(self, exchange: Exchange, seq: int) -> bytes:
         total_us = self.now_us - exchange.started_us
         return single_write_reply(
-            self.prefix, exchange.number, seq, self.head_seq, total_us, *self[3:]
+            self.prefix, self.opening, exchange.number, seq, self.head_seq, total_us, *self[4:]
         )
 
 
@@ -58,7 +60,7 @@ def send_directly(direct: list[Direct], told: Told) -> None:
         for exchange, seq in direct
     ]
     try:
-        unsent = _native.send_single_writes(SHORT_HEAD, told.prefix, asked, *told[1:])
+        unsent = _native.send_single_writes(SHORT_HEAD, told.prefix, told.opening, asked, *told[2:])
     except Exception:  # before anything was sent: nobody is left without an answer (I15)
         for exchange, seq in direct:
             exchange.answer_whole(told.reply(exchange, seq))

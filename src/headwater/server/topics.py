@@ -166,7 +166,8 @@ async def drop_topic(app: App, exchange: Exchange) -> None:
     steps = drop_steps(app.engine, name, if_empty=flag(exchange, "if_empty", False))
     removed = await app.ready_database.drive(steps)
     told = list(filter(app.key_of(exchange).may_name, removed or []))
-    answer(exchange, 200, {"deleted": removed is not None, "routers_removed": told})
+    found = {"topic": name, "deleted": removed is not None, "routers_removed": told}
+    answer(exchange, 200, found)
 
 
 async def delete_records(app: App, exchange: Exchange) -> None:
@@ -175,4 +176,4 @@ async def delete_records(app: App, exchange: Exchange) -> None:
     space = app.space(name, exchange.head.key)
     steps = delete_steps(space, name, request.before_seq, request.match)
     deleted = await app.ready_database.drive(steps)
-    answer(exchange, 200, msgspec.structs.asdict(deleted))
+    answer(exchange, 200, {"topic": name, **msgspec.structs.asdict(deleted)})

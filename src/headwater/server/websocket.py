@@ -197,10 +197,7 @@ class WebSocket(asyncio.Protocol):
                 self._fail(_OUR_FAULT, "something went wrong here")
 
     def _say(self, op: str, request_id: Any = None, **fields: Any) -> None:
-        said = {"op": op, **fields}
-        if request_id is not None:
-            said["request_id"] = request_id
-        self._send(msgspec.json.encode(said))
+        self._send(msgspec.json.encode({"op": op, **fields, "request_id": request_id}))
 
     def _say_error(self, error: HeadwaterError, request_id: Any = None) -> None:
         told = {"detail": dict(error.detail)} if error.detail else {}
@@ -208,30 +205,35 @@ class WebSocket(asyncio.Protocol):
 
     def _subscribe(self, wish: Subscribe) -> None:
         self._key.require(Scope.READ)
-        self._key.require_name(wish.topic)
-        topic = self._app.space(wish.topic, self._key).topic(wish.topic)
+        places = wish.places()
+        for name in places:
+            self._key.require_name(name)
+        # All of them are looked up before any is followed: a name that is missing refuses it whole.
+        found = [
+            (self._app.space(name, self._key).topic(name), place) for name, place in places.items()
+        ]
         read = diff_request(0, wish.limit, wish.max_batch_bytes, node=wish.node)
-        cursor = topic.log.visible_seq if wish.tail else wish.from_seq or 0
-        self._following.unfollow(wish.topic)
-        self._following.follow(
-            topic,
-            cursor,
-            Wish(
-                Projection(wish.include_tags, wish.include_meta, wish.include_data),
-                read.limit,
-                read.bytes_max,
-                read.nodes,
-                None if wish.match is None else parse_match(wish.match),
-            ),
+        options = Wish(
+            Projection(wish.include_tags, wish.include_meta, wish.include_data),
+            read.limit,
+            read.bytes_max,
+            read.nodes,
+            None if wish.match is None else parse_match(wish.match),
         )
-        self._say(
-            "subscribed",
-            wish.request_id,
-            topic=wish.topic,
-            from_seq=cursor,
-            head_seq=topic.log.visible_seq,
-        )
-        self._following.pump(topic)
+        for topic, place in found:
+            cursor = topic.log.visible_seq if place.tail else place.from_seq or 0
+            self._following.unfollow(topic.name)
+            self._following.follow(topic, cursor, options)
+            self._say(
+                "subscribed",
+                wish.request_id,
+                topic=topic.name,
+                from_seq=cursor,
+                head_seq=topic.log.visible_seq,
+                earliest_seq=topic.log.earliest_seq,
+            )
+        for topic, _ in found:
+            self._following.pump(topic)
 
     def _unsubscribe(self, wish: Unsubscribe) -> None:
         if not self._following.unfollow(wish.topic):
@@ -257,6 +259,7 @@ class WebSocket(asyncio.Protocol):
         )
         usage = self._app.quotas.of(self._key)
         usage.begin()
+        begun_us = self._app.now_us()
         try:
             write = space.append(
                 wish.topic,
@@ -277,12 +280,15 @@ class WebSocket(asyncio.Protocol):
                 self._say_error(done.error, wish.request_id)
                 return
             result = done.answer()
+            total_us = self._app.now_us() - begun_us
             self._say(
                 "ack",
                 wish.request_id,
                 topic=wish.topic,
+                seqs=list(result.seqs),
                 first_seq=result.first_seq,
                 last_seq=result.last_seq,
+                performance={"server_total_ms": total_us / 1_000},
                 head_seq=result.head_seq,
                 count=result.records,
                 created=result.created,
@@ -332,7 +338,7 @@ class WebSocket(asyncio.Protocol):
             self._send(b'{"op":"caught_up","topic":%b,"seq":%d}' % (topic, batch.next_from_seq))
 
     def send_gone(self, name: str) -> None:
-        self._say("topic_deleted", topic=name)
+        self._send(msgspec.json.encode({"op": "topic_deleted", "topic": name}))
 
     def send_error(self, error: HeadwaterError) -> None:
         self._say_error(error)

@@ -68,7 +68,9 @@ def _append(
     key = request.idempotency_key
     if key is None and b"idempotency-key" in head.headers:
         key = exchange.header(b"idempotency-key")
-    with_seqs = not head.query_bytes or flag(exchange, "return_seqs", True)
+    with_seqs = request.return_seqs
+    if with_seqs is None:
+        with_seqs = not head.query_bytes or flag(exchange, "return_seqs", True)
     usage = exchange.usage
     usage.begin()
     try:
@@ -104,7 +106,10 @@ def _answer(exchange: Exchange, usage: Usage, with_seqs: bool, write: Pending[Ap
     throttle_ms = min(write.throttle_us / 1_000, append_ms)
     spent = Performance(total_ms, append_ms, fsync_ms, throttle_ms)
     seqs = list(range(first, last + 1)) if with_seqs else msgspec.UNSET
-    body = _encode(WriteAnswer(first, last, head, last - first + 1, created, deduped, spent, seqs))
+    name = exchange.head.parameters[0]
+    body = _encode(
+        WriteAnswer(name, first, last, head, last - first + 1, created, deduped, spent, seqs)
+    )
     exchange.answer_json(201 if created and not deduped else 200, body)
 
 
@@ -136,6 +141,7 @@ def plain_record(request: WriteRequest) -> bytes | None:
         or request.node is not None
         or request.idempotency_key is not None
         or request.expect_head_seq is not None
+        or request.return_seqs is not None
         or request.config is not None
         or request.disable_backpressure
         or _have_extras(records)

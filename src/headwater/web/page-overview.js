@@ -127,7 +127,11 @@ function placeOf(damage) {
     if (!first) return "";
     const more = damage.places.length + damage.more - 1;
     const others = more ? ` and ${several(more, "other place")}` : "";
-    return ` ${first.topic}: seq ${count(first.first_seq)}, ${first.file} at byte ${first.offset}${others}.`;
+    return ` ${first.topic}: seq ${count(first.first_seq)}${inFile(first)}${others}.`;
+}
+
+function inFile({ file, offset }) {
+    return `${file ? ` in ${file}` : ""}${offset === null ? "" : ` at byte ${offset}`}`;
 }
 
 /** What an operator would want to know first, each with where to look. */
@@ -147,7 +151,8 @@ function concerns(status, runs) {
         ...status.unavailable.map((each) => [
             "bad",
             [
-                `Not served: ${each.part}. ${each.what}`,
+            `Not served: ${each.part}. ${each.what}${inFile(each)}. ` +
+                "Stop the server and run headwater repair.",
                 each.file ? ` in ${each.file}` : "",
                 each.offset === null ? "" : ` at byte ${each.offset}`,
                 ". Stop the server and run headwater repair.",
@@ -156,12 +161,14 @@ function concerns(status, runs) {
         ]),
         status.mended.length && [
             "warn",
-            `The last start found damage that it goes on in spite of: ${status.mended.map((each) => `${each.what} in ${each.path}`).join("; ")}.`,
+            "The last start found damage that it goes on in spite of: " +
+                `${status.mended.map((each) => `${each.what} in ${each.path}`).join("; ")}.`,
             ["log"],
         ],
         damage.records && [
             "bad",
-            `${count(damage.records)} damaged records were met and not served.${placeOf(damage)} Run headwater verify.`,
+            `${count(damage.records)} damaged records are not served.${placeOf(damage)} ` +
+                "Run headwater verify.",
             ["jobs"],
         ],
         pressure.writes_refused && [

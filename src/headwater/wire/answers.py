@@ -41,6 +41,7 @@ class ReadSpent(Answer):
 
 
 class WriteAnswer(Answer):
+    topic: str
     first_seq: int
     last_seq: int
     head_seq: int
@@ -52,13 +53,18 @@ class WriteAnswer(Answer):
     """Left out when the request asked for that."""
 
 
+def single_write_opening(topic: str) -> bytes:
+    """How the answers to single writes of one topic begin. Names need no escapes."""
+    return b'{"topic":"%b","first_seq":' % topic.encode()
+
+
 def single_write_answer(
-    seq: int, head_seq: int, total_us: int, sync_us: int, throttle_us: int
+    opening: bytes, seq: int, head_seq: int, total_us: int, sync_us: int, throttle_us: int
 ) -> bytes:
     """The `WriteAnswer` to a write of one record to a topic that was there, printed at once."""
     append_us = max(total_us - sync_us, 0)
     return _SINGLE % (
-        *(seq, seq, head_seq, total_us // 1_000, total_us % 1_000),
+        *(opening, seq, seq, head_seq, total_us // 1_000, total_us % 1_000),
         *(append_us // 1_000, append_us % 1_000, sync_us // 1_000, sync_us % 1_000),
         *divmod(min(throttle_us, append_us), 1_000),
         seq,
@@ -66,7 +72,7 @@ def single_write_answer(
 
 
 _SINGLE: Final = (
-    b'{"first_seq":%d,"last_seq":%d,"head_seq":%d,"count":1,"created":false,"deduped":false,'
+    b'%b%d,"last_seq":%d,"head_seq":%d,"count":1,"created":false,"deduped":false,'
     b'"performance":{"server_total_ms":%d.%03d,"wal_append_ms":%d.%03d,"fsync_ms":%d.%03d,'
     b'"throttle_wait_ms":%d.%03d},"seqs":[%d]}'
 )
@@ -74,6 +80,7 @@ _SINGLE: Final = (
 
 def single_write_reply(
     prefix: bytes,
+    opening: bytes,
     number: int,
     seq: int,
     head_seq: int,
@@ -84,10 +91,10 @@ def single_write_reply(
     """The same with its head: the whole answer to this request of a connection that stays open."""
     if _native is not None:
         found: bytes = _native.single_write(
-            SHORT_HEAD, prefix, number, seq, head_seq, total_us, sync_us, throttle_us
+            SHORT_HEAD, prefix, opening, number, seq, head_seq, total_us, sync_us, throttle_us
         )
         return found
-    body = single_write_answer(seq, head_seq, total_us, sync_us, throttle_us)
+    body = single_write_answer(opening, seq, head_seq, total_us, sync_us, throttle_us)
     return short_json_answer(body, prefix, number)
 
 
@@ -122,6 +129,7 @@ class Gap(Answer):
 
 
 class DiffAnswer(Answer):
+    topic: str
     records: list[RecordOut]
     next_from_seq: int
     head_seq: int
@@ -133,6 +141,7 @@ class DiffAnswer(Answer):
 
 
 class DeleteAnswer(Answer):
+    topic: str
     deleted: int
     earliest_seq: int
     head_seq: int
@@ -166,6 +175,7 @@ class JobOut(RecordOut, kw_only=True):
 
 
 class ClaimAnswer(Answer):
+    topic: str
     claimed: list[JobOut]
     count: int
     ready: int
@@ -173,6 +183,7 @@ class ClaimAnswer(Answer):
 
 
 class AckAnswer(Answer):
+    topic: str
     acked: int
     skipped: list[int]
     ready: int
@@ -181,6 +192,7 @@ class AckAnswer(Answer):
 
 
 class NackAnswer(Answer):
+    topic: str
     nacked: int
     skipped: list[int]
     ready: int
@@ -189,6 +201,7 @@ class NackAnswer(Answer):
 
 
 class ExtendAnswer(Answer):
+    topic: str
     extended: int
     skipped: list[int]
     ready: int
@@ -228,6 +241,7 @@ class TopicList(Answer):
 
 
 class TopicDropped(Answer):
+    topic: str
     deleted: bool
     routers_removed: list[str]
     performance: Spent

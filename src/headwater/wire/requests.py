@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import repeat
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
@@ -46,6 +46,7 @@ class WriteRequest(Body):
     config: dict[str, Any] | None = None
     disable_backpressure: bool = False
     expect_head_seq: Seq | None = None
+    return_seqs: bool | None = None
 
 
 class DiffRequestBody(Body):
@@ -57,6 +58,8 @@ class DiffRequestBody(Body):
     wait_ms: int = 0
     max_batch_bytes: int = limits.READ_BYTES_DEFAULT
     match: str | list[str] | None = None
+    consistency: Annotated[str, _told(enum=["eventual", "strong"])] = "eventual"
+    """strong: what is written now has come here through routers before the topic is read."""
 
 
 class DeleteRequest(Body):
@@ -97,6 +100,7 @@ class RouterBody(Body):
     dest: str
     preserve_node: bool = True
     preserve_tag: bool = True
+    create_source: bool = True
     create_dest: bool = True
     filter: str | list[str] | None = None
     allow_cycle: bool = False
@@ -135,5 +139,36 @@ def decode_request(body: bytes | bytearray, kind: type[B]) -> B:
     try:
         found: B = decoder.decode(body or b"{}")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        known = without_extensions(body) if _EXTENSION in body else None
+        if known is not None:
+            return decode_request(known, kind)
         raise InvalidRequestError(f"the body cannot be read: {error}") from error
     return found
+
+
+_EXTENSION: Final = b'"x_'
+_raw: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_items: Final = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+def without_extensions(body: bytes | bytearray) -> bytes | None:
+    """The body without the fields that begin with `x_`, its own and those of its records, which
+    anybody may add and nobody here reads. What is kept is the bytes that were sent. None when there
+    are none, or it is no object."""
+    try:
+        fields = _raw.decode(body)
+        records = [_raw.decode(each) for each in _items.decode(fields.get("records", b"[]"))]
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    if not any(name.startswith("x_") for each in (fields, *records) for name in each):
+        return None
+    if records:
+        fields["records"] = msgspec.Raw(b"[%b]" % b",".join(map(_object, records)))
+    return _object(fields)
+
+
+def _object(fields: dict[str, msgspec.Raw]) -> bytes:
+    kept = (item for item in fields.items() if not item[0].startswith("x_"))
+    return b"{%b}" % b",".join(
+        b"%b:%b" % (msgspec.json.encode(name), bytes(value)) for name, value in kept
+    )

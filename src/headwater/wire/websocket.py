@@ -8,7 +8,7 @@ import msgspec
 
 from headwater.core import limits
 from headwater.core.errors import InvalidRequestError
-from headwater.wire.requests import RecordIn, Seq
+from headwater.wire.requests import RecordIn, Seq, WatchTopic, without_extensions
 
 
 class Operation(msgspec.Struct, forbid_unknown_fields=True, tag_field="op"):
@@ -18,7 +18,10 @@ class Operation(msgspec.Struct, forbid_unknown_fields=True, tag_field="op"):
 
 
 class Subscribe(Operation, tag="subscribe", kw_only=True):
-    topic: str
+    """To one topic, or to several, each with where to begin."""
+
+    topic: str | None = None
+    topics: dict[str, WatchTopic] | None = None
     from_seq: Seq | None = None
     tail: bool = False
     limit: int = limits.READ_RECORDS_DEFAULT
@@ -28,6 +31,19 @@ class Subscribe(Operation, tag="subscribe", kw_only=True):
     include_tags: bool = False
     include_meta: bool = True
     include_data: bool = True
+
+    def places(self) -> dict[str, WatchTopic]:
+        """Where to begin, by topic."""
+        if (self.topic is None) == (self.topics is None):
+            raise InvalidRequestError("subscribe names a topic, or has topics, and not both")
+        if self.topics is None:
+            assert self.topic is not None
+            return {self.topic: WatchTopic(self.from_seq, self.tail)}
+        if self.from_seq is not None or self.tail:
+            raise InvalidRequestError("from_seq and tail stand with each of the topics")
+        if not 1 <= len(self.topics) <= limits.WATCH_TOPICS_MAX:
+            raise InvalidRequestError(f"topics are 1 to {limits.WATCH_TOPICS_MAX}")
+        return self.topics
 
 
 class Unsubscribe(Operation, tag="unsubscribe", kw_only=True):
@@ -56,5 +72,8 @@ def decode_operation(message: bytes | str) -> Subscribe | Unsubscribe | Publish 
     try:
         operation: Subscribe | Unsubscribe | Publish | Ping = _decoder.decode(message)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        known = without_extensions(message) if isinstance(message, bytes) else None
+        if known is not None:
+            return decode_operation(known)
         raise InvalidRequestError(f"the message cannot be read: {error}") from error
     return operation

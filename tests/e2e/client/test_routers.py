@@ -39,7 +39,8 @@ def use(database: Any) -> list[Any]:
     out.append(database.router("rt.a"))
     for wrong in (
         {"source": "rt.out", "dest": "rt.in"},
-        {"source": "rt.nowhere", "dest": "rt.new"},
+        {"source": "rt.nowhere", "dest": "rt.new", "create_source": False},
+        {"source": "rt.in", "dest": "rt.in"},
         {"source": "rt.out", "dest": "rt.b"},
     ):
         with pytest.raises(errors.RequestError) as refused:

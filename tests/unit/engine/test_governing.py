@@ -15,6 +15,7 @@ from headwater.engine.governing import PoolMeter
 from headwater.engine.input import encode_records
 from headwater.engine.pending import Write
 from headwater.model.pressure import Rung, Signals
+from headwater.model.router import router_settings
 from headwater.model.scheduler import TURNS_A_ROUND
 from headwater.testing import ManualClock
 from tests.rig.life import SMALL, new_disk, open_stepped
@@ -186,7 +187,9 @@ def test_ready_sets_are_deferred_and_released_and_every_transition_is_told(place
 @pytest.mark.claims(325, 344, 346)
 def test_routers_wait_under_sustained_pressure_and_copy_after_it(place: Place) -> None:
     engine = place.engine
-    engine.core.owner.call(lambda: engine.routers.put("copy", {"source": "t", "dest": "copies"}))
+    engine.core.owner.call(
+        lambda: engine.routers.put("copy", router_settings({"source": "t", "dest": "copies"}))
+    )
     for _ in range(3):
         place.governing.governor.sample(Signals(0, 1, 0, 0.9))
     place.governing._apply()
@@ -209,7 +212,9 @@ def test_a_round_of_sources_with_nothing_to_copy_does_not_end_the_rounds(place: 
     names = [f"idle{number}" for number in range(TURNS_A_ROUND)]
     for name in [*names, "t"]:
         database.create(name, priority=900)
-    engine.core.owner.call(lambda: engine.routers.put("copy", {"source": "t", "dest": "copies"}))
+    engine.core.owner.call(
+        lambda: engine.routers.put("copy", router_settings({"source": "t", "dest": "copies"}))
+    )
     for name in [*names, "t"]:
         database.append(name, {"data": 1})
         engine.core.route(engine.topic(name))

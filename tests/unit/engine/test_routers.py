@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from headwater.core.errors import (
+    InvalidRequestError,
     RouterCycleError,
     RouterNotFoundError,
     TopicExistsIncompatibleError,
     TopicNotFoundError,
 )
+from headwater.model.router import router_settings
 from tests.unit.engine.router_places import Place
 
 
@@ -42,7 +44,9 @@ def test_a_router_is_defined_once_and_found_by_every_end(place: Place) -> None:
 
 def test_what_cannot_be_routed_is_refused_and_leaves_nothing(place: Place) -> None:
     with pytest.raises(TopicNotFoundError):
-        place.db.put_router("r", source="nowhere", dest="out")
+        place.db.put_router("r", source="nowhere", dest="out", create_source=False)
+    with pytest.raises(InvalidRequestError, match="to itself"):
+        place.db.put_router("r", source="in", dest="in")
     with pytest.raises(TopicNotFoundError):
         place.db.put_router("r", source="in", dest="out", create_dest=False)
     assert [state.topic for state in place.db.topics()] == ["in"]
@@ -54,7 +58,49 @@ def test_what_cannot_be_routed_is_refused_and_leaves_nothing(place: Place) -> No
     with pytest.raises(RouterCycleError) as circle:
         place.db.put_router("back", source="far", dest="in")
     assert circle.value.detail == {"path": ["far", "in", "out", "far"]}
+    with pytest.raises(TopicExistsIncompatibleError):
+        place.db.put_router("s", source="nowhere", dest="out")
     assert [router.router for router in place.db.routers()] == ["r", "s"]
+    assert [state.topic for state in place.db.topics()] == ["far", "in", "out"]
+
+
+def test_a_source_that_is_not_there_is_made(place: Place) -> None:
+    place.db.put_router("r", source="later", dest="out")
+    place.db.append("later", {"data": 1})
+    assert place.db.state("later").head_seq == 1
+    assert place.db.router("r").source == "later"
+
+
+@pytest.mark.parametrize("ends", ["goes on", "crash", "checkpoint and crash", "restart"])
+def test_a_router_with_another_filter_goes_on_from_where_it_is(ends: str) -> None:
+    place = Place(shards=3)
+    place.db.put_router("r", source="in", dest="out", filter="old")
+    place.db.append("in", [{"data": 1, "tag": "old"}, {"data": 2, "tag": "new"}])
+    place.forward()
+    place.db.append("in", [{"data": 3, "tag": "new"}])
+    state = place.db.put_router("r", source="in", dest="out", filter="new", preserve_tag=False)
+    assert (state.filter, state.source_seq, state.forwarded_total) == ("new", 2, 1)
+    again = place.db.put_router("r", source="in", dest="out", filter="new", preserve_tag=False)
+    assert again == state
+    if "checkpoint" in ends:
+        place.db.checkpoint()
+    if "crash" in ends:
+        place.crash()
+    elif ends == "restart":
+        place.restart()
+    place.db.append("in", [{"data": 4, "tag": "old"}, {"data": 5, "tag": "new"}])
+    place.forward()
+    copies = [(record.data, record.tag) for record in place.db.diff("out").records]
+    assert copies == [(1, "old"), (3, None), (5, None)]
+    assert len(place.db.routers()) == 1
+
+
+def test_an_exactly_once_router_keeps_its_rules(place: Place) -> None:
+    rules = {"source": "in", "dest": "out", "guarantee": "exactly_once"}
+    place.db.put_router("r", **rules)
+    with pytest.raises(TopicExistsIncompatibleError) as differs:
+        place.db.put_router("r", **rules, filter="x")
+    assert differs.value.detail == {"reason": "router_differs", "router": "r"}
 
 
 @pytest.mark.claims(354)
@@ -220,7 +266,7 @@ def test_a_router_made_again_is_not_taken_by_a_second_delete_of_the_first(place:
     routers = place.db.engine.routers
 
     def put_again(_: object) -> None:
-        routers.put("r", definition)
+        routers.put("r", router_settings(definition))
 
     with place.holding():
         first, second = routers.delete("r"), routers.delete("r")
@@ -242,7 +288,7 @@ def test_a_router_put_twice_at_once_is_told_of_when_the_log_has_it(place: Place)
     definition = {"source": "in", "dest": "out"}
     routers = place.db.engine.routers
     with place.holding():
-        first, second = (routers.put("r", definition) for _ in range(2))
+        first, second = (routers.put("r", router_settings(definition)) for _ in range(2))
         assert not first.done
         assert not second.done, "a crash could still take it"
     assert (first.answer()[1], second.answer()[1]) == (True, False)

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.core.errors import FormatError
+from headwater.core.limits import PARTITION_NAME_PATTERN
 from headwater.format import appends
 from headwater.format.frame import decode_frame
 from headwater.format.segment import entry, run
@@ -147,21 +148,33 @@ def test_index_entries_are_the_same_bytes(rows: list[tuple[int, int, int]]) -> N
 
 
 numbers = st.integers(0, 2**63 - 1)
+OPENING = answers.single_write_opening("orders")
 
 
 @is_compiled
-@given(st.binary(max_size=40), st.tuples(*[numbers] * 6))
+@given(st.binary(max_size=40), st.binary(max_size=320), st.tuples(*[numbers] * 6))
 def test_the_answer_to_a_single_write_is_the_same_bytes(
-    prefix: bytes, told: tuple[int, ...]
+    prefix: bytes, opening: bytes, told: tuple[int, int, int, int, int, int]
 ) -> None:
-    found = answers.single_write_reply(prefix, *told)
-    assert found == pure(answers.single_write_reply, answers, prefix, *told)
+    found = answers.single_write_reply(prefix, opening, *told)
+    assert found == pure(answers.single_write_reply, answers, prefix, opening, *told)
 
 
 @is_compiled
-def test_a_prefix_that_is_too_long_for_an_answer_is_refused() -> None:
+@pytest.mark.parametrize(("prefix", "opening"), [(1_000, 0), (0, 321)])
+def test_a_prefix_or_a_topic_that_is_too_long_for_an_answer_is_refused(
+    prefix: int, opening: int
+) -> None:
     with pytest.raises(ValueError, match="shorter"):
-        answers.single_write_reply(bytes(1_000), *[0] * 6)
+        answers.single_write_reply(bytes(prefix), bytes(opening), 0, 0, 0, 0, 0, 0)
+
+
+def test_the_longest_name_there_is_fits_into_an_answer() -> None:
+    name = f"kafka:{'n' * 249}:99999"
+    assert PARTITION_NAME_PATTERN.fullmatch(name)
+    opening = answers.single_write_opening(name)
+    most = 2**63 - 1
+    assert answers.single_write_reply(b"p" * 16, opening, most, most, most, most, most, most)
 
 
 @is_compiled
@@ -171,10 +184,12 @@ def test_answers_sent_at_once_are_those_that_are_printed_one_by_one() -> None:
     pairs = [socket.socketpair() for _ in range(5)]
     asked = [(ours.fileno(), 255 + at, 7 + at, 100 * at) for at, (ours, _) in enumerate(pairs)]
     try:
-        unsent = native.send_single_writes(SHORT_HEAD, b"abc", asked, 99, 1_000, 300, 20)
+        unsent = native.send_single_writes(SHORT_HEAD, b"abc", OPENING, asked, 99, 1_000, 300, 20)
         assert unsent == {}
         for (_, number, seq, came_us), (_, theirs) in zip(asked, pairs, strict=True):
-            wanted = answers.single_write_reply(b"abc", number, seq, 99, 1_000 - came_us, 300, 20)
+            wanted = answers.single_write_reply(
+                b"abc", OPENING, number, seq, 99, 1_000 - came_us, 300, 20
+            )
             assert theirs.recv(4_096) == wanted
     finally:
         for ours, theirs in pairs:
@@ -195,9 +210,10 @@ def test_what_a_socket_does_not_take_is_given_back() -> None:
             full.send(bytes(65_536))
     try:
         asked = [(full.fileno(), 1, 1, 0), (gone.fileno(), 2, 2, 0), (-1, 3, 3, 0)]
-        unsent = native.send_single_writes(SHORT_HEAD, b"", asked, 9, 9, 9, 9)
+        unsent = native.send_single_writes(SHORT_HEAD, b"", OPENING, asked, 9, 9, 9, 9)
         wanted = {
-            at: answers.single_write_reply(b"", at + 1, at + 1, 9, 9, 9, 9) for at in range(3)
+            at: answers.single_write_reply(b"", OPENING, at + 1, at + 1, 9, 9, 9, 9)
+            for at in range(3)
         }
         assert unsent == wanted
     finally:

@@ -108,6 +108,18 @@ def test_a_damaged_entry_in_the_middle_is_skipped_counted_and_told(
     assert "1 entries of the log were damaged" in text
 
 
+def test_the_bytes_that_a_start_skips_stay_where_they_are_and_a_copy_is_in_quarantine() -> None:
+    disk, store = filled()
+    store.close()
+    begin, end = offsets(disk)[6:8]
+    disk.damage(FIRST, begin + 40, b"\xff")
+    damaged = disk.files()[FIRST]
+    SteppedStore(disk, BIG)
+    assert disk.files()[FIRST][:end] == damaged[:end]
+    kept = PLACE / "wal" / "quarantine" / f"{FIRST.name}.{begin}.damaged"
+    assert disk.files()[kept] == damaged[begin:end].rstrip(b"\0")
+
+
 def test_an_instance_whose_entry_was_lost_says_so_and_keeps_saying_it() -> None:
     disk, store = filled()
     store.close()

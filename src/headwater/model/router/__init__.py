@@ -1,7 +1,12 @@
 """Routers: copies from one topic to another, who may feed whom, and how far each has come."""
 
 from headwater.model.router.cursor import CursorMark, Fate, RouterCursor, Slot, slot_for
-from headwater.model.router.definition import Guarantee, RouterSettings, router_settings
+from headwater.model.router.definition import (
+    Guarantee,
+    RouterSettings,
+    may_become,
+    router_settings,
+)
 from headwater.model.router.graph import HOPS_MAX, RouterGraph
 
 __all__ = [
@@ -13,6 +18,7 @@ __all__ = [
     "RouterGraph",
     "RouterSettings",
     "Slot",
+    "may_become",
     "router_settings",
     "slot_for",
 ]

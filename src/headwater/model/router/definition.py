@@ -1,7 +1,8 @@
 """What a router is asked to do: from where, to where, which records, with which promise.
 
-A router is defined once: to change it is to delete it and make another, because what its copies
-mean depends on it. Putting the same definition again is no change.
+The filter and what copies keep can be changed, for records that come later. The topics and the
+guarantee cannot: what the copies mean depends on them, so that is to delete it and make another.
+Putting the same definition again is no change.
 """
 
 from __future__ import annotations
@@ -44,6 +45,16 @@ class RouterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         """Plain values, for the log, for snapshots and for answers."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
         return plain
+
+
+def may_become(known: RouterSettings, wanted: RouterSettings) -> bool:
+    """May a router go on with these settings from where it is? With exactly_once each source seq
+    has one place in the destination, which only one definition can tell."""
+    return (
+        known != wanted
+        and (known.source, known.dest) == (wanted.source, wanted.dest)
+        and known.guarantee is wanted.guarantee is Guarantee.AT_LEAST_ONCE
+    )
 
 
 def _boolean(name: str, value: object) -> bool:

@@ -60,7 +60,8 @@ class RouterGraph:
             return False
         if known is not None:
             raise TopicExistsIncompatibleError(
-                f"router {name!r} is there and does something else; delete it first",
+                f"router {name!r} is there and copies between other topics, or with another "
+                "guarantee; delete it first",
                 detail={"reason": "router_differs", "router": name},
             )
         if len(self._routers) >= self._limit:
@@ -73,6 +74,11 @@ class RouterGraph:
         self._refuse_fan_in(wanted)
         self.restore(name, wanted)
         return True
+
+    def check_change(self, wanted: RouterSettings) -> None:
+        """A router is to go on with these settings: may copies come back to where they are from?"""
+        if not wanted.allow_cycle:
+            self._refuse_circle(wanted)
 
     def restore(self, name: str, settings: RouterSettings) -> None:
         """A router that was accepted before."""

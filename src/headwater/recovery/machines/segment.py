@@ -42,6 +42,8 @@ class MachineSegment:
     """Offsets in it, the numbers of whose entries somebody wants to know."""
     deep: bool = True
     """Look into bodies too: whether what they say of places is so."""
+    witnesses: bool = True
+    """Note what entries knew as synced. Where nothing is in doubt, nobody asks for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +211,8 @@ class _EntryScan:
             self._ends_batch, self._open = True, None
         elif self._open is None:
             self._open = (at, entry.sequence)
-        self._note_witness(at, entry)
+        if self._segment.witnesses:
+            self._note_witness(at, entry)
 
     def _note_witness(self, at: int, entry: Entry) -> None:
         scan = self._scan

@@ -7,7 +7,7 @@ and which segments are to be scanned; then a scan of each by itself; then the su
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import PurePath
 from typing import Final, TypeVar
@@ -191,11 +191,23 @@ def survey_machines(
     progress: Callable[[float], None] = lambda _: None,
 ) -> MachineSurvey:
     survey = begin_survey(disk, directory, whole=whole)
+    if whole:
+        return complete_survey(survey, _scan(disk, survey, progress, witnesses=True))
+    # Without bad bytes nobody asks what entries knew as synced: that is read when it matters.
+    complete_survey(survey, _scan(disk, survey, progress, witnesses=False))
+    if survey.judgement.stretches:
+        complete_survey(survey, _scan(disk, survey, progress, witnesses=True))
+    return survey
+
+
+def _scan(
+    disk: Disk, survey: MachineSurvey, progress: Callable[[float], None], *, witnesses: bool
+) -> list[MachineScan]:
     scans = []
     for segment in survey.segments:
-        scans.append(scan_machine_segment(disk, segment))
+        scans.append(scan_machine_segment(disk, replace(segment, witnesses=witnesses)))
         progress(len(scans) / len(survey.segments))
-    return complete_survey(survey, scans)
+    return scans
 
 
 def _begin(survey: MachineSurvey) -> tuple[int, int | None]:

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from headwater.core.errors import RequestError
 from headwater.format.checksum import checksum64
+from headwater.spark.arrow_schema import to_arrow
 from headwater.spark.jobs.job import Progress
 from headwater.spark.jobs.lake_rows import (
     DATE,
@@ -229,9 +230,7 @@ def arrow_fields(ddl: str | None) -> Any:
     """The fields of a DDL text as Arrow."""
     if not ddl:
         return pa.schema([])
-    from pyspark.sql.pandas.types import to_arrow_schema
-
     from headwater.spark.reading.ddl import parse_ddl
     from headwater.spark.tables.columns import plain
 
-    return plain(to_arrow_schema(parse_ddl(ddl), timezone="UTC"))
+    return plain(to_arrow(parse_ddl(ddl)))

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from headwater.core.clock import Clock, SystemClock
 from headwater.core.units import US_PER_S
+from headwater.spark.arrow_schema import to_arrow
 from headwater.spark.jobs.job import NoProgress, Progress, Report
 from headwater.spark.jobs.lake import LakeOptions, with_variant
 from headwater.spark.jobs.lake_landing import Shape, committed, write_files
@@ -140,12 +141,10 @@ class Parse:
     schema: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark.sql.pandas.types import to_arrow_schema
-
         from headwater.spark.reading.fields import FieldParser
 
         fields = _struct(self.fields)
-        schema = to_arrow_schema(_struct(self.schema), timezone="UTC")
+        schema = to_arrow(_struct(self.schema))
         parser = FieldParser(fields)
         types = [schema.field(name).type for name in fields.fieldNames()]
         for batch in batches:

@@ -21,6 +21,7 @@ from pyspark.sql.types import (
 )
 
 from headwater.core.errors import RequestError
+from headwater.spark.arrow_schema import to_arrow
 from headwater.spark.reading.ddl import parse_ddl
 from headwater.spark.reading.options import Invalid, Payload, SourceOptions
 
@@ -75,9 +76,7 @@ class Columns:
 
     def arrow(self) -> Any:
         """The same as Arrow, to the last nullable, as Spark compares it."""
-        from pyspark.sql.pandas.types import to_arrow_schema
-
-        return to_arrow_schema(self.schema, timezone="UTC")
+        return to_arrow(self.schema)
 
 
 def full_columns(options: SourceOptions) -> Columns:

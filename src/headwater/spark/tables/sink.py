@@ -20,6 +20,7 @@ from pyspark.sql.datasource import (
 )
 
 from headwater.core.errors import RequestError
+from headwater.spark.arrow_schema import to_arrow
 from headwater.spark.tables.location import Location
 from headwater.spark.tables.opening import FORMATS, open_table
 from headwater.spark.tables.table import (
@@ -103,14 +104,13 @@ class Prepared:
 
 
 def _prepared(given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> Prepared:
-    from pyspark.sql.pandas.types import to_arrow_schema
 
     from headwater.spark.tables.columns import plain
 
     if overwrite:
         raise RequestError('a table is only appended to: write with mode("append")')
     options = table_options(given)
-    wanted = plain(to_arrow_schema(schema, timezone="UTC"))
+    wanted = plain(to_arrow(schema))
     columns = options.open().evolve(wanted, options.partition_by)
     return Prepared(options, bytes(columns.serialize()), uuid.uuid4().hex)
 

@@ -125,5 +125,9 @@ class Actor:
     def check(self, check: Check) -> None:
         """Compare everything that was told so far with what is there."""
 
+    def own(self, load: Load) -> list[str]:
+        """Between two servers, when nobody has the directory; what was wrong."""
+        return []
+
     def lose_power(self, since: float) -> None:
         """What was told from `since` on (monotonic seconds) promises nothing any more."""

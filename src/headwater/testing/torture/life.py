@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 import subprocess
 import sys
@@ -13,11 +14,14 @@ from pathlib import Path
 from typing import Final
 
 from headwater.testing.torture.actor import Actor, Check, Load, Ports
+from headwater.testing.torture.beside import back_up
 from headwater.testing.torture.block_image import BlockImage
 from headwater.testing.torture.http_client import HttpClient, NoAnswerError, NotSentError
 from headwater.testing.torture.outcome import End, Tally, Violation
 from headwater.testing.torture.plan import LifePlan, RoundPlan
 from headwater.testing.torture.server import ServerFailedError, ServerUnderTest
+from headwater.testing.torture.topic_ledger import TopicLedger
+from headwater.testing.torture.topics import Topics
 
 JOIN_TIMEOUT_S: Final = 90.0
 COMMAND_TIMEOUT_S: Final = 300.0
@@ -131,10 +135,18 @@ class Life:
             time.sleep(seconds)
             self._server.kill()
             self._tally.add("starts killed")
+        if plan.is_embedded and plan.number > 0:
+            self._let_others_own(plan)
         self._server.begin(self.data, flags, plan.environment)
         took_s = self._server.wait_until_ready()
         self._tally.add("starts")
         return took_s
+
+    def _let_others_own(self, plan: RoundPlan) -> None:
+        load = self._new_load(plan)
+        wrong = [each for actor in self._actors for each in actor.own(load)]
+        if wrong:
+            raise ServerFailedError("; ".join(wrong))
 
     def _new_load(self, plan: RoundPlan) -> Load:
         server = self._server
@@ -166,12 +178,21 @@ class Life:
             events.append((at, lambda shift_ms=shift_ms: self._server.shift_clock(shift_ms)))  # type: ignore[misc]
         if plan.is_disk_filled and self._image is not None:
             events.append((plan.load_s * 0.2, lambda: self._fill_the_disk(load.stop)))
+        if plan.has_backup:
+            events.append((plan.load_s * 0.5, lambda: self._back_up(load)))
         began = time.monotonic()
         for at, act in sorted(events, key=lambda event: event[0]):
             if load.stop.wait(max(at - (time.monotonic() - began), 0)):
                 return
             act()
             self._tally.add("faults meanwhile")
+
+    def _back_up(self, load: Load) -> None:
+        ledgers: dict[str, TopicLedger] = {}
+        for actor in self._actors:
+            if isinstance(actor, Topics):
+                ledgers |= actor.ledgers
+        back_up(load, self._work, ledgers, self._cold)
 
     def _fill_the_disk(self, stop: threading.Event) -> None:
         assert self._image is not None
@@ -192,9 +213,14 @@ class Life:
         elif plan.end is End.KILL or self._image is None:
             self._server.kill()
         else:
-            since = self._image.lose_power(self._server.kill)
-            load.stop.set()
-            load.join(JOIN_TIMEOUT_S)
+
+            def end_everything() -> None:
+                self._server.kill()
+                load.stop.set()
+                load.join(JOIN_TIMEOUT_S)
+                gc.collect()  # and with it the files that a reader beside the owner had mapped
+
+            since = self._image.lose_power(end_everything)
             for actor in self._actors:
                 actor.lose_power(since)
 

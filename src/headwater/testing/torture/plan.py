@@ -35,6 +35,8 @@ class RoundPlan:
     has_backup: bool
     is_verified: bool
     """`headwater verify` runs before the start."""
+    is_embedded: bool
+    """The embedded library has the directory for a moment before the start."""
     flags: tuple[str, ...]
     environment: dict[str, str] = field(default_factory=dict)
 
@@ -79,7 +81,8 @@ def plan_round(random: Random, number: int, *, is_on_image: bool) -> RoundPlan:
             for _ in range(random.choice((0, 0, 0, 1, 2)))
         ),
         is_on_image and random.random() < 0.2,
-        random.random() < 0.15,
+        end is not End.POWER_LOSS and random.random() < 0.15,
+        random.random() < 0.25,
         random.random() < 0.25,
         flags,
         environment,

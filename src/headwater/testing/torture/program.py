@@ -15,7 +15,9 @@ from random import SystemRandom
 from typing import Final
 
 from headwater.testing.torture.actor import Actor
+from headwater.testing.torture.beside import Beside
 from headwater.testing.torture.block_image import why_no_images
+from headwater.testing.torture.embedded import Embedded
 from headwater.testing.torture.fake_life import FakeLife
 from headwater.testing.torture.life import Broken, Life
 from headwater.testing.torture.machines import Machines
@@ -47,6 +49,8 @@ PROTOCOLS: Final[dict[str, Callable[[], Actor]]] = {
     "kafka": kafka_actor,
     "routers": Routers,
     "streams": Streams,
+    "beside": Beside,
+    "embedded": Embedded,
 }
 
 EVERYTHING: Final = (*PROTOCOLS, FAKE_DISK)

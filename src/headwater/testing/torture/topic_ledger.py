@@ -234,6 +234,29 @@ class TopicLedger:
         with self._lock:
             return sum(each.outcome is Outcome.ACKED for each in self.writes.values())
 
+    def missing_from(self, reading: TopicReading, before: float) -> list[str]:
+        """What was acked before that moment and a copy does not have, or has otherwise."""
+        present = {record.seq: record for record in reading.records}
+        wrong = []
+        with self._lock:
+            if self.durability == "memory":
+                return []
+            for write in self.writes.values():
+                if write.outcome is not Outcome.ACKED or write.answered_at >= before:
+                    continue
+                for index, (seq, tag) in enumerate(zip(write.seqs, write.tags, strict=True)):
+                    record = present.get(seq)
+                    if record is not None and record.key == (write.identity, index):
+                        continue
+                    if record is None and (
+                        seq in self._gone
+                        or self._may_be_deleted(write, seq, tag)
+                        or self._may_be_evicted(seq, reading)
+                    ):
+                        continue
+                    wrong.append(f"{self.name}: {write.identity} at {seq} is {record}")
+        return shortened(wrong)
+
     # -- what a loss of power undoes
 
     def lose_power(self, since: float, disk_since: float) -> None:
