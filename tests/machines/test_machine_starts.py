@@ -66,3 +66,24 @@ def test_the_port_file_names_the_port_of_rcpx(tmp_path: Path) -> None:
         with socket.create_connection(("127.0.0.1", found["rcpx"]), timeout=20) as client:
             client.sendall(b'{"op":"HELLO","id":"1"}\n')
             assert b'"wire_mode":"jsonl"' in client.recv(65_536)
+
+
+def test_a_server_whose_machines_are_damaged_starts_and_says_so_in_its_lines(
+    tmp_path: Path,
+) -> None:
+    with ServerProcess(tmp_path / "data") as server:
+        with headwater.Client(server.url) as client:
+            client.append("orders", {"data": 1})
+            client.machines.put_machine("order", 1, ORDER)
+        server.stop()
+        (segment,) = (tmp_path / "data" / "machines" / "wal").glob("*.wal")
+        segment.unlink()
+        server.start()
+        told = "\n".join(server.lines)
+        assert "the machines are not served: a segment of the log is missing" in told
+        assert str(segment) in told
+        assert "no transitions are taken to their topic meanwhile" in told
+        with headwater.Client(server.url) as client:
+            assert [record.data for record in client.diff("orders").records] == [1]
+            with pytest.raises(headwater.core.errors.StorageError, match="not served"):
+                client.machines.list_machines()

@@ -151,7 +151,8 @@ function concerns(status, runs) {
         ...status.unavailable.map((each) => [
             "bad",
             [
-            `Not served: ${each.part}. ${each.what}${inFile(each)}. Stop the server and run headwater repair.`,
+            `Not served: ${each.part}. ${each.what}${inFile(each)}. ` +
+                "Stop the server and run headwater repair.",
                 each.file ? ` in ${each.file}` : "",
                 each.offset === null ? "" : ` at byte ${each.offset}`,
                 ". Stop the server and run headwater repair.",
@@ -160,12 +161,14 @@ function concerns(status, runs) {
         ]),
         status.mended.length && [
             "warn",
-            `The last start found damage that it goes on in spite of: ${status.mended.map((each) => `${each.what} in ${each.path}`).join("; ")}.`,
+            "The last start found damage that it goes on in spite of: " +
+                `${status.mended.map((each) => `${each.what} in ${each.path}`).join("; ")}.`,
             ["log"],
         ],
         damage.records && [
             "bad",
-            `${count(damage.records)} damaged records are not served.${placeOf(damage)} Run headwater verify.`,
+            `${count(damage.records)} damaged records are not served.${placeOf(damage)} ` +
+                "Run headwater verify.",
             ["jobs"],
         ],
         pressure.writes_refused && [
