@@ -1,0 +1,259 @@
+"""A flip and a cut at every byte of every file that topics have, beside an oracle.
+
+Every case gives the same answers as the oracle's, or a refusal that names the file and changes
+nothing, or damage that is told: to the reader, as a tombstone of exactly what is missing, and to
+the operator. Where damage took the end of the log with every witness of it, the log may end at a
+whole group. Anything else is silent, and there is none. Nor does a topic suffer for another one's
+file (I5, I6). `make crash` prints the counts by kind of file.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import PurePath
+
+import pytest
+
+from headwater.core.errors import HeadwaterError, StorageError
+from headwater.engine.blocking import Database
+from headwater.engine.verifying import verify_directory
+from headwater.testing import FakeDisk, ManualClock
+from tests.crash.damage import check_refusal
+from tests.crash.matrix import FULL, slice_of, tried
+from tests.rig.life import COLD, DATA
+from tests.rig.topic_answers import Answers, Event, ask_everything
+from tests.rig.topic_lives import LIVES, WAL, Specimen, opened
+
+pytestmark = pytest.mark.crash
+
+EVERY = {
+    "log file": 13,
+    "CURRENT": 7,
+    "REPAIRS": 3,
+    "prepared.next": 101,
+    "snapshot": 53,
+    "cold-tier.json": 3,
+    "data": 31,
+    "index": 19,
+    "cold index": 19,
+    "cold data": 43,
+    "index beside cold data": 29,
+    "report": 11,
+    "LOCK": 1,
+}
+"""Every kind of file; of each, one byte of so many is tried in the short form."""
+UNUSED = 16
+"""Of the zeros behind the end of a log file, one byte of so many is tried in the full form."""
+
+
+class Outcome(Enum):
+    SAME = "same answer"
+    TOLD = "told"
+    REFUSED_TOPIC = "one topic refused"
+    REFUSED = "refused, nothing changed"
+    UNWITNESSED = "no witness left"
+    SILENT = "silent"
+
+
+class Silent(AssertionError):
+    """What must never happen."""
+
+
+def kind_of(path: PurePath) -> str:
+    is_cold = COLD in path.parents
+    if path.suffix == ".json" and path.parent.name == "reports":
+        return "report"
+    by_suffix = {
+        ".log": "log file",
+        ".bin": "snapshot",
+        ".data": "cold data" if is_cold else "data",
+        ".idx": "index beside cold data" if is_cold else "index",
+        ".cold": "cold index",
+    }
+    return by_suffix.get(path.suffix, path.name)
+
+
+def numbers_of(event: Event) -> range:
+    return (
+        range(event[1], event[2] + 1) if event[0] == "tombstone" else range(event[0], event[0] + 1)
+    )
+
+
+def check_readers(name: str, found: list[Event], expected: list[Event]) -> None:
+    """Every record is served as it was, or lies in a tombstone that says it is damaged; and such
+    a tombstone has nothing else in it that could be read."""
+    records = {event[0]: event for event in expected if event[0] != "tombstone"}
+    served = {event[0]: event for event in found if event[0] != "tombstone"}
+    for seq, event in served.items():
+        if records.get(seq) != event:
+            raise Silent(f"{name} served {event}, which is {records.get(seq)}")
+    damaged: set[int] = set()
+    for event in found:
+        if event[0] == "tombstone" and event[3] == "damaged":
+            damaged.update(numbers_of(event))
+            if not records.keys() & set(numbers_of(event)):
+                raise Silent(f"{name}: {event} has no record that was there")
+    if not records.keys() <= served.keys() | damaged:
+        raise Silent(f"{name}: not told of {sorted(records.keys() - served.keys() - damaged)}")
+    if served.keys() & damaged:
+        raise Silent(f"{name}: {sorted(served.keys() & damaged)} are served, and told as damaged")
+    floors = [event for event in expected if event[0] == "tombstone"]
+    for floor in floors:
+        if floor not in found:
+            raise Silent(f"{name}: the tombstone {floor} became {found}")
+
+
+def check_told(db: Database, found: Answers, expected: Answers, hurt: list[str]) -> None:
+    if found.topics != expected.topics:
+        raise Silent(f"topics are {found.topics}")
+    if len(hurt) > 1:
+        raise Silent(f"one file, and {hurt} suffer")
+    for name in hurt:
+        if not any(place.topic == name for place in db.engine.core.damage.places):
+            raise Silent(f"{name}: the operator is not told")
+        if name in found.refused:
+            continue
+        check_readers(name, found.events[name], expected.events[name])
+        for what, here, there in (
+            ("state", found.states, expected.states),
+            ("repeat", found.repeats, expected.repeats),
+        ):
+            if here.get(name) != there.get(name):
+                raise Silent(f"{name}: {what} {here.get(name)}, it was {there.get(name)}")
+    if found.routers != expected.routers and not hurt:
+        raise Silent(f"routers are {found.routers}, they were {expected.routers}")
+
+
+def is_told(db: Database) -> bool:
+    engine = db.engine
+    return bool(
+        engine.core.damage.places
+        or engine.notes.snapshots_unreadable
+        or any(finding.path != WAL for finding in engine.wal_report.findings)
+    )
+
+
+def compare(db: Database, specimen: Specimen, damaged: FakeDisk, told_before: bool) -> Outcome:
+    found, expected = ask_everything(db), specimen.answers
+    if found == expected:
+        return Outcome.TOLD if is_told(db) and not told_before else Outcome.SAME
+    least = specimen.witnessed(damaged) if specimen.shorter else 0
+    if any(found == answers for end, answers in specimen.shorter if end >= least):
+        return Outcome.UNWITNESSED
+    names = {*expected.topics, *found.topics}
+    hurt = [name for name in sorted(names) if found.of(name) != expected.of(name)]
+    check_told(db, found, expected, hurt)
+    return Outcome.REFUSED_TOPIC if found.refused else Outcome.TOLD
+
+
+def go_on(disk: FakeDisk, db: Database, outcome: Outcome, found_refused: bool) -> None:
+    """What can be written can be written, and opened again."""
+    for topic in list(db.engine.core.registry):
+        if topic.feed is not None and topic.feed.is_exact:
+            continue  # takes copies only
+        try:
+            db.append(topic.name, {"data": "after"})
+        except HeadwaterError as error:
+            if not found_refused:
+                raise Silent(f"{topic.name} cannot be written: {error}") from error
+    db.engine._lock.release()
+    again = opened(disk)
+    ask_everything(again)
+    again.engine._lock.release()
+
+
+def judge(specimen: Specimen, disk: FakeDisk, path: PurePath, told_before: bool) -> Outcome:
+    damaged = FakeDisk(image=disk.snapshot())
+    before = {each: content for each, content in disk.files().items() if each.name != "LOCK"}
+    try:
+        db = opened(disk)
+    except StorageError as error:
+        check_refusal(error, str(path))
+        after = {each: content for each, content in disk.files().items() if each.name != "LOCK"}
+        assert after == before, "refused, and yet the disk was changed"
+        if "topics" in path.parts:
+            raise Silent(f"a file of one topic stops all: {error}") from error
+        return Outcome.REFUSED
+    outcome = compare(db, specimen, damaged, told_before)
+    go_on(disk, db, outcome, outcome is Outcome.REFUSED_TOPIC)
+    return outcome
+
+
+def verified(disk: FakeDisk) -> tuple[list[object], bool]:
+    report = verify_directory(disk, DATA, ManualClock(), lambda _: lambda _: None)
+    found: list[object] = [*report.faults, *report.unchecked, *report.wal.findings]
+    return found, bool(report.bad or report.wal.refusals)
+
+
+def flips(content: bytes) -> Iterator[tuple[int, str, bytes | None]]:
+    for at in range(len(content)):
+        bit = at % 8
+        flipped = content[:at] + bytes([content[at] ^ 1 << bit]) + content[at + 1 :]
+        yield at, f"bit {bit} of byte {at}", flipped
+
+
+def cuts(content: bytes) -> Iterator[tuple[int, str, bytes | None]]:
+    for length in range(len(content)):
+        yield length, f"cut to {length} bytes", content[:length]
+
+
+def wholes(content: bytes) -> Iterator[tuple[int, str, bytes | None]]:
+    yield 0, "missing", None
+    yield 0, "zeroed", bytes(len(content))
+    yield 0, "with bytes behind its end", content + b"\1" * 40
+
+
+HARMS = {"a bit": flips, "cut": cuts, "whole": wholes}
+
+
+def cases(specimen: Specimen, life: str, harm: str) -> Iterator[tuple[PurePath, str, bytes | None]]:
+    for path, content in specimen.disk().files().items():
+        if life == "repaired" and WAL not in path.parents:
+            continue
+        end = len(content.rstrip(b"\0")) + UNUSED
+        every = 1 if harm == "whole" else EVERY[kind_of(path)]
+        chosen = slice_of(HARMS[harm](content), every)
+        for at, what, planted in chosen:
+            if FULL and path.parent == WAL and at > end and at % UNUSED:
+                continue
+            yield path, what, planted
+
+
+@pytest.mark.parametrize("life", LIVES)
+@pytest.mark.parametrize("harm", HARMS)
+def test_damage_to_any_byte_of_a_topics_files_is_never_silent(harm: str, life: str) -> None:
+    specimen = LIVES[life]()
+    sound, _ = verified(specimen.disk())
+    told_before = bool(sound) or life == "repaired"
+    counts: Counter[tuple[str, Outcome]] = Counter()
+    silent: list[str] = []
+    unseen: list[str] = []
+    for path, what, planted in cases(specimen, life, harm):
+        disk = specimen.disk()
+        if planted is None:
+            disk.unlink(path)
+        else:
+            disk.write_file(path, planted)
+        disk.settle()
+        damaged = FakeDisk(image=disk.snapshot())
+        try:
+            outcome = judge(specimen, disk, path, told_before)
+        except Exception as error:
+            outcome = Outcome.SILENT
+            silent.append(f"{path}, {what}: {type(error).__name__} {error}")
+        if outcome not in (Outcome.SAME, Outcome.UNWITNESSED) and verified(damaged)[0] == sound:
+            unseen.append(f"{path}, {what}: {outcome.value}, and verify finds nothing")
+        counts[kind_of(path), outcome] += 1
+    for (kind, outcome), number in counts.items():
+        tried(f"topics, {harm} of {kind}: {outcome.value}", number)
+    assert not silent, "\n".join(silent)
+    assert not unseen, "\n".join(unseen)
+    if life == "stopped":
+        assert not any(outcome is Outcome.UNWITNESSED for _, outcome in counts)
+
+
+def test_the_lives_have_every_kind_of_file() -> None:
+    kinds = {kind_of(path) for life in LIVES.values() for path in life().disk().files()}
+    assert kinds == EVERY.keys()
