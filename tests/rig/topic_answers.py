@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 from headwater.core.errors import StorageError
 from headwater.engine.blocking import Database
 
 Event = tuple[Any, ...]
-T = TypeVar("T")
 
 CLAIM_MAX = 3
 KEY = "told-once"
@@ -43,12 +43,12 @@ def ask_everything(db: Database) -> Answers:
     found = Answers()
     found.topics = sorted(topic.name for topic in db.engine.core.registry)
     for name in found.topics:
-        _or_refused(found, name, lambda name=name: _read(db, found, name))
+        _or_refused(found, name, partial(_read, db, found, name))
     for router in db.routers():
         found.routers[router.router] = router
     for name in found.topics:
         if name not in found.refused:
-            _or_refused(found, name, lambda name=name: _count(db, found, name))
+            _or_refused(found, name, partial(_count, db, found, name))
     return found
 
 

@@ -107,7 +107,7 @@ def live(db: Database, clock: ManualClock) -> None:
     db.create("copies")
     db.create("picked")
     db.put_router("copy", source="one", dest="copies", guarantee="exactly_once")
-    db.put_router("pick", source="one", dest="picked", filter="t1")
+    db.put_router("pick", source="one", dest="picked", filter="t1", guarantee="exactly_once")
     write(db, "aged", 3)
     clock.advance(70_000_000)
     write(db, "one", 13)
@@ -134,6 +134,7 @@ def live(db: Database, clock: ManualClock) -> None:
     db.delete("one", match="t0")
     db.ack("jobs", "worker", db.claim("jobs", "worker", 1).seqs)
     write(db, "one", 1)
+    db.engine.forwarding.run_dry()
 
 
 def lived(*, cleanly: bool) -> FakeDisk:
