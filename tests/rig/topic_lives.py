@@ -46,6 +46,8 @@ class Specimen:
 
     image: Image
     answers: Answers
+    findings: frozenset[str] = frozenset()
+    """What a start says of the log when nothing is damaged."""
     shorter: tuple[tuple[int, Answers], ...] = ()
     """What is answered when the log's last file ends here, at the end of a whole group."""
 
@@ -150,25 +152,25 @@ def lived(*, cleanly: bool) -> FakeDisk:
     return after
 
 
-def answers_of(disk: FakeDisk) -> Answers:
+def specimen_of(disk: FakeDisk) -> Specimen:
     db = opened(FakeDisk(image=disk.snapshot()))
     found = ask_everything(db)
     assert not db.engine.core.damage.findings
     db.engine._lock.release()
-    return found
+    said = frozenset(finding.line() for finding in db.engine.wal_report.findings)
+    return Specimen(disk.snapshot(), found, said)
 
 
 @cache
 def stopped() -> Specimen:
-    disk = lived(cleanly=True)
-    return Specimen(disk.snapshot(), answers_of(disk))
+    return specimen_of(lived(cleanly=True))
 
 
 @cache
 def killed() -> Specimen:
     """With all that may be left of the last log file, each end with what is answered then."""
     disk = lived(cleanly=False)
-    whole = Specimen(disk.snapshot(), answers_of(disk))
+    whole = specimen_of(disk)
     content = disk.files()[whole.last]
     shorter = []
     current = decode_current(disk.files()[WAL / CURRENT_NAME])
@@ -177,7 +179,7 @@ def killed() -> Specimen:
             less = whole.disk()
             zeros = bytes(len(content) - mark.offset)
             less.write_file(whole.last, content[: mark.offset] + zeros)
-            shorter.append((mark.offset, answers_of(less)))
+            shorter.append((mark.offset, specimen_of(less).answers))
     return replace(whole, shorter=tuple(shorter))
 
 
@@ -200,8 +202,7 @@ def repaired() -> Specimen:
     clock.advance(2_000_000)
     wal.tick()
     db.engine._lock.release()
-    disk = FakeDisk(image=disk.snapshot())
-    return Specimen(disk.snapshot(), answers_of(disk))
+    return specimen_of(disk)
 
 
 LIVES = {"stopped": stopped, "killed": killed, "repaired": repaired}
