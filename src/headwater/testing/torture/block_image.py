@@ -87,6 +87,7 @@ class BlockImage:
         run("cp", "--sparse=always", str(self._copy), str(self._outer / "disk.img"))
         self._copy.unlink()
         self._mount(self._outer / "disk.img", self._disk)
+        self.make_room()  # the copy may have been made while the disk was full
         return since
 
     def fill(self) -> int:
