@@ -96,6 +96,17 @@ def test_an_ack_in_time_that_is_skipped_is_seen() -> None:
     assert found.startswith("lease: the holder's ack in time was skipped")
 
 
+def test_a_late_ack_that_is_skipped_takes_nothing_from_one_on_its_way() -> None:
+    ledger = queue()
+    late, good = lease(1, 1, 1.0, seconds=0.5), lease(1, 2, 2.0)
+    for held in (late, good):
+        ledger.claimed(held, job(1))
+        ledger.topic.remove(1, Outcome.PENDING, 3.0)
+    ledger.settle_ack(late, is_skipped=True, at=3.1)
+    assert ledger.findings() == []
+    assert ledger.topic.check(TopicReading([job(2), job(3)], [], 3, 2)) == []
+
+
 def test_a_fifo_queue_that_hands_out_the_second_job_first_is_seen() -> None:
     ledger = queue(is_fifo=True)
     ledger.claimed(lease(2, 1, 1.0), job(2))
