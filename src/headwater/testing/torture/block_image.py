@@ -10,6 +10,7 @@ writes between two flushes is not shown by this; `FakeDisk` does that.
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
@@ -122,6 +123,8 @@ class BlockImage:
         self._mounted.append(place)
 
     def _unmount(self, place: Path) -> None:
+        # A reader beside the owner may have mapped files that are let go with its garbage only.
+        gc.collect()
         for attempt in range(20):
             try:
                 run("umount", str(place))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import shutil
 import subprocess
 import sys
@@ -232,7 +231,6 @@ class Life:
                 self._server.kill()
                 load.stop.set()
                 load.join(JOIN_TIMEOUT_S)
-                gc.collect()  # and with it the files that a reader beside the owner had mapped
 
             since = self._image.lose_power(end_everything)
             for actor in self._actors:
