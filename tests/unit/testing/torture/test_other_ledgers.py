@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from headwater.testing.torture.kafka_ledger import KafkaLedger, Message, PartitionReading
 from headwater.testing.torture.machine_ledger import Condition, Instance, MachineLedger
 from headwater.testing.torture.outcome import Outcome
@@ -70,7 +72,7 @@ def test_a_job_with_two_workers_at_once_is_seen() -> None:
 def test_a_pushed_job_is_with_one_worker_until_the_server_leaves() -> None:
     for is_leaving in (False, True):
         ledger = queue()
-        ledger.is_server_leaving = lambda: is_leaving  # noqa: B023
+        ledger.is_server_leaving = partial(bool, is_leaving)
         pushed = lease(1, 1, 1.0)
         pushed.is_pushed = True
         ledger.claimed(pushed, job(1))
