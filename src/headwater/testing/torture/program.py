@@ -18,6 +18,7 @@ from typing import Final
 from headwater.testing.torture.actor import Actor
 from headwater.testing.torture.beside import Beside
 from headwater.testing.torture.block_image import why_no_images
+from headwater.testing.torture.drops import Drops
 from headwater.testing.torture.embedded import Embedded
 from headwater.testing.torture.fake_life import FakeLife
 from headwater.testing.torture.life import Broken, Life
@@ -52,6 +53,7 @@ PROTOCOLS: Final[dict[str, Callable[[], Actor]]] = {
     "streams": Streams,
     "beside": Beside,
     "embedded": Embedded,
+    "drops": Drops,
 }
 
 EVERYTHING: Final = (*PROTOCOLS, FAKE_DISK)
