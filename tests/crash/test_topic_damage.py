@@ -199,6 +199,17 @@ def go_on(disk: FakeDisk, db: Database, refused: bool) -> None:
     again.engine._lock.release()
 
 
+def unchanged_by_refusal(disk: FakeDisk, path: PurePath) -> dict[PurePath, bytes]:
+    """Everything but the lock. When the snapshot is refused, the log was recovered before it."""
+    files = disk.files().items()
+    beside = path.parent != WAL
+    return {
+        each: content
+        for each, content in files
+        if each.name != "LOCK" and not (beside and WAL in each.parents)
+    }
+
+
 def judge(specimen: Specimen, disk: FakeDisk, path: PurePath, goes_on: bool) -> Outcome:
     damaged = FakeDisk(image=disk.snapshot())
     before = unchanged_by_refusal(disk, path)
