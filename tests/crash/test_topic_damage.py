@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from headwater.core.errors import HeadwaterError, StorageError
 from headwater.engine.blocking import Database
 from headwater.engine.verifying import verify_directory
+from headwater.format.names import COLD_ADDRESS_NAME
 from headwater.format.segment import SegmentFile, parse_segment_file
 from headwater.testing import FakeDisk, ManualClock
 from tests.crash.damage import check_refusal
@@ -313,3 +314,16 @@ def test_damage_to_any_byte_of_a_topics_files_is_never_silent(harm: str, life: s
 def test_the_lives_have_every_kind_of_file() -> None:
     kinds = {kind_of(path) for life in LIVES.values() for path in life().disk().files()}
     assert kinds == EVERY.keys()
+
+
+def test_an_address_of_the_cold_tier_that_is_no_text_stops_no_start() -> None:
+    """JSON that is not UTF-8 is an error of its own, which a bit in 160 of this file causes."""
+    specimen = LIVES["stopped"]()
+    path = DATA / "meta" / COLD_ADDRESS_NAME
+    disk = specimen.disk()
+    content = disk.files()[path]
+    at = content.index(b"cold")
+    disk.write_file(path, content[:at] + bytes([content[at] ^ 0x80]) + content[at + 1 :])
+    disk.settle()
+    assert judge(specimen, disk, path, True) is Outcome.SAME
+    assert disk.files()[path] == content

@@ -63,7 +63,7 @@ def remembered_cold_tier(disk: Disk, directory: PurePath) -> str | None:
     path = directory / META_DIRECTORY / COLD_ADDRESS_NAME
     try:
         found = msgspec.json.decode(read_whole(disk, path, _BYTES_MAX), type=ColdAddress)
-    except (FileNotFoundError, msgspec.MsgspecError):
+    except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
     return found.place if found.version == _VERSION else None
 
