@@ -86,6 +86,7 @@ class Queues(Actor):
     def begin(self, load: Load) -> None:
         for kind in self._kinds:
             self.ledgers[kind.name].restart()
+            self.ledgers[kind.name].is_server_leaving = load.server_left.is_set
             producer = f"{kind.name}/{load.round}"
             load.begin_steps(producer, partial(self._produce, load, kind, producer), pause_s=0.02)
             for number in range(kind.workers):
@@ -181,6 +182,7 @@ class Queues(Actor):
                     time.monotonic(),
                     LEASE_MS / 1_000,
                     job.get("$tag"),
+                    is_pushed=True,
                 )
                 held.append(lease)
                 ledger.claimed(lease, topic_reading.stored(job))

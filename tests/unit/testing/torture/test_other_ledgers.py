@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from headwater.testing.torture.kafka_ledger import KafkaLedger, Message, PartitionReading
 from headwater.testing.torture.machine_ledger import Condition, Instance, MachineLedger
 from headwater.testing.torture.outcome import Outcome
@@ -65,6 +67,17 @@ def test_a_job_with_two_workers_at_once_is_seen() -> None:
     ledger.claimed(lease(1, 2, 2.0), job(1))
     (found,) = ledger.findings()
     assert found.startswith("lease: job 1 is with two workers")
+
+
+def test_a_pushed_job_is_with_one_worker_until_the_server_leaves() -> None:
+    for is_leaving in (False, True):
+        ledger = queue()
+        ledger.is_server_leaving = partial(bool, is_leaving)
+        pushed = lease(1, 1, 1.0)
+        pushed.is_pushed = True
+        ledger.claimed(pushed, job(1))
+        ledger.claimed(lease(1, 2, 2.0), job(1))
+        assert len(ledger.findings()) == (0 if is_leaving else 1)
 
 
 def test_a_job_whose_lease_ran_out_may_go_to_another_worker() -> None:
