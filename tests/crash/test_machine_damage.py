@@ -237,3 +237,25 @@ def test_an_empty_segment_in_place_of_a_missing_one_lets_the_rest_be_read() -> N
     assert [step.path for step in plan.steps] == [last]
     plan.carry_out(disk)
     assert judge(disk, states, True) is Outcome.TOLD
+
+
+def test_without_any_snapshot_a_repair_begins_before_the_first_entry_that_is_left() -> None:
+    image, states = lived(True)
+    disk = FakeDisk(image=image)
+    for path in [path for path in disk.files() if path.parent == PLACE / "snapshots"]:
+        disk.unlink(path)
+    disk.settle()
+    assert judge(disk, states, True) is Outcome.REFUSED
+    (plan,) = plan_machine_repairs(disk, PLACE)
+    assert "all that was before is lost" in plan.steps[0].line()
+    plan.carry_out(disk)
+    store = SteppedStore(disk)
+    true = {each.id: each for each in states[-1]["instances"]}
+    assert store.tables.instances["d"] == true["d"], "all of its entries are left"
+    for instance in store.tables.instances.values():
+        assert instance == true[instance.id] or store.is_doubtful(instance)
+    assert store.report.damaged_entries > 0
+    store.do(lambda: store.put_machine("order", 1, ORDER))
+    store.do(lambda: store.apply_event("d", "AGAIN"))
+    again = SteppedStore(FakeDisk(image=disk.snapshot()))
+    assert again.state() == store.state()

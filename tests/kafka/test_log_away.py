@@ -226,6 +226,9 @@ def test_one_damaged_checkpoint_is_written_again_from_the_other(directory: Path)
             assert store is not None
             told = [(each.path.name, each.action.value) for each in store.report.findings]
             assert told == [(name, "written again from the files")]
+            with broker.talk() as http:
+                (mended,) = http.get("/v0/ready").json["mended"]
+            assert (mended["part"], mended["path"]) == ("kafka", str(directory / "kafka" / name))
         finally:
             broker.stop()
         kept = directory / "kafka" / "quarantine" / f"{name}.damaged"

@@ -28,7 +28,7 @@ from headwater.format.machines.names import (
     within_segment,
 )
 from headwater.recovery.finding import Action
-from headwater.testing import FakeDisk, ManualClock
+from headwater.testing import KILL, FakeDisk, ManualClock
 from tests.rig.machines import ORDER, PLACE, SMALL, SteppedStore, new_disk, policy
 
 SNAPSHOTS = PLACE / "snapshots"
@@ -195,6 +195,21 @@ def test_the_growth_of_the_log_is_counted_over_restarts() -> None:
         compactions += store.compactor.count
     assert compactions == 3
     assert store.wal_stats().total_size_bytes < 2 * 4_000
+
+
+def test_compaction_does_not_wait_in_a_crash_loop_for_the_first_minute() -> None:
+    clock = ManualClock()
+    settings = replace(SMALL, compaction=CompactionSettings(events_threshold=20))
+    disk, store = begun(settings, clock)
+    replayed = []
+    for _ in range(8):  # each life is killed within a second
+        turn(store, 3)
+        disk = next(disk.crash_states(disk.point, KILL))
+        store = SteppedStore(disk, settings, clock)
+        replayed.append(store.report.log.entries)
+        store.keeping.round()
+    assert max(replayed) <= 20 + 10
+    assert max(replayed) >= 20, "or the test shows nothing"
 
 
 def test_a_compaction_there_is_no_room_for_is_tried_again_a_minute_later() -> None:

@@ -49,7 +49,8 @@ class Compactor:
         self._settings = settings
         self._damaged_entries = damaged_entries
         self._one_at_a_time = threading.Lock()
-        self._last_us = clock.monotonic_us()
+        self._last_us: int | None = clock.monotonic_us()
+        """Since when the interval counts; None when the next need not wait for it."""
         self._snapshot_sequence = book.committed_sequence
         self._snapshot_place = book.committed_place
         self._unneeded_place = 0
@@ -68,19 +69,28 @@ class Compactor:
         self._snapshot = heading
         self._snapshot_sequence = 1 if heading is None else heading.sequence
         self._snapshot_place = global_offset(1, 0) if heading is None else heading.wal_offset
+        if self._events() >= self._settings.events_threshold:
+            # Whoever is killed over and over, sooner than the interval is over, would have more to
+            # replay each time.
+            self._last_us = None
 
     def is_due(self) -> bool:
         """By events or by size, and not too often. As the owner."""
         settings = self._settings
         if not settings.enabled:
             return False
-        passed_us = self._clock.monotonic_us() - self._last_us
-        if passed_us < settings.min_interval_ms * US_PER_MS:
-            return False
-        events = self._book.committed_sequence - self._snapshot_sequence
+        if self._last_us is not None:
+            passed_us = self._clock.monotonic_us() - self._last_us
+            if passed_us < settings.min_interval_ms * US_PER_MS:
+                return False
+        events = self._events()
         return events >= settings.events_threshold or (
             events > 0 and self._log_bytes() >= settings.size_threshold_bytes
         )
+
+    def _events(self) -> int:
+        """Since the last snapshot, whoever wrote them: this process or one before it."""
+        return self._book.committed_sequence - self._snapshot_sequence
 
     def _log_bytes(self) -> int:
         """Since the last snapshot, whoever wrote them: this process or one before it."""

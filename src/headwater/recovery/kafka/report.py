@@ -28,6 +28,16 @@ class KafkaReport:
     def refusals(self) -> list[Finding]:
         return [finding for finding in self.findings if finding.action.refuses]
 
+    @property
+    def mended(self) -> list[Finding]:
+        """What an operator may want to know of: not what every crash leaves and a start tidies."""
+        return [
+            finding
+            for finding in self.findings
+            if finding.action in (Action.CUT, Action.QUARANTINE)
+            or (finding.action is Action.REWRITE and finding.offset is not None)
+        ]
+
     def raise_if_refused(self) -> None:
         refusals = self.refusals
         if refusals:

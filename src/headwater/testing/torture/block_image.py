@@ -10,6 +10,7 @@ writes between two flushes is not shown by this; `FakeDisk` does that.
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
@@ -86,6 +87,7 @@ class BlockImage:
         run("cp", "--sparse=always", str(self._copy), str(self._outer / "disk.img"))
         self._copy.unlink()
         self._mount(self._outer / "disk.img", self._disk)
+        self.make_room()  # the copy may have been made while the disk was full
         return since
 
     def fill(self) -> int:
@@ -122,6 +124,8 @@ class BlockImage:
         self._mounted.append(place)
 
     def _unmount(self, place: Path) -> None:
+        # A reader beside the owner may have mapped files that are let go with its garbage only.
+        gc.collect()
         for attempt in range(20):
             try:
                 run("umount", str(place))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import shutil
 import subprocess
 import sys
@@ -52,7 +51,7 @@ class Life:
         self._directory = work / "data"
         self._cold = work / "cold" if plan.has_cold_tier else None
         self._server = ServerUnderTest(work)
-        self._end = End.STOP
+        self._end, self._ended_at = End.STOP, 0.0
         self._work = work
 
     @property
@@ -130,17 +129,31 @@ class Life:
         flags = list(plan.flags)
         if self._cold is not None:
             flags += ["--cold-dir", str(self._cold)]
-        for seconds in plan.killed_starts:
+        for left, seconds in zip(
+            reversed(range(len(plan.killed_starts))), plan.killed_starts, strict=True
+        ):
             self._server.begin(self.data, flags, plan.environment)
             time.sleep(seconds)
-            self._server.kill()
-            self._tally.add("starts killed")
+            if plan.is_power_lost_at_start and not left and self._image is not None:
+                self._lose_power_at_start(self._image)
+            else:
+                self._server.kill()
+                self._tally.add("starts killed")
         if plan.is_embedded and plan.number > 0:
             self._let_others_own(plan)
         self._server.begin(self.data, flags, plan.environment)
         took_s = self._server.wait_until_ready()
         self._tally.add("starts")
         return took_s
+
+    def _lose_power_at_start(self, image: BlockImage) -> None:
+        """In the middle of a recovery, or behind it. Nobody was told anything since the end before;
+        what was not synced then may not be now."""
+        image.lose_power(self._server.kill)
+        for actor in self._actors:
+            actor.lose_power(self._ended_at)
+        self._end = End.POWER_LOSS
+        self._tally.add("power lost at a start")
 
     def _let_others_own(self, plan: RoundPlan) -> None:
         load = self._new_load(plan)
@@ -204,7 +217,7 @@ class Life:
         self._tally.add("full disks")
 
     def _finish(self, plan: RoundPlan, load: Load) -> None:
-        self._end = plan.end
+        self._end, self._ended_at = plan.end, time.monotonic()
         self._tally.add(f"ended by {plan.end.value}")
         load.server_left.set()
         if plan.end is End.STOP:
@@ -218,7 +231,6 @@ class Life:
                 self._server.kill()
                 load.stop.set()
                 load.join(JOIN_TIMEOUT_S)
-                gc.collect()  # and with it the files that a reader beside the owner had mapped
 
             since = self._image.lose_power(end_everything)
             for actor in self._actors:
@@ -261,6 +273,8 @@ class Life:
     def _verify(self) -> None:
         """`headwater verify` finds nothing; an unfinished write at the end is no finding."""
         words = [sys.executable, "-m", "headwater", "verify", str(self.data)]
+        if self._cold is not None and self._cold.exists():
+            words += ["--cold", str(self._cold)]
         done = subprocess.run(
             words, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False
         )

@@ -6,8 +6,9 @@ import itertools
 import time
 from collections.abc import Mapping
 from functools import partial
+from importlib.util import find_spec
 from random import Random
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import quote
 
 from headwater.testing.torture import topic_reading
@@ -31,6 +32,10 @@ INSTANCES_OF_A_CALLER: Final = 12
 BATCH_MAX: Final = 5
 LISTED: Final = 500
 PAUSE_S: Final = 0.006
+
+
+if TYPE_CHECKING:
+    from headwater.testing.torture.published_client import PublishedCaller
 
 
 class Caller(Protocol):
@@ -93,6 +98,31 @@ class RcpxCaller:
         self._client.close()
 
 
+class Published:
+    """The published client has no batches: those are refused here."""
+
+    def __init__(self, client: PublishedCaller) -> None:
+        self._client = client
+
+    def create(self, identity: str) -> Told:
+        return self._client.create(identity, MACHINE, {"n": 0})
+
+    def apply(self, identity: str, params: Mapping[str, Any]) -> Told:
+        return self._client.apply(identity, params)
+
+    def batch(self, operations: list[dict[str, Any]]) -> Told:
+        return Told(False, {}, "BAD_REQUEST")
+
+    def delete(self, identity: str) -> Told:
+        return self._client.delete(identity)
+
+    def compact(self) -> Told:
+        return self._client.compact()
+
+    def close(self) -> None:
+        self._client.close()
+
+
 def told(answer: Answer) -> Told:
     if answer.is_ok:
         return Told(is_ok=True, result=answer.body)
@@ -125,6 +155,11 @@ class Machines(Actor):
             "rcpx-1": RcpxCaller(load.ports.rcpx),
             "rcpx-2": RcpxCaller(load.ports.rcpx),
         }
+        if find_spec("rstmdb") is not None:
+            # Late: it is not among what Headwater needs.
+            from headwater.testing.torture.published_client import PublishedCaller
+
+            callers["published"] = Published(PublishedCaller(load.ports.rcpx))
         for name, caller in callers.items():
             load.begin(f"machines/{name}", partial(self._call, load, name, caller))
 

@@ -15,6 +15,7 @@ from headwater.testing.torture.outcome import End
 
 ENDS = ((End.KILL, 6), (End.STOP, 2), (End.POWER_LOSS, 3))
 KILLED_STARTS_MAX = 3
+FSYNC_POLICIES = ("every_write", "every_write", "every_n:10", "every_ms:50", "never")
 WEEK_MS = 604_800_000
 LOAD_S = (1.5, 5.0)
 CLOCK_JUMPS_MS = (-86_400_000, -3_600_000, -5_000, 0, 5_000, 3_600_000, 86_400_000)
@@ -27,6 +28,8 @@ class RoundPlan:
     end: End
     killed_starts: tuple[float, ...]
     """The server is started and killed after so many seconds, ready or not, before this round."""
+    is_power_lost_at_start: bool
+    """The last of these starts ends with the power, not with a kill."""
     pauses: tuple[tuple[float, float], ...]
     """SIGSTOP at this second of the load, SIGCONT so much later."""
     clock_jumps: tuple[tuple[float, int], ...]
@@ -70,11 +73,14 @@ def plan_round(random: Random, number: int, *, is_on_image: bool) -> RoundPlan:
     (end,) = random.choices([end for end, _ in ends], [weight for _, weight in ends])
     killed_starts = 0 if random.random() < 0.7 else random.randint(1, KILLED_STARTS_MAX)
     flags, environment = choose_settings(random)
+    if not is_on_image:  # a killed process loses nothing that was answered, whatever the policy
+        environment["HEADWATER_MACHINE_FSYNC_POLICY"] = random.choice(FSYNC_POLICIES)
     return RoundPlan(
         number,
         load_s,
         end,
         tuple(random.uniform(0.05, 1.2) for _ in range(killed_starts)),
+        is_on_image and random.random() < 0.4,
         ((random.uniform(0, load_s), random.uniform(0.05, 1.0)),) if random.random() < 0.3 else (),
         tuple(
             (random.uniform(0, load_s), random.choice(CLOCK_JUMPS_MS))

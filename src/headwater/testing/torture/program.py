@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -17,6 +18,7 @@ from typing import Final
 from headwater.testing.torture.actor import Actor
 from headwater.testing.torture.beside import Beside
 from headwater.testing.torture.block_image import why_no_images
+from headwater.testing.torture.drops import Drops
 from headwater.testing.torture.embedded import Embedded
 from headwater.testing.torture.fake_life import FakeLife
 from headwater.testing.torture.life import Broken, Life
@@ -51,6 +53,7 @@ PROTOCOLS: Final[dict[str, Callable[[], Actor]]] = {
     "streams": Streams,
     "beside": Beside,
     "embedded": Embedded,
+    "drops": Drops,
 }
 
 EVERYTHING: Final = (*PROTOCOLS, FAKE_DISK)
@@ -185,6 +188,8 @@ class Program:
 
 
 def main(words: Sequence[str] | None = None) -> int:
+    # Whoever ends this run ends its server and takes its file systems off.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     return Program(read_arguments(words)).run()
 
 

@@ -15,6 +15,7 @@ the claim was sent. What lies outside is not judged.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from headwater.testing.torture.outcome import Outcome
@@ -31,6 +32,8 @@ class Lease:
     answered_at: float
     lease_s: float
     tag: str | None = None
+    is_pushed: bool = False
+    """It lives with a connection, which a server that stops may end at any time."""
     is_released: bool = False
     """Its holder has asked to give it back, or to settle it: from then on nothing is certain."""
 
@@ -50,6 +53,7 @@ class QueueLedger:
         self._numbers: dict[int, tuple[int, float]] = {}
         """The number of a job's newest lease, and when it was told."""
         self.delivered: dict[int, Stored] = {}
+        self.is_server_leaving: Callable[[], bool] = lambda: False
         self._wrong: list[str] = []
         self._lock = threading.Lock()
 
@@ -104,10 +108,10 @@ class QueueLedger:
             return [f"fifo: job {lease.seq} of tag {lease.tag} came before {before}"]
         return []
 
-    @staticmethod
-    def _overlap(first: Lease, second: Lease) -> bool:
+    def _overlap(self, first: Lease, second: Lease) -> bool:
         return (
             not first.is_released
+            and not (first.is_pushed and self.is_server_leaving())
             and second.sent_at > first.answered_at
             and second.answered_at < first.valid_until
         )

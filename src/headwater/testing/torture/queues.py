@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import http.client
 import itertools
+import json
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -11,7 +13,7 @@ from random import Random
 from typing import Any, Final
 
 from headwater.testing.torture import topic_reading
-from headwater.testing.torture.actor import Actor, Check, Load
+from headwater.testing.torture.actor import AWAY_PAUSE_S, Actor, Check, Load
 from headwater.testing.torture.http_client import (
     Answer,
     HttpClient,
@@ -21,6 +23,7 @@ from headwater.testing.torture.http_client import (
 )
 from headwater.testing.torture.outcome import Outcome
 from headwater.testing.torture.queue_ledger import Lease, QueueLedger
+from headwater.testing.torture.sse import events
 from headwater.testing.torture.topic_ledger import TopicLedger, Write
 from headwater.testing.torture.topics import body_of, settle_write
 
@@ -30,6 +33,8 @@ LEASE_MS: Final = 1_500
 BATCH_MAX: Final = 10
 FIFO_TAGS: Final = ("a", "b", "c", "d", "e", "f")
 DRAIN_S: Final = 30.0
+PUSHED_SILENCE_S: Final = 20.0
+"""Between two signs of life of a stream of jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,8 @@ class Kind:
     name: str
     settings: dict[str, Any] = field(default_factory=dict)
     workers: int = 2
+    is_pushed: bool = False
+    """Has a worker, too, whose jobs come as server-sent events."""
 
     @property
     def is_fifo(self) -> bool:
@@ -44,7 +51,7 @@ class Kind:
 
 
 KINDS: Final = (
-    Kind("q-plain"),
+    Kind("q-plain", is_pushed=True),
     Kind("q-letters", {"max_deliveries": 3, "dead_letter": DEAD_LETTERS}),
     Kind("q-fifo", {"fifo_key": "tag"}),
     Kind("q-lasting", {"leases_durable": True}, workers=1),
@@ -79,11 +86,15 @@ class Queues(Actor):
     def begin(self, load: Load) -> None:
         for kind in self._kinds:
             self.ledgers[kind.name].restart()
+            self.ledgers[kind.name].is_server_leaving = load.server_left.is_set
             producer = f"{kind.name}/{load.round}"
             load.begin_steps(producer, partial(self._produce, load, kind, producer), pause_s=0.02)
             for number in range(kind.workers):
                 node = f"{kind.name}/worker-{number}/{load.round}"
                 load.begin_steps(node, partial(self._work, load, kind, node))
+        for kind in self._kinds:
+            if kind.is_pushed:
+                load.begin(f"{kind.name}/pushed", partial(self._be_pushed_to, load, kind))
 
     def lose_power(self, since: float) -> None:
         for ledger in self.ledgers.values():
@@ -123,6 +134,68 @@ class Queues(Actor):
                 self._hold_longer(load, kind, lease, client, 3_000)
                 self._ack(load, kind, lease, client)
             # Else the worker forgets it, and its lease runs out.
+
+    def _be_pushed_to(self, load: Load, kind: Kind) -> None:
+        """A worker whose jobs come by themselves, and are free when it hangs up."""
+        random = load.random(kind.name, "pushed")
+        client = load.client()
+        path = topic_path(kind.name, f"/work?max={BATCH_MAX}&lease_ms={LEASE_MS}&node=")
+        for number in itertools.count():
+            if load.stop.is_set():
+                break
+            node = f"pushed-{load.round}-{number}"
+            try:
+                self._work_pushed(load, kind, node, path + node, client, random)
+            except (OSError, http.client.HTTPException, NoAnswerError, NotSentError):
+                load.stop.wait(AWAY_PAUSE_S)
+        client.close()
+
+    def _work_pushed(
+        self,
+        load: Load,
+        kind: Kind,
+        node: str,
+        path: str,
+        client: HttpClient,
+        random: Random,
+    ) -> None:
+        ledger = self.ledgers[kind.name]
+        held: list[Lease] = []
+        connection = http.client.HTTPConnection("127.0.0.1", load.ports.http, PUSHED_SILENCE_S)
+        asked_at, left = time.monotonic(), random.randint(5, 100)
+        try:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            if response.status != 200:
+                return
+            for name, data in events(load, response):
+                if name != "job":
+                    continue
+                job = json.loads(data)
+                lease = Lease(
+                    int(job["$seq"]),
+                    node,
+                    int(job["lease_id"]),
+                    int(job["deliveries"]),
+                    # It was given at some time since the stream was asked for, and no earlier.
+                    asked_at,
+                    time.monotonic(),
+                    LEASE_MS / 1_000,
+                    job.get("$tag"),
+                    is_pushed=True,
+                )
+                held.append(lease)
+                ledger.claimed(lease, topic_reading.stored(job))
+                load.tally.add("jobs pushed")
+                if random.random() < 0.9:
+                    self._ack(load, kind, lease, client)
+                left -= 1
+                if not left:
+                    return
+        finally:
+            for lease in held:
+                ledger.release(lease)  # before the server hears of it
+            connection.close()
 
     def _claim(
         self, load: Load, kind: Kind, node: str, client: HttpClient, count: int, lease_ms: int

@@ -9,7 +9,6 @@ from __future__ import annotations
 import http.client
 import json
 import time
-from collections.abc import Iterator
 from functools import partial
 from random import Random
 from typing import Any, Final
@@ -20,6 +19,7 @@ from websockets.sync.client import ClientConnection, connect
 from headwater.testing.torture import topic_reading
 from headwater.testing.torture.actor import AWAY_PAUSE_S, Load
 from headwater.testing.torture.http_client import NoAnswerError, NotSentError
+from headwater.testing.torture.sse import events
 from headwater.testing.torture.topic_ledger import Followed, Gap, Write
 from headwater.testing.torture.topics import TAGS, Kind, Topics, body_of
 
@@ -163,22 +163,3 @@ def open_socket(load: Load) -> ClientConnection:
 
 def say(socket: ClientConnection, op: str, **fields: Any) -> None:
     socket.send(json.dumps({"op": op, **fields}))
-
-
-def events(load: Load, response: http.client.HTTPResponse) -> Iterator[tuple[str, str]]:
-    """Names and data of events until the load or the stream ends."""
-    name = ""
-    data: list[str] = []
-    while not load.stop.is_set():
-        line = response.readline()
-        if not line:
-            return
-        text = line.decode().rstrip("\r\n")
-        if not text:
-            if name:
-                yield name, "\n".join(data)
-            name, data = "", []
-        elif text.startswith("event: "):
-            name = text[7:]
-        elif text.startswith("data: "):
-            data.append(text[6:])

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import heapq
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -136,6 +137,8 @@ class TopicLedger:
         self._removed: dict[int, tuple[Outcome, float]] = {}
         """Single seqs that somebody meant to take away, by ack or as a dead letter, and when that
         was answered."""
+        self._removals_sent: Counter[int] = Counter()
+        """How many asked for that and were not refused: a late ack stands beside a good one."""
         self._gone: set[int] = set()
         """Seqs that a check did not find, at or below the head of that check."""
         self._followed: list[Followed] = []
@@ -196,13 +199,18 @@ class TopicLedger:
     def remove(self, seq: int, outcome: Outcome, at: float) -> None:
         """One record is to go. PENDING before anybody is asked; what was acked stays acked."""
         with self._lock:
+            if outcome is Outcome.PENDING:
+                self._removals_sent[seq] += 1
             if self._removed.get(seq, (Outcome.PENDING, at))[0] is not Outcome.ACKED:
                 self._removed[seq] = (outcome, at)
 
     def keep(self, seq: int) -> None:
-        """It was refused: the record stays."""
+        """One who sent a removal was refused: the record stays, unless somebody else's is still
+        on its way."""
         with self._lock:
-            if self._removed.get(seq, (Outcome.ACKED, 0.0))[0] is Outcome.PENDING:
+            self._removals_sent[seq] -= 1
+            is_pending = self._removed.get(seq, (Outcome.ACKED, 0.0))[0] is Outcome.PENDING
+            if is_pending and self._removals_sent[seq] <= 0:
                 del self._removed[seq]
 
     def removal(self, seq: int) -> tuple[Outcome, float] | None:

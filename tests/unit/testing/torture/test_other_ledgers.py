@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from headwater.testing.torture.kafka_ledger import KafkaLedger, Message, PartitionReading
 from headwater.testing.torture.machine_ledger import Condition, Instance, MachineLedger
 from headwater.testing.torture.outcome import Outcome
@@ -67,6 +69,17 @@ def test_a_job_with_two_workers_at_once_is_seen() -> None:
     assert found.startswith("lease: job 1 is with two workers")
 
 
+def test_a_pushed_job_is_with_one_worker_until_the_server_leaves() -> None:
+    for is_leaving in (False, True):
+        ledger = queue()
+        ledger.is_server_leaving = partial(bool, is_leaving)
+        pushed = lease(1, 1, 1.0)
+        pushed.is_pushed = True
+        ledger.claimed(pushed, job(1))
+        ledger.claimed(lease(1, 2, 2.0), job(1))
+        assert len(ledger.findings()) == (0 if is_leaving else 1)
+
+
 def test_a_job_whose_lease_ran_out_may_go_to_another_worker() -> None:
     ledger = queue()
     ledger.claimed(lease(1, 1, 1.0, seconds=0.5), job(1))
@@ -94,6 +107,17 @@ def test_an_ack_in_time_that_is_skipped_is_seen() -> None:
     ledger.settle_ack(held, is_skipped=True, at=2.0)
     (found,) = ledger.findings()
     assert found.startswith("lease: the holder's ack in time was skipped")
+
+
+def test_a_late_ack_that_is_skipped_takes_nothing_from_one_on_its_way() -> None:
+    ledger = queue()
+    late, good = lease(1, 1, 1.0, seconds=0.5), lease(1, 2, 2.0)
+    for held in (late, good):
+        ledger.claimed(held, job(1))
+        ledger.topic.remove(1, Outcome.PENDING, 3.0)
+    ledger.settle_ack(late, is_skipped=True, at=3.1)
+    assert ledger.findings() == []
+    assert ledger.topic.check(TopicReading([job(2), job(3)], [], 3, 2)) == []
 
 
 def test_a_fifo_queue_that_hands_out_the_second_job_first_is_seen() -> None:
