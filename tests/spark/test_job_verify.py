@@ -13,7 +13,7 @@ from headwater.core.errors import RequestError
 from headwater.format.checksum import checksum64
 from headwater.format.frame import decode_frame
 from headwater.format.mark import encode_mark
-from headwater.format.names import REPAIRS_NAME, parse_wal_file_name
+from headwater.format.names import REPAIRS_NAME, parse_wal_file_name, wal_file_name
 from headwater.format.repairs import decode_repairs
 from headwater.format.snapshot import SNAPSHOT_HEADER
 from headwater.spark.jobs.verify import Finding, VerifyOptions, VerifyReport, verify
@@ -21,13 +21,14 @@ from headwater.testing import FakeDisk, ManualClock
 from headwater.testing.trace import Image
 from tests.crash.damage import SPECIMENS, Outcome, judge
 from tests.crash.matrix import slice_of, tried
-from tests.crash.test_engine_damage import lived
-from tests.rig.life import COLD, DATA
+from tests.rig.life import COLD, DATA, Life, new_disk
+from tests.rig.scripts import records
 from tests.spark.workloads import Engine
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
+TOPIC_NAMES = ("one", "two")
 NEVER_READ = ("LOCK", "prepared.next")
 PADDING = range(SNAPSHOT_HEADER.offset_of("reserved"), SNAPSHOT_HEADER.offset_of("reserved") + 4)
 EVERY = {"data": 97, "idx": 37, "cold": 37, "bin": 67, "log": 301, "CURRENT": 17}
@@ -43,6 +44,28 @@ def verified(disk: FakeDisk, cold: str | None = str(COLD)) -> VerifyReport:
     report = verify(disk, ManualClock(), here, VerifyOptions(path=str(DATA), cold=cold))
     assert disk.files() == before, "verify changed something"
     return report
+
+
+def lived(*, cleanly: bool) -> Life:
+    """Two topics with hot, cold and active segments, deletes, and records in the log only."""
+    fake = new_disk()
+    life = Life(fake)
+    for name in TOPIC_NAMES:
+        life.append(name, records(12, "x"))
+        life.append(name, records(2, "y"), key="k")
+    for _ in range(4):  # until log files were trimmed
+        life.append("two", records(5, size=150))
+        life.checkpoint()
+    life.delete("one", match="y")
+    life.checkpoint()
+    life.reclaim()
+    assert DATA / "wal" / wal_file_name(1) not in fake.files()
+    for name in TOPIC_NAMES:
+        life.append(name, records(1))
+    if cleanly:
+        life.close()
+    fake.settle()
+    return life
 
 
 @cache

@@ -168,18 +168,34 @@ class Forwarding:
                 return False
             except Exception as error:  # one router's trouble is not that of all
                 for router in group:
-                    self.failures[router.name] = str(error) or repr(error)
-                    router.cursor.hold()
+                    self._failed(router, error)
             if any(router.cursor.held for router in group):
                 self._waiting[group[0].source.topic_id] = group[0].source
         return moved
 
-    def _advance(self, routers: list[Router]) -> bool:
+    def _failed(self, router: Router, error: Exception) -> None:
+        self.failures[router.name] = str(error) or repr(error)
+        router.cursor.hold()
+
+    def _has_dest(self, router: Router) -> bool:
+        """False when its destination cannot be read: the routers beside it go on without it."""
+        try:
+            self._load(router.dest)
+        except ClosedError:
+            raise
+        except Exception as error:
+            self._failed(router, error)
+            return False
+        return True
+
+    def _advance(self, group: list[Router]) -> bool:
         """These stand at the same place of the same source: one step for all of them."""
+        source = group[0].source
+        self._load(source)
+        routers = [router for router in group if self._has_dest(router)]
+        if not routers:
+            return False
         before = [router.cursor.source_seq for router in routers]
-        source = routers[0].source
-        for topic in (source, *(router.dest for router in routers)):
-            self._load(topic)
         self._mark_all([router for router in routers if router.unmarked])
         batch = self._read(source, routers[0].cursor)
         if batch is None:

@@ -220,3 +220,23 @@ def test_a_clean_stop_leaves_nothing_of_a_dropped_topic() -> None:
     life.close()
     assert not cold_files(life)
     assert not [path for path in life.fake.files() if path.is_relative_to(DATA / "topics")]
+
+
+def test_a_damaged_destination_stops_no_router_beside_its_own() -> None:
+    life = Life(new_disk(), settings=AT_ONCE)
+    life.db.create("source")
+    for dest in ("damaged", "sound"):
+        life.db.put_router(f"to-{dest}", source="source", dest=dest, guarantee="exactly_once")
+    life.db.append("source", records(1))
+    life.db.engine.forwarding.run_dry()
+    life.db.close()
+    damaged = life.db.engine.topic("damaged").topic_id
+    life.fake.truncate_file(DATA / "topics" / topic_directory_name(damaged) / FIRST, 10)
+    life._open()
+    life.db.append("source", records(2))
+    forwarding = life.db.engine.forwarding
+    forwarding.run_dry()
+    assert life.db.state("sound").head_seq == 3
+    assert [life.db.router(f"to-{dest}").held for dest in ("damaged", "sound")] == [True, False]
+    assert forwarding.failures.keys() == {"to-damaged"}
+    assert "restore a backup" in forwarding.failures["to-damaged"]
