@@ -10,6 +10,9 @@ STAMP := $(VENV)/.installed
 # The slowest machine we promise to be pleasant on has two cores. Three workers, because many tests
 # wait: for a disk, for a Java, for a process to end.
 WORKERS ?= 3
+# The oldest PySpark that pyproject.toml allows; `make test` runs on the newest.
+SPARK_OLDEST := 4.2.0
+SPARK_OLDEST_AT := build/spark-$(SPARK_OLDEST)
 # Extra arguments for pytest, for example: make test ARGS="-k torn_tail"
 ARGS ?=
 
@@ -18,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv lint check format docs docs-format docs-conformance test test-all test-pure crash torture bench bench-server bench-peers bench-queue bench-kafka bench-machines bench-spark demo demo-wal lock clean
+.PHONY: help venv lint check format docs docs-format docs-conformance test test-all test-pure test-spark-oldest crash torture bench bench-server bench-peers bench-queue bench-kafka bench-machines bench-spark demo demo-wal lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
@@ -81,6 +84,19 @@ test-pure: $(STAMP) ## Run tests of formats, rules, engine and server without th
 	  tests/unit/format tests/unit/model tests/unit/wal tests/unit/store tests/unit/engine tests/unit/wire \
 	  tests/server/test_gathering.py tests/server/test_reading.py tests/server/test_writing.py \
 	  tests/server/test_queues.py $(ARGS)
+
+$(SPARK_OLDEST_AT)/.installed: $(STAMP)
+	@test -f $@ || { rm -rf $(SPARK_OLDEST_AT) && PIP_USE_PEP517=1 $(BIN)/python -m pip install --quiet \
+	  --disable-pip-version-check --no-build-isolation --no-deps --target $(SPARK_OLDEST_AT) \
+	  "pyspark==$(SPARK_OLDEST)"; }
+	@touch $@
+
+# Reading, writing, plans and the doctor: what another Spark could break.
+test-spark-oldest: $(SPARK_OLDEST_AT)/.installed ## Run Spark tests on the oldest Spark that is allowed
+	SPARK_WANTED=$(SPARK_OLDEST) PYTHONPATH=$(CURDIR)/$(SPARK_OLDEST_AT) SPARK_HOME=$(CURDIR)/$(SPARK_OLDEST_AT)/pyspark \
+	  $(BIN)/python -m pytest -q -m "not slow" tests/spark/test_source_batch.py tests/spark/test_source_fields.py \
+	  tests/spark/test_source_stream.py tests/spark/test_sink.py tests/spark/test_plans.py \
+	  tests/spark/test_pipeline_doctor.py $(ARGS)
 
 # No time limit per test here: a full sweep is long on purpose.
 crash: $(STAMP) ## Run the crash and fault sweeps in full

@@ -91,7 +91,7 @@ def test_escaped_names_are_read() -> None:
         ("ann:long-enough", 1, EVERYTHING),
         ("ann:long-enough:7", 7, EVERYTHING),
         ("ann:long-enough:7:read", 7, Scope.READ),
-        ("ann:long-enough::read+write", 1, Scope.READ | Scope.WRITE),
+        ("ann:long-enough::read+write", 1, Scope.READ | Scope.WRITE | Scope.WORK),
         ("ann:long-enough:2:admin", 2, EVERYTHING),
     ],
 )

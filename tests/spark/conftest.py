@@ -6,6 +6,7 @@ gives it back within a few starts of a JVM, of which a run has many.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -47,6 +48,8 @@ def spark(class_data_archive: None) -> Iterator[SparkSession]:
         spark_driver_memory="1g",
         spark_driver_extraJavaOptions=QUICK,
     )
+    wanted = os.environ.get("SPARK_WANTED")
+    assert wanted in (None, session.version), "the tests must not run on another Spark unseen"
     yield session
     session.stop()
 

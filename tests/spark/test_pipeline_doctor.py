@@ -16,7 +16,17 @@ from headwater.spark.java import find_java
 from headwater.spark.sessions import require_pyspark
 from tests.rig.server_process import clean_environment
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+BROKEN = """\
+import pyspark.sql.pandas.types as types
+
+def to_arrow_schema(schema, **more):
+    raise TypeError("to_arrow_schema() got an unexpected keyword argument 'zone'")
+
+types.to_arrow_schema = to_arrow_schema
+"""
+TIME_S = 280
+"""A session and five small queries; the machine may have more to do."""
 SCRIPT = Path(sys.executable).with_name("headwater")
 
 
@@ -25,7 +35,7 @@ def doctor(*flags: str, **environment: str) -> subprocess.CompletedProcess[str]:
         [SCRIPT, "pipeline", "doctor", *flags],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=TIME_S,
         check=False,
         env=clean_environment(**environment),
     )
@@ -46,7 +56,37 @@ def test_the_doctor_finds_everything_and_runs_a_job(tmp_path: Path) -> None:
     assert found["class-data archive"]["found"] == str(find_archive(java, require_pyspark()))
     assert found["small job"]["found"].startswith("on local[2]: session in ")
     assert "headwater in " in found["executor"]["found"]
-    assert list(tmp_path.iterdir()) == [], "Spark leaves nothing behind"
+    told = found["optimizations"]
+    assert told["verdict"] == "ok"
+    assert told["found"].startswith(f"on Spark {require_pyspark()}: filters in the source, only ")
+    assert found["topic written"]["found"].startswith("300 records, by the library in ")
+    assert found["topic as batch"]["found"].startswith("300 records in ")
+    assert found["topic as stream"]["found"].startswith("300 records, availableNow in ")
+    assert found["topic by the sink"]["found"].startswith("300 records to a server, and back in ")
+    assert list(tmp_path.iterdir()) == [], "neither Spark nor the topic leaves anything behind"
+
+
+def test_a_source_that_this_spark_cannot_read_is_bad_while_the_small_job_runs(
+    tmp_path: Path,
+) -> None:
+    """As on PySpark 4.1: a function of its own has other parameters than we know."""
+    place = tmp_path / "broken"
+    place.mkdir()
+    (place / "sitecustomize.py").write_text(BROKEN)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    paths = os.pathsep.join(filter(None, (str(place), os.environ.get("PYTHONPATH"))))
+    done = doctor("--json", "--master", "local[1]", PYTHONPATH=paths, TMPDIR=str(scratch))
+    found = checks(done)
+    assert done.returncode == 2
+    assert found["small job"]["verdict"] == "ok"
+    assert found["topic written"]["verdict"] == "ok"
+    for what in ("topic as batch", "topic as stream", "topic by the sink"):
+        assert (found[what]["found"], found[what]["verdict"]) == ("failed", "BAD")
+        assert "unexpected keyword argument 'zone'" in found[what]["advice"]
+    # Before it Spark tells of the tasks that it gave up.
+    assert done.stderr.splitlines()[-1] == "headwater: topic as batch: failed"
+    assert list(scratch.iterdir()) == []
 
 
 def test_without_any_java_the_doctor_says_what_to_do(tmp_path: Path) -> None:
@@ -69,7 +109,7 @@ def test_without_pyspark_the_doctor_says_what_to_install(tmp_path: Path) -> None
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=TIME_S,
         env=clean_environment(PATH=os.environ["PATH"]),
     )
     assert done.returncode == 2

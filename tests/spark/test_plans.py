@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 import headwater
 from headwater.config.engine import EngineSettings
 from headwater.config.store import SegmentSettings
+from headwater.spark import apart, narrow, rows_once
+from headwater.spark.optimizations import optimize
 
 pytestmark = pytest.mark.spark
 
@@ -50,6 +53,39 @@ def scanned(frame: DataFrame) -> list[str]:
     parts = plan(frame).split("BatchScan headwater[")[1:]
     return [",".join(name.split("#")[0] for name in part.split("]")[0].split(", "))
             for part in parts]  # fmt: skip
+
+
+def test_all_that_makes_queries_fast_is_active_on_every_version_that_is_allowed(
+    spark: SparkSession,
+) -> None:
+    assert optimize(spark) == {apart.NAME: True, narrow.NAME: True, rows_once.NAME: True}
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize(
+    ("when", "active", "told"),
+    [
+        ("before", [False, False, False], "not on this version of Spark, so "),
+        ("while", [True, True, True], "spark: ERROR Headwater"),
+    ],
+)
+def test_queries_are_right_on_a_spark_whose_insides_have_changed(
+    path: Path, when: str, active: list[bool], told: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.spark.changed_spark", str(path), when],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert list(found.pop("active").values()) == active
+    assert found == {"count": COUNT - 1, "late": COUNT - 39, "joined": 9, "rows": COUNT - 1}
+    lines = [line for line in done.stderr.splitlines() if told in line]
+    assert len(lines) == (3 if when == "before" else 2), done.stderr
 
 
 def test_a_count_reads_no_payload_and_counts_what_is_there(orders: DataFrame) -> None:

@@ -16,7 +16,11 @@ from headwater.format.kafka.names import (
     parse_name,
 )
 from headwater.format.machines.entry import MAGIC_BYTES
-from headwater.format.machines.names import parse_segment_name, parse_snapshot_file_name
+from headwater.format.machines.names import (
+    parse_history_name,
+    parse_segment_name,
+    parse_snapshot_file_name,
+)
 from headwater.format.mark import mark_prefix
 from headwater.format.names import CURRENT_NAME, PREPARED_NAME, REPAIRS_NAME, parse_wal_file_name
 from headwater.format.segment import SegmentFile, parse_segment_file
@@ -39,6 +43,7 @@ class FileKind(Enum):
     KAFKA_SPARE = "room for a Kafka checkpoint"
     MACHINE_LOG = "machine log"
     MACHINE_SNAPSHOT = "machine snapshot"
+    MACHINE_HISTORY = "machine history"
     MACHINE_CURRENT = "CURRENT of machines"
 
 
@@ -103,6 +108,8 @@ def _kind_in_parts(name: str, contents: memoryview) -> FileKind | None:
         return FileKind.KAFKA_SPARE
     if name in (CHECKPOINT_NAME, COPY_NAME) or begin == _KAFKA_MAGIC:
         return FileKind.KAFKA_CHECKPOINT
+    if parse_history_name(name) is not None:
+        return FileKind.MACHINE_HISTORY
     if parse_segment_name(name) is not None or begin.startswith(MAGIC_BYTES):
         return FileKind.MACHINE_LOG
     if parse_snapshot_file_name(name) is not None:

@@ -1,4 +1,4 @@
-"""`headwater pipeline doctor`: what is there for Spark, and does a small job run?"""
+"""`headwater pipeline doctor`: what is there for Spark, does a small job run, is a topic read?"""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -41,14 +42,27 @@ def doctor(
         ),
     ] = False,
     run: Annotated[
-        bool, typer.Option("--run/--no-run", help="Run a small job to see whether it works.")
+        bool,
+        typer.Option("--run/--no-run", help="Run a small job, write and read a topic."),
     ] = True,
+    path: Annotated[
+        Path | None,
+        typer.Option(
+            "--path",
+            metavar="DIR",
+            exists=True,
+            file_okay=False,
+            help="Where the topic is written and removed: a directory that all executors see. "
+            "Temporary files go there unless said.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say what the pipeline finds here: Java, Spark, table libraries, cores and memory.
 
-    Then a small job is run on the master, and its executors say what they have. Exit code 2 when
-    something is missing that jobs need.
+    Then a small job is run on the master, its executors say what they have, and a topic is written
+    and read: as batch, as stream, by the sink. Exit code 2 when something that jobs need is
+    missing or fails.
     """
     running = Running(master=master, conf=conf, as_json=as_json)
     checks = [*_software(), _machine()]
@@ -56,7 +70,7 @@ def doctor(
     if java is not None and not _bad(checks):
         checks.append(_archive(java, prepare=prepare))
         if run:
-            checks += _job(running)
+            checks += _job(running, path)
     elif run:
         checks.append(Check("small job", "not run: something above is missing", BAD))
     _tell(checks, as_json=as_json)
@@ -142,7 +156,8 @@ def _archive(java: Java, *, prepare: bool) -> Check:
     return Check("class-data archive", str(found))
 
 
-def _job(running: Running) -> list[Check]:
+def _job(running: Running, shared: Path | None) -> list[Check]:
+    from headwater.cli.pipeline_trial import optimizations, try_topic
     from headwater.spark.probe import probe
 
     clock = SystemClock()
@@ -155,13 +170,16 @@ def _job(running: Running) -> list[Check]:
                 progress.say("running a small job")
                 executors = probe(spark, TASKS)
                 ended_us = clock.monotonic_us()
+                progress.say("writing and reading a topic")
+                hosts = {each.host for each in executors}
+                more = [optimizations(spark), *try_topic(spark, shared, hosts, TASKS)]
     except HeadwaterError as error:
         return [Check("small job", "failed", BAD, str(error))]
     told = (
         f"on {running.master}: session in {(ready_us - started_us) / US_PER_S:.1f} s, "
         f"{TASKS} tasks in {(ended_us - ready_us) / US_PER_S:.1f} s"
     )
-    return [Check("small job", told), *_executors(executors)]
+    return [Check("small job", told), *_executors(executors), *more]
 
 
 def _executors(executors: list[Executor]) -> list[Check]:

@@ -23,6 +23,12 @@ from headwater.format.kafka.entry import (
 )
 from headwater.format.machines.current import decode_machine_current
 from headwater.format.machines.entry import MAGIC_BYTES, decode_entry
+from headwater.format.machines.history import (
+    HISTORY_FOOTER,
+    HISTORY_PLACE,
+    decode_footer,
+    decode_places,
+)
 from headwater.format.machines.snapshot import BlockKind, decode_blocks
 
 PIECES_SHOWN: Final = 1_000
@@ -189,6 +195,25 @@ def _machine_snapshot(buffer: memoryview) -> Iterator[Piece]:
         number += 1
 
 
+def _machine_history(buffer: memoryview) -> Iterator[Piece]:
+    """The entries that are kept, then where each of them was, and the footer."""
+    contents = bytes(buffer)
+    footer_at = max(len(contents) - HISTORY_FOOTER.size, 0)
+    footer = contents[footer_at:]
+    # The name of the file says whose history it is; here the footer's own word is shown.
+    segment = HISTORY_FOOTER.unpack(footer)["segment"] if footer_at else 0
+    try:
+        found = decode_footer(footer, len(contents), segment)
+        places_at = footer_at - found.entries * HISTORY_PLACE.size
+        decode_places(contents[places_at:footer_at], found)
+    except FormatError as error:
+        yield Piece(footer_at, len(contents) - footer_at, {}, error.reason)
+        return
+    yield from _machine_log(buffer[:places_at])
+    facts = {"segment": found.segment, "entries": found.entries, "newest_ms": found.newest_ms}
+    yield Piece(places_at, len(contents) - places_at, facts)
+
+
 def _machine_current(buffer: memoryview) -> Iterator[Piece]:
     try:
         found = decode_machine_current(bytes(buffer))
@@ -206,5 +231,6 @@ SHOWN: Final[dict[FileKind, Callable[[memoryview], Iterator[Piece]]]] = {
     FileKind.KAFKA_SPARE: _kafka_spare,
     FileKind.MACHINE_LOG: _machine_log,
     FileKind.MACHINE_SNAPSHOT: _machine_snapshot,
+    FileKind.MACHINE_HISTORY: _machine_history,
     FileKind.MACHINE_CURRENT: _machine_current,
 }

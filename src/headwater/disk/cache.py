@@ -9,7 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePath
+from tempfile import TemporaryDirectory
 
 from headwater.disk.posix import DIRECTORY_MODE
 
@@ -63,6 +66,13 @@ def modified_ns(path: PurePath) -> int:
 def is_program(path: PurePath) -> bool:
     """Is this a file somebody like us may run?"""
     return os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+@contextmanager
+def scratch_directory(prefix: str, inside: PurePath | None = None) -> Iterator[PurePath]:
+    """One of its own, gone with the block; among temporary files unless said where."""
+    with TemporaryDirectory(prefix=prefix, dir=inside) as made:
+        yield PurePath(made)
 
 
 def remove_tree(path: PurePath) -> None:

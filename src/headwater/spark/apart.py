@@ -1,6 +1,6 @@
 """Keeping scans apart: each scan of a query is planned for itself, whatever others were pushed.
 
-Spark 4.1 to 4.3 keep the plan of a Python source, its pushed filters included, with the table that
+Spark 4.2 and 4.3 keep the plan of a Python source, its pushed filters included, with the table that
 a DataFrame was loaded as. A second query on the same DataFrame, or a second scan of it in one
 query, is then answered with the filters of the first or the last: rows are missing, and nobody is
 told. Until that is mended in Spark, a rule of the optimizer gives each scan a table of its own
@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from headwater.spark.java_classes import add_optimizer_rule, errors
+from headwater.spark.java_classes import add_optimizer_rule, errors, left_out
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+NAME: Final = "filters in the source"
 PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 _RULE: Final = "HeadwaterScansApart"
 _KEPT_WITH_THE_TABLE: Final = "setReadInfo"
@@ -35,6 +36,14 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 
 public class HeadwaterScansApart extends scala.runtime.AbstractFunction1 {
   final Map own = java.util.Collections.synchronizedMap(new java.util.WeakHashMap());
+
+  // What is asked of Spark's classes when a query is planned is asked here first: a rule that is
+  // not there costs time, one that cannot do its work would cost the query.
+  public HeadwaterScansApart() throws Exception {
+    PythonTable.class.getDeclaredField("ds");
+    PythonDataSourceV2.class.getDeclaredField("dataSourceInPython");
+    DataSourceV2Relation.class.getMethod("copy$default$2", new Class[0]);
+  }
 
   public Object apply(Object session) { return new Separating(own); }
 
@@ -112,8 +121,9 @@ def pushes_safely(spark: SparkSession) -> bool:
     try:
         if not _is_mended(gateway.jvm):
             add_optimizer_rule(spark, gateway, _JAVA, _RULE)
-    except errors():
-        return False  # another Spark, or none of the classic kind
+    except errors() as error:  # another Spark, or none of the classic kind
+        left_out(NAME, "filters are left to Spark", error)
+        return False
     return True
 
 

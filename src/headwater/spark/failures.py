@@ -19,6 +19,7 @@ TOLD_CHARACTERS_MAX: Final = 600
 _RAISED: Final = re.compile(r"^(?:[\w.]+\.)?(?P<name>\w+): (?P<message>.+)$", re.MULTILINE)
 _MODULE_MISSING: Final = re.compile(r"ModuleNotFoundError: No module named '(?P<module>[\w.]+)'")
 _CONDITION: Final = re.compile(r"^\[(?P<condition>[A-Z][A-Z0-9_.]+)\] ?(?P<message>.*)", re.DOTALL)
+_JAVA_PART: Final = re.compile(r"\n\s*at |\nJVM stacktrace|\nDriver stacktrace")
 # Conditions of Spark that are the caller's to mend, by how their names begin.
 _OF_THE_CALLER: Final = (
     "PATH_NOT_FOUND",
@@ -101,12 +102,20 @@ def _missing_module(text: str) -> HeadwaterError | None:
     )
 
 
+def _shortened(told: str, text: str) -> str:
+    """The beginning, and what a Python worker raised, which is at the end of a traceback."""
+    python = _JAVA_PART.split(text, maxsplit=1)[0]
+    raised = [" ".join(each[0].split()) for each in _RAISED.finditer(python)]
+    last = raised[-1][: TOLD_CHARACTERS_MAX // 2] if raised else ""
+    return f"{told[: TOLD_CHARACTERS_MAX - 1 - len(last)]}…{last}"
+
+
 def _of_spark(text: str) -> HeadwaterError:
     """Spark's own words without the stack of Java."""
-    told = re.split(r"\n\s*at |\nJVM stacktrace|\nDriver stacktrace", text, maxsplit=1)[0]
+    told = _JAVA_PART.split(text, maxsplit=1)[0]
     told = " ".join(told.split())
     if len(told) > TOLD_CHARACTERS_MAX:
-        told = told[: TOLD_CHARACTERS_MAX - 1] + "…"
+        told = _shortened(told, text)
     condition = _CONDITION.match(told)
     if condition is not None and condition["condition"].startswith(_OF_THE_CALLER):
         return RequestError(condition["message"] or condition["condition"])

@@ -6,7 +6,11 @@ driver: executors load classes from files, and never see these.
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+from typing import Any, Final
+
+_LOG: Final = logging.getLogger(__name__)
+_told: set[str] = set()
 
 
 def errors() -> tuple[type[Exception], ...]:
@@ -14,6 +18,16 @@ def errors() -> tuple[type[Exception], ...]:
     from py4j.protocol import Py4JError
 
     return Py4JError, TypeError, AttributeError
+
+
+def left_out(what: str, without: str, error: Exception) -> None:
+    """This Spark is not what a class was written for: queries are slower, and as right. Told once,
+    by Python's own logging, for this may be anybody's program."""
+    if what not in _told:
+        _told.add(what)
+        why = next((line for line in reversed(str(error).splitlines()) if "Caused by" in line), "")
+        reason = why.strip() or str(error).strip().partition("\n")[0]
+        _LOG.warning("%s: not on this version of Spark, so %s (%s)", what, without, reason)
 
 
 def new(gateway: Any, source: str, name: str, *given: tuple[str, Any]) -> Any:

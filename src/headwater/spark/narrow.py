@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headwater.spark.java_classes import add_optimizer_rule, errors
+from headwater.spark.java_classes import add_optimizer_rule, errors, left_out
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+NAME: Final = "only used columns"
 _RULE: Final = "HeadwaterNarrowScans"
 
 _JAVA: Final = """\
@@ -42,10 +43,29 @@ public class HeadwaterNarrowScans extends scala.runtime.AbstractFunction1 {
   private static final List ENVELOPE = Arrays.asList(
     new Object[] {"seq", "ts", "topic", "tag", "node", "gap", "meta", "data"});
 
+  // A plan that cannot be changed stays as it is. Told once.
+  private static boolean told = false;
+
+  static void leave(Throwable error) {
+    if (told) return;
+    told = true;
+    org.slf4j.LoggerFactory.getLogger("HeadwaterNarrowScans")
+      .error("every column is read: " + error);
+  }
+
   public Object apply(Object session) { return new Narrowing(); }
 
   public static class Narrowing extends org.apache.spark.sql.catalyst.rules.Rule {
-    public TreeNode apply(TreeNode plan) { return plan.transformUp(new Swap()); }
+    public TreeNode apply(TreeNode plan) {
+      try {
+        return plan.transformUp(new Swap());
+      } catch (RuntimeException error) {
+        leave(error);
+      } catch (LinkageError error) {
+        leave(error);
+      }
+      return plan;
+    }
   }
 
   public static class Swap extends scala.runtime.AbstractPartialFunction {
@@ -148,6 +168,7 @@ def read_narrowly(spark: SparkSession) -> bool:
         return False
     try:
         add_optimizer_rule(spark, gateway, _JAVA, _RULE)
-    except errors():
+    except errors() as error:
+        left_out(NAME, "every column is read", error)
         return False
     return True

@@ -7,12 +7,14 @@ import platform
 import sys
 from collections.abc import Iterable, Iterator
 from importlib import import_module
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
 
 import headwater
+from headwater.disk import PosixDisk
 from headwater.spark.shipping import NEEDED_THERE
 
 if TYPE_CHECKING:
@@ -37,6 +39,18 @@ def probe(spark: SparkSession, tasks: int = 2) -> list[Executor]:
     """Run that many tasks and hear what each found."""
     rows = spark.range(0, tasks, 1, tasks).mapInArrow(_look, "found string").collect()
     return [msgspec.json.decode(row["found"], type=Executor) for row in rows]
+
+
+def hosts_that_miss(spark: SparkSession, file: PurePath, tasks: int = 2) -> set[str]:
+    """Where tasks run that do not see this file; it may be there and be another's."""
+
+    def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            host = "" if PosixDisk().exists(file) else platform.node()
+            yield pa.RecordBatch.from_arrays([pa.array([host] * batch.num_rows)], names=["host"])
+
+    rows = spark.range(0, tasks, 1, tasks).mapInArrow(look, "host string").collect()
+    return {row["host"] for row in rows} - {""}
 
 
 def _look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from headwater.spark.java_classes import errors, new
+from headwater.spark.java_classes import errors, left_out, new
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+NAME: Final = "rows put together once"
 _STRATEGY: Final = "HeadwaterRowsOnce"
 _BASE: Final = "org.apache.spark.sql.execution.SparkStrategy"
 
@@ -35,7 +36,27 @@ public class HeadwaterRowsOnce extends SparkStrategy {
   private final SparkStrategy usual;
   public HeadwaterRowsOnce(SparkStrategy usual) { this.usual = usual; }
 
+  // A plan that cannot be changed stays as it is. Told once.
+  private static boolean told = false;
+
+  static void leave(Throwable error) {
+    if (told) return;
+    told = true;
+    org.slf4j.LoggerFactory.getLogger("HeadwaterRowsOnce").error("rows are copied twice: " + error);
+  }
+
   public Seq apply(LogicalPlan plan) {
+    try {
+      return shorter(plan);
+    } catch (RuntimeException error) {
+      leave(error);
+    } catch (LinkageError error) {
+      leave(error);
+    }
+    return (Seq) Nil$.MODULE$;
+  }
+
+  private Seq shorter(LogicalPlan plan) {
     Seq none = (Seq) Nil$.MODULE$;
     LogicalPlan below = plan;
     while (below instanceof Project || below instanceof Filter) {
@@ -63,7 +84,8 @@ def put_together_once(spark: SparkSession) -> bool:
         return False
     try:
         _add_strategy(spark, gateway)
-    except errors():
+    except errors() as error:
+        left_out(NAME, "rows are copied twice", error)
         return False
     return True
 

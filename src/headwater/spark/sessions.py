@@ -140,17 +140,15 @@ def start(
 
 def register(spark: SparkSession) -> None:
     """Make the session know the formats "headwater" and "headwater-table"."""
-    from headwater.spark.narrow import read_narrowly
+    from headwater.spark.optimizations import optimize
     from headwater.spark.quiet import end_lookup
-    from headwater.spark.rows_once import put_together_once
     from headwater.spark.source import source_class
     from headwater.spark.tables.sink import TableDataSource
 
     spark.dataSource.register(source_class(spark))
     spark.dataSource.register(TableDataSource)
     end_lookup(spark)
-    read_narrowly(spark)
-    put_together_once(spark)
+    optimize(spark)
 
 
 def require_pyspark() -> str:

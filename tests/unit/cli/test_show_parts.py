@@ -41,7 +41,7 @@ def test_every_file_of_kafka_and_machines_is_shown_as_json(run: Run, parts: Path
         assert pieces, path
         assert run("show", str(path)).code == 0
     assert kinds >= {"Kafka log", "Kafka index", "Kafka checkpoint", "machine log"}
-    assert kinds >= {"machine snapshot", "CURRENT of machines"}
+    assert kinds >= {"machine snapshot", "machine history", "CURRENT of machines"}
 
 
 def test_a_damaged_batch_and_entry_are_shown_in_their_place(run: Run, parts: Path) -> None:
