@@ -317,7 +317,7 @@ def test_the_lives_have_every_kind_of_file() -> None:
 
 
 def test_an_address_of_the_cold_tier_that_is_no_text_stops_no_start() -> None:
-    """JSON that is not UTF-8 is an error of its own, which a bit in 160 of this file causes."""
+    """JSON that is not UTF-8 is an error of its own kind."""
     specimen = LIVES["stopped"]()
     path = DATA / "meta" / COLD_ADDRESS_NAME
     disk = specimen.disk()
