@@ -200,25 +200,18 @@ def go_on(disk: FakeDisk, db: Database, refused: bool) -> None:
     again.engine._lock.release()
 
 
-def unchanged_by_refusal(disk: FakeDisk, path: PurePath) -> dict[PurePath, bytes]:
-    """Everything but the lock. When the snapshot is refused, the log was recovered before it."""
-    files = disk.files().items()
-    beside = path.parent != WAL
-    return {
-        each: content
-        for each, content in files
-        if each.name != "LOCK" and not (beside and WAL in each.parents)
-    }
+def but_the_lock(disk: FakeDisk) -> dict[PurePath, bytes]:
+    return {path: content for path, content in disk.files().items() if path.name != "LOCK"}
 
 
 def judge(specimen: Specimen, disk: FakeDisk, path: PurePath, goes_on: bool) -> Outcome:
     damaged = FakeDisk(image=disk.snapshot())
-    before = unchanged_by_refusal(disk, path)
+    before = but_the_lock(disk)
     try:
         db = opened(disk)
     except StorageError as error:
         check_refusal(error, str(path))
-        if unchanged_by_refusal(disk, path) != before:
+        if but_the_lock(disk) != before:
             raise Silent("refused, and yet the disk was changed") from error
         if "topics" in path.parts:
             raise Silent(f"a file of one topic stops all: {error}") from error

@@ -131,7 +131,9 @@ class Engine:
         if not core.disk.is_directory(topics_directory):
             core.disk.make_directory(topics_directory)
             core.disk.sync_directory(core.directory)
-        recovery = TopicRecovery(core, self.topics, opened.recovered.report.shards)
+        recovery = TopicRecovery(
+            core, self.topics, opened.recovered.report.shards, found=opened.found
+        )
         recovery.run(progress)
         self.notes: RecoveryNotes = recovery.notes
         self.wal_report: WalReport = opened.recovered.report

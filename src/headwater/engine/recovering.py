@@ -54,7 +54,7 @@ from headwater.model.queue import LeaseHistory
 from headwater.model.topic import TopicLog
 from headwater.recovery.replay import Group, replay
 from headwater.recovery.rows import RecordRows, replay_rows
-from headwater.recovery.snapshots import covered_frames, load_snapshot
+from headwater.recovery.snapshots import FoundSnapshot, covered_frames, find_snapshot
 from headwater.recovery.survey import ShardSurvey
 from headwater.store.segment import SegmentChangedError
 
@@ -70,11 +70,14 @@ class TopicRecovery:
         topics: Topics,
         shards: list[ShardSurvey],
         load: Callable[[Topic], Loaded] = load_topic,
+        found: FoundSnapshot | None = None,
     ) -> None:
+        """`found`: read before the log was opened. Whoever reads beside an owner reads it later."""
         self._core = core
         self._topics = topics
         self._shards = shards
         self._load = load
+        self._found = found
         self._touched: dict[int, Topic] = {}
         self._covered: dict[PurePath, int] = {}
         self._was_ephemeral: set[int] = set()
@@ -137,7 +140,8 @@ class TopicRecovery:
 
     def _from_snapshot(self) -> None:
         core = self._core
-        snapshot = load_snapshot(core.disk, core.directory, self.notes.snapshots_unreadable)
+        snapshot, unreadable = self._found or find_snapshot(core.disk, core.directory)
+        self.notes.snapshots_unreadable += unreadable
         if snapshot is not None:
             core.snapshot_number = self.notes.snapshot_number = snapshot.number
             core.registry.next_topic_id = snapshot.next_topic_id

@@ -13,6 +13,7 @@ from headwater.disk import DirectoryLock, Disk, sync_names
 from headwater.format.names import WAL_DIRECTORY
 from headwater.recovery.recover import RecoveredWal, recover
 from headwater.recovery.replay import Group, replay
+from headwater.recovery.snapshots import FoundSnapshot, find_snapshot
 from headwater.recovery.survey import access_error
 from headwater.wal.policy import SyncPolicy
 from headwater.wal.sharded import ShardedWal
@@ -43,6 +44,7 @@ class OpenWal:
     lock: DirectoryLock
     recovered: RecoveredWal
     wal: ShardedWal
+    found: FoundSnapshot
 
     def replay(self) -> Iterator[Group]:
         return replay(self.disk, self.recovered.report.shards)
@@ -71,6 +73,8 @@ def open_wal(
 ) -> OpenWal:
     lock = claim_directory(disk, directory)
     try:
+        # First, because it may be refused: what is refused leaves everything as it was.
+        found = find_snapshot(disk, directory)
         recovered = recover(disk, directory / WAL_DIRECTORY, settings)
         wal = make_wal(
             disk,
@@ -87,4 +91,4 @@ def open_wal(
     except BaseException:
         lock.release()
         raise
-    return OpenWal(disk, directory, lock, recovered, wal)
+    return OpenWal(disk, directory, lock, recovered, wal, found)

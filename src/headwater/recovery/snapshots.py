@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import PurePath
+from typing import NamedTuple
 
 from headwater.core.errors import DamageError, FormatError, NewerFormatError
 from headwater.disk import Disk, OpenMode
@@ -67,6 +68,19 @@ def snapshot_numbers(disk: Disk, directory: PurePath) -> list[int]:
         return []
     numbers = [parse_snapshot_name(name) for name in disk.list_directory(meta)]
     return sorted((number for number in numbers if number is not None), reverse=True)
+
+
+class FoundSnapshot(NamedTuple):
+    """The newest snapshot that can be read, None when there is none at all, and what is wrong with
+    newer ones."""
+
+    snapshot: Snapshot | None
+    unreadable: list[str]
+
+
+def find_snapshot(disk: Disk, directory: PurePath) -> FoundSnapshot:
+    unreadable: list[str] = []
+    return FoundSnapshot(load_snapshot(disk, directory, unreadable), unreadable)
 
 
 def load_snapshot(disk: Disk, directory: PurePath, unreadable: list[str]) -> Snapshot | None:

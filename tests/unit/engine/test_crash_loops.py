@@ -1,9 +1,17 @@
-"""Killed over and over, sooner than any checkpoint is due: what a start replays stays bounded."""
+"""Killed over and over, sooner than any checkpoint is due: what a start replays stays bounded.
+
+What is refused leaves everything as it was.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
+from headwater.core.errors import NewerFormatError
+from headwater.disk import OpenMode
+from headwater.format.snapshot import SNAPSHOT_HEADER
 from headwater.testing import KILL, ManualClock
 from tests.rig.life import SMALL, new_disk, open_stepped
 
@@ -41,3 +49,25 @@ def test_what_a_start_replays_in_a_crash_loop_is_bounded() -> None:
     assert max(bounded) <= 40 + a_life
     unbounded = replayed_in_each_life(frames_max=10**6)
     assert unbounded[-1] > 5 * max(bounded), "or the test shows nothing"
+
+
+def test_a_snapshot_of_a_newer_version_is_refused_before_the_log_is_touched() -> None:
+    disk, clock = new_disk(), ManualClock()
+    db = open_stepped(disk, SMALL, clock)
+    db.append("t", {"data": 1})
+    db.checkpoint()
+    db.append("t", {"data": 2})
+    disk = next(disk.crash_states(disk.point, KILL))
+    (snapshot,) = (path for path in disk.files() if path.name.startswith("snapshot-"))
+    file = disk.open(snapshot, OpenMode.UPDATE)
+    file.write(SNAPSHOT_HEADER.offset_of("version"), [b"\x40"])
+    file.close()
+    log = max(path for path in disk.files() if path.name.startswith("wal-"))
+    file = disk.open(log, OpenMode.UPDATE)
+    file.write(len(disk.files()[log].rstrip(b"\0")), [b"a write that did not end"])
+    file.close()
+    before = {path: content for path, content in disk.files().items() if path.name != "LOCK"}
+    with pytest.raises(NewerFormatError):
+        open_stepped(disk, SMALL, clock)
+    after = {path: content for path, content in disk.files().items() if path.name != "LOCK"}
+    assert after == before
