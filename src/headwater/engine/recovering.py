@@ -39,6 +39,7 @@ from headwater.format.control import (
 from headwater.format.frame import Frame, FrameType, UnknownFrameError
 from headwater.format.lease_frames import decode_lease_event
 from headwater.format.router_frames import ROUTER_FRAMES
+from headwater.format.segment import IndexFlag
 from headwater.format.topic_frames import (
     CheckpointEntry,
     RecordsDeleted,
@@ -84,12 +85,16 @@ class TopicRecovery:
         """Topics that were, until the frame at hand: a gap before the next record is a loss."""
         self._keys: list[tuple[Topic, IdempotencyEntry]] = []
         self._routers = RouterReplay(core, topics)
+        self._deleted_in: dict[int, Topic] = {}
+        """Topics of which the log deletes something."""
         self.filled: list[Topic] = []
         """Topics with seqs that are lost, as nothing on the disk tells yet."""
         self.notes = RecoveryNotes()
 
     def run(self, progress: Progress) -> None:
         self.read(progress)
+        for topic in self._deleted_in.values():
+            _flag_again(topic)
         self.filled = close_gaps(
             self._core, self._topics, self.notes, self._was_ephemeral, self._load_or_leave
         )
@@ -331,6 +336,7 @@ class TopicRecovery:
 
     def _delete(self, topic: Topic, frame: Frame) -> None:
         body = decode_body(frame, RecordsDeleted)
+        self._deleted_in[topic.topic_id] = topic
         if body.seqs:
             self._topics.apply_seqs_deletion(topic, body.seqs)
             return
@@ -379,6 +385,22 @@ class TopicRecovery:
                     expires_ts=entry.expires_ts,
                 )
         self._keys.clear()
+
+
+def _flag_again(topic: Topic) -> None:
+    """The checkpoint that lets the log go writes the flags of deleted records once more. Whoever
+    was killed while flipping them left them in the page cache only: what this start reads there, a
+    power loss takes, and by then the log would not tell of it any more (I8)."""
+    if topic.broken is not None or topic.dropped or not topic.segments:
+        return
+    index = topic.log.index
+    first = max(topic.segments[0].first_seq, index.base_seq)
+    end = min(topic.segments[-1].end_seq + 1, index.next_seq)
+    if first < end:
+        dead = index.flags(first, end) & (IndexFlag.DELETED | IndexFlag.LOST)
+        seqs = numpy.flatnonzero(dead == IndexFlag.DELETED) + first
+        if len(seqs):
+            topic.unflagged.append(seqs)
 
 
 _APPLY: dict[FrameType, Callable[[TopicRecovery, Topic, Frame], None]] = {
