@@ -22,7 +22,7 @@ from headwater.core.units import US_PER_S
 from headwater.engine.governing import Governing
 from headwater.engine.reading import Reader, ReadFilter, ReadPlan, TailPiece
 from headwater.engine.ready import ReadySet
-from headwater.engine.steps import DiffRequest, Found, Take, Taken, found_steps, loaded_steps
+from headwater.engine.steps import DiffRequest, Found, Take, Taken, ensure_loaded, read_as_operation
 from headwater.engine.topic import Topic, Wakeup
 from headwater.model.loss import Tombstone
 from headwater.model.match import TagMatcher
@@ -233,7 +233,7 @@ class Delivery:
             return None
         last_seq = horizon(topic, options)
         space = space_of(self._app.engine, topic)
-        steps = found_steps(space, topic, _request(cursor, options), _take(options, last_seq))
+        steps = read_as_operation(space, topic, _request(cursor, options), _take(options, last_seq))
         result = self._app.ready_database.drive_at_once(steps)
         if result is None:
             return None
@@ -244,10 +244,12 @@ class Delivery:
 
     async def read_later(self, topic: Topic, cursor: int, options: ReadOptions) -> Batch:
         database, space = self._app.ready_database, space_of(self._app.engine, topic)
-        await database.drive(loaded_steps(space, topic))
+        await database.drive(ensure_loaded(space, topic))
         last_seq = horizon(topic, options)
         take = _take(options, last_seq)
-        result = await database.drive(found_steps(space, topic, _request(cursor, options), take))
+        result = await database.drive(
+            read_as_operation(space, topic, _request(cursor, options), take)
+        )
         return _batch(result, cursor, options, last_seq)
 
     # -- silence, and the end

@@ -19,7 +19,7 @@ from headwater.engine.machines.watching import (
     WatchFilter,
     watch_filter,
 )
-from headwater.engine.steps import AsOwner, Steps
+from headwater.engine.steps import AsOwner, Operation
 from headwater.server.exchange import Exchange
 from headwater.server.instance_names import own_event
 from headwater.server.machine_operations import seen_by
@@ -69,9 +69,9 @@ def open_watch(app: App, exchange: Exchange) -> None:
 
 def _watch_steps(
     app: App, key: ApiKey, wanted: WatchFilter, start: int | None
-) -> Steps[tuple[Watcher, int]]:
+) -> Operation[tuple[Watcher, int]]:
     seen = yield from seen_by(app.engine, key, wanted)
-    store = yield from steps.store_steps(app.engine)
+    store = yield from steps.open_store(app.engine)
     opened: tuple[Watcher, int] = yield AsOwner(
         lambda: (store.watch(seen, start), store.committed_offset if start is None else start)
     )

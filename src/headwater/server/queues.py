@@ -15,15 +15,15 @@ from headwater.engine.queue_state import ClaimRequest
 from headwater.engine.queue_steps import (
     Claiming,
     ClaimWish,
-    ack_steps,
+    ack_operation,
     check_settled,
-    claim_as_steps,
-    claiming_steps,
-    extend_steps,
-    nack_steps,
+    claim_as_operation,
+    extend_operation,
+    nack_operation,
+    run_claim,
 )
 from headwater.engine.queues import Queues
-from headwater.engine.steps import AsOwner, Steps
+from headwater.engine.steps import AsOwner, Operation
 from headwater.engine.topic import Topic
 from headwater.server.body import body_of
 from headwater.server.exchange import GZIP_BYTES_MIN, Exchange
@@ -55,14 +55,14 @@ def claim(app: App, exchange: Exchange) -> None:
     if topic is None:
         require_queue(app, exchange)
     if topic is None or not topic.loaded:
-        steps = claim_as_steps(engine, name, options, _rendered)
+        steps = claim_as_operation(engine, name, options, _rendered)
     else:
         claiming = Claiming(engine, topic, options)
         claimed = _claimed_at_once(engine, exchange, claiming)
         if claimed is not None:
             _answer_claim(exchange, claimed)
             return
-        steps = claiming_steps(engine, claiming, _rendered)
+        steps = run_claim(engine, claiming, _rendered)
     HttpOperation(app, exchange, steps, partial(_answer_claim, exchange)).begin(quits=True)
 
 
@@ -87,7 +87,7 @@ def _claimed_at_once(engine: Engine, exchange: Exchange, claiming: Claiming) -> 
 
 def _rendered(
     engine: Engine, queues: Queues, topic: Topic, request: ClaimRequest
-) -> Steps[JobsText]:
+) -> Operation[JobsText]:
     if request.grant is None:
         ready: int = yield AsOwner(lambda: queues.ready(topic))
         return JobsText(b"", 0, ready)
@@ -117,7 +117,7 @@ def ack(app: App, exchange: Exchange) -> None:
     if topic is None:
         require_queue(app, exchange)
     if topic is None or not topic.loaded or _has_dying(topic):
-        steps = ack_steps(engine, name, body.node, body.seqs, body.lease_ids)
+        steps = ack_operation(engine, name, body.node, body.seqs, body.lease_ids)
         _begin_settling(app, exchange, steps, _say_acked)
         return
     check_settled(body.node, body.seqs, body.lease_ids)
@@ -138,7 +138,7 @@ def nack(app: App, exchange: Exchange) -> None:
     body = decode_request(body_of(exchange), NackBody)
     require_queue(app, exchange)
     name = exchange.parameters[0]
-    steps = nack_steps(app.engine, name, body.node, body.seqs, body.lease_ids, body.delay_ms)
+    steps = nack_operation(app.engine, name, body.node, body.seqs, body.lease_ids, body.delay_ms)
     _begin_settling(app, exchange, steps, _say_nacked)
 
 
@@ -146,7 +146,7 @@ def extend(app: App, exchange: Exchange) -> None:
     body = decode_request(body_of(exchange), ExtendBody)
     require_queue(app, exchange)
     name = exchange.parameters[0]
-    steps = extend_steps(app.engine, name, body.node, body.seqs, body.lease_ids, body.lease_ms)
+    steps = extend_operation(app.engine, name, body.node, body.seqs, body.lease_ids, body.lease_ms)
     _begin_settling(app, exchange, steps, _say_extended)
 
 

@@ -12,7 +12,7 @@ from headwater import __version__
 from headwater.core.errors import ClosedError, InvalidRequestError
 from headwater.engine import machine_steps as steps
 from headwater.engine.machine_telling import with_records
-from headwater.engine.steps import Steps
+from headwater.engine.steps import Operation
 from headwater.model.machines.errors import bad_request
 from headwater.server import machine_operations as machines
 from headwater.server.keys import Scope
@@ -92,12 +92,12 @@ def _of_machines(make: Callable[..., Work[Any]]) -> Run:
     return run
 
 
-def _info(connection: RcpxConnection, _params: requests.NoParams) -> Steps[Result]:
+def _info(connection: RcpxConnection, _params: requests.NoParams) -> Operation[Result]:
     app = connection.app
-    stats = yield from steps.wal_stats_steps(app.engine)
+    stats = yield from steps.wal_stats_operation(app.engine)
     key = connection.key
     assert key is not None
-    counts = yield from steps.counts_steps(app.engine, machines.sees_of(key))
+    counts = yield from steps.counts_operation(app.engine, machines.sees_of(key))
     whole = not key.prefixes  # others' connections and entries are none of a tenant's business
     body = {
         "server_name": "headwater",
@@ -134,7 +134,7 @@ def _delete_instance(engine: Any, key: Any, params: requests.DeleteInstanceParam
     return machines.delete_instance(engine, key, name, repeat, again=True)
 
 
-def _batch(engine: Any, key: Any, params: requests.BatchParams) -> Steps[Any]:
+def _batch(engine: Any, key: Any, params: requests.BatchParams) -> Operation[Any]:
     given = params.ops if params.operations is None else params.operations
     if given is None:
         raise bad_request("a batch has a list of operations")
@@ -147,7 +147,7 @@ def _batch(engine: Any, key: Any, params: requests.BatchParams) -> Steps[Any]:
     return (yield from machines.run_batch(engine, key, operations, params.mode or "best_effort"))
 
 
-def _read_wal(engine: Any, key: Any, params: requests.WalReadParams) -> Steps[Any]:
+def _read_wal(engine: Any, key: Any, params: requests.WalReadParams) -> Operation[Any]:
     body = requests.WalReadBody(
         params.from_offset or 0, requests.nearest_limit(params.limit), params.newest
     )
@@ -155,8 +155,8 @@ def _read_wal(engine: Any, key: Any, params: requests.WalReadParams) -> Steps[An
     return with_records(page)
 
 
-def _flush_all(connection: RcpxConnection, _params: requests.NoParams) -> Steps[Result]:
-    flushed = yield from steps.flush_all_steps(connection.app.engine)
+def _flush_all(connection: RcpxConnection, _params: requests.NoParams) -> Operation[Result]:
+    flushed = yield from steps.flush_all_operation(connection.app.engine)
     body = {"flushed": True, **flushed._asdict()}
     return Result(_encode(body))
 
