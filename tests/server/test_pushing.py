@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from headwater.config.topic import Discard
-from headwater.engine.queue_steps import served_steps
+from headwater.engine.queue_steps import serve_operation
 from headwater.engine.topic import Topic
 from headwater.server import pushing
 from tests.rig.windows import end_window
@@ -241,9 +241,9 @@ def test_a_dead_letter_that_cannot_be_put_away_keeps_nobody_busy(
 
     def counted(*given: Any) -> Any:
         passes.append(None)
-        return served_steps(*given)
+        return serve_operation(*given)
 
-    monkeypatch.setattr(pushing, "served_steps", counted)
+    monkeypatch.setattr(pushing, "serve_operation", counted)
     http.put(topic, type="queue", max_deliveries=1, dead_letter=topic + "-lost")
     http.write(topic + "-lost", "full")
     server.inside(lambda: refuse_more(server.app.engine.topic(topic + "-lost")))

@@ -11,7 +11,7 @@ import pytest
 from headwater.config.server import LimitSettings
 from headwater.core.errors import ClosedError, HeadwaterError
 from headwater.engine.pending import Pending
-from headwater.engine.steps import Answered, Steps
+from headwater.engine.steps import Answered, Operation
 from headwater.server.quotas import Usage
 from headwater.server.stepping import OneStep, Stepping, Work
 
@@ -44,7 +44,7 @@ def one(start: Callable[[], Pending[Any]], tell: Callable[[Any], str]) -> Work[s
     return OneStep(start, tell)
 
 
-def steps(start: Callable[[], Pending[Any]], tell: Callable[[Any], str]) -> Steps[str]:
+def steps(start: Callable[[], Pending[Any]], tell: Callable[[Any], str]) -> Operation[str]:
     return tell((yield Answered(start)))
 
 

@@ -22,7 +22,7 @@ from headwater.core.units import US_PER_S
 from headwater.engine.governing import Governing
 from headwater.engine.reading import Reader, ReadFilter, ReadPlan, TailPiece
 from headwater.engine.ready import ReadySet
-from headwater.engine.steps import DiffRequest, Found, Take, Taken, found_steps, loaded_steps
+from headwater.engine.steps import DiffRequest, Found, Take, Taken, ensure_loaded, read_as_operation
 from headwater.engine.topic import Topic, Wakeup
 from headwater.model.loss import Tombstone
 from headwater.model.match import TagMatcher
@@ -233,7 +233,7 @@ class Delivery:
             return None
         last_seq = horizon(topic, wish)
         space = space_of(self._app.engine, topic)
-        steps = found_steps(space, topic, _request(cursor, wish), _take(wish, last_seq))
+        steps = read_as_operation(space, topic, _request(cursor, wish), _take(wish, last_seq))
         found = self._app.ready_database.drive_at_once(steps)
         if found is None:
             return None
@@ -244,10 +244,10 @@ class Delivery:
 
     async def read_later(self, topic: Topic, cursor: int, wish: Wish) -> Batch:
         database, space = self._app.ready_database, space_of(self._app.engine, topic)
-        await database.drive(loaded_steps(space, topic))
+        await database.drive(ensure_loaded(space, topic))
         last_seq = horizon(topic, wish)
         take = _take(wish, last_seq)
-        found = await database.drive(found_steps(space, topic, _request(cursor, wish), take))
+        found = await database.drive(read_as_operation(space, topic, _request(cursor, wish), take))
         return _batch(found, cursor, wish, last_seq)
 
     # -- silence, and the end

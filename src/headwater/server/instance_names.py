@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from headwater.engine.machine_steps import store_steps
+from headwater.engine.machine_steps import open_store
 from headwater.engine.machines import requests
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.machines.watching import TransitionEvent
-from headwater.engine.steps import AsOwner, Steps
+from headwater.engine.steps import AsOwner, Operation
 from headwater.model.machines.errors import MachineError
 from headwater.server.keys import ORGANISATION_DEFAULT, ApiKey
 from headwater.wire import machine_answers as told
@@ -51,10 +51,10 @@ def full_id(store: MachineStore, key: ApiKey, given: str) -> str:
     return _full(store, key, given, None) if key.tenant and given else given
 
 
-def full_id_steps(engine: Engine, key: ApiKey, given: str) -> Steps[str]:
+def full_id_steps(engine: Engine, key: ApiKey, given: str) -> Operation[str]:
     if not key.tenant:
         return given
-    store = yield from store_steps(engine)
+    store = yield from open_store(engine)
     found: str = yield AsOwner(lambda: full_id(store, key, given))
     return found
 

@@ -19,12 +19,12 @@ from headwater.engine.machines.watching import (
     WatchFilter,
     watch_filter,
 )
-from headwater.engine.steps import AsOwner, Steps
+from headwater.engine.steps import AsOwner, Operation
 from headwater.server.exchange import Exchange
 from headwater.server.instance_names import own_event
 from headwater.server.machine_following import Follower
 from headwater.server.machine_operations import seen_by
-from headwater.server.stepping import Operation
+from headwater.server.stepping import HttpOperation
 from headwater.server.streams import FRAME_BYTES, require_event_stream
 from headwater.server.topics import flag, number
 from headwater.wire import sse
@@ -64,14 +64,14 @@ def open_watch(app: App, exchange: Exchange) -> None:
             app, exchange, key, watcher, begin=place, with_ctx=with_ctx, idle_us=idle_us
         ).begin()
 
-    Operation(app, exchange, _watch_steps(app, key, wanted, start), begin).begin()
+    HttpOperation(app, exchange, _watch_steps(app, key, wanted, start), begin).begin()
 
 
 def _watch_steps(
     app: App, key: ApiKey, wanted: WatchFilter, start: int | None
-) -> Steps[tuple[Watcher, int]]:
+) -> Operation[tuple[Watcher, int]]:
     seen = yield from seen_by(app.engine, key, wanted)
-    store = yield from steps.store_steps(app.engine)
+    store = yield from steps.open_store(app.engine)
     opened: tuple[Watcher, int] = yield AsOwner(
         lambda: (store.watch(seen, start), store.committed_offset if start is None else start)
     )

@@ -14,7 +14,7 @@ from headwater.server.body import body_of
 from headwater.server.exchange import Exchange
 from headwater.server.instance_names import full_request, own_answer
 from headwater.server.machines import begin, tell
-from headwater.server.stepping import Operation
+from headwater.server.stepping import HttpOperation
 from headwater.server.topics import number
 from headwater.wire.machine_answers import InstanceMadeAnswer
 from headwater.wire.machine_requests import (
@@ -44,7 +44,7 @@ def create_instance(app: App, exchange: Exchange) -> None:
         tell(exchange, made, 201 if made.applied else 200)
 
     steps = operations.create_instance(app.engine, app.key_of(exchange), body)
-    Operation(app, exchange, steps, answer).begin()
+    HttpOperation(app, exchange, steps, answer).begin()
 
 
 def get_instance(app: App, exchange: Exchange) -> None:

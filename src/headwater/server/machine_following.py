@@ -14,7 +14,7 @@ import msgspec
 
 from headwater.core.errors import HeadwaterError
 from headwater.core.units import MIB
-from headwater.engine.machine_steps import catch_up_steps
+from headwater.engine.machine_steps import catch_up_operation
 from headwater.engine.machine_telling import transition
 from headwater.engine.machines.log_reading import GapReason, LogGap
 from headwater.engine.machines.watching import CatchUpPlan, Missed, TransitionEvent, Watcher
@@ -170,7 +170,7 @@ class Follower:
         following: CatchUpPlan | None = plan
         try:
             while following is not None and not self._watcher.closed:
-                found = await self._app.ready_database.drive(catch_up_steps(following))
+                found = await self._app.ready_database.drive(catch_up_operation(following))
                 for run in found.runs():
                     if isinstance(run, LogGap):
                         self._sink.send_missed(run.offset, run.resume - 1, None, run.reason)

@@ -17,7 +17,7 @@ from headwater.engine import machine_telling as telling
 from headwater.engine.engine import Engine
 from headwater.engine.machines import requests
 from headwater.engine.machines.watching import WatchFilter
-from headwater.engine.steps import AsOwner, Steps
+from headwater.engine.steps import AsOwner, Operation
 from headwater.model.machines.errors import INSTANCE_NOT_FOUND, MachineError
 from headwater.model.machines.instance import Instance
 from headwater.server.instance_names import full_id_steps, full_request, own_answer
@@ -55,21 +55,21 @@ def put_machine(
     definition: dict[str, Any],
     *,
     strict: bool = True,
-) -> Steps[told.MachinePutAnswer]:
+) -> Operation[told.MachinePutAnswer]:
     key.require_name(machine)
-    made = yield from steps.put_machine_steps(engine, machine, version, definition, strict)
+    made = yield from steps.put_machine_operation(engine, machine, version, definition, strict)
     return telling.put(made)
 
 
 def get_machine(
     engine: Engine, key: ApiKey, machine: str, version: int | None
-) -> Steps[told.MachineAnswer]:
+) -> Operation[told.MachineAnswer]:
     key.require_name(machine)
-    return telling.machine((yield from steps.get_machine_steps(engine, machine, version)))
+    return telling.machine((yield from steps.get_machine_operation(engine, machine, version)))
 
 
-def list_machines(engine: Engine, key: ApiKey) -> Steps[told.MachineListAnswer]:
-    listed = yield from steps.list_machines_steps(engine)
+def list_machines(engine: Engine, key: ApiKey) -> Operation[told.MachineListAnswer]:
+    listed = yield from steps.list_machines_operation(engine)
     return telling.machines([each for each in listed if key.may_name(each.machine)])
 
 
@@ -81,11 +81,11 @@ def draw(
     *,
     form: str,
     instance_id: str | None,
-) -> Steps[str]:
+) -> Operation[str]:
     key.require_name(machine)
     if key.tenant and instance_id is not None:
         instance_id = (yield from require_seen(engine, key, instance_id)).id
-    return (yield from steps.draw_steps(engine, machine, version, form, instance_id))
+    return (yield from steps.draw_operation(engine, machine, version, form, instance_id))
 
 
 # -- instances
@@ -98,16 +98,16 @@ def create_instance(
     return _change(engine, key, _create(body), telling.created)
 
 
-def get_instance(engine: Engine, key: ApiKey, instance_id: str) -> Steps[told.InstanceAnswer]:
+def get_instance(engine: Engine, key: ApiKey, instance_id: str) -> Operation[told.InstanceAnswer]:
     found = yield from require_seen(engine, key, instance_id)
     return own_answer(key, telling.instance(found))
 
 
 def list_instances(
     engine: Engine, key: ApiKey, wanted: ListInstancesParams
-) -> Steps[told.InstanceListAnswer]:
+) -> Operation[told.InstanceListAnswer]:
     require_named_machines(key, None if wanted.machine is None else [wanted.machine])
-    listed = yield from steps.list_instances_steps(
+    listed = yield from steps.list_instances_operation(
         engine, wanted.machine, wanted.state, nearest_limit(wanted.limit), wanted.offset or 0
     )
     return own_answer(key, telling.instances(listed))
@@ -140,7 +140,7 @@ def migrate(
 
 def run_batch(
     engine: Engine, key: ApiKey, operations: Sequence[BatchedParams], mode: str
-) -> Steps[told.BatchAnswer]:
+) -> Operation[told.BatchAnswer]:
     """Operations whose params are checked already."""
     for each in operations:
         if isinstance(each, CreateInstanceBody):
@@ -151,25 +151,27 @@ def run_batch(
             key.require(Scope.READ)
     wanted = [_request(each) for each in operations]
     if key.tenant:
-        store = yield from steps.store_steps(engine)
+        store = yield from steps.open_store(engine)
         wanted = yield AsOwner(lambda: [full_request(store, key, each) for each in wanted])
-    done = yield from steps.batch_steps(engine, wanted, mode, sees_of(key))
+    done = yield from steps.batch_operation(engine, wanted, mode, sees_of(key))
     return own_answer(key, telling.batch(done))
 
 
-def history(engine: Engine, key: ApiKey, instance_id: str, limit: int) -> Steps[told.HistoryAnswer]:
+def history(
+    engine: Engine, key: ApiKey, instance_id: str, limit: int
+) -> Operation[told.HistoryAnswer]:
     if key.tenant:
         instance_id = (yield from require_seen(engine, key, instance_id)).id
-    found = yield from steps.history_steps(engine, instance_id, limit)
+    found = yield from steps.history_operation(engine, instance_id, limit)
     return own_answer(key, telling.history(instance_id, found))
 
 
 def snapshot_instance(
     engine: Engine, key: ApiKey, instance_id: str
-) -> Steps[told.InstanceSnapshotAnswer]:
+) -> Operation[told.InstanceSnapshotAnswer]:
     if key.tenant:
         instance_id = (yield from require_seen(engine, key, instance_id)).id
-    made = yield from steps.snapshot_instance_steps(engine, instance_id)
+    made = yield from steps.snapshot_instance_operation(engine, instance_id)
     return own_answer(key, telling.one_snapshot(made))
 
 
@@ -178,18 +180,18 @@ def snapshot_instance(
 
 def read_wal(
     engine: Engine, key: ApiKey, body: WalReadBody, bytes_max: int | None = None
-) -> Steps[told.WalReadAnswer]:
+) -> Operation[told.WalReadAnswer]:
     if key.prefixes:
         raise HttpError("forbidden", "the log has everybody's entries; this key may not see them")
     offset = offset_of(body.from_offset) or 0
-    page = yield from steps.read_wal_steps(engine, offset, body.limit, body.newest, bytes_max)
+    page = yield from steps.read_wal_operation(engine, offset, body.limit, body.newest, bytes_max)
     return telling.entries(page)
 
 
-def wal_stats(engine: Engine, key: ApiKey) -> Steps[told.WalStatsAnswer]:
+def wal_stats(engine: Engine, key: ApiKey) -> Operation[told.WalStatsAnswer]:
     """A key with prefixes is told what every answer tells, where the log ends, and whether it is
     well. How much is in it is about everybody."""
-    found = yield from steps.wal_stats_steps(engine)
+    found = yield from steps.wal_stats_operation(engine)
     whole = telling.stats(found)
     if not key.prefixes:
         return whole
@@ -199,8 +201,8 @@ def wal_stats(engine: Engine, key: ApiKey) -> Steps[told.WalStatsAnswer]:
     )  # fmt: skip
 
 
-def compact(engine: Engine, _key: ApiKey) -> Steps[told.CompactedAnswer]:
-    return (yield from telling.compact_steps(engine))
+def compact(engine: Engine, _key: ApiKey) -> Operation[told.CompactedAnswer]:
+    return (yield from telling.compact_operation(engine))
 
 
 # -- inside
@@ -226,10 +228,10 @@ def _change(
 
 def _change_later(
     engine: Engine, key: ApiKey, request: requests.Request, tell: Callable[[Any], T]
-) -> Steps[T]:
-    store = yield from steps.store_steps(engine)
+) -> Operation[T]:
+    store = yield from steps.open_store(engine)
     full: requests.Request = yield AsOwner(lambda: full_request(store, key, request))
-    done = yield from steps.change_steps(engine, full, sees_of(key))
+    done = yield from steps.change_operation(engine, full, sees_of(key))
     return own_answer(key, tell(done))
 
 
@@ -243,16 +245,16 @@ def require_named_machines(key: ApiKey, machines: list[str] | None) -> None:
         key.require_name(machine)
 
 
-def require_seen(engine: Engine, key: ApiKey, instance_id: str) -> Steps[Instance]:
+def require_seen(engine: Engine, key: ApiKey, instance_id: str) -> Operation[Instance]:
     """INSTANCE_NOT_FOUND when it is of a machine that this key may not name."""
     full = yield from full_id_steps(engine, key, instance_id)
-    found = yield from steps.get_instance_steps(engine, full)
+    found = yield from steps.get_instance_operation(engine, full)
     if not key.may_name(found.machine):
         raise MachineError(INSTANCE_NOT_FOUND, f"there is no instance {instance_id!r}")
     return found
 
 
-def seen_by(engine: Engine, key: ApiKey, wanted: WatchFilter) -> Steps[WatchFilter]:
+def seen_by(engine: Engine, key: ApiKey, wanted: WatchFilter) -> Operation[WatchFilter]:
     """What is left to watch for a key that sees some machines only. An instance's id may have been
     of another machine before, and may be again: that one is not theirs to see."""
     if wanted.instance_id is None:

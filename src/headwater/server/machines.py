@@ -13,7 +13,7 @@ from headwater.model.machines.errors import bad_request
 from headwater.server import machine_operations as operations
 from headwater.server.body import body_of
 from headwater.server.exchange import GZIP_BYTES_MIN, Exchange
-from headwater.server.stepping import Operation, Work
+from headwater.server.stepping import HttpOperation, Work
 from headwater.wire.answers import Spent
 from headwater.wire.machine_answers import MachinePutAnswer, Told
 from headwater.wire.machine_requests import CompactBody, PutMachineBody, WalReadBody
@@ -45,7 +45,7 @@ def tell(exchange: Exchange, told: Told, status: int = 200) -> None:
 
 
 def begin(app: App, exchange: Exchange, steps: Work[T]) -> None:
-    Operation(app, exchange, steps, partial(tell, exchange)).begin()
+    HttpOperation(app, exchange, steps, partial(tell, exchange)).begin()
 
 
 def put_machine(app: App, exchange: Exchange) -> None:
@@ -59,7 +59,7 @@ def put_machine(app: App, exchange: Exchange) -> None:
     steps = operations.put_machine(
         app.engine, app.key_of(exchange), machine, number, body.definition
     )
-    Operation(app, exchange, steps, answer).begin()
+    HttpOperation(app, exchange, steps, answer).begin()
 
 
 def get_machine(app: App, exchange: Exchange) -> None:
@@ -90,7 +90,7 @@ def draw_machine(app: App, exchange: Exchange) -> None:
         form=form,
         instance_id=query.get("instance"),
     )
-    Operation(app, exchange, steps, answer).begin()
+    HttpOperation(app, exchange, steps, answer).begin()
 
 
 def read_wal(app: App, exchange: Exchange) -> None:

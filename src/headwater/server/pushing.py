@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Final
 from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.core.limits import CLAIM_JOBS_CLAMP, LEASE_MS_CLAMP
 from headwater.core.units import US_PER_MS, US_PER_S
-from headwater.engine.dead_letters import dead_letter_steps
+from headwater.engine.dead_letters import dead_letter_operation
 from headwater.engine.pending import Change
 from headwater.engine.queue_state import ClaimRequest
-from headwater.engine.queue_steps import check_node, served_steps, set_aside_steps
+from headwater.engine.queue_steps import check_node, serve_operation, set_aside_operation
 from headwater.engine.queues import Queues
-from headwater.engine.steps import Answered, Steps, loaded_steps
+from headwater.engine.steps import Answered, Operation, ensure_loaded
 from headwater.engine.topic import Topic
 from headwater.server.exchange import Exchange
 from headwater.server.jobs import job_steps
@@ -51,7 +51,7 @@ def open_work(app: App, exchange: Exchange) -> None:
 
 
 async def _open_later(app: App, exchange: Exchange, topic: Topic, node: str) -> None:
-    await app.ready_database.drive(loaded_steps(app.engine, topic))
+    await app.ready_database.drive(ensure_loaded(app.engine, topic))
     _open(app, exchange, topic, node)
 
 
@@ -137,7 +137,7 @@ class WorkLine:
             if hungry and has_next:
                 await self._hand_out(hungry)
             else:
-                await drive(dead_letter_steps(engine, self.queues, self.topic))
+                await drive(dead_letter_operation(engine, self.queues, self.topic))
                 await self._wait()
 
     async def _wait(self) -> None:
@@ -161,7 +161,7 @@ class WorkLine:
         asked = [(stream, stream.ask()) for stream in hungry]
         try:
             requests = [request for _, request in asked]
-            await drive(served_steps(engine, self.queues, topic, requests))
+            await drive(serve_operation(engine, self.queues, topic, requests))
             told = [
                 (stream, request, self.queues.confirm(topic, request))
                 for stream, request in asked
@@ -169,7 +169,7 @@ class WorkLine:
             ]
             for stream, request, change in told:
                 await self._send(stream, request, change)
-            await drive(dead_letter_steps(engine, self.queues, topic))
+            await drive(dead_letter_operation(engine, self.queues, topic))
         finally:
             for stream, _ in asked:
                 stream.give_up()
@@ -185,7 +185,7 @@ class WorkLine:
             stream.send_error(error)
         else:
             stream.send_jobs(jobs)
-            await drive(set_aside_steps(self.queues, self.topic, request))
+            await drive(set_aside_operation(self.queues, self.topic, request))
 
     def fail(self, error: HeadwaterError) -> None:
         for stream in list(self.streams):
@@ -196,7 +196,7 @@ class WorkLine:
             stream.end()
 
 
-def _answered(change: Change) -> Steps[None]:
+def _answered(change: Change) -> Operation[None]:
     yield Answered(lambda: change)
 
 

@@ -15,21 +15,21 @@ from headwater.engine.queue_state import ClaimRequest
 from headwater.engine.queue_steps import (
     Claiming,
     ClaimWish,
-    ack_steps,
+    ack_operation,
     check_settled,
-    claim_as_steps,
-    claiming_steps,
-    extend_steps,
-    nack_steps,
+    claim_as_operation,
+    extend_operation,
+    nack_operation,
+    run_claim,
 )
 from headwater.engine.queues import Queues
-from headwater.engine.steps import AsOwner, Steps
+from headwater.engine.steps import AsOwner, Operation
 from headwater.engine.topic import Topic
 from headwater.server.body import body_of
 from headwater.server.exchange import GZIP_BYTES_MIN, Exchange
 from headwater.server.jobs import JobsText, jobs_text_at_hand, jobs_text_steps
 from headwater.server.spaces import refuse_kafkas
-from headwater.server.stepping import OneStep, Operation, Work
+from headwater.server.stepping import HttpOperation, OneStep, Work
 from headwater.wire.requests import AckBody, ClaimBody, ExtendBody, NackBody, decode_request
 
 if TYPE_CHECKING:
@@ -55,15 +55,15 @@ def claim(app: App, exchange: Exchange) -> None:
     if topic is None:
         require_queue(app, exchange)
     if topic is None or not topic.loaded:
-        steps = claim_as_steps(engine, name, wish, _rendered)
+        steps = claim_as_operation(engine, name, wish, _rendered)
     else:
         claiming = Claiming(engine, topic, wish)
         claimed = _claimed_at_once(engine, exchange, claiming)
         if claimed is not None:
             _answer_claim(exchange, claimed)
             return
-        steps = claiming_steps(engine, claiming, _rendered)
-    Operation(app, exchange, steps, partial(_answer_claim, exchange)).begin(quits=True)
+        steps = run_claim(engine, claiming, _rendered)
+    HttpOperation(app, exchange, steps, partial(_answer_claim, exchange)).begin(quits=True)
 
 
 def _claimed_at_once(engine: Engine, exchange: Exchange, claiming: Claiming) -> JobsText | None:
@@ -87,7 +87,7 @@ def _claimed_at_once(engine: Engine, exchange: Exchange, claiming: Claiming) -> 
 
 def _rendered(
     engine: Engine, queues: Queues, topic: Topic, request: ClaimRequest
-) -> Steps[JobsText]:
+) -> Operation[JobsText]:
     if request.grant is None:
         ready: int = yield AsOwner(lambda: queues.ready(topic))
         return JobsText(b"", 0, ready)
@@ -117,7 +117,7 @@ def ack(app: App, exchange: Exchange) -> None:
     if topic is None:
         require_queue(app, exchange)
     if topic is None or not topic.loaded or _has_dying(topic):
-        steps = ack_steps(engine, name, body.node, body.seqs, body.lease_ids)
+        steps = ack_operation(engine, name, body.node, body.seqs, body.lease_ids)
         _settle(app, exchange, steps, _say_acked)
         return
     check_settled(body.node, body.seqs, body.lease_ids)
@@ -138,7 +138,7 @@ def nack(app: App, exchange: Exchange) -> None:
     body = decode_request(body_of(exchange), NackBody)
     require_queue(app, exchange)
     name = exchange.parameters[0]
-    steps = nack_steps(app.engine, name, body.node, body.seqs, body.lease_ids, body.delay_ms)
+    steps = nack_operation(app.engine, name, body.node, body.seqs, body.lease_ids, body.delay_ms)
     _settle(app, exchange, steps, _say_nacked)
 
 
@@ -146,7 +146,7 @@ def extend(app: App, exchange: Exchange) -> None:
     body = decode_request(body_of(exchange), ExtendBody)
     require_queue(app, exchange)
     name = exchange.parameters[0]
-    steps = extend_steps(app.engine, name, body.node, body.seqs, body.lease_ids, body.lease_ms)
+    steps = extend_operation(app.engine, name, body.node, body.seqs, body.lease_ids, body.lease_ms)
     _settle(app, exchange, steps, _say_extended)
 
 
@@ -174,7 +174,7 @@ def _settle(
             exchange.answer_json(200, body)
         app.pushing.nudge(exchange.head.parameters[0])  # a worker may have room for more
 
-    Operation(app, exchange, work, answer).begin()
+    HttpOperation(app, exchange, work, answer).begin()
 
 
 def _say_acked(settled: Settled) -> bytes:

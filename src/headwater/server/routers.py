@@ -19,7 +19,7 @@ from headwater.core.errors import (
     TopicExistsIncompatibleError,
 )
 from headwater.engine.router_state import Router
-from headwater.engine.router_steps import delete_router_steps, put_router_steps
+from headwater.engine.router_steps import delete_router_operation, put_router_operation
 from headwater.engine.routers import RouterState
 from headwater.model.router.definition import check_router_name
 from headwater.server.body import body_of
@@ -55,7 +55,7 @@ async def put_router(app: App, exchange: Exchange) -> None:
         refuse_kafkas(app, end, key, InvalidRequestError, _NO_ROUTERS)
     settings = msgspec.to_builtins(body)
     try:
-        steps = put_router_steps(app.engine, name, settings)
+        steps = put_router_operation(app.engine, name, settings)
         state, created = await app.ready_database.drive(steps)
     except (RouterCycleError, TopicExistsIncompatibleError) as error:
         raise _without_others(key, error) from error
@@ -103,7 +103,7 @@ async def delete_router(app: App, exchange: Exchange) -> None:
     router = app.engine.core.routers.find(name)
     if router is not None:
         _require_ends(app.key_of(exchange), router)
-    deleted = await app.ready_database.drive(delete_router_steps(app.engine, name))
+    deleted = await app.ready_database.drive(delete_router_operation(app.engine, name))
     answer(exchange, 200, {"deleted": deleted})
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 from headwater.core.errors import HeadwaterError
 from headwater.engine.asynchronous import step_on
 from headwater.engine.pending import Pending
-from headwater.engine.steps import Answered, AsOwner, Step, Steps
+from headwater.engine.steps import Answered, AsOwner, Operation, Step
 from headwater.server.exchange import Exchange
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class OneStep(NamedTuple, Generic[T]):
     """From what the log answers to what is told."""
 
 
-Work: TypeAlias = Steps[T] | OneStep[T]
+Work: TypeAlias = Operation[T] | OneStep[T]
 
 
 class Stepping(Generic[T]):
@@ -99,7 +99,7 @@ class Stepping(Generic[T]):
         except Exception as error:
             self._refuse(error)
 
-    def _run(self, steps: Steps[T], step: Step) -> None:
+    def _run(self, steps: Operation[T], step: Step) -> None:
         while True:
             if isinstance(step, Answered):
                 try:
@@ -138,7 +138,7 @@ class Stepping(Generic[T]):
         except Exception as error:
             self._refuse(error)
 
-    async def _later(self, steps: Steps[T], step: Step) -> None:
+    async def _later(self, steps: Operation[T], step: Step) -> None:
         try:
             result = await self._app.ready_database.drive_on(steps, step)
         except Exception as error:
@@ -158,13 +158,13 @@ class Stepping(Generic[T]):
             self._break(error)
 
 
-def _told(steps: Steps[T], pending: Pending[Any]) -> Step:
+def _told(steps: Operation[T], pending: Pending[Any]) -> Step:
     if pending.error is not None:
         return steps.throw(pending.error)
     return steps.send(pending.result)
 
 
-class Operation(Stepping[T]):
+class HttpOperation(Stepping[T]):
     """For a request over HTTP; `then` is told the result."""
 
     __slots__ = ("_exchange", "_is_counted", "_then")

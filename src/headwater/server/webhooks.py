@@ -31,7 +31,7 @@ import msgspec
 from headwater import __version__
 from headwater.core.errors import ClosedError, HeadwaterError, RequestError
 from headwater.disk import Disk
-from headwater.engine.machine_steps import store_steps
+from headwater.engine.machine_steps import open_store
 from headwater.engine.machines.log_reading import GapReason
 from headwater.engine.machines.positions import (
     WEBHOOK_HELD_BYTES_MAX,
@@ -393,7 +393,7 @@ class Webhooks:
     async def _open(self) -> None:
         app = self._app
         engine = app.engine
-        store = await app.ready_database.drive(store_steps(engine))
+        store = await app.ready_database.drive(open_store(engine))
         disk, directory = engine.core.disk, engine.core.directory / MACHINES_DIRECTORY
         if not self.deliveries:
             self.deliveries = [

@@ -18,7 +18,7 @@ from websockets.server import ServerProtocol
 
 from headwater.core.errors import HeadwaterError, InvalidRequestError, OverloadedError
 from headwater.engine.pending import Appended, Pending
-from headwater.engine.steps import diff_request, loaded_steps
+from headwater.engine.steps import diff_request, ensure_loaded
 from headwater.engine.topic import Topic
 from headwater.model.match import parse_match
 from headwater.server.delivery import Batch, Wish
@@ -302,7 +302,7 @@ class WebSocket(asyncio.Protocol):
 
     async def _publish_after_loading(self, topic: Topic, wish: Publish) -> None:
         try:
-            await self._app.ready_database.drive(loaded_steps(self._app.engine, topic))
+            await self._app.ready_database.drive(ensure_loaded(self._app.engine, topic))
             self._publish(wish)
         except HeadwaterError as error:
             self._say_error(error, wish.request_id)

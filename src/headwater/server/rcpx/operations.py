@@ -12,7 +12,7 @@ from headwater import __version__
 from headwater.core.errors import ClosedError, InvalidRequestError
 from headwater.engine import machine_steps as steps
 from headwater.engine.machine_telling import with_records
-from headwater.engine.steps import Steps
+from headwater.engine.steps import Operation
 from headwater.model.machines.errors import bad_request
 from headwater.server import machine_operations as machines
 from headwater.server.keys import Scope
@@ -37,7 +37,7 @@ Run = Callable[["RcpxConnection", Any], Result | Work[Told | Result]]
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class RcpxOperation:
     params: msgspec.json.Decoder[Any]
     run: Run
     scope: Scope = Scope.NONE
@@ -92,12 +92,12 @@ def _of_machines(make: Callable[..., Work[Any]]) -> Run:
     return run
 
 
-def _info(connection: RcpxConnection, _params: asked.NoParams) -> Steps[Result]:
+def _info(connection: RcpxConnection, _params: asked.NoParams) -> Operation[Result]:
     app = connection.app
-    stats = yield from steps.wal_stats_steps(app.engine)
+    stats = yield from steps.wal_stats_operation(app.engine)
     key = connection.key
     assert key is not None
-    counts = yield from steps.counts_steps(app.engine, machines.sees_of(key))
+    counts = yield from steps.counts_operation(app.engine, machines.sees_of(key))
     whole = not key.prefixes  # others' connections and entries are none of a tenant's business
     told = {
         "server_name": "headwater",
@@ -134,7 +134,7 @@ def _delete_instance(engine: Any, key: Any, params: asked.DeleteInstanceParams) 
     return machines.delete_instance(engine, key, name, repeat, again=True)
 
 
-def _batch(engine: Any, key: Any, params: asked.BatchParams) -> Steps[Any]:
+def _batch(engine: Any, key: Any, params: asked.BatchParams) -> Operation[Any]:
     given = params.ops if params.operations is None else params.operations
     if given is None:
         raise bad_request("a batch has a list of operations")
@@ -146,7 +146,7 @@ def _batch(engine: Any, key: Any, params: asked.BatchParams) -> Steps[Any]:
     return (yield from machines.run_batch(engine, key, operations, params.mode or "best_effort"))
 
 
-def _read_wal(engine: Any, key: Any, params: asked.WalReadParams) -> Steps[Any]:
+def _read_wal(engine: Any, key: Any, params: asked.WalReadParams) -> Operation[Any]:
     body = asked.WalReadBody(
         params.from_offset or 0, asked.nearest_limit(params.limit), params.newest
     )
@@ -154,25 +154,25 @@ def _read_wal(engine: Any, key: Any, params: asked.WalReadParams) -> Steps[Any]:
     return with_records(page)
 
 
-def _flush_all(connection: RcpxConnection, _params: asked.NoParams) -> Steps[Result]:
-    flushed = yield from steps.flush_all_steps(connection.app.engine)
+def _flush_all(connection: RcpxConnection, _params: asked.NoParams) -> Operation[Result]:
+    flushed = yield from steps.flush_all_operation(connection.app.engine)
     told = {"flushed": True, **flushed._asdict()}
     return Result(_encode(told))
 
 
 def _operation(
     params: type[msgspec.Struct], run: Run, scope: Scope = Scope.NONE, *, is_open: bool = False
-) -> Operation:
-    return Operation(msgspec.json.Decoder(params), run, scope, is_open)
+) -> RcpxOperation:
+    return RcpxOperation(msgspec.json.Decoder(params), run, scope, is_open)
 
 
-def _write(params: type[msgspec.Struct], run: Run, scope: Scope = Scope.WRITE) -> Operation:
-    return Operation(msgspec.json.Decoder(params), run, scope, is_write=True)
+def _write(params: type[msgspec.Struct], run: Run, scope: Scope = Scope.WRITE) -> RcpxOperation:
+    return RcpxOperation(msgspec.json.Decoder(params), run, scope, is_write=True)
 
 
 READ, WRITE, DELETE, ADMIN = Scope.READ, Scope.WRITE, Scope.DELETE, Scope.ADMIN
 
-OPERATIONS: Final[dict[str, Operation]] = {
+OPERATIONS: Final[dict[str, RcpxOperation]] = {
     "HELLO": _operation(asked.HelloParams, session.hello, is_open=True),
     "AUTH": _operation(asked.AuthParams, session.auth, is_open=True),
     "PING": _operation(asked.NoParams, session.ping, is_open=True),

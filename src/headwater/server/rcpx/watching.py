@@ -16,7 +16,7 @@ import msgspec
 from headwater.engine import machine_steps as steps
 from headwater.engine.machines.log_reading import GapReason
 from headwater.engine.machines.watching import TransitionEvent, Watcher, watch_filter
-from headwater.engine.steps import AsOwner, Steps
+from headwater.engine.steps import AsOwner, Operation
 from headwater.server.instance_names import own_event, own_id
 from headwater.server.machine_following import Follower
 from headwater.server.machine_operations import seen_by
@@ -142,11 +142,11 @@ class Subscriptions:
             self.remove(name)
 
 
-def watch_instance(connection: RcpxConnection, params: WatchInstanceParams) -> Steps[Result]:
+def watch_instance(connection: RcpxConnection, params: WatchInstanceParams) -> Operation[Result]:
     app, key = connection.app, connection.key
     assert key is not None
     wanted = yield from seen_by(app.engine, key, watch_filter(params.instance_id))
-    store = yield from steps.store_steps(app.engine)
+    store = yield from steps.open_store(app.engine)
 
     def begin() -> Result:
         assert wanted.instance_id is not None
@@ -168,12 +168,12 @@ def watch_instance(connection: RcpxConnection, params: WatchInstanceParams) -> S
     return result
 
 
-def watch_all(connection: RcpxConnection, params: WatchAllParams) -> Steps[Result]:
+def watch_all(connection: RcpxConnection, params: WatchAllParams) -> Operation[Result]:
     app, key = connection.app, connection.key
     assert key is not None
     asked = watch_filter(None, params.machines, params.events, params.from_states, params.to_states)
     wanted = yield from seen_by(app.engine, key, asked)
-    store = yield from steps.store_steps(app.engine)
+    store = yield from steps.open_store(app.engine)
 
     def begin() -> Result:
         watcher = store.watch(wanted, offset_of(params.from_offset))
