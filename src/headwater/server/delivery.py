@@ -22,7 +22,14 @@ from headwater.core.units import US_PER_S
 from headwater.engine.governing import Governing
 from headwater.engine.reading import Reader, ReadFilter, ReadPlan, TailPiece
 from headwater.engine.ready import ReadySet
-from headwater.engine.steps import DiffRequest, Found, Take, Taken, ensure_loaded, read_as_operation
+from headwater.engine.steps import (
+    DiffRequest,
+    Found,
+    Take,
+    Taken,
+    ensure_loaded,
+    read_as_operation,
+)
 from headwater.engine.topic import Topic, Wakeup
 from headwater.model.loss import Tombstone
 from headwater.model.match import TagMatcher
@@ -233,8 +240,10 @@ class Delivery:
             return None
         last_seq = horizon(topic, options)
         space = space_of(self._app.engine, topic)
-        steps = read_as_operation(space, topic, _request(cursor, options), _take(options, last_seq))
-        result = self._app.ready_database.drive_at_once(steps)
+        operation = read_as_operation(
+            space, topic, _request(cursor, options), _take(options, last_seq)
+        )
+        result = self._app.ready_database.drive_at_once(operation)
         if result is None:
             return None
         batch = _batch(result, cursor, options, last_seq)
