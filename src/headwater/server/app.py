@@ -141,7 +141,7 @@ class App:
         self._engine = self.gathering.engine = database.engine
         self.pressure.begin(database.engine.governing)
         database.engine.core.on_news = self.delivery.on_news
-        database.engine.core.on_hardened = self.delivery.on_hardened
+        database.engine.core.on_synced = self.delivery.on_synced
 
     def summing(self, key: ApiKey) -> Summing:
         """Sums over the topics that a key may name."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
-from headwater.engine.damage import DamagedPlace, DamageLedger
+from headwater.engine.damage import DamagedRange, DamageLedger
 from headwater.server.keys import ApiKey, Scope
 from headwater.wire.status_answers import DamageSeen, PlaceSeen
 
@@ -51,8 +51,8 @@ def damage_seen(app: App, key: ApiKey) -> DamageSeen:
     places = [
         place
         for ledger in ledgers_of(app)
-        for place in list(ledger.places)
-        if not place.mended and _may_see(key, place.topic, place.organisation)
+        for place in list(ledger.ranges)
+        if not place.repaired and _may_see(key, place.topic, place.organisation)
     ]
     is_admin = _is_admin(key)
     return DamageSeen(
@@ -95,20 +95,20 @@ class DamageWatch:
 
     def look(self) -> None:
         for number, ledger in enumerate(ledgers_of(self._app)):
-            for place in ledger.take_news():
+            for place in ledger.take_new():
                 self._tell(place)
             if ledger.overflowed and number not in self._told_of_more:
                 self._told_of_more.add(number)
                 self._app.log.error(
                     "more damaged places are met than are listed; run headwater verify",
-                    listed=len(ledger.places),
+                    listed=len(ledger.ranges),
                 )
 
-    def _tell(self, place: DamagedPlace) -> None:
-        say = self._app.log.warning if place.mended else self._app.log.error
+    def _tell(self, place: DamagedRange) -> None:
+        say = self._app.log.warning if place.repaired else self._app.log.error
         say(
             "a damaged index entry was read again from its data"
-            if place.mended
+            if place.repaired
             else "damage was met; the records are not served, and readers are told",
             topic=place.topic,
             path=place.path,

@@ -10,13 +10,13 @@ import msgspec
 
 from headwater.core.errors import NotAQueueError
 from headwater.engine.engine import Engine
-from headwater.engine.queue_answers import Settled
+from headwater.engine.queue_answers import LeaseResult
 from headwater.engine.queue_state import ClaimRequest
 from headwater.engine.queue_steps import (
-    Claiming,
-    ClaimWish,
+    ClaimOptions,
+    PendingClaim,
     ack_operation,
-    check_settled,
+    check_lease_request,
     claim_as_operation,
     extend_operation,
     nack_operation,
@@ -47,7 +47,7 @@ def require_queue(app: App, exchange: Exchange) -> None:
 def claim(app: App, exchange: Exchange) -> None:
     body = decode_request(body_of(exchange), ClaimBody)
     exchange.waits_for_news = True  # whoever leaves meanwhile shall not be given jobs
-    wish = ClaimWish(
+    options = ClaimOptions(
         body.node, body.max, body.lease_ms, body.wait_ms, goes_on=lambda: not app.draining
     )
     engine, name = app.engine, exchange.head.parameters[0]
@@ -55,9 +55,9 @@ def claim(app: App, exchange: Exchange) -> None:
     if topic is None:
         require_queue(app, exchange)
     if topic is None or not topic.loaded:
-        steps = claim_as_operation(engine, name, wish, _rendered)
+        steps = claim_as_operation(engine, name, options, _rendered)
     else:
-        claiming = Claiming(engine, topic, wish)
+        claiming = PendingClaim(engine, topic, options)
         claimed = _claimed_at_once(engine, exchange, claiming)
         if claimed is not None:
             _answer_claim(exchange, claimed)
@@ -66,20 +66,20 @@ def claim(app: App, exchange: Exchange) -> None:
     HttpOperation(app, exchange, steps, partial(_answer_claim, exchange)).begin(quits=True)
 
 
-def _claimed_at_once(engine: Engine, exchange: Exchange, claiming: Claiming) -> JobsText | None:
+def _claimed_at_once(engine: Engine, exchange: Exchange, claim: PendingClaim) -> JobsText | None:
     """What most claims get, without a step between: jobs that lie in memory, or none. None when
     there is more to it; the claim is begun then, and goes on from there."""
     exchange.usage.begin()
     try:
-        claiming.begin()
-        if not claiming.is_over:
+        claim.begin()
+        if not claim.is_over:
             return None
-        grant = claiming.request.grant
+        grant = claim.request.grant
         if grant is None:
-            return JobsText(b"", 0, claiming.queues.ready(claiming.topic))
-        return jobs_text_at_hand(engine, claiming.queues, claiming.topic, grant)
+            return JobsText(b"", 0, claim.queues.ready(claim.topic))
+        return jobs_text_at_hand(engine, claim.queues, claim.topic, grant)
     except BaseException:
-        claiming.abandon()
+        claim.abandon()
         raise
     finally:
         exchange.usage.end()
@@ -120,7 +120,7 @@ def ack(app: App, exchange: Exchange) -> None:
         steps = ack_operation(engine, name, body.node, body.seqs, body.lease_ids)
         _settle(app, exchange, steps, _say_acked)
         return
-    check_settled(body.node, body.seqs, body.lease_ids)
+    check_lease_request(body.node, body.seqs, body.lease_ids)
     start = partial(Queues(engine).ack, topic, body.node, body.seqs, body.lease_ids)
     _settle(app, exchange, OneStep(start, _as_it_is), _say_acked)
 
@@ -130,7 +130,7 @@ def _has_dying(topic: Topic) -> bool:
     return topic.queue is not None and topic.queue.leases.has_dying
 
 
-def _as_it_is(settled: Settled) -> Settled:
+def _as_it_is(settled: LeaseResult) -> LeaseResult:
     return settled
 
 
@@ -151,11 +151,11 @@ def extend(app: App, exchange: Exchange) -> None:
 
 
 def _settle(
-    app: App, exchange: Exchange, work: Work[Settled], say: Callable[[Settled], bytes]
+    app: App, exchange: Exchange, work: Work[LeaseResult], say: Callable[[LeaseResult], bytes]
 ) -> None:
     topic = exchange.head.parameters[0].encode()
 
-    def answer(settled: Settled) -> None:
+    def answer(settled: LeaseResult) -> None:
         body = (
             b'{"topic":"%b",%b,"skipped":%b,"ready":%d,"in_flight":%d,'
             b'"performance":{"server_total_ms":%.3f}}'
@@ -177,13 +177,13 @@ def _settle(
     HttpOperation(app, exchange, work, answer).begin()
 
 
-def _say_acked(settled: Settled) -> bytes:
+def _say_acked(settled: LeaseResult) -> bytes:
     return b'"acked":%d' % len(settled.seqs)
 
 
-def _say_nacked(settled: Settled) -> bytes:
+def _say_nacked(settled: LeaseResult) -> bytes:
     return b'"nacked":%d' % len(settled.seqs)
 
 
-def _say_extended(settled: Settled) -> bytes:
+def _say_extended(settled: LeaseResult) -> bytes:
     return b'"extended":%d,"deadlines":%b' % (len(settled.seqs), _encode(settled.deadlines))

@@ -119,7 +119,7 @@ class Compactor:
         captured = self._owner.call(self._capture)
         # What the snapshot covers must be in the log for good: a power loss must not leave a log
         # that ends before the snapshot does.
-        self._harden()
+        self._note_synced()
         before = self._snapshot
         written = self._files.write(captured, before)
         heading = written.heading
@@ -155,7 +155,7 @@ class Compactor:
         """Of log, from a position to its end."""
         return max(0, self._bytes_between(position, self._book.committed_place))
 
-    def _harden(self) -> None:
+    def _note_synced(self) -> None:
         log = self._book.log
         assert log is not None
         self._shard.call(log.sync).result()
