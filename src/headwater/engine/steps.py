@@ -32,7 +32,7 @@ from headwater.engine.topic import Topic
 from headwater.engine.topics import Deleted, TopicState
 from headwater.model.loss import Tombstone
 from headwater.model.match import TagMatcher, parse_match
-from headwater.store.checked import Finding
+from headwater.store.checked_reads import Finding
 from headwater.store.segment import SegmentChangedError
 
 T = TypeVar("T")

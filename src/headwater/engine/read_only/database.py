@@ -48,7 +48,7 @@ from headwater.engine.topics import TopicState
 from headwater.engine.watching import watch_requests
 from headwater.model.loss import Tombstone
 from headwater.recovery.survey import access_error
-from headwater.store.checked import Finding
+from headwater.store.checked_reads import Finding
 from headwater.store.segment import SegmentChangedError
 
 T = TypeVar("T")
