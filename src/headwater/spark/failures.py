@@ -66,12 +66,12 @@ def explain(error: BaseException) -> HeadwaterError | None:
 
 def _ours(text: str) -> HeadwaterError | None:
     """The last one in the text: those before it are its causes."""
-    found: HeadwaterError | None = None
+    latest: HeadwaterError | None = None
     for raised in _RAISED.finditer(text):
         kind = getattr(errors, raised["name"], None)
         if isinstance(kind, type) and issubclass(kind, HeadwaterError):
-            found = _again(kind, raised["message"].strip())
-    return found
+            latest = _again(kind, raised["message"].strip())
+    return latest
 
 
 def _again(kind: type[HeadwaterError], message: str) -> HeadwaterError:

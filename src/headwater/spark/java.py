@@ -92,12 +92,12 @@ def find_java(
     if wheel is not None:
         programs.append((WHEEL, wheel / "bin" / "java"))
     for origin, program in programs:
-        found = _ask(origin, program, passed)
-        if found is None:
+        java = _ask(origin, program, passed)
+        if java is None:
             continue
-        of_wheel = found.real_home == wheel
-        if _fits(found, WHEEL_VERSIONS if of_wheel else MACHINE_VERSIONS, passed):
-            return with_launcher(found) if of_wheel else found
+        of_wheel = java.real_home == wheel
+        if _fits(java, WHEEL_VERSIONS if of_wheel else MACHINE_VERSIONS, passed):
+            return with_launcher(java) if of_wheel else java
     seen = "".join(f"; {each.place}: {each.why}" for each in passed)
     raise JavaMissingError(
         "Spark needs Java 17 or 21 and found none: install one and put it on PATH or in JAVA_HOME, "

@@ -55,8 +55,8 @@ def hosts_that_miss(spark: SparkSession, file: PurePath, tasks: int = 2) -> set[
 
 def _look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        found = msgspec.json.encode(_this_one()).decode()
-        yield pa.RecordBatch.from_arrays([pa.array([found] * batch.num_rows)], names=["found"])
+        answer = msgspec.json.encode(_this_one()).decode()
+        yield pa.RecordBatch.from_arrays([pa.array([answer] * batch.num_rows)], names=["found"])
 
 
 def _this_one() -> Executor:

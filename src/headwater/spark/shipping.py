@@ -56,11 +56,11 @@ def package_zip() -> PurePath:
     return path
 
 
-def zip_of(found: list[tuple[str, bytes]]) -> bytes:
+def zip_of(files: list[tuple[str, bytes]]) -> bytes:
     """The same files always give the same bytes: no dates, no owners, one order."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, contents in found:
+        for name, contents in files:
             entry = zipfile.ZipInfo(f"{PACKAGE}/{name}", _SAME_DATE)
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = 0o644 << 16

@@ -108,8 +108,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _facts(self) -> dict[str, TopicFacts]:
         def look(sight: Sight) -> dict[str, TopicFacts]:
             names = sight.names() if self._options.topic_pattern else self._options.topics
-            found = ((name, sight.facts(name)) for name in names if self._options.wants(name))
-            return {name: facts for name, facts in found if facts is not None}
+            facts_by_name = (
+                (name, sight.facts(name)) for name in names if self._options.wants(name)
+            )
+            return {name: facts for name, facts in facts_by_name if facts is not None}
 
         return self._place.now(look)
 
@@ -120,7 +122,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, cursors: Mapping[str, Cursor], facts: Mapping[str, TopicFacts], most: int | None
     ) -> dict[str, Cursor]:
         """The end of the next batch."""
-        found: dict[str, Cursor] = {}
+        ends: dict[str, Cursor] = {}
         lags: dict[str, int] = {}
         for name, each in facts.items():
             cursor = cursors.get(name)
@@ -129,22 +131,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._target is not None:
                 if target is None or target.epoch != each.epoch:
                     if cursor is not None:
-                        found[name] = cursor
+                        ends[name] = cursor
                     continue  # it came after this run began
                 head = min(head, target.seq)
             if cursor is None or cursor.epoch != each.epoch:
-                found[name] = Cursor(each.epoch, each.first_seq - 1)
+                ends[name] = Cursor(each.epoch, each.first_seq - 1)
                 continue
             if cursor.seq > each.head_seq:
-                found[name] = Cursor(each.epoch, each.head_seq)
+                ends[name] = Cursor(each.epoch, each.head_seq)
                 continue
             from_seq = max(cursor.seq, each.first_seq - 1)
-            found[name] = Cursor(each.epoch, from_seq)  # what is gone before it is told as well
+            ends[name] = Cursor(each.epoch, from_seq)  # what is gone before it is told as well
             lags[name] = max(head - from_seq, 0)
         for name, count in share(lags, most).items() if most is not None else lags.items():
             if count:
-                found[name] = Cursor(found[name].epoch, found[name].seq + count)
-        return found
+                ends[name] = Cursor(ends[name].epoch, ends[name].seq + count)
+        return ends
 
     # -- reading
 

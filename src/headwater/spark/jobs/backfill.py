@@ -75,23 +75,23 @@ def run(
     rows = read_origin(spark, options.origin)
     progress.say("looking at every row")
     with tasks_shown(spark, progress):
-        found = look(rows)
-    write_id = "" if options.straight else options.write_id or _name_of(options, found)
-    if not found.unfit:
-        progress.say(f"writing {found.rows:,} records to {topic}")
+        inspection = look(rows)
+    write_id = "" if options.straight else options.write_id or _name_of(options, inspection)
+    if not inspection.unfit:
+        progress.say(f"writing {inspection.rows:,} records to {topic}")
         with tasks_shown(spark, progress):
             if options.straight:
                 _write_segments(rows, options, topic, clock.wall_ms())
             else:
                 _write(rows, options, topic, write_id)
     return BackfillReport(
-        ok=not found.unfit,
+        ok=not inspection.unfit,
         topic=topic,
-        files=len(found.files),
-        records=0 if found.unfit else found.rows,
-        bytes=found.bytes,
-        unfit=found.unfit,
-        unfit_rows=found.unfit_rows,
+        files=len(inspection.files),
+        records=0 if inspection.unfit else inspection.rows,
+        bytes=inspection.bytes,
+        unfit=inspection.unfit,
+        unfit_rows=inspection.unfit_rows,
         write_id=write_id,
         seconds=(clock.monotonic_us() - started_us) / US_PER_S,
     )
@@ -159,11 +159,11 @@ def _ordered(rows: DataFrame, options: BackfillOptions) -> DataFrame:
     return rows.orderBy(*wanted, *as_it_stands)
 
 
-def _name_of(options: BackfillOptions, found: Look) -> str:
+def _name_of(options: BackfillOptions, inspection: Look) -> str:
     """The same rows for the same topic have the same name; one row more is another write."""
     origin = options.origin
     if origin.format == "kafka":  # neither a password nor how the end was said is part of it
         place = kafka_place(origin.location)
         origin = msgspec.structs.replace(origin, location=str(place))
     asked = (options.topic(), origin, options.order_by, options.in_order)
-    return f"backfill-{checksum64(msgspec.json.encode([*asked, found])):016x}"
+    return f"backfill-{checksum64(msgspec.json.encode([*asked, inspection])):016x}"

@@ -152,11 +152,11 @@ def checkpoint(
 def _wanted(logs: LogsRead, names: Sequence[str]) -> list[KnownTopic]:
     if not names:
         return list(logs.catalog)
-    found = {name: logs.catalog.find(name) for name in names}
-    for name, known in found.items():
+    by_name = {name: logs.catalog.find(name) for name in names}
+    for name, known in by_name.items():
         if known is None:
             raise RequestError(f"there is no topic {name!r} in this log")
-    return [known for known in found.values() if known is not None]
+    return [known for known in by_name.values() if known is not None]
 
 
 def _snapshot(logs: LogsRead, planned: Sequence[Planned]) -> Snapshot:

@@ -94,10 +94,10 @@ def _routers_at_rest(
 
 
 def _counted(notes: list[Noted], chosen: Chosen) -> Iterator[Noted]:
-    for order, found in notes:
+    for order, by_topic in notes:
         log = chosen.get((order.log, order.number))
         if log is not None:
-            yield order._replace(log=log), found
+            yield order._replace(log=log), by_topic
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,11 +77,11 @@ class LakeOptions(msgspec.Struct, frozen=True, kw_only=True):
         if self.catalog is not None and (self.format != "iceberg" or self.location is None):
             raise RequestError("a catalog goes with Iceberg tables and a location for their files")
         base = Location.of(self.table if self.catalog is None else self.location or "")
-        found: dict[Kind, Table] = {}
+        tables: dict[Kind, Table] = {}
         for kind, suffix in _SUFFIXES.items():
             name = None if self.catalog is None else self.table + suffix.replace("-", "_")
-            found[kind] = open_table(self.format, base.beside(suffix), self.catalog, name)
-        return found
+            tables[kind] = open_table(self.format, base.beside(suffix), self.catalog, name)
+        return tables
 
 
 class LakeReport(Report, frozen=True, kw_only=True):
@@ -224,7 +224,7 @@ def _report(options: LakeOptions, totals: Landings, lag: int, took_us: int) -> L
         bytes=totals.bytes,
         dead_letters=totals.dead_letters,
         gaps=totals.gaps,
-        batches_found=totals.found,
+        batches_found=totals.already_landed,
         orphans=totals.orphans,
         lag=lag,
         seconds=took_us / US_PER_S,

@@ -36,9 +36,9 @@ def find_logs(disk: Disk, path: PurePath) -> list[LogPlace]:
     try:
         if not disk.is_directory(path):
             raise RequestError(f"there is no directory {path}; check the path")
-        found = _log_at(disk, path)
-        if found is not None:
-            return [found]
+        log = _log_at(disk, path)
+        if log is not None:
+            return [log]
         below = [path / name for name in list_directory(disk, path)]
         logs = [_log_at(disk, each) for each in below if disk.is_directory(each)]
     except OSError as error:

@@ -68,9 +68,9 @@ def read_log(
     files: dict[PurePath, Looked] = {}
 
     def look(tasks: Sequence[PieceTask]) -> list[Piece]:
-        found = scan([job(task, None) for task in tasks])
-        files.update(zip((task.file.path for task in tasks), found, strict=True))
-        return [each.piece for each in found]
+        results = scan([job(task, None) for task in tasks])
+        files.update(zip((task.file.path for task in tasks), results, strict=True))
+        return [each.piece for each in results]
 
     report = look_in_pieces(disk, wal_directory, look, deep=deep)
     for shard in report.shards:

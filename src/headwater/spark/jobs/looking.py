@@ -69,14 +69,14 @@ def look(rows: DataFrame) -> Look:
     from pyspark.sql import functions as f
 
     lines = _by_python(rows) if _has_texts(rows) else _by_java(rows)
-    found = lines.groupBy("file").agg(
+    totals = lines.groupBy("file").agg(
         f.sum("rows").alias("rows"),
         f.sum("bytes").alias("bytes"),
         f.bit_xor("mix").alias("mix"),
         f.sum("unfit").alias("unfit"),
         f.first(f.when(f.col("unfit") > 0, f.struct("text", "why")), ignorenulls=True).alias("at"),
     )
-    files = found.orderBy("file").collect()
+    files = totals.orderBy("file").collect()
     unfit = [UnfitRow(row["file"], *row["at"]) for row in files if row["at"]]
     mix = 0
     for row in files:

@@ -91,18 +91,18 @@ def _instances(machines: Machines) -> Iterator[LiveInstance]:
                 continue
             seen.add(each.id)
             try:
-                found = machines.get_instance(each.id)
+                instance = machines.get_instance(each.id)
             except HeadwaterError as error:
                 if getattr(error, "code", "") != INSTANCE_NOT_FOUND:
                     raise
                 continue  # deleted since it was listed
             yield LiveInstance(
                 each.id,
-                found.machine,
-                found.version,
-                found.state,
-                msgspec.json.encode(found.ctx, order="sorted").decode(),
-                found.last_wal_offset,
+                instance.machine,
+                instance.version,
+                instance.state,
+                msgspec.json.encode(instance.ctx, order="sorted").decode(),
+                instance.last_wal_offset,
             )
 
 
@@ -110,10 +110,10 @@ def check_against(spark: SparkSession, instances: DataFrame, live: LiveState) ->
     """Join both, and say what is not alike."""
     there = spark.createDataFrame([tuple(each) for each in live.instances], LIVE_DDL)
     joined = instances.join(there, instances.instance_id == there.id, "full_outer")
-    found = joined.mapInArrow(partial(_compare, live.end), COMPARED_DDL).collect()
+    rows = joined.mapInArrow(partial(_compare, live.end), COMPARED_DDL).collect()
     totals = dict.fromkeys(_COUNTS, 0)
     told: list[Difference] = []
-    for row in found:
+    for row in rows:
         if row.instance_id is None:
             totals[row.what] += row.count_
         else:

@@ -100,14 +100,14 @@ def _tags(report: StatsReport, figure: Figure) -> bool:
 
 def _latencies(report: StatsReport, figure: Figure) -> bool:
     axes = figure.subplots()
-    found = report.latency[:TOPICS_DRAWN]
-    names = [_named(each.topic or "all") for each in found]
+    latencies = report.latency[:TOPICS_DRAWN]
+    names = [_named(each.topic or "all") for each in latencies]
     for shift, (label, pick) in enumerate(_SHARES_DRAWN):
-        places = [place + (shift - 1) * 0.25 for place in range(len(found))]
-        axes.bar(places, [pick(each) / MS_PER_S for each in found], 0.25, label=label)
-    axes.set_xticks(range(len(found)), names)
+        places = [place + (shift - 1) * 0.25 for place in range(len(latencies))]
+        axes.bar(places, [pick(each) / MS_PER_S for each in latencies], 0.25, label=label)
+    axes.set_xticks(range(len(latencies)), names)
     axes.set_ylabel("seconds from commit to table")
-    return _finish(axes, "Latency", bool(found))
+    return _finish(axes, "Latency", bool(latencies))
 
 
 _SHARES_DRAWN: Final[tuple[tuple[str, Callable[[Any], int]], ...]] = (

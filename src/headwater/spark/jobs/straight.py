@@ -69,8 +69,8 @@ def write_straight(
         new = reserve(disk, directory, topic)
         starts = [1 + before for before in (0, *accumulate(counts))]
         task = StraightTask(str(new.segments), new.topic_id, tuple(starts), ts)
-        found = rows.mapInArrow(task, _DONE).collect()
-        segments = sorted((SegmentDone(*row) for row in found), key=lambda each: each.first_seq)
+        written = rows.mapInArrow(task, _DONE).collect()
+        segments = sorted((SegmentDone(*row) for row in written), key=lambda each: each.first_seq)
         add(disk, directory, new, settings, segments, ts)
         return sum(counts)
 
@@ -106,8 +106,8 @@ def _counts(rows: DataFrame) -> list[int]:
     """Rows of each partition, in the order of partitions."""
     from pyspark.sql import functions as f
 
-    found = rows.groupBy(f.spark_partition_id().alias("place")).count().collect()
-    by_place = {row["place"]: row["count"] for row in found}
+    counts = rows.groupBy(f.spark_partition_id().alias("place")).count().collect()
+    by_place = {row["place"]: row["count"] for row in counts}
     return [by_place.get(place, 0) for place in range(max(by_place, default=-1) + 1)]
 
 
@@ -169,8 +169,8 @@ def _words(batch: pa.RecordBatch, name: str) -> list[bytes]:
     if name not in batch.schema.names:
         return [b""] * len(batch)
     texts = pc.fill_null(batch.column(name).cast(pa.string()), "")
-    found: list[bytes] = texts.cast(pa.binary()).to_pylist()
-    return found
+    encoded: list[bytes] = texts.cast(pa.binary()).to_pylist()
+    return encoded
 
 
 class SegmentWriter:

@@ -35,14 +35,14 @@ class TagTable:
         seqs = numpy.concatenate([numpy.empty(0, numpy.int64), *(piece.seqs for piece in pieces)])
         joined = pyarrow.chunked_array(arrays, pyarrow.large_binary()).combine_chunks()
         encoded = joined.dictionary_encode()
-        found: list[bytes] = encoded.dictionary.to_pylist()
-        self._tags = sorted(found)
+        distinct: list[bytes] = encoded.dictionary.to_pylist()
+        self._tags = sorted(distinct)
         rank = {tag: place for place, tag in enumerate(self._tags)}
-        ranks = numpy.array([rank[tag] for tag in found], numpy.int64)
-        codes = ranks[encoded.indices.to_numpy()] if len(found) else numpy.empty(0, numpy.int64)
+        ranks = numpy.array([rank[tag] for tag in distinct], numpy.int64)
+        codes = ranks[encoded.indices.to_numpy()] if len(distinct) else numpy.empty(0, numpy.int64)
         order = numpy.lexsort((seqs, codes))
         self._seqs = seqs[order]
-        self._starts = numpy.searchsorted(codes[order], numpy.arange(len(found) + 1))
+        self._starts = numpy.searchsorted(codes[order], numpy.arange(len(distinct) + 1))
 
     def find(self, matcher: TagMatcher, end_seq: int) -> Integers:
         """The seqs below `end_seq` whose tag matches, ascending."""

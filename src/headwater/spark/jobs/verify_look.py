@@ -244,20 +244,20 @@ def _look_at_segments(
     for task, named in zip(topics, map_all(partial(look_at_topic, disk), topics), strict=True):
         faults[task.topic_id] += named.faults
         tasks += [SegmentTask(task, first_seq) for first_seq in named.first_seqs]
-    for each, found in zip(tasks, map_all(partial(look_at_segment, disk), tasks), strict=True):
-        faults[each.topic.topic_id] += found.faults
+    for each, result in zip(tasks, map_all(partial(look_at_segment, disk), tasks), strict=True):
+        faults[each.topic.topic_id] += result.faults
         look.segments += 1
-        look.data_bytes += found.data_bytes
-        if found.range is not None:
-            ranges[each.topic.topic_id].append(found.range)
-            look.records += found.range.end_seq - found.range.first_seq + 1
+        look.data_bytes += result.data_bytes
+        if result.range is not None:
+            ranges[each.topic.topic_id].append(result.range)
+            look.records += result.range.end_seq - result.range.first_seq + 1
     for task in topics:
         of_topic = ranges[task.topic_id]
         faults[task.topic_id] += verify_continuity(PurePath(task.path), of_topic, task.expected)
         topic = known.get(task.topic_id)
         if topic is not None:
             faults[task.topic_id] += _miscounted(PurePath(task.path), topic, of_topic)
-    look.by_topic = {topic_id: found for topic_id, found in faults.items() if found}
+    look.by_topic = {topic_id: some for topic_id, some in faults.items() if some}
 
 
 def _miscounted(
@@ -267,10 +267,10 @@ def _miscounted(
     meta = topic.meta
     if meta is None or topic.changed or not topic.now.durability.is_logged:
         return
-    found = (sum(each.live for each in ranges), sum(each.live_bytes for each in ranges))
-    if found != (meta.count, meta.bytes):
+    counted = (sum(each.live for each in ranges), sum(each.live_bytes for each in ranges))
+    if counted != (meta.count, meta.bytes):
         what = (
-            f"{found[0]} records of {found[1]} bytes are in segments, and the snapshot counts "
+            f"{counted[0]} records of {counted[1]} bytes are in segments, and the snapshot counts "
             f"{meta.count} of {meta.bytes}"
         )
         yield Fault(path, None, what, True, FaultKind.CONTINUITY)
@@ -315,11 +315,11 @@ def look_at_segment(disk: Disk, task: SegmentTask) -> SegmentLook:
             look.faults.append(Fault(pointer, None, what, True, FaultKind.COLD))
             return look
         store = open_cold_tier(disk, topic.cold).topic(topic.topic_id)
-        found = verify_cold_segment(disk, path, task.first_seq, store, _cold_place(topic))
+        cold_scan = verify_cold_segment(disk, path, task.first_seq, store, _cold_place(topic))
     except FileNotFoundError as error:
         return SegmentLook([gone(path, error)])
-    look.faults += found.faults
-    look.data_bytes += found.data_bytes
+    look.faults += cold_scan.faults
+    look.data_bytes += cold_scan.data_bytes
     return look
 
 

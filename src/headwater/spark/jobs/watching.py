@@ -78,26 +78,26 @@ class _Watcher:
 
     def _stages(self) -> set[int]:
         """Those that run, and those of jobs that began since: one may begin and end unseen."""
-        found = set(self._tracker.getActiveStageIds())
+        stages = set(self._tracker.getActiveStageIds())
         for job in set(self._tracker.getJobIdsForGroup(None)) - self._older_jobs:
             info = self._tracker.getJobInfo(job)
             if info is not None:
-                found.update(info.stageIds)
-        return found
+                stages.update(info.stageIds)
+        return stages
 
     def _look(self) -> None:
         for stage in self._stages() | self._tasks.keys():
             if self._full(stage):
                 continue
-            found = self._tracker.getStageInfo(stage)
-            if found is None:
+            info = self._tracker.getStageInfo(stage)
+            if info is None:
                 continue
-            if self._tasks.get(stage) != found.numTasks:
-                self._tasks[stage] = found.numTasks
+            if self._tasks.get(stage) != info.numTasks:
+                self._tasks[stage] = info.numTasks
                 self._progress.total(sum(self._tasks.values()))
-            more = found.numCompletedTasks - self._done.get(stage, 0)
+            more = info.numCompletedTasks - self._done.get(stage, 0)
             if more > 0:
-                self._done[stage] = found.numCompletedTasks
+                self._done[stage] = info.numCompletedTasks
                 self._progress.advance(more)
 
     def _full(self, stage: int) -> bool:

@@ -122,7 +122,7 @@ def _variants(texts: Column, rows: Rows, arrow_type: Any) -> Column:
     """JSON as Spark's VARIANT, by PySpark's own builder: record by record, so not for bulk."""
     from pyspark.sql.types import VariantVal
 
-    found = []
+    variants = []
     for position, text in enumerate(texts.to_pylist()):
         try:
             value = VariantVal.parseJson(text)
@@ -130,8 +130,8 @@ def _variants(texts: Column, rows: Rows, arrow_type: Any) -> Column:
             raise InvalidPayloadError(
                 f"the payload of seq {int(rows.seqs[position])} is not JSON: {error}"
             ) from error
-        found.append({"value": value.value, "metadata": value.metadata})
-    return pyarrow.array(found, arrow_type)
+        variants.append({"value": value.value, "metadata": value.metadata})
+    return pyarrow.array(variants, arrow_type)
 
 
 _COLUMNS: Final[dict[str, Callable[[Assembler, Rows, Any], Column]]] = {

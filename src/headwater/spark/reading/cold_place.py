@@ -59,14 +59,14 @@ class ColdFiles:
         return self._directory
 
     def segments(self) -> list[Segment]:
-        found = []
+        segments = []
         for first_seq in self._store.list():
             if not self._store.exists(first_seq, SegmentPart.IDX):
                 continue  # the index is written last: without it nothing is whole yet
             count = self._store.len(first_seq, SegmentPart.IDX) // ENTRY_BYTES
             data_bytes = self._store.len(first_seq, SegmentPart.DATA)
-            found.append(Segment(first_seq, count, data_bytes, True, 0, Tier.COLD))
-        return found
+            segments.append(Segment(first_seq, count, data_bytes, True, 0, Tier.COLD))
+        return segments
 
     def index(self, segment: Segment) -> Entries:
         first_seq, size = segment.first_seq, segment.count * ENTRY_BYTES
@@ -83,9 +83,9 @@ class ColdFiles:
         span = checksum_span(begin)
         if span is None:
             return shared_shift(entries, first_seq) or 0
-        found = self._store.read_range(first_seq, SegmentPart.DATA, span[0], span[1] - span[0])
+        checksum = self._store.read_range(first_seq, SegmentPart.DATA, span[0], span[1] - span[0])
         topic_id = parse_topic_directory_name(self._directory.name)
-        salt = salt_of(identity_of(topic_id, int.from_bytes(found, "little")))
+        salt = salt_of(identity_of(topic_id, int.from_bytes(checksum, "little")))
         shift = shared_shift(entries, first_seq)
         if len(entries) > 1 and shift not in (None, 0, salt):
             begin = self._store.read_range(first_seq, SegmentPart.DATA, 0, span[1] + 1)
@@ -100,8 +100,8 @@ class ColdFiles:
     ) -> SegmentSlice:
         begin = int(entries["offset"][0])
         end = min(int(entries["offset"][-1]) + int(entries["len"][-1]), segment.data_bytes)
-        found = self._store.read_range(segment.first_seq, SegmentPart.DATA, begin, end - begin)
-        return SegmentSlice(memoryview(found), begin, self._directory)
+        data = self._store.read_range(segment.first_seq, SegmentPart.DATA, begin, end - begin)
+        return SegmentSlice(memoryview(data), begin, self._directory)
 
 
 @dataclass(slots=True)
@@ -195,8 +195,8 @@ class ColdPlace:
         for each in slices:
             files = self.files_of(each.topic)
             for piece in each.pieces:
-                for found in self._read_piece(files, piece, context):
-                    yield each.topic, found
+                for rows in self._read_piece(files, piece, context):
+                    yield each.topic, rows
 
     def _read_piece(
         self, files: ColdFiles, piece: Piece, context: ReadContext
@@ -208,10 +208,10 @@ class ColdPlace:
         at = piece.first_seq
         tolerant = not context.fail_on_data_loss
         try:
-            for found in read_segment_piece(files, piece, context, tolerant=tolerant):
-                if found.what is not None:
-                    yield found.what
-                at = max(at, found.upto_seq + 1)
+            for result in read_segment_piece(files, piece, context, tolerant=tolerant):
+                if result.what is not None:
+                    yield result.what
+                at = max(at, result.upto_seq + 1)
         except StorageError:
             # Gone since it was planned is a loss; there and not readable is damage.
             if any(each.first_seq == piece.segment.first_seq for each in files.segments()):

@@ -127,13 +127,13 @@ class Directory:
 
     def segments(self, view: LogView, topic: LoggedTopic) -> list[Segment]:
         """The segments of a topic as the log knows them, oldest first."""
-        found = self.files_of(topic.topic_id).load(
+        segments = self.files_of(topic.topic_id).load(
             topic.checkpointed_seq,
             topic.active_first_seq,
             topic.active_data_bytes,
             topic.first_seq,
         )
-        if not _is_gapless(topic, found):
+        if not _is_gapless(topic, segments):
             # Floors are in the log before segments go. So when the log has nothing newer about
             # this topic, nothing went since it was read, and the gap was always there.
             before = (topic.first_seq, topic.checkpointed_seq)
@@ -141,29 +141,29 @@ class Directory:
             again = view.find(topic.name)
             if again is not topic or (topic.first_seq, topic.checkpointed_seq) != before:
                 raise SegmentChangedError(f"segments of {topic.name!r} were dropped meanwhile")
-        return [segment for segment in found if segment.end_seq >= topic.first_seq]
+        return [segment for segment in segments if segment.end_seq >= topic.first_seq]
 
     def pieces(self, view: LogView, topic: LoggedTopic) -> list[Piece]:
         """Where each seq from `first_seq` to `head_seq` is, in order. Deleted ones may be left
         out; those that should be there and are not are a `LostPiece`."""
-        found: list[Piece] = []
+        splits: list[Piece] = []
         expected = topic.first_seq
         if expected <= topic.checkpointed_seq:
             for segment in self.segments(view, topic):
                 if segment.first_seq > expected:
-                    found.append(_lost(expected, segment.first_seq - 1))
+                    splits.append(_lost(expected, segment.first_seq - 1))
                 first = max(segment.first_seq, topic.first_seq)
-                found.append(SegmentPiece(segment, first, segment.end_seq))
+                splits.append(SegmentPiece(segment, first, segment.end_seq))
                 expected = segment.end_seq + 1
             if expected <= topic.checkpointed_seq and topic.settings.durability.is_logged:
-                found.append(_lost(expected, topic.checkpointed_seq))
+                splits.append(_lost(expected, topic.checkpointed_seq))
         newer: list[Piece] = [_log_piece(run) for run in topic.runs]
         newer += [_lost(low, high) for low, high in topic.lost]
         newer.sort(key=lambda piece: piece.first_seq)
         low = topic.first_seq
-        found += [p if p.first_seq >= low else p.part(low, p.last_seq) for p in newer
+        splits += [p if p.first_seq >= low else p.part(low, p.last_seq) for p in newer
                   if p.last_seq >= low]  # fmt: skip
-        return found
+        return splits
 
 
 class Watched(Protocol):

@@ -70,8 +70,8 @@ class DirectoryPlace:
         for each in slices:
             reader = SliceReader(self.directory, each, context)
             reader.take_in(changes)
-            for found in reader.read():
-                yield each.topic, found
+            for rows in reader.read():
+                yield each.topic, rows
 
 
 class SliceReader:
@@ -112,20 +112,20 @@ class SliceReader:
 
     def _read_pieces(self) -> Iterator[Rows | Gap]:
         for piece in self._pieces:
-            for found in read_piece(
+            for result in read_piece(
                 self._directory,
                 self._slice.topic_id,
                 piece,
                 self._context,
                 tolerant=self._tolerant,
             ):
-                if isinstance(found.what, Gap):
-                    yield found.what
-                elif found.what is not None:
-                    rows = self._undeleted(found.what)
+                if isinstance(result.what, Gap):
+                    yield result.what
+                elif result.what is not None:
+                    rows = self._undeleted(result.what)
                     if len(rows):
                         yield rows
-                self._at = max(self._at, found.upto_seq + 1)
+                self._at = max(self._at, result.upto_seq + 1)
 
     def _undeleted(self, rows: Rows) -> Rows:
         deleted = deleted_rows(rows, self._deletions)

@@ -134,11 +134,11 @@ class DirectorySight:
         meant = [each for each in topic.deletions if each.last_seq >= piece.first_seq]
         if not meant:
             return None
-        found: Mask = numpy.zeros(len(entries), numpy.bool_)
+        deleted: Mask = numpy.zeros(len(entries), numpy.bool_)
         context = ReadContext(Filters(), verify=False, fail_on_data_loss=True)
         for each in read_piece(self.directory, topic.topic_id, piece, context, tolerant=True):
             if isinstance(each.what, FrameRows):
-                deleted = deleted_rows(each.what, meant)
-                if deleted is not None:
-                    found[each.what.seqs[deleted] - piece.first_seq] = True
-        return found
+                by_frames = deleted_rows(each.what, meant)
+                if by_frames is not None:
+                    deleted[each.what.seqs[by_frames] - piece.first_seq] = True
+        return deleted

@@ -38,8 +38,8 @@ def read_slices(
     except MAY_PASS:  # files were changed just now, or a crash left something behind
         topics = directory.now(lambda view: view.topics)
     for each in slices:
-        for found in SliceReader(directory, each, context).read(topics):
-            yield each.topic, found
+        for rows in SliceReader(directory, each, context).read(topics):
+            yield each.topic, rows
 
 
 class SliceReader:
@@ -87,10 +87,10 @@ class SliceReader:
         yield from self._lost(topics)
 
     def _where_now(self, view: KafkaView) -> tuple[SeenTopics, OwnedBatches]:
-        found = self._directory.find(view, self._slice.topic)
-        if found is None:
+        partition = self._directory.find(view, self._slice.topic)
+        if partition is None:
             return view.topics, self._batches
-        return view.topics, between(view.batches(*found), self._at, self._slice.last_seq)
+        return view.topics, between(view.batches(*partition), self._at, self._slice.last_seq)
 
     def _read_batches(self) -> Iterator[Rows | Gap]:
         wanted = between(self._batches, self._at, self._slice.last_seq)

@@ -262,7 +262,7 @@ _SPARKS_START: Final = ("spark.", "__")
 
 def source_options(given: Mapping[str, str]) -> SourceOptions:
     """The options of a reader. A RequestError names the option and says what it should be."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in given.items():
         option = _SPELLING.get(key.lower())
         if option is None:
@@ -271,11 +271,11 @@ def source_options(given: Mapping[str, str]) -> SourceOptions:
             raise _unknown(key)
         name, read = OPTIONS[option]
         if option in _BY_TOPIC and value.lstrip().startswith("{"):
-            found[_BY_TOPIC[option]] = _by_topic(option, value, read)
+            values[_BY_TOPIC[option]] = _by_topic(option, value, read)
         else:
-            found[name] = read(option, value)
+            values[name] = read(option, value)
     _check_together({_SPELLING.get(key.lower(), key) for key in given})
-    options = SourceOptions(**found)
+    options = SourceOptions(**values)
     _check_places(options)
     return options
 

@@ -210,8 +210,8 @@ def read_log_piece(
         raise SegmentChangedError(f"{piece.path} is not the file it was")
     if context.verify:
         borders = offsets + sizes - CHECKSUM_BYTES
-        found = hash_ranges(view, offsets + _LENGTH_BYTES, borders)
-        wrong = found != at_each_byte(view, "<u8")[borders]
+        computed = hash_ranges(view, offsets + _LENGTH_BYTES, borders)
+        wrong = computed != at_each_byte(view, "<u8")[borders]
         if wrong.any():
             place = int(wrong.argmax())
             raise DamageError(

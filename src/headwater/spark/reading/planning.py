@@ -62,16 +62,16 @@ def chosen_topics(sight: Sight, options: SourceOptions, filters: Filters) -> lis
         names = [name for name in sight.names() if options.wants(name)]
     else:
         names = list(options.topics)
-    found = []
+    chosen = []
     for name in names:
         if not filters.wants_topic(name):
             continue
         facts = sight.facts(name)
         if facts is not None:
-            found.append(facts)
+            chosen.append(facts)
         elif options.topic_pattern is None:
             raise TopicNotFoundError(f"there is no topic {name!r} in what is read{_hint(name)}")
-    return found
+    return chosen
 
 
 def _hint(name: str) -> str:

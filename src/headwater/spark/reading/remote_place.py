@@ -41,13 +41,13 @@ class ArrowRows:
 
     @property
     def seqs(self) -> Integers:
-        found: Integers = self.batch.column("seq").to_numpy()
-        return found
+        seqs: Integers = self.batch.column("seq").to_numpy()
+        return seqs
 
     @property
     def ts_us(self) -> Integers:
-        found: Integers = self.batch.column("ts").cast(pyarrow.int64()).to_numpy() * 1_000
-        return found
+        ts_us: Integers = self.batch.column("ts").cast(pyarrow.int64()).to_numpy() * 1_000
+        return ts_us
 
     def text(self, name: str) -> Column:
         return self.batch.column(name)
@@ -149,8 +149,8 @@ class RemotePlace:
     ) -> Iterator[tuple[str, Rows | Gap]]:
         with self._client() as client:
             for each in slices:
-                for found in self._read_slice(client, each, context):
-                    yield each.topic, found
+                for rows in self._read_slice(client, each, context):
+                    yield each.topic, rows
 
     def _read_slice(
         self, client: Client, wanted: RemoteSlice, context: ReadContext

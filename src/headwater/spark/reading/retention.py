@@ -59,16 +59,16 @@ def evicted(topic: LoggedTopic, slots: Iterable[Slots], now_ms: int) -> Evicted 
     """What caps and age take of these slots, which are all of the topic's, in order."""
     settings = topic.settings
     live = _live(slots)
-    found: Evicted | None = None
+    by_age: Evicted | None = None
     first_kept: tuple[Slots, int] | None = None
     if settings.ttl_ms:
-        found, first_kept = _by_age(live, topic.head_seq + 1, now_ms - settings.ttl_ms)
+        by_age, first_kept = _by_age(live, topic.head_seq + 1, now_ms - settings.ttl_ms)
     if _has_caps(settings):
         by_cap = _by_cap(live, first_kept, topic.head_seq + 1, settings)
         if by_cap is not None:
-            reason = by_cap.reason if found is None else by_cap.reason | found.reason
-            found = Evicted(by_cap.evict_floor, by_cap.first_seq, reason)
-    return found
+            reason = by_cap.reason if by_age is None else by_cap.reason | by_age.reason
+            return Evicted(by_cap.evict_floor, by_cap.first_seq, reason)
+    return by_age
 
 
 def _live(slots: Iterable[Slots]) -> Iterator[tuple[Slots, NDArray[numpy.int64]]]:

@@ -58,12 +58,12 @@ class TaskReader:
         if not stored:
             return
         context = ReadContext(self.filters, self.verify, self.fail_on_data_loss)
-        for topic, found in self.place.read(stored, context):
-            if isinstance(found, Gap):
-                yield from self._gap(assembler, topic, found)
+        for topic, read in self.place.read(stored, context):
+            if isinstance(read, Gap):
+                yield from self._gap(assembler, topic, read)
                 continue
-            mask = self.filters.mask(found)
-            rows = found if mask is None else found.kept(mask)
+            mask = self.filters.mask(read)
+            rows = read if mask is None else read.kept(mask)
             if len(rows):
                 yield assembler.batch(topic, rows)
 

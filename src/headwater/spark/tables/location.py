@@ -94,8 +94,8 @@ class Location:
         wanted = fs.FileType.Directory if directories else fs.FileType.File
         selector = fs.FileSelector(self.full(relative), allow_not_found=True, recursive=recursive)
         start = len(self.path) + 1
-        found = self.filesystem.get_file_info(selector)
-        return sorted(info.path[start:] for info in found if info.type == wanted)
+        listed = self.filesystem.get_file_info(selector)
+        return sorted(info.path[start:] for info in listed if info.type == wanted)
 
     def delete(self, relative: str) -> bool:
         """Delete one file; False when it was not there."""

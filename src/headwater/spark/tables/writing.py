@@ -175,10 +175,10 @@ def delta_stats(metadata: Any, schema: Any) -> str:
     nulls: dict[str, int] = {}
     flat = [name for name in schema.names if not pa.types.is_nested(schema.field(name).type)]
     for name in flat:
-        found = _column_stats(metadata, name)
-        if found is None:
+        stats = _column_stats(metadata, name)
+        if stats is None:
             continue
-        low, high, null_count = found
+        low, high, null_count = stats
         nulls[name] = null_count
         told = _told(low), _told(high)
         if None not in told:

@@ -87,7 +87,7 @@ class Ledger:
 
     def entries(self, batch: int | None = None) -> list[Entry]:
         """The entries of this writer, oldest first: of one batch, or all."""
-        found: list[Entry] = []
+        entries: list[Entry] = []
         cursor = 0
         only = "" if batch is None else f"{batch}/"
         match = ["tag", "Glob", f"{self._writer}/{only}*"]
@@ -97,11 +97,11 @@ class Ledger:
                     self.name, cursor, match=match, limit=limits.READ_RECORDS_CLAMP
                 )
             except TopicNotFoundError:
-                return found
-            found += map(_entry, diff.records)
+                return entries
+            entries += map(_entry, diff.records)
             cursor = diff.next_from_seq
             if diff.caught_up:
-                return found
+                return entries
 
     def forget_before(self, seq: int) -> None:
         """Delete this writer's entries below a seq."""

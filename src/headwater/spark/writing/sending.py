@@ -136,9 +136,9 @@ class Sender:
         started_us = self._clock.monotonic_us()
         while True:
             self._make_sure()
-            found = self._found.get(chunk.number)
-            if found is not None:
-                self._compare(mark, found)
+            written = self._found.get(chunk.number)
+            if written is not None:
+                self._compare(mark, written)
                 self.skipped += 1
                 return
             try:

@@ -57,13 +57,13 @@ def write_rows(
     rows = Rows(options.columns, options.topic, place.partition)
     outlets: dict[str, Outlet] = {}
     for batch in batches:
-        for found in rows.texts(batch):
-            if not len(found.texts):
+        for part in rows.texts(batch):
+            if not len(part.texts):
                 continue
-            outlet = outlets.get(found.topic)
+            outlet = outlets.get(part.topic)
             if outlet is None:
-                outlet = outlets[found.topic] = Outlet(client, options, found.topic, place, clock)
-            outlet.add(found.texts)
+                outlet = outlets[part.topic] = Outlet(client, options, part.topic, place, clock)
+            outlet.add(part.texts)
     return TaskPart(place, {topic: outlet.finish() for topic, outlet in outlets.items()})
 
 
@@ -134,14 +134,14 @@ def finish_write(
     for part in parts:
         for topic, done in part.topics.items():
             by_topic.setdefault(topic, []).append((part.place, done))
-    for topic, found in by_topic.items():
-        place = found[0][0]
-        staged = [done.staged for _, done in found if done.staged is not None]
+    for topic, of_topic in by_topic.items():
+        place = of_topic[0][0]
+        staged = [done.staged for _, done in of_topic if done.staged is not None]
         if staged:
             mender = Mender(client, topic, place, clock, options)
             mender.write_missing(text for packed in staged for text in _unpacked(packed))
         ledger = Ledger(client, topic, place.writer)
-        forget = min(done.claimed_seq for _, done in found)
+        forget = min(done.claimed_seq for _, done in of_topic)
         if is_last and keep_done:
             forget = ledger.add(DONE, place)
         elif is_last:
