@@ -38,9 +38,9 @@ def archive_path(java: Java, spark_version: str) -> PurePath:
     same path, and only while the files there are those it has seen."""
     spec = importlib.util.find_spec("pyspark")
     where = "" if spec is None or spec.origin is None else spec.origin
-    told = f"{where} {modified_ns(PurePath(where))}"
-    place = hashlib.sha256(told.encode()).hexdigest()[:8]
-    name = f"spark-{spark_version}-{place}-java-{java.version}-{java.key}.jsa"
+    identity = f"{where} {modified_ns(PurePath(where))}"
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:8]
+    name = f"spark-{spark_version}-{digest}-java-{java.version}-{java.key}.jsa"
     return cache_directory("spark", name)
 
 

@@ -80,8 +80,8 @@ class Shape:
 
     @property
     def rules(self) -> str:
-        told = [self.payload.value, self.fields, *map(str, self.columns), *self.partition_by]
-        return f"{checksum64('|'.join(told).encode()):016x}"
+        parts = [self.payload.value, self.fields, *map(str, self.columns), *self.partition_by]
+        return f"{checksum64('|'.join(parts).encode()):016x}"
 
 
 def shape_of(

@@ -216,7 +216,7 @@ def _cut(scanned: ScannedFile, table: FrameTable, buffer: memoryview, job: FileJ
             order = Order(stretch.run, job.log, job.task.file.number)
             rows = _topic_rows(table, stretch, order, job.task.file.path)
             between = controls + (about if job.with_marks else [])
-            rows.controls = _placed(between, stretch.rows[table.type[stretch.rows] == _APPEND])
+            rows.controls = _positioned(between, stretch.rows[table.type[stretch.rows] == _APPEND])
             scanned.rows.append(rows)
     number = job.task.file.number
     scanned.notes = [(Order(run, job.log, number), by_topic) for run, by_topic in notes.items()]
@@ -298,11 +298,11 @@ def _controls(
     return controls
 
 
-def _placed(between: list[tuple[int, Any]], appended: NDArray[numpy.int64]) -> list[Control]:
+def _positioned(between: list[tuple[int, Any]], appended: NDArray[numpy.int64]) -> list[Control]:
     """The control frames in their order, each behind the records that stand before it."""
     between.sort(key=lambda each: each[0])
-    places = numpy.searchsorted(appended, [row for row, _ in between]).tolist()
-    return [Control(at, what) for at, (_, what) in zip(places, between, strict=True)]
+    positions = numpy.searchsorted(appended, [row for row, _ in between]).tolist()
+    return [Control(at, what) for at, (_, what) in zip(positions, between, strict=True)]
 
 
 def _topic_rows(table: FrameTable, stretch: _Stretch, order: Order, path: PurePath) -> TopicRows:

@@ -20,7 +20,7 @@ from headwater.wire.machine_requests import LIST_LIMIT_MAX
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-TOLD_MAX: Final = 1_000
+LISTED_MAX: Final = 1_000
 LIVE_DDL: Final = (
     "id string, live_machine string, live_version bigint, live_state string, live_ctx string, "
     "live_offset bigint"
@@ -120,7 +120,7 @@ def check_against(spark: SparkSession, instances: DataFrame, live: LiveState) ->
             told.append(Difference(row.instance_id, row.what))
     told.sort(key=lambda each: each.instance_id)
     compared, changed, differences = (totals[name] for name in _COUNTS)
-    return Checked(compared, changed, differences, tuple(told[:TOLD_MAX]))
+    return Checked(compared, changed, differences, tuple(told[:LISTED_MAX]))
 
 
 def _compare(end: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -135,7 +135,7 @@ def _compare(end: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordB
             changed += what is None
             if what:
                 differences += 1
-                if len(told) < TOLD_MAX:
+                if len(told) < LISTED_MAX:
                     told.append((row["instance_id"] or row["id"], what, 0))
     counts = zip(_COUNTS, (compared, changed, differences), strict=True)
     told += [(None, name, count) for name, count in counts]

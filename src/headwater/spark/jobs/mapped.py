@@ -18,8 +18,8 @@ class MappedFiles:
         """The whole file. Whoever looks at it must know that nobody shortens it meanwhile."""
         view = self._views.get(path)
         if view is None:
-            place = PurePath(path)
-            with file_work(place):
-                view = with_file(self._disk, place, OpenMode.READ, lambda file: file.view())
+            file_path = PurePath(path)
+            with file_work(file_path):
+                view = with_file(self._disk, file_path, OpenMode.READ, lambda file: file.view())
             self._views[path] = view
         return view

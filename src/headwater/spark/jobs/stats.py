@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BUCKETS_WANTED: Final = 120
-STEPS_S: Final = (1, 10, 60, 600, 3_600, 21_600, 86_400)
+BUCKETS_S: Final = (1, 10, 60, 600, 3_600, 21_600, 86_400)
 """Lengths a bucket may have when nobody says; the shortest that needs few enough of them."""
 MS_PER_S: Final = 1_000
 _TABLES: Final = {"delta": delta_table, "parquet": parquet_table}
@@ -198,7 +198,7 @@ def _step(totals: list[Any]) -> int:
     firsts = [row["first_ts"] for row in totals if row["first_ts"] is not None]
     lasts = [row["last_ts"] for row in totals if row["last_ts"] is not None]
     span_s = (max(lasts, default=0) - min(firsts, default=0)) / MS_PER_S
-    return next((step for step in STEPS_S if span_s / step <= BUCKETS_WANTED), STEPS_S[-1])
+    return next((step for step in BUCKETS_S if span_s / step <= BUCKETS_WANTED), BUCKETS_S[-1])
 
 
 def _buckets(slim: DataFrame, bucket_s: int) -> tuple[Bucket, ...]:

@@ -44,7 +44,7 @@ class Assembler:
         """Columns that are payload fields, with their places among those."""
         if self._columns.fields_column is not None:
             return {}
-        return {name: place for place, name in enumerate(self._columns.fields.fieldNames())}
+        return {name: position for position, name in enumerate(self._columns.fields.fieldNames())}
 
     def batch(self, topic: str, rows: Rows) -> Any:
         parsed, fields = self._parse(topic, rows)

@@ -100,7 +100,7 @@ def epoch_of(topic: SeenTopic) -> int:
 
 
 @dataclass(slots=True)
-class KafkaSight:
+class KafkaSnapshot:
     directory: KafkaDirectory
     view: KafkaView
     rows_max: int

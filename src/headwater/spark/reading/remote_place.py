@@ -60,7 +60,7 @@ class ArrowRows:
 
 
 @dataclass(slots=True)
-class RemoteSight:
+class RemoteSnapshot:
     client: Client
     rows_max: int
     bytes_max: int
@@ -127,7 +127,7 @@ class RemoteSight:
 
 
 @dataclass(frozen=True, slots=True)
-class RemotePlace:
+class RemoteLocation:
     url: str
     token: str | None = field(repr=False)
     rows_max: int
@@ -140,9 +140,9 @@ class RemotePlace:
 
         return Client(self.url, token=self.token, timeout_s=TIMEOUT_S)
 
-    def now(self, work: Callable[[RemoteSight], T]) -> T:
+    def now(self, work: Callable[[RemoteSnapshot], T]) -> T:
         with self._client() as client:
-            return work(RemoteSight(client, self.rows_max, self.bytes_max, self.prefix))
+            return work(RemoteSnapshot(client, self.rows_max, self.bytes_max, self.prefix))
 
     def read(
         self, slices: list[RemoteSlice], context: ReadContext

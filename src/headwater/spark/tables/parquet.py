@@ -29,7 +29,7 @@ from headwater.disk import PosixDisk
 from headwater.disk.protocol import DirectoryLock, Disk
 from headwater.disk.whole import read_whole, replace_file, sync_names
 from headwater.spark.tables.columns import check_partitions, is_wider, merged
-from headwater.spark.tables.location import Location
+from headwater.spark.tables.location import TableLocation
 from headwater.spark.tables.table import (
     AlreadyLandedError,
     CommitConflictError,
@@ -85,7 +85,7 @@ class ParquetLake:
     """Implements `Table`."""
 
     def __init__(
-        self, location: Location, clock: Clock | None = None, disk: Disk | None = None
+        self, location: TableLocation, clock: Clock | None = None, disk: Disk | None = None
     ) -> None:
         if not location.is_local:
             raise RequestError(
