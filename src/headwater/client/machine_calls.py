@@ -24,13 +24,13 @@ from headwater.core.json_text import json_text
 from headwater.engine import machine_asks as asks
 from headwater.engine.machine_face import Moved
 from headwater.engine.machines import requests
-from headwater.engine.machines.watching import WatchFilter
+from headwater.engine.machines.watchers import WatchFilter
 from headwater.wire import machine_answers as answers
 
 T = TypeVar("T")
 
 
-def ask_steps(ask: asks.Ask, manner: Manner) -> Steps[Any]:
+def ask_steps(ask: asks.MachineCall, manner: Manner) -> Steps[Any]:
     """What a server answers."""
     return (yield from call_steps(_CALLS[type(ask)](ask, manner), manner))
 
@@ -172,7 +172,7 @@ def _read_wal(ask: asks.ReadWal, _manner: Manner) -> Call[Any]:
     return Call("POST", "/v0/machines/wal/read", _reader(answers.WalReadAnswer), body=body)
 
 
-def _wal_stats(_ask: asks.AskWalStats, _manner: Manner) -> Call[Any]:
+def _wal_stats(_ask: asks.GetWalStats, _manner: Manner) -> Call[Any]:
     return Call("GET", "/v0/machines/wal/stats", _reader(answers.WalStatsAnswer))
 
 
@@ -195,7 +195,7 @@ _CALLS: Final[dict[type, Callable[[Any, Manner], Call[Any]]]] = {
     asks.ReadHistory: _history,
     asks.SnapshotInstance: _snapshot_instance,
     asks.ReadWal: _read_wal,
-    asks.AskWalStats: _wal_stats,
+    asks.GetWalStats: _wal_stats,
     asks.Compact: _compact,
 }
 

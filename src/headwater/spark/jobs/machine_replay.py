@@ -22,7 +22,7 @@ from headwater.disk import PosixDisk
 from headwater.format.machines.bodies import ApplyEvent, CreateInstance, decode_body
 from headwater.format.machines.entry import Entry, EntryType
 from headwater.model.machines.instance import Instance
-from headwater.model.machines.replaying import created_instance, replayed_event
+from headwater.model.machines.instance_changes import created_instance, replayed_event
 from headwater.spark.jobs.job import NoProgress, Progress, Report
 from headwater.spark.jobs.machine_check import Checked, Difference, LiveState, check_against
 from headwater.spark.jobs.machine_log import (

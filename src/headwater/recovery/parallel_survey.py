@@ -1,0 +1,138 @@
+"""A survey in pieces: every log file by itself, in any order and anywhere, put together afterwards.
+
+What one file needs of the others is in its task: where the next one takes over, what CURRENT knew.
+Only the chain of marks goes from file to file. A piece takes its first mark as it comes, and the
+join holds it against the file before. Where anything is not as it should be, the shard is looked
+at once more in order: there is one judge of damage, and he reads from the beginning (I5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
+from typing import Final
+
+from headwater.core.errors import FormatError
+from headwater.disk import Disk
+from headwater.format.mark import MARK_BYTES, CommitMark, decode_mark
+from headwater.format.table import FrameTable, read_table
+from headwater.recovery.report import WalReport, report_on
+from headwater.recovery.scan import Surroundings, scan_file
+from headwater.recovery.survey import (
+    FileTask,
+    ShardSurvey,
+    begin_survey,
+    find_shard_directories,
+    survey_shard,
+)
+from headwater.recovery.verdict import Chain, FileScan, Verdict
+from headwater.recovery.wal_recovery import without_bare
+
+_FINE: Final = frozenset({Verdict.CLEAN})
+_FINE_AT_THE_END: Final = frozenset({Verdict.CLEAN, Verdict.EMPTY, Verdict.TORN})
+
+
+@dataclass(frozen=True, slots=True)
+class PieceTask:
+    file: FileTask
+    log_id: int | None
+    """As CURRENT tells; None when the file's own first mark has to."""
+
+
+@dataclass(slots=True)
+class Piece:
+    """One file as it looks by itself."""
+
+    scan: FileScan
+    first: CommitMark | None
+    """The mark it begins with, when that can be read."""
+    chain: Chain = field(default_factory=Chain)
+    """As it is behind the file's last whole group."""
+
+
+MapTasks = Callable[[Sequence[PieceTask]], Sequence[Piece]]
+"""Looks at every file, here or elsewhere, and gives the pieces in the order of the tasks."""
+
+
+def scan_piece(buffer: memoryview, task: PieceTask) -> tuple[Piece, FrameTable | None]:
+    """Look at one file, and the frames of its whole groups; None when a frame is not sound.
+
+    The frames are looked at all together. Only if one is not sound are they looked at one by one,
+    so that the verdict is what it always is.
+    """
+    around = task.file.around
+    quick = replace(around, deep=False, skim=False)
+    piece = _scan(buffer, task, quick)
+    spans = piece.scan.spans
+    groups = list(zip(spans[0::4], spans[1::4], strict=True))
+    try:
+        return piece, read_table(buffer, groups, verify=around.deep)
+    except FormatError:
+        return _scan(buffer, task, around), None
+
+
+def _scan(buffer: memoryview, task: PieceTask, around: Surroundings) -> Piece:
+    piece = Piece(FileScan(task.file.path, task.file.number), _first_mark(buffer))
+    piece.chain.log_id = task.log_id
+    scan_file(buffer, piece.scan, piece.chain, around)
+    return piece
+
+
+def look_in_pieces(
+    disk: Disk, wal_directory: PurePath, map_tasks: MapTasks, *, deep: bool = False
+) -> WalReport:
+    """The report that `look` gives, with the files looked at by `map_tasks`."""
+    begun = [
+        begin_survey(disk, directory, deep=deep)
+        for directory in find_shard_directories(disk, wal_directory)
+    ]
+    pieces = iter(map_tasks([each for survey, tasks in begun for each in _tasks(survey, tasks)]))
+    shards = []
+    for survey, tasks in begun:
+        of_shard = [next(pieces) for _ in _tasks(survey, tasks)]
+        if survey.repairs.skips or not join_pieces(survey, of_shard):
+            survey = survey_shard(disk, survey.directory, deep=deep)
+        shards.append(survey)
+    return report_on(without_bare(shards))
+
+
+def _tasks(survey: ShardSurvey, tasks: list[FileTask]) -> list[PieceTask]:
+    """What can be looked at in pieces: nothing of a shard with agreed losses."""
+    if survey.repairs.skips:
+        return []
+    return [PieceTask(task, survey.chain.log_id) for task in tasks]
+
+
+def join_pieces(survey: ShardSurvey, pieces: Sequence[Piece]) -> bool:
+    """Put the pieces of a shard into its survey. False when they do not join: look in order."""
+    chain = survey.chain
+    for place, piece in enumerate(pieces, 1):
+        fine = _FINE if place < len(pieces) else _FINE_AT_THE_END
+        if piece.scan.verdict not in fine:
+            return False
+        if not piece.scan.groups:
+            continue
+        if chain.trusted and not _continues(chain, piece):
+            return False
+        chain = replace(piece.chain, run=max(chain.run, piece.chain.run))
+    survey.files = [piece.scan for piece in pieces]
+    survey.chain = chain
+    return True
+
+
+def _continues(chain: Chain, piece: Piece) -> bool:
+    first = piece.first
+    return (
+        first is not None
+        and first.chain == chain.chain
+        and first.frame == chain.next_frame
+        and first.log_id == chain.log_id
+    )
+
+
+def _first_mark(buffer: memoryview) -> CommitMark | None:
+    try:
+        return decode_mark(buffer, 0, min(len(buffer), MARK_BYTES))
+    except FormatError:
+        return None

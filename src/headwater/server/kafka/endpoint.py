@@ -1,0 +1,240 @@
+"""The door Kafka clients come through: connections, admission, dispatch. Lives on the loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from headwater.config.server import ServerSettings
+from headwater.core.clock import Clock
+from headwater.core.errors import HeadwaterError, OverloadedError
+from headwater.core.units import US_PER_S
+from headwater.engine.governing import Governing
+from headwater.engine.kafka.coordinator import Coordinator
+from headwater.engine.kafka.joined import JoinedStore
+from headwater.engine.kafka.producing import Repeated
+from headwater.observe.logs import Logger
+from headwater.server.failures import unforeseen
+from headwater.server.kafka.apis import HANDLED, OF_GROUPS
+from headwater.server.kafka.call import Call
+from headwater.server.kafka.connection import KafkaConnection
+from headwater.server.kafka.failures import code_of
+from headwater.server.kafka.users import ANYONE, Users
+from headwater.wire.kafka.apis import ApiKey
+from headwater.wire.kafka.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from headwater.core.durability import Durability
+    from headwater.engine.kafka.partition import Partition
+    from headwater.engine.kafka.producing import Produced
+    from headwater.engine.pending import Pending
+    from headwater.format.kafka.batch import BatchHeader
+    from headwater.server.kafka.users import Principal
+    from headwater.server.quotas import Shares
+
+IDLE_S: Final = 600.0
+"""Clients keep connections for later; ten minutes is what they are used to."""
+HANG_UPS_LOGGED_MAX: Final = 10
+"""Lines a tick about connections that made no sense; a flood is counted, not written down."""
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class EndpointCounters:
+    requests: list[int] = field(default_factory=lambda: [0] * (max(ApiKey) + 1))
+    """By number of the API."""
+    bytes_in: int = 0
+    bytes_out: int = 0
+    records_in: int = 0
+    """Those that were stored."""
+    records_out: int = 0
+    batches_in: int = 0
+    hang_ups: int = 0
+    produces_dropped: int = 0
+    """Requests without acks of which something was not stored."""
+    sign_ins_refused: int = 0
+
+
+class KafkaEndpoint:
+    def __init__(
+        self,
+        settings: ServerSettings,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        store: JoinedStore,
+        coordinator: Coordinator,
+        readers: Executor,
+        has_room: Callable[[], bool],
+        governing: Governing,
+        users: Users,
+        shares: Shares,
+    ) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.loop = loop
+        self.store = store
+        self.coordinator = coordinator
+        self._readers = readers
+        self._has_room = has_room
+        self._governing = governing
+        self.users = users
+        self.shares = shares
+        """Of connections, for those who signed in: they may stay as long as they like."""
+        locked = bool(len(self.users) or settings.api_keys)
+        self.anyone: Principal | None = None if locked else ANYONE
+        """Who speaks before signing in."""
+        self.log = Logger("headwater.kafka")
+        self.counters = EndpointCounters()
+        self.connections: set[KafkaConnection] = set()
+        self.pipeline_max = settings.limits.pipeline
+        self.request_bytes_max = settings.limits.kafka_request_bytes
+        self.now_us = clock.monotonic_us
+        deadlines = settings.deadlines
+        self.sign_in_deadline_us = int(deadlines.headers_s * US_PER_S)
+        self.body_deadline_us = int(deadlines.body_s * US_PER_S)
+        self.idle_deadline_us = int(IDLE_S * US_PER_S)
+        self.stuck_deadline_us = self.idle_deadline_us
+        """A consumer may be at work on what it has for long before it reads on, as with Kafka."""
+        self.draining = False
+        self.port = 0
+        self._logged = 0
+
+    # -- connections
+
+    def connect(self) -> KafkaConnection:
+        return KafkaConnection(self)
+
+    def add_connection(self, connection: KafkaConnection) -> bool:
+        if self.draining or not self._has_room():
+            return False
+        self.connections.add(connection)
+        return True
+
+    def remove_connection(self, connection: KafkaConnection) -> None:
+        self.connections.discard(connection)
+
+    def hung_up(self, connection: KafkaConnection, reason: str) -> None:
+        """One line for whoever wonders why a client was sent away."""
+        self.counters.hang_ups += 1
+        self._logged += 1
+        if self._logged <= HANG_UPS_LOGGED_MAX:
+            self.log.warning("a Kafka client was hung up on", peer=connection.peer, reason=reason)
+
+    def dropped(self, connection: KafkaConnection, reason: str) -> None:
+        """Something of a produce was not stored, and its sender wants no answer.
+
+        It must not get one, or would take it for that to something else. Like Kafka we hang up,
+        which is told from silence: the client connects anew and asks how things are.
+        """
+        self.counters.produces_dropped += 1
+        if not connection.is_gone:
+            self.hung_up(connection, f"{reason}, and no answer was wanted")
+            connection.finish()
+
+    def tick(self) -> None:
+        """Every half second: deadlines of connections, sessions of group members."""
+        now_us = self.now_us()
+        self._logged = 0
+        for connection in list(self.connections):
+            connection.check_deadline(now_us)
+        self.coordinator.tick(now_us)
+
+    def advertised(self, connection: KafkaConnection) -> tuple[str, int]:
+        """Where clients are told to go: as set, or where this one came in."""
+        failure = self.settings.kafka_advertised
+        if failure is None:
+            return connection.address
+        host, _, port = failure.rpartition(":")
+        return host.strip("[]"), int(port)
+
+    # -- requests
+
+    def handle(self, call: Call) -> None:
+        """Check who asks, let the handler begin. Never raises."""
+        self.counters.requests[call.api] += 1
+        handled = HANDLED[call.api]
+        principal = call.connection.principal
+        try:
+            if call.unsupported:
+                self._refuse_version(call)
+            elif principal is None and not handled.is_open:
+                self.hung_up(call.connection, f"{call.api.name} before signing in")
+                call.answer_nothing()
+                call.connection.finish()
+            elif principal is not None and handled.scope.value & ~principal.scopes.value:
+                call.refuse(handled.denied, f"{principal.name} may not do this")
+            elif self.store.away is not None and call.api in OF_GROUPS:
+                # Clients ask again for their coordinator, and go on when it is back.
+                call.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(self.store.away.error()))
+            else:
+                handled.handle(self, call)
+        except HeadwaterError as error:
+            call.refuse(code_of(error), str(error))
+        except Exception as error:
+            self.broken(call, error)
+
+    def _refuse_version(self, call: Call) -> None:
+        if call.api is ApiKey.API_VERSIONS:
+            HANDLED[call.api].handle(self, call)
+        else:
+            call.refuse(ErrorCode.UNSUPPORTED_VERSION)
+
+    def broken(self, call: Call, error: BaseException) -> None:
+        failure = unforeseen(
+            self.log, "a Kafka request failed", error, api=call.api.name, version=call.version
+        )
+        is_worth_a_retry = call.api is ApiKey.PRODUCE and isinstance(failure, OverloadedError)
+        call.refuse(code_of(failure) if is_worth_a_retry else ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def read(self, call: Call, work: Callable[[], T], then: Callable[[T], None]) -> None:
+        """Do file work of a call in the pool, and go on here with what came of it."""
+
+        def done(future: asyncio.Future[T]) -> None:
+            error = None if future.cancelled() else future.exception()
+            try:
+                if future.cancelled():
+                    call.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                elif error is None:
+                    then(future.result())
+                elif isinstance(error, HeadwaterError):
+                    self.log.error("a Kafka read failed", api=call.api.name, error=str(error))
+                    call.refuse(code_of(error), str(error))
+                else:
+                    self.broken(call, error)
+            except Exception as broken:
+                self.broken(call, broken)
+
+        future: asyncio.Future[T] = self.loop.run_in_executor(self._readers, work)
+        future.add_done_callback(done)
+
+    def append(
+        self, partition: Partition, batch: memoryview, durability: Durability, header: BatchHeader
+    ) -> Pending[Produced]:
+        """Begin to write a batch that was checked. Raises while the server takes no writes."""
+        if self._governing.refuses:
+            self.store.refused(partition, header)
+            raise self._governing.refuse()
+        return self.store.append(partition, batch, durability, header)
+
+    def count_stored(self, produced: Produced, header: BatchHeader) -> None:
+        """The log has it; unless it came again, and has been counted before."""
+        if not isinstance(produced, Repeated):
+            self.counters.batches_in += 1
+            self.counters.records_in += header.record_count
+
+    # -- the end
+
+    async def drain(self) -> None:
+        """Finish what is under way, then end every connection."""
+        self.draining = True
+        for connection in list(self.connections):
+            connection.finish()
+        until_us = self.now_us() + int(self.settings.deadlines.drain_s * US_PER_S)
+        while self.connections and self.now_us() < until_us:
+            await asyncio.sleep(0.02)
+        for connection in list(self.connections):
+            connection.transport.abort()

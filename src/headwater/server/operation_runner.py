@@ -1,0 +1,217 @@
+"""Operations of the engine for one request, without a task while they wait for the log only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
+
+from headwater.core.errors import HeadwaterError
+from headwater.engine.asynchronous import step_on
+from headwater.engine.pending import Pending
+from headwater.engine.steps import Answered, AsOwner, Operation, Step
+from headwater.server.exchange import Exchange
+
+if TYPE_CHECKING:
+    from headwater.server.app import App
+    from headwater.server.quotas import Usage
+
+T = TypeVar("T")
+
+
+class OneStep(NamedTuple, Generic[T]):
+    """An operation that waits for the log once, and for nothing else: without a generator."""
+
+    start: Callable[[], Pending[Any]]
+    respond: Callable[[Any], T]
+    """From what the log answers to what is told."""
+
+
+Work: TypeAlias = Operation[T] | OneStep[T]
+
+
+class OperationRunner(Generic[T]):
+    """Runs at once as far as it can. What the log answers carries it on; only where a file or
+    news must be waited for does a task take over. Each surface says how it answers."""
+
+    __slots__ = ("_app", "_pending", "_steps", "_usage")
+
+    def __init__(self, app: App, usage: Usage, steps: Work[T]) -> None:
+        self._app = app
+        self._usage = usage
+        self._steps = steps
+        self._pending: Pending[Any] | None = None
+
+    # -- what a surface says
+
+    def _succeed(self, result: T) -> None:
+        raise NotImplementedError
+
+    def _fail(self, error: HeadwaterError) -> None:
+        raise NotImplementedError
+
+    def _break(self, error: Exception) -> None:
+        """Something went wrong that nobody foresaw."""
+        raise NotImplementedError
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        raise NotImplementedError
+
+    def _enter(self) -> None:
+        self._usage.begin()
+
+    def _leave(self) -> None:
+        """Exactly once for every `_enter`, before the answer is given."""
+        self._usage.end()
+
+    # -- how it runs
+
+    def begin(self) -> None:
+        """Raises what goes wrong at once."""
+        self._enter()
+        try:
+            if isinstance(self._steps, OneStep):
+                self._begin_one(self._steps)
+            else:
+                self._run(self._steps, self._steps.send(None))
+        except StopIteration as done:
+            self._leave()
+            self._succeed(done.value)
+        except BaseException:
+            self._leave()
+            raise
+
+    def _begin_one(self, one: OneStep[T]) -> None:
+        pending = one.start()
+        if pending.done:
+            self._on_single_done(pending)
+        else:
+            self._pending = pending
+            pending.on_done = self._on_single_done
+
+    def _on_single_done(self, pending: Pending[Any]) -> None:
+        """As `_heard`, of the only answer there is."""
+        self._pending = None
+        self._leave()
+        one = self._steps
+        assert isinstance(one, OneStep)
+        try:
+            self._succeed(one.respond(pending.answer()))
+        except Exception as error:
+            self._refuse(error)
+
+    def _run(self, steps: Operation[T], step: Step) -> None:
+        while True:
+            if isinstance(step, Answered):
+                try:
+                    pending = step.start()
+                except BaseException as error:
+                    step = steps.throw(error)
+                    continue
+                if not pending.done:
+                    self._pending = pending
+                    pending.on_done = self._on_done
+                    return
+                step = _resume(steps, pending)
+            elif isinstance(step, AsOwner):
+                step = step_on(steps, step)
+            else:
+                self._spawn(self._later(steps, step))
+                return
+
+    def _on_done(self, pending: Pending[Any]) -> None:
+        """The log has answered. Called by the engine, which must not hear of our errors."""
+        self._pending = None
+        steps = self._steps
+        assert not isinstance(steps, OneStep)
+        try:
+            self._run(steps, _resume(steps, pending))
+        except StopIteration as done:
+            self._leave()
+            self._finish(done.value)
+        except Exception as error:
+            self._leave()
+            self._refuse(error)
+
+    def _finish(self, result: T) -> None:
+        try:
+            self._succeed(result)
+        except Exception as error:
+            self._refuse(error)
+
+    async def _later(self, steps: Operation[T], step: Step) -> None:
+        try:
+            result = await self._app.ready_database.drive_on(steps, step)
+        except Exception as error:
+            self._leave()
+            self._refuse(error)
+        except BaseException:
+            self._leave()
+            raise
+        else:
+            self._leave()
+            self._finish(result)
+
+    def _refuse(self, error: Exception) -> None:
+        if isinstance(error, HeadwaterError):
+            self._fail(error)
+        else:
+            self._break(error)
+
+
+def _resume(steps: Operation[T], pending: Pending[Any]) -> Step:
+    if pending.error is not None:
+        return steps.throw(pending.error)
+    return steps.send(pending.result)
+
+
+class HttpOperation(OperationRunner[T]):
+    """For a request over HTTP; `then` is told the result."""
+
+    __slots__ = ("_exchange", "_is_counted", "_then")
+
+    def __init__(
+        self, app: App, exchange: Exchange, steps: Work[T], then: Callable[[T], None]
+    ) -> None:
+        usage = exchange.head.usage
+        assert usage is not None
+        super().__init__(app, usage, steps)
+        self._exchange = exchange
+        self._then = then
+        self._is_counted = False
+
+    def _enter(self) -> None:
+        super()._enter()
+        self._is_counted = True
+
+    def _leave(self) -> None:
+        if self._is_counted:
+            self._is_counted = False
+            super()._leave()
+
+    def begin(self, *, quits: bool = False) -> None:
+        """Raises what goes wrong at once. `quits`: given up when the client goes away."""
+        super().begin()
+        if quits and self._pending is not None:
+            self._exchange.on_gone = self._quit
+
+    def _succeed(self, result: T) -> None:
+        self._then(result)
+
+    def _fail(self, error: HeadwaterError) -> None:
+        self._exchange.fail(error)
+
+    def _break(self, error: Exception) -> None:
+        self._app.broken(self._exchange, error)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self._leave()  # whoever waits for a job or a file keeps no other request from beginning
+        self._exchange.on_gone = None  # the task has its own way to end
+        self._app.spawn(self._exchange, work)
+
+    def _quit(self) -> None:
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.on_done = None
+            self._leave()
+            if not isinstance(self._steps, OneStep):
+                self._steps.close()

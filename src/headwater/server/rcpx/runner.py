@@ -1,0 +1,63 @@
+"""Operations of the engine for one RCPX request, and what they come to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from headwater.core.errors import HeadwaterError
+from headwater.server.operation_runner import OperationRunner, Work
+from headwater.wire.machine_answers import Told
+
+if TYPE_CHECKING:
+    from headwater.server.rcpx.connection import RcpxConnection
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Result(NamedTuple):
+    """A result as JSON, and the place in the WAL it is about."""
+
+    body: bytes
+    wal_offset: int | None = None
+    then: Callable[[], None] | None = None
+    """Done when it is on its way."""
+
+
+class RcpxRunner(OperationRunner[Told | Result]):
+    __slots__ = ("_connection", "_request_id")
+
+    def __init__(
+        self, connection: RcpxConnection, request_id: bytes, steps: Work[Told | Result]
+    ) -> None:
+        super().__init__(connection.app, connection.usage, steps)
+        self._connection = connection
+        self._request_id = request_id
+
+    def _enter(self) -> None:
+        self._usage.begin()
+        self._connection.under_way += 1
+
+    def _leave(self) -> None:
+        self._usage.end()
+        self._connection.ended()
+
+    def _succeed(self, result: Told | Result) -> None:
+        answer = self._connection.answer
+        if not isinstance(result, Result):
+            answer(self._request_id, _encode(result), getattr(result, "wal_offset", None))
+            return
+        answer(self._request_id, result.body, result.wal_offset)
+        if result.then is not None:
+            result.then()
+
+    def _fail(self, error: HeadwaterError) -> None:
+        self._connection.fail(self._request_id, error)
+
+    def _break(self, error: Exception) -> None:
+        self._connection.broken(self._request_id, error)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self._connection.spawn(work)

@@ -1,0 +1,124 @@
+"""A segment without its dead batches: a new log, and an index that points into it.
+
+Both are whole and synced before anybody knows of them. The rename of the index is the moment at
+which the rewrite has happened: before it the old log is read, after it the new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+from typing import Final
+
+import numpy
+
+from headwater.core.units import MIB
+from headwater.disk import Buffer, Disk, File, OpenMode, sync_file, sync_names, write_all
+from headwater.format.checksum import checksum64
+from headwater.format.kafka.checkpoint import RewriteMeta
+from headwater.format.kafka.entry import PREFIX_BYTES, Entries
+from headwater.format.kafka.names import REWRITE_SUFFIX, index_name, log_name
+from headwater.store.kafka.live_batches import Living
+
+_PIECE_BYTES: Final = 4 * MIB
+_PIECES_MAX: Final = 512
+
+
+def write_living(
+    disk: Disk,
+    directory: PurePath,
+    number: int,
+    log_number: int,
+    log: memoryview,
+    living: Living,
+) -> RewriteMeta:
+    """Write log `log_number` with what lives of segment `number`, and an index beside the old.
+
+    An error leaves neither behind. The log gets its name when the index that leads to it is there:
+    so a start can tell what a crash leaves of either from a segment that was begun.
+    """
+    new_entries, spans, size = _moved(log_number, living)
+    contents = new_entries.tobytes()
+    new_log = log_name(log_number) + REWRITE_SUFFIX
+    names: dict[str, Iterator[Sequence[Buffer]]] = {
+        new_log: _pieces(log, spans),
+        index_name(log_number): iter(()),
+        index_name(number) + REWRITE_SUFFIX: iter([[contents]]),
+    }
+    try:
+        for name, pieces in names.items():
+            file = disk.open(directory / name, OpenMode.CREATE)
+            try:
+                _write(file, pieces)
+                sync_file(file)
+            finally:
+                file.close()
+        sync_names(disk, directory)
+        disk.rename(directory / new_log, directory / log_name(log_number))
+        sync_names(disk, directory)
+    except Exception:
+        for name in (*names, log_name(log_number)):
+            with contextlib.suppress(OSError):
+                disk.unlink(directory / name)
+        raise
+    return RewriteMeta(checksum64(contents), log_number, size)
+
+
+def swap_index(disk: Disk, directory: PurePath, number: int) -> None:
+    """The new index takes the place of the old one: from here on the rewrite has happened."""
+    path = directory / index_name(number)
+    disk.rename(path.with_name(path.name + REWRITE_SUFFIX), path)
+    sync_names(disk, directory)
+
+
+def write_index_again(disk: Disk, directory: PurePath, number: int, contents: bytes) -> None:
+    """The same index under the same name, in a file of its own."""
+    file = disk.open(directory / (index_name(number) + REWRITE_SUFFIX), OpenMode.CREATE)
+    try:
+        write_all(file, 0, [contents])
+        sync_file(file)
+    finally:
+        file.close()
+    swap_index(disk, directory, number)
+
+
+def _moved(log_number: int, living: Living) -> tuple[Entries, list[tuple[int, int]], int]:
+    """The entries after the rewrite, what is copied (from, to), and how long the new log is."""
+    runs, live = living.runs, living.live
+    sizes = numpy.where(live, runs.entries["length"].astype(numpy.int64) + PREFIX_BYTES, 0)
+    places = numpy.cumsum(sizes) - sizes
+    new = runs.entries.copy()
+    new["segment_id"][live] = log_number
+    new["physical_offset"][live] = places[live]
+    new["length"][~live] = 0
+    begins = runs.entries["physical_offset"][live].astype(numpy.int64)
+    ends = begins + sizes[live]
+    # Neighbours in the old log are copied together.
+    breaks = numpy.flatnonzero(begins[1:] != ends[:-1]) + 1
+    firsts = begins[numpy.concatenate(([0], breaks))] if len(begins) else begins
+    lasts = ends[numpy.concatenate((breaks - 1, [len(ends) - 1]))] if len(ends) else ends
+    spans = list(zip(firsts.tolist(), lasts.tolist(), strict=True))
+    return numpy.repeat(new, runs.counts), spans, int(sizes.sum())
+
+
+def _pieces(log: memoryview, spans: list[tuple[int, int]]) -> Iterator[list[memoryview]]:
+    """The spans in writes of a reasonable size."""
+    group: list[memoryview] = []
+    size = 0
+    for begin, end in spans:
+        for at in range(begin, end, _PIECE_BYTES):
+            piece = log[at : min(at + _PIECE_BYTES, end)]
+            group.append(piece)
+            size += len(piece)
+            if size >= _PIECE_BYTES or len(group) >= _PIECES_MAX:
+                yield group
+                group, size = [], 0
+    if group:
+        yield group
+
+
+def _write(file: File, pieces: Iterator[Sequence[Buffer]]) -> None:
+    at = 0
+    for buffers in pieces:
+        at += write_all(file, at, buffers)
