@@ -10,11 +10,14 @@ from headwater.client.errors import (
     UnexpectedAnswerError,
     UnreachableError,
 )
+from headwater.client.jobs import GiveBackError, Outcome, Stop, WorkDone, WorkOptions
 from headwater.client.retry import Retry
-from headwater.client.watching import TopicGone, Watched
-from headwater.client.working import GiveBackError, Outcome, Stop, WorkDone, WorkWishes
+from headwater.client.watch import TopicGone, Watched
 from headwater.engine.pending import Appended
 from headwater.engine.topics import TopicState
+
+WorkWishes = WorkOptions
+"""The old name, for one release."""
 
 __all__ = [
     "Appended",
@@ -34,5 +37,6 @@ __all__ = [
     "UnreachableError",
     "Watched",
     "WorkDone",
+    "WorkOptions",
     "WorkWishes",
 ]
