@@ -89,9 +89,9 @@ class Piece(msgspec.Struct, frozen=True):
 
 def plan_kafka_origin(place: KafkaPlace) -> list[Piece]:
     """Every record there is now, or up to the ends that were named."""
-    from headwater.client.bridge.ends import Reading
+    from headwater.client.bridge.clusters import ClusterReader
 
-    reading = Reading(Cluster(place.address))
+    reading = ClusterReader(Cluster(place.address))
     try:
         there = reading.partitions().get(place.topic)
         if not there:
