@@ -13,7 +13,7 @@ from headwater.engine.kafka.group_offsets import Committed
 from headwater.engine.kafka.producers import BATCHES_MAX
 from headwater.format.kafka.events import GroupMember, GroupSettled
 from headwater.format.kafka.records import Producer
-from headwater.recovery.kafka.beside import KafkaView
+from headwater.recovery.kafka.view import KafkaView
 from headwater.testing import CrashKind, CrashPlan, FakeDisk, FaultDisk
 from tests.rig.kafka import KAFKA, TELLING_KAFKA, KafkaLife, batch_of
 

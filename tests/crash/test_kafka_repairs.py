@@ -11,11 +11,11 @@ from headwater.format.kafka.batch import read_header
 from headwater.format.kafka.checkpoint import KafkaCheckpoint, decode_checkpoint
 from headwater.format.kafka.names import CHECKPOINT_NAME, COPY_NAME
 from headwater.format.kafka.records import decode_records
-from headwater.recovery.kafka.beside import KafkaView
 from headwater.recovery.kafka.plan import KafkaRepairPlan, plan_kafka_repairs
 from headwater.recovery.kafka.repair import recover_kafka
 from headwater.recovery.kafka.verify import join_kafka, plan_kafka
 from headwater.recovery.kafka.verify_segment import look_at_kafka_segment
+from headwater.recovery.kafka.view import KafkaView
 from headwater.recovery.repair import StepKind
 from headwater.testing import CHANGING_VERBS, CrashPoint, FakeDisk, FaultDisk, SimulatedCrash
 from headwater.wire.kafka.error_codes import ErrorCode

@@ -13,9 +13,9 @@ import pytest
 
 from headwater.core.errors import DirectoryInUseError
 from headwater.disk import PosixDisk
-from headwater.recovery.opening import claim_directory
-from headwater.recovery.recover import look
+from headwater.recovery.open_wal import claim_directory
 from headwater.recovery.replay import replay
+from headwater.recovery.wal_recovery import look
 from tests.crash.matrix import FULL, tried
 from tests.crash.writer_process import TOPICS, payload
 

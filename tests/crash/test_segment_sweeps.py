@@ -14,9 +14,9 @@ import numpy
 import pytest
 
 from headwater.disk import Disk
-from headwater.store.dropping import list_dropped, remove_dropped, rename_for_drop
+from headwater.store.removal import list_dropped, remove_dropped, rename_for_drop
 from headwater.store.segment import Segment
-from headwater.store.stores import LocalColdTier, SegmentStore
+from headwater.store.segment_stores import LocalColdTier, SegmentStore
 from headwater.store.topic_files import TopicFiles
 from headwater.testing import DROPS, PAIRS, PREFIXES, RANDOM, TORN, CrashPlan, FakeDisk
 from tests.crash.matrix import slice_of, tried

@@ -24,9 +24,9 @@ from tests.kafka.broker import Broker, running_broker
 from tests.kafka.doors import Target, over_http, over_kafka
 from tests.server.test_websocket import open_socket
 
-Ask = Callable[[headwater.Client, str], Any]
+MachineCall = Callable[[headwater.Client, str], Any]
 
-READING: dict[str, Ask] = {
+READING: dict[str, MachineCall] = {
     "diff": lambda client, name: client.diff(name),
     "state": lambda client, name: client.state(name),
     "arrow": lambda client, name: client.arrow(name),
@@ -37,7 +37,7 @@ READING: dict[str, Ask] = {
     "nack": lambda client, name: client.nack(name, "worker", [1]),
     "source": lambda client, name: client.put_router("r", source=name, dest="away"),
 }
-MAKING: dict[str, Ask] = {
+MAKING: dict[str, MachineCall] = {
     "create": lambda client, name: client.create(name),
     "queue": lambda client, name: client.create(name, type="queue"),
     "write": lambda client, name: client.append(name, {"data": 1}),
@@ -49,7 +49,7 @@ MAKING: dict[str, Ask] = {
 
 @pytest.mark.parametrize("ask", READING.values(), ids=READING)
 def test_a_topic_that_only_kafka_clients_have_is_told_under_its_other_name(
-    kafka_topic: Target, ask: Ask
+    kafka_topic: Target, ask: MachineCall
 ) -> None:
     with kafka_topic.client() as client:
         with pytest.raises(TopicNotFoundError, match=rf"made kafka:{kafka_topic.kafka}:0 to "):
@@ -59,7 +59,7 @@ def test_a_topic_that_only_kafka_clients_have_is_told_under_its_other_name(
 
 @pytest.mark.parametrize("ask", MAKING.values(), ids=MAKING)
 def test_no_topic_is_made_under_a_name_that_kafka_clients_have(
-    kafka_topic: Target, ask: Ask
+    kafka_topic: Target, ask: MachineCall
 ) -> None:
     with kafka_topic.client() as client:
         client.create("origin")
@@ -162,7 +162,7 @@ def test_a_kafka_client_is_refused_the_name_of_a_queue(
         assert [each.data for each in client.diff(f"kafka:{name}:0").records] == ["am9i"]
 
 
-WHAT_IT_CANNOT: dict[str, tuple[Ask, type[HeadwaterError], str]] = {
+WHAT_IT_CANNOT: dict[str, tuple[MachineCall, type[HeadwaterError], str]] = {
     "settings": (lambda client, name: client.create(name, ttl_ms=5), InvalidRequestError, "change"),
     "claim": (lambda client, name: client.claim(name, "w"), NotAQueueError, "need a queue"),
     "ack": (lambda client, name: client.ack(name, "w", [1]), NotAQueueError, "need a queue"),

@@ -55,8 +55,8 @@ def test_a_batch_of_a_log_topic_tells_of_offsets_behind_its_last_record(
 
     def header(offset: int) -> BatchHeader:
         assert broker.app.kafka is not None
-        assert broker.app.kafka.door is not None
-        store = broker.app.kafka.door.store
+        assert broker.app.kafka.endpoint is not None
+        store = broker.app.kafka.endpoint.store
         topic = store.topic(1, native_topic.kafka)
         assert topic is not None
         (batch,) = store.plan_fetch(topic.partitions[0], offset, 1_000_000).read()

@@ -205,7 +205,7 @@ def test_a_receiver_that_is_gone_is_told_no_more(tmp_path: Path, receiver: Recei
     assert receiver.told.empty()
 
 
-def has_come_to(delivery: webhooks.Delivery, offset: int) -> bool:
+def has_come_to(delivery: webhooks.WebhookDelivery, offset: int) -> bool:
     return delivery.position == offset
 
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from headwater.core.durability import Durability
-from headwater.recovery.recover import look
 from headwater.recovery.replay import replay
+from headwater.recovery.wal_recovery import look
 from headwater.testing import CrashKind, CrashPlan, FakeDisk, Fault, FaultDisk, Item, Oracle, Verb
 from headwater.testing.oracle import Crash
 from headwater.wal.committer import LogState

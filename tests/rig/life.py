@@ -20,7 +20,7 @@ from headwater.engine.blocking import Database
 from headwater.engine.engine import Engine
 from headwater.engine.input import EncodedRecords, encode_records
 from headwater.engine.pending import Appended
-from headwater.engine.steps import Answered, Steps
+from headwater.engine.steps import Answered, Operation
 from headwater.model.match import parse_match
 from headwater.testing import FakeDisk, FaultDisk, ManualClock
 from tests.rig.judging import Judge, agree, is_ahead
@@ -56,7 +56,7 @@ def with_shards(settings: EngineSettings, shards: int) -> EngineSettings:
     return replace(settings, wal=replace(settings.wal, shards=shards))
 
 
-def _gathered_steps(engine: Engine, name: str, records: EncodedRecords) -> Steps[Appended]:
+def _gathered_steps(engine: Engine, name: str, records: EncodedRecords) -> Operation[Appended]:
     appended: Appended = yield Answered(lambda: engine.append(name, records))
     return appended
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import PurePath
 
-from headwater.store.verifying import Fault
+from headwater.store.verify import Fault
 from headwater.testing import FakeDisk
 from headwater.testing.trace import Image
 from tests.crash.matrix import slice_of

@@ -11,15 +11,15 @@ import pytest
 from headwater.config.server import LimitSettings
 from headwater.core.errors import ClosedError, HeadwaterError
 from headwater.engine.pending import Pending
-from headwater.engine.steps import Answered, Steps
+from headwater.engine.steps import Answered, Operation
+from headwater.server.operation_runner import OneStep, OperationRunner, Work
 from headwater.server.quotas import Usage
-from headwater.server.stepping import OneStep, Stepping, Work
 
 APP = cast(Any, SimpleNamespace())
 Make = Callable[[Callable[[], Pending[Any]], Callable[[Any], str]], Work[str]]
 
 
-class Noted(Stepping[str]):
+class Noted(OperationRunner[str]):
     """A surface that writes down what it would answer."""
 
     def __init__(self, usage: Usage, steps: Work[str]) -> None:
@@ -44,7 +44,7 @@ def one(start: Callable[[], Pending[Any]], tell: Callable[[Any], str]) -> Work[s
     return OneStep(start, tell)
 
 
-def steps(start: Callable[[], Pending[Any]], tell: Callable[[Any], str]) -> Steps[str]:
+def steps(start: Callable[[], Pending[Any]], tell: Callable[[Any], str]) -> Operation[str]:
     return tell((yield Answered(start)))
 
 

@@ -19,7 +19,7 @@ from headwater.core.clock import Doorbell
 from headwater.core.errors import DamageError, DataLossError, RequestError, TopicNotFoundError
 from headwater.disk import OpenMode
 from headwater.format.kafka.names import log_name
-from headwater.recovery.kafka.beside import KafkaView
+from headwater.recovery.kafka.view import KafkaView
 from headwater.spark.reading.assembling import Gap
 from headwater.spark.reading.filters import Filters
 from headwater.spark.reading.kafka_reading import read_slices

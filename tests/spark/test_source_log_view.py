@@ -14,7 +14,7 @@ from headwater.core.errors import DamageError
 from headwater.core.units import KIB
 from headwater.disk import PosixDisk
 from headwater.format.names import WAL_DIRECTORY
-from headwater.recovery.looking import look_until_settled
+from headwater.recovery.inspection import look_until_settled
 from headwater.recovery.scan import Covered
 from headwater.recovery.snapshots import covered_logs, load_snapshot
 from headwater.spark.reading.log_view import LogView

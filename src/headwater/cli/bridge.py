@@ -18,7 +18,7 @@ from headwater.core.clock import SystemClock
 from headwater.core.errors import InvalidRequestError
 from headwater.core.units import US_PER_S
 from headwater.disk import PosixDisk
-from headwater.disk.whole import read_whole
+from headwater.disk.whole_files import read_whole
 
 if TYPE_CHECKING:
     from headwater.client.bridge.bridge import BridgeProgress

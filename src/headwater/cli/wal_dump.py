@@ -34,7 +34,7 @@ from headwater.core.errors import FormatError, StorageError
 from headwater.disk import PosixDisk
 from headwater.format.bodies import body_fields
 from headwater.format.frame import Frame, FrameFlag, FrameType
-from headwater.recovery.looking import look_until_settled
+from headwater.recovery.inspection import look_until_settled
 from headwater.recovery.report import WalReport
 from headwater.recovery.survey import ShardSurvey, read_log_file
 

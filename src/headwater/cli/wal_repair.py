@@ -12,15 +12,15 @@ from headwater.cli.progress import reading
 from headwater.cli.wal_verify import finding_line, report_as_json, shown_place
 from headwater.core.errors import RequestError, StorageError
 from headwater.disk import Disk, PosixDisk
-from headwater.recovery.every_store import BESIDE_TOPICS, EVERY_STORE
 from headwater.recovery.finding import Finding
-from headwater.recovery.looking import look_until_settled
-from headwater.recovery.mending import plan_repairs
-from headwater.recovery.opening import claim_directory
-from headwater.recovery.recover import look
+from headwater.recovery.inspection import look_until_settled
+from headwater.recovery.open_wal import claim_directory
 from headwater.recovery.repair import RepairPlan, RepairStep
 from headwater.recovery.report import WalReport
+from headwater.recovery.stores import BESIDE_TOPICS, EVERY_STORE
 from headwater.recovery.survey import access_error
+from headwater.recovery.topic_repair import plan_repairs
+from headwater.recovery.wal_recovery import look
 
 Plans = list[RepairPlan]
 

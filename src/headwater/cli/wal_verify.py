@@ -12,12 +12,12 @@ from headwater.cli.place import DirectoryArgument, JsonOption, Place, find_log
 from headwater.cli.progress import reading
 from headwater.core.errors import NewerFormatError, RequestError, StorageError
 from headwater.disk import Disk, PosixDisk
-from headwater.recovery.every_store import BESIDE_TOPICS
 from headwater.recovery.finding import Action, Finding
-from headwater.recovery.looking import look_until_settled
-from headwater.recovery.mending import plan_repairs
+from headwater.recovery.inspection import look_until_settled
 from headwater.recovery.repair import StepKind
 from headwater.recovery.report import WalReport
+from headwater.recovery.stores import BESIDE_TOPICS
+from headwater.recovery.topic_repair import plan_repairs
 from headwater.recovery.verdict import FileScan, Verdict
 
 BEING_WRITTEN = "being written"

@@ -2,7 +2,7 @@
 
 from headwater.disk.posix import PosixDisk
 from headwater.disk.protocol import Buffer, DirectoryLock, Disk, File, OpenMode
-from headwater.disk.whole import (
+from headwater.disk.whole_files import (
     read_whole,
     replace_file,
     sync_file,

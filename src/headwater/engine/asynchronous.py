@@ -18,43 +18,43 @@ from headwater.core.errors import ClosedError
 from headwater.core.records import Record
 from headwater.core.units import US_PER_MS, US_PER_S
 from headwater.engine.blocking import Records
-from headwater.engine.configuring import create_steps
+from headwater.engine.configuring import create_operation
 from headwater.engine.engine import Engine
-from headwater.engine.machine_asks import answer_steps
+from headwater.engine.machine_asks import call_operation
 from headwater.engine.machine_async_face import AsyncMachines
 from headwater.engine.machine_following import follow_async
 from headwater.engine.pending import Appended, Pending
 from headwater.engine.queue_answers import Claimed, QueueStats, Requeued, Settled
 from headwater.engine.queue_steps import (
-    ack_steps,
-    claim_steps,
-    extend_steps,
-    nack_steps,
-    queue_stats_steps,
+    ack_operation,
+    claim_operation,
+    extend_operation,
+    nack_operation,
+    queue_stats_operation,
 )
 from headwater.engine.reading import Diff
-from headwater.engine.requeueing import requeue_steps
+from headwater.engine.requeueing import requeue_operation
 from headwater.engine.router_steps import (
-    delete_router_steps,
-    put_router_steps,
-    router_steps,
-    routers_steps,
+    delete_router_operation,
+    put_router_operation,
+    router_operation,
+    routers_operation,
 )
 from headwater.engine.routers import RouterState
 from headwater.engine.steps import (
     Answered,
     AsOwner,
     InFiles,
+    Operation,
     Step,
-    Steps,
     Woken,
-    append_steps,
-    delete_steps,
+    append_operation,
+    delete_operation,
+    diff_operation,
     diff_request,
-    diff_steps,
-    drop_steps,
-    state_steps,
-    topics_steps,
+    drop_operation,
+    state_operation,
+    topics_operation,
 )
 from headwater.engine.topics import Deleted, TopicState
 from headwater.engine.watching import watch_requests
@@ -83,13 +83,13 @@ class AsyncDatabase:
         """State machines: definitions, instances, events."""
         engine = self._engine
         return AsyncMachines(
-            lambda ask: self.drive(answer_steps(engine, ask)),
+            lambda ask: self.drive(call_operation(engine, ask)),
             partial(follow_async, engine, self.drive),
         )
 
     async def create(self, topic: str, **settings: Any) -> TopicState:
         """Make a topic, or change the settings of one that is there."""
-        return await self.drive(create_steps(self._engine, topic, settings))
+        return await self.drive(create_operation(self._engine, topic, settings))
 
     async def append(
         self,
@@ -105,7 +105,7 @@ class AsyncDatabase:
     ) -> Appended:
         """Write one record or a list of them: all or nothing."""
         return await self.drive(
-            append_steps(
+            append_operation(
                 self._engine,
                 topic,
                 records,
@@ -120,7 +120,9 @@ class AsyncDatabase:
 
     async def diff(self, topic: str, from_seq: int = 0, **options: Any) -> Diff:
         """What came after `from_seq`. Options: limit, max_batch_bytes, wait_ms, node, match."""
-        return await self.drive(diff_steps(self._engine, topic, diff_request(from_seq, **options)))
+        return await self.drive(
+            diff_operation(self._engine, topic, diff_request(from_seq, **options))
+        )
 
     async def watch(
         self,
@@ -137,7 +139,7 @@ class AsyncDatabase:
         cursor = (await self.state(topic)).head_seq if tail else from_seq
         while True:
             request = watching.request(cursor)
-            diff = await self.drive(diff_steps(self._engine, topic, request))
+            diff = await self.drive(diff_operation(self._engine, topic, request))
             cursor = diff.next_from_seq
             if diff.tombstone is not None:
                 yield diff.tombstone
@@ -150,18 +152,18 @@ class AsyncDatabase:
         self, topic: str, *, before_seq: int | None = None, match: object | None = None
     ) -> Deleted:
         """Delete records for good: below a seq, by tag, or those that are both."""
-        return await self.drive(delete_steps(self._engine, topic, before_seq, match))
+        return await self.drive(delete_operation(self._engine, topic, before_seq, match))
 
     async def state(self, topic: str) -> TopicState:
-        return await self.drive(state_steps(self._engine, topic))
+        return await self.drive(state_operation(self._engine, topic))
 
     async def topics(self, prefix: str = "") -> list[TopicState]:
         """All topics, by name."""
-        return await self.drive(topics_steps(self._engine, prefix))
+        return await self.drive(topics_operation(self._engine, prefix))
 
     async def drop(self, topic: str, *, if_empty: bool = False) -> bool:
         """Drop a topic and everything in it. False when there was none."""
-        dropped = await self.drive(drop_steps(self._engine, topic, if_empty=if_empty))
+        dropped = await self.drive(drop_operation(self._engine, topic, if_empty=if_empty))
         return dropped is not None
 
     # -- queues
@@ -177,7 +179,9 @@ class AsyncDatabase:
     ) -> Claimed:
         """Take up to `limit` jobs of a queue; they are this node's until their deadline.
         `wait_ms` waits for a first one."""
-        return await self.drive(claim_steps(self._engine, topic, node, limit, lease_ms, wait_ms))
+        return await self.drive(
+            claim_operation(self._engine, topic, node, limit, lease_ms, wait_ms)
+        )
 
     async def ack(
         self,
@@ -188,7 +192,7 @@ class AsyncDatabase:
         lease_ids: Sequence[int] | None = None,
     ) -> Settled:
         """These jobs are done: they are deleted for good."""
-        return await self.drive(ack_steps(self._engine, topic, node, seqs, lease_ids))
+        return await self.drive(ack_operation(self._engine, topic, node, seqs, lease_ids))
 
     async def nack(
         self,
@@ -200,7 +204,9 @@ class AsyncDatabase:
         delay_ms: int = 0,
     ) -> Settled:
         """Give these jobs back, to be delivered again at once or after a delay."""
-        return await self.drive(nack_steps(self._engine, topic, node, seqs, lease_ids, delay_ms))
+        return await self.drive(
+            nack_operation(self._engine, topic, node, seqs, lease_ids, delay_ms)
+        )
 
     async def extend(
         self,
@@ -212,37 +218,39 @@ class AsyncDatabase:
         lease_ms: int | None = None,
     ) -> Settled:
         """Hold these jobs for `lease_ms` from now."""
-        return await self.drive(extend_steps(self._engine, topic, node, seqs, lease_ids, lease_ms))
+        return await self.drive(
+            extend_operation(self._engine, topic, node, seqs, lease_ids, lease_ms)
+        )
 
     async def requeue(self, topic: str, seqs: Sequence[int]) -> Requeued:
         """Give dead letters of this topic back to the queues they came from."""
-        return await self.drive(requeue_steps(self._engine, topic, seqs))
+        return await self.drive(requeue_operation(self._engine, topic, seqs))
 
     async def queue_stats(self, topic: str) -> QueueStats:
         """How many jobs are ready, in flight, delayed, and were given up."""
-        return await self.drive(queue_stats_steps(self._engine, topic))
+        return await self.drive(queue_stats_operation(self._engine, topic))
 
     # -- routers
 
     async def put_router(self, router: str, **settings: Any) -> RouterState:
         """Copy what comes into `source` to `dest`. Other settings: preserve_node, preserve_tag,
         create_dest, filter, allow_cycle, guarantee."""
-        state, _created = await self.drive(put_router_steps(self._engine, router, settings))
+        state, _created = await self.drive(put_router_operation(self._engine, router, settings))
         return state
 
     async def router(self, router: str) -> RouterState:
         """How far a router has come."""
-        return await self.drive(router_steps(self._engine, router))
+        return await self.drive(router_operation(self._engine, router))
 
     async def routers(
         self, prefix: str = "", *, source: str | None = None, dest: str | None = None
     ) -> list[RouterState]:
         """All routers, by name."""
-        return await self.drive(routers_steps(self._engine, prefix, source, dest))
+        return await self.drive(routers_operation(self._engine, prefix, source, dest))
 
     async def delete_router(self, router: str) -> bool:
         """Remove a router; what it has copied stays. False when there was none."""
-        return await self.drive(delete_router_steps(self._engine, router))
+        return await self.drive(delete_router_operation(self._engine, router))
 
     async def checkpoint(self) -> None:
         """Move everything into segments and take a snapshot now. Happens by itself, too."""
@@ -264,48 +272,48 @@ class AsyncDatabase:
     ) -> None:
         await self.close()
 
-    async def drive(self, steps: Steps[T]) -> T:
+    async def drive(self, operation: Operation[T]) -> T:
         """Run an operation, awaiting where it waits."""
-        return await self.drive_on(steps, None)
+        return await self.drive_on(operation, None)
 
-    async def drive_on(self, steps: Steps[T], step: Step | None) -> T:
+    async def drive_on(self, operation: Operation[T], step: Step | None) -> T:
         """Run an operation on from a step it has got to. It hears of an error, or of being
         cancelled, before whoever awaits it does."""
         try:
             if step is None:
-                step = steps.send(None)
+                step = operation.send(None)
             while True:
                 try:
                     result = step.work() if isinstance(step, AsOwner) else await self._do(step)
                 except BaseException as error:
-                    step = steps.throw(error)
+                    step = operation.throw(error)
                 else:
-                    step = steps.send(result)
+                    step = operation.send(result)
         except StopIteration as done:
             value: T = done.value
             return value
 
-    def begin(self, steps: Steps[T]) -> T | Coroutine[Any, Any, T]:
+    def begin(self, operation: Operation[T]) -> T | Coroutine[Any, Any, T]:
         """Run an operation as far as it waits for nothing: its result, or the rest to await."""
         try:
-            step = steps.send(None)
+            step = operation.send(None)
             while isinstance(step, AsOwner):
-                step = step_on(steps, step)
+                step = step_on(operation, step)
         except StopIteration as done:
             value: T = done.value
             return value
-        return self.drive_on(steps, step)
+        return self.drive_on(operation, step)
 
-    def drive_at_once(self, steps: Steps[T]) -> T | None:
+    def drive_at_once(self, operation: Operation[T]) -> T | None:
         """Run an operation that waits for nothing; None when it would have to."""
         try:
-            step = steps.send(None)
+            step = operation.send(None)
             while isinstance(step, AsOwner):
-                step = step_on(steps, step)
+                step = step_on(operation, step)
         except StopIteration as done:
             value: T = done.value
             return value
-        steps.close()
+        operation.close()
         return None
 
     async def _do(self, step: Step) -> Any:
@@ -361,10 +369,10 @@ class AsyncDatabase:
             step.topic.waiters.discard(woken.set)
 
 
-def step_on(steps: Steps[Any], step: AsOwner) -> Step:
+def step_on(operation: Operation[Any], step: AsOwner) -> Step:
     """Do a step as the owner, who is calling; gives the next one."""
     try:
         result = step.work()
     except BaseException as error:
-        return steps.throw(error)
-    return steps.send(result)
+        return operation.throw(error)
+    return operation.send(result)

@@ -14,43 +14,43 @@ from typing import Any, TypeVar
 from headwater.core.clock import Doorbell
 from headwater.core.errors import ClosedError
 from headwater.core.records import Record
-from headwater.engine.configuring import create_steps
+from headwater.engine.configuring import create_operation
 from headwater.engine.engine import Engine
-from headwater.engine.machine_asks import answer_steps
+from headwater.engine.machine_asks import call_operation
 from headwater.engine.machine_face import Machines
 from headwater.engine.machine_following import follow_blocking
 from headwater.engine.pending import Appended, wait_for
 from headwater.engine.queue_answers import Claimed, QueueStats, Requeued, Settled
 from headwater.engine.queue_steps import (
-    ack_steps,
-    claim_steps,
-    extend_steps,
-    nack_steps,
-    queue_stats_steps,
+    ack_operation,
+    claim_operation,
+    extend_operation,
+    nack_operation,
+    queue_stats_operation,
 )
 from headwater.engine.reading import Diff
-from headwater.engine.requeueing import requeue_steps
+from headwater.engine.requeueing import requeue_operation
 from headwater.engine.router_steps import (
-    delete_router_steps,
-    put_router_steps,
-    router_steps,
-    routers_steps,
+    delete_router_operation,
+    put_router_operation,
+    router_operation,
+    routers_operation,
 )
 from headwater.engine.routers import RouterState
 from headwater.engine.steps import (
     Answered,
     AsOwner,
     InFiles,
+    Operation,
     Step,
-    Steps,
     Woken,
-    append_steps,
-    delete_steps,
+    append_operation,
+    delete_operation,
+    diff_operation,
     diff_request,
-    diff_steps,
-    drop_steps,
-    state_steps,
-    topics_steps,
+    drop_operation,
+    state_operation,
+    topics_operation,
 )
 from headwater.engine.topics import Deleted, TopicState
 from headwater.engine.watching import watch_requests
@@ -76,13 +76,13 @@ class Database:
         """State machines: definitions, instances, events."""
         engine = self._engine
         return Machines(
-            lambda ask: self.drive(answer_steps(engine, ask)),
+            lambda ask: self.drive(call_operation(engine, ask)),
             partial(follow_blocking, engine, self.drive),
         )
 
     def create(self, topic: str, **settings: Any) -> TopicState:
         """Make a topic, or change the settings of one that is there."""
-        return self.drive(create_steps(self._engine, topic, settings))
+        return self.drive(create_operation(self._engine, topic, settings))
 
     def append(
         self,
@@ -100,7 +100,7 @@ class Database:
         and, as wanted, `tag`, `node` and `meta`. `disable_backpressure` writes on under pressure,
         as long as there is room at all."""
         return self.drive(
-            append_steps(
+            append_operation(
                 self._engine,
                 topic,
                 records,
@@ -115,7 +115,7 @@ class Database:
 
     def diff(self, topic: str, from_seq: int = 0, **options: Any) -> Diff:
         """What came after `from_seq`. Options: limit, max_batch_bytes, wait_ms, node, match."""
-        return self.drive(diff_steps(self._engine, topic, diff_request(from_seq, **options)))
+        return self.drive(diff_operation(self._engine, topic, diff_request(from_seq, **options)))
 
     def watch(
         self,
@@ -135,7 +135,7 @@ class Database:
         cursor = self.state(topic).head_seq if tail else from_seq
         while True:
             request = watching.request(cursor)
-            diff = self.drive(diff_steps(self._engine, topic, request))
+            diff = self.drive(diff_operation(self._engine, topic, request))
             cursor = diff.next_from_seq
             if diff.tombstone is not None:
                 yield diff.tombstone
@@ -147,18 +147,18 @@ class Database:
         self, topic: str, *, before_seq: int | None = None, match: object | None = None
     ) -> Deleted:
         """Delete records for good: below a seq, by tag (`"x"`, `"x*"`), or those that are both."""
-        return self.drive(delete_steps(self._engine, topic, before_seq, match))
+        return self.drive(delete_operation(self._engine, topic, before_seq, match))
 
     def state(self, topic: str) -> TopicState:
-        return self.drive(state_steps(self._engine, topic))
+        return self.drive(state_operation(self._engine, topic))
 
     def topics(self, prefix: str = "") -> list[TopicState]:
         """All topics, by name."""
-        return self.drive(topics_steps(self._engine, prefix))
+        return self.drive(topics_operation(self._engine, prefix))
 
     def drop(self, topic: str, *, if_empty: bool = False) -> bool:
         """Drop a topic and everything in it. False when there was none."""
-        return self.drive(drop_steps(self._engine, topic, if_empty=if_empty)) is not None
+        return self.drive(drop_operation(self._engine, topic, if_empty=if_empty)) is not None
 
     # -- queues
 
@@ -173,7 +173,7 @@ class Database:
     ) -> Claimed:
         """Take up to `limit` jobs of a queue; they are this node's until their deadline.
         `wait_ms` waits for a first one."""
-        return self.drive(claim_steps(self._engine, topic, node, limit, lease_ms, wait_ms))
+        return self.drive(claim_operation(self._engine, topic, node, limit, lease_ms, wait_ms))
 
     def ack(
         self,
@@ -184,7 +184,7 @@ class Database:
         lease_ids: Sequence[int] | None = None,
     ) -> Settled:
         """These jobs are done: they are deleted for good."""
-        return self.drive(ack_steps(self._engine, topic, node, seqs, lease_ids))
+        return self.drive(ack_operation(self._engine, topic, node, seqs, lease_ids))
 
     def nack(
         self,
@@ -196,7 +196,7 @@ class Database:
         delay_ms: int = 0,
     ) -> Settled:
         """Give these jobs back, to be delivered again at once or after a delay."""
-        return self.drive(nack_steps(self._engine, topic, node, seqs, lease_ids, delay_ms))
+        return self.drive(nack_operation(self._engine, topic, node, seqs, lease_ids, delay_ms))
 
     def extend(
         self,
@@ -208,37 +208,37 @@ class Database:
         lease_ms: int | None = None,
     ) -> Settled:
         """Hold these jobs for `lease_ms` from now."""
-        return self.drive(extend_steps(self._engine, topic, node, seqs, lease_ids, lease_ms))
+        return self.drive(extend_operation(self._engine, topic, node, seqs, lease_ids, lease_ms))
 
     def requeue(self, topic: str, seqs: Sequence[int]) -> Requeued:
         """Give dead letters of this topic back to the queues they came from."""
-        return self.drive(requeue_steps(self._engine, topic, seqs))
+        return self.drive(requeue_operation(self._engine, topic, seqs))
 
     def queue_stats(self, topic: str) -> QueueStats:
         """How many jobs are ready, in flight, delayed, and were given up."""
-        return self.drive(queue_stats_steps(self._engine, topic))
+        return self.drive(queue_stats_operation(self._engine, topic))
 
     # -- routers
 
     def put_router(self, router: str, **settings: Any) -> RouterState:
         """Copy what comes into `source` to `dest`. Other settings: preserve_node, preserve_tag,
         create_dest, filter, allow_cycle, guarantee."""
-        state, _created = self.drive(put_router_steps(self._engine, router, settings))
+        state, _created = self.drive(put_router_operation(self._engine, router, settings))
         return state
 
     def router(self, router: str) -> RouterState:
         """How far a router has come."""
-        return self.drive(router_steps(self._engine, router))
+        return self.drive(router_operation(self._engine, router))
 
     def routers(
         self, prefix: str = "", *, source: str | None = None, dest: str | None = None
     ) -> list[RouterState]:
         """All routers, by name."""
-        return self.drive(routers_steps(self._engine, prefix, source, dest))
+        return self.drive(routers_operation(self._engine, prefix, source, dest))
 
     def delete_router(self, router: str) -> bool:
         """Remove a router; what it has copied stays. False when there was none."""
-        return self.drive(delete_router_steps(self._engine, router))
+        return self.drive(delete_router_operation(self._engine, router))
 
     def checkpoint(self) -> None:
         """Move everything into segments and take a snapshot now. Happens by itself, too."""
@@ -259,17 +259,17 @@ class Database:
     ) -> None:
         self.close()
 
-    def drive(self, steps: Steps[T]) -> T:
+    def drive(self, operation: Operation[T]) -> T:
         """Run an operation on the caller's thread. It hears of an error before the caller does."""
         try:
-            step = steps.send(None)
+            step = operation.send(None)
             while True:
                 try:
                     result = self._do(step)
                 except BaseException as error:
-                    step = steps.throw(error)
+                    step = operation.throw(error)
                 else:
-                    step = steps.send(result)
+                    step = operation.send(result)
         except StopIteration as done:
             value: T = done.value
             return value

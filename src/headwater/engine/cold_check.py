@@ -14,9 +14,9 @@ from headwater.format.names import TOPICS_DIRECTORY
 from headwater.format.segment import SegmentPart, segment_file_name, topic_directory_name
 from headwater.store.cold_address import find_cold_tier, remembered_cold_tier
 from headwater.store.object_store import shown_place
-from headwater.store.stores import ColdTier, SegmentStore
-from headwater.store.verifying import Fault, FaultKind, SegmentLook
-from headwater.store.verifying_cold import verify_cold_segment
+from headwater.store.segment_stores import ColdTier, SegmentStore
+from headwater.store.verify import Fault, FaultKind, SegmentLook
+from headwater.store.verify_cold import verify_cold_segment
 
 UNKNOWN: Final = "its frames were not checked: name the cold tier with --cold"
 

@@ -13,15 +13,17 @@ from typing import Any
 
 from headwater.engine.engine import Engine
 from headwater.engine.pending import Change
-from headwater.engine.steps import Answered, AsOwner, Steps, Woken, loaded_steps
+from headwater.engine.steps import Answered, AsOwner, Operation, Woken, ensure_loaded
 from headwater.engine.topic import Topic
 from headwater.engine.topics import TopicState
 
 
-def create_steps(engine: Engine, name: str, settings: Mapping[str, Any]) -> Steps[TopicState]:
+def create_operation(
+    engine: Engine, name: str, settings: Mapping[str, Any]
+) -> Operation[TopicState]:
     existing: Topic | None = yield AsOwner(lambda: engine.find(name))
     if existing is not None:
-        yield from loaded_steps(engine, existing)
+        yield from ensure_loaded(engine, existing)
     create = partial(_create, engine, name, settings)
     found: Topic | tuple[TopicState, bool] = yield Answered(create)
     while isinstance(found, Topic):

@@ -26,9 +26,9 @@ from headwater.format.segment import topic_directory_name
 from headwater.format.snapshot import ShardMeta
 from headwater.model.retention_clock import RetentionClock
 from headwater.model.topic import TopicLog
-from headwater.store.checked import Finding
+from headwater.store.checked_reads import Finding
 from headwater.store.maps import SegmentMaps
-from headwater.store.stores import ColdTier, SegmentStore
+from headwater.store.segment_stores import ColdTier, SegmentStore
 from headwater.store.topic_files import TopicFiles
 from headwater.wal.ceilings import SeqCeilings
 from headwater.wal.sharded import ShardedWal, shard_of

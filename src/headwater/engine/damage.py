@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import Final, NamedTuple
 
 from headwater.model.damage import DamagedSeqs
-from headwater.store.checked import Finding
+from headwater.store.checked_reads import Finding
 
 PLACES_MAX: Final = 1_000
 """Damaged places that are remembered; further ones are only counted."""

@@ -21,17 +21,17 @@ from headwater.core.limits import LETTER_BYTES_MAX
 from headwater.core.records import Record
 from headwater.engine.engine import Engine
 from headwater.engine.input import EncodedRecords, encode_records
-from headwater.engine.job_records import records_steps
+from headwater.engine.job_records import fetch_records
 from headwater.engine.pending import Change
 from headwater.engine.queue_answers import DEAD_LETTER_CAUSE, DEAD_LETTER_ORIGIN
 from headwater.engine.queues import Queues
-from headwater.engine.steps import Answered, AsOwner, Steps, append_encoded_steps
+from headwater.engine.steps import Answered, AsOwner, Operation, append_encoded_operation
 from headwater.engine.topic import Topic
 from headwater.model.loss import DAMAGED
 from headwater.model.queue import Dying
 
 
-def dead_letter_steps(engine: Engine, queues: Queues, topic: Topic) -> Steps[None]:
+def dead_letter_operation(engine: Engine, queues: Queues, topic: Topic) -> Operation[None]:
     """Put away what is to be put away since the last time, as far as that is possible."""
     assert topic.queue is not None
     leases = topic.queue.leases
@@ -57,7 +57,7 @@ def dead_letter_steps(engine: Engine, queues: Queues, topic: Topic) -> Steps[Non
 
     try:
         uncopied = [job.seq for job in dying if not job.is_copied]
-        records = yield from records_steps(engine, topic, uncopied)
+        records = yield from fetch_records(engine, topic, uncopied)
         for job in dying:
             if not job.is_copied:
                 record = records.get(job.seq)
@@ -68,7 +68,7 @@ def dead_letter_steps(engine: Engine, queues: Queues, topic: Topic) -> Steps[Non
                     reasons[job.seq] = f"the record of job {job.seq} cannot be read"
                     continue
                 key = f"dead letter of {topic.topic_id}: {job.seq}"
-                yield from append_encoded_steps(
+                yield from append_encoded_operation(
                     engine,
                     target,
                     damaged_letter(engine, topic, job)

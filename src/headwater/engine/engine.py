@@ -38,10 +38,10 @@ from headwater.engine.topics import Topics, TopicState
 from headwater.format.names import TOPICS_DIRECTORY
 from headwater.model.match import TagMatcher
 from headwater.model.retention_clock import RetentionClock
-from headwater.recovery.opening import OpenWal, open_wal
+from headwater.recovery.open_wal import OpenWal, open_wal
 from headwater.recovery.report import WalReport
 from headwater.recovery.snapshots import retired_logs
-from headwater.store.checked import Finding
+from headwater.store.checked_reads import Finding
 from headwater.store.cold_address import remember_cold_tier
 from headwater.store.object_store import open_cold_tier
 from headwater.wal.ceilings import SeqCeilings

@@ -37,7 +37,7 @@ from headwater.engine.topic import Topic
 from headwater.engine.topics import Topics
 from headwater.model.router import RouterCursor
 from headwater.model.scheduler import TURNS_A_ROUND
-from headwater.store.checked import Finding
+from headwater.store.checked_reads import Finding
 from headwater.store.segment import SegmentChangedError
 from headwater.wal.committer import LogState
 

@@ -15,7 +15,7 @@ from headwater.engine.steps import (
     EMPTY_ROUNDS_MAX,
     AsOwner,
     InFiles,
-    Steps,
+    Operation,
     Take,
     Taken,
     take_records,
@@ -49,21 +49,23 @@ def runs_at_hand(topic: Topic, seqs: Sequence[int]) -> list[FrameRun] | None:
     return runs
 
 
-def records_steps(engine: Engine, topic: Topic, seqs: Sequence[int]) -> Steps[dict[int, Record]]:
+def fetch_records(
+    engine: Engine, topic: Topic, seqs: Sequence[int]
+) -> Operation[dict[int, Record]]:
     """These records, as far as they are there and can be read."""
-    records = yield from taken_steps(engine, topic, seqs, take_records)
+    records = yield from fetch_as(engine, topic, seqs, take_records)
     return {record.seq: record for record in records}
 
 
-def taken_steps(engine: Engine, topic: Topic, seqs: Sequence[int], take: Take[P]) -> Steps[P]:
+def fetch_as(engine: Engine, topic: Topic, seqs: Sequence[int], take: Take[P]) -> Operation[P]:
     """The same in the form that `take` gives them, in the order of their seqs."""
     make_plan = partial(engine.reader.plan_seqs, topic, seqs)
-    return (yield from planned_steps(engine, topic, make_plan, take))
+    return (yield from fetch_planned(engine, topic, make_plan, take))
 
 
-def planned_steps(
+def fetch_planned(
     engine: Engine, topic: Topic, make_plan: Callable[[], ReadPlan], take: Take[P]
-) -> Steps[P]:
+) -> Operation[P]:
     """The same for a plan that is made as the owner, together with what else is to be asked."""
     for _ in range(EMPTY_ROUNDS_MAX):
         plan: ReadPlan = yield AsOwner(make_plan)

@@ -30,8 +30,8 @@ from headwater.format.snapshot import TopicMeta
 from headwater.model.queue import LeaseHistory
 from headwater.model.tags import TagIndex
 from headwater.model.topic import TopicLog
-from headwater.recovery.stored import Stored, StoredLog, load_log
-from headwater.store.checked import Finding
+from headwater.recovery.stored_topic import Stored, StoredLog, load_log
+from headwater.store.checked_reads import Finding
 from headwater.store.segment import Segment
 
 Loaded = StoredLog

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from headwater.engine import machine_steps as steps
-from headwater.engine import machine_telling as telling
+from headwater.engine import machine_steps as operations
+from headwater.engine import machine_telling as responses
 from headwater.engine.engine import Engine
 from headwater.engine.machine_telling import opened
 from headwater.engine.machines import requests
-from headwater.engine.steps import Steps
+from headwater.engine.steps import Operation
 
 
 class GetMachine(NamedTuple):
@@ -64,7 +64,7 @@ class ReadWal(NamedTuple):
     newest: bool = False
 
 
-class AskWalStats(NamedTuple):
+class GetWalStats(NamedTuple):
     pass
 
 
@@ -72,7 +72,7 @@ class Compact(NamedTuple):
     pass
 
 
-Ask = (
+MachineCall = (
     requests.PutMachine
     | GetMachine
     | ListMachines
@@ -87,84 +87,88 @@ Ask = (
     | ReadHistory
     | SnapshotInstance
     | ReadWal
-    | AskWalStats
+    | GetWalStats
     | Compact
 )
 
 
-def answer_steps(engine: Engine, ask: Ask) -> Steps[Any]:
+def call_operation(engine: Engine, call: MachineCall) -> Operation[Any]:
     """What an engine in this process answers."""
-    return _ANSWERS[type(ask)](engine, ask)
+    return _ANSWERS[type(call)](engine, call)
 
 
-def _put(engine: Engine, ask: requests.PutMachine) -> Steps[Any]:
-    return telling.put((yield from steps.put_machine_steps(engine, *ask)))
+def _put(engine: Engine, call: requests.PutMachine) -> Operation[Any]:
+    return responses.put((yield from operations.put_machine_operation(engine, *call)))
 
 
-def _get_machine(engine: Engine, ask: GetMachine) -> Steps[Any]:
-    return telling.machine((yield from steps.get_machine_steps(engine, *ask)), opened)
+def _get_machine(engine: Engine, call: GetMachine) -> Operation[Any]:
+    return responses.machine((yield from operations.get_machine_operation(engine, *call)), opened)
 
 
-def _list_machines(engine: Engine, _ask: ListMachines) -> Steps[Any]:
-    return telling.machines((yield from steps.list_machines_steps(engine)))
+def _list_machines(engine: Engine, _call: ListMachines) -> Operation[Any]:
+    return responses.machines((yield from operations.list_machines_operation(engine)))
 
 
-def _draw(engine: Engine, ask: DrawMachine) -> Steps[Any]:
-    return (yield from steps.draw_steps(engine, *ask))
+def _draw(engine: Engine, call: DrawMachine) -> Operation[Any]:
+    return (yield from operations.draw_operation(engine, *call))
 
 
-def _create(engine: Engine, ask: requests.CreateInstance) -> Steps[Any]:
-    return telling.created((yield from steps.create_instance_steps(engine, ask)))
+def _create(engine: Engine, call: requests.CreateInstance) -> Operation[Any]:
+    return responses.created((yield from operations.create_instance_operation(engine, call)))
 
 
-def _get_instance(engine: Engine, ask: GetInstance) -> Steps[Any]:
-    return telling.instance((yield from steps.get_instance_steps(engine, *ask)), opened)
+def _get_instance(engine: Engine, call: GetInstance) -> Operation[Any]:
+    return responses.instance((yield from operations.get_instance_operation(engine, *call)), opened)
 
 
-def _list_instances(engine: Engine, ask: ListInstances) -> Steps[Any]:
-    return telling.instances((yield from steps.list_instances_steps(engine, *ask)))
+def _list_instances(engine: Engine, call: ListInstances) -> Operation[Any]:
+    return responses.instances((yield from operations.list_instances_operation(engine, *call)))
 
 
-def _apply(engine: Engine, ask: requests.ApplyEvent) -> Steps[Any]:
-    return telling.applied((yield from steps.apply_event_steps(engine, ask)), opened)
+def _apply(engine: Engine, call: requests.ApplyEvent) -> Operation[Any]:
+    return responses.applied((yield from operations.apply_event_operation(engine, call)), opened)
 
 
-def _delete(engine: Engine, ask: requests.DeleteInstance) -> Steps[Any]:
-    done = yield from steps.delete_instance_steps(engine, ask.instance_id, ask.idempotency_key)
-    return telling.deleted(done)
+def _delete(engine: Engine, call: requests.DeleteInstance) -> Operation[Any]:
+    done = yield from operations.delete_instance_operation(
+        engine, call.instance_id, call.idempotency_key
+    )
+    return responses.deleted(done)
 
 
-def _migrate(engine: Engine, ask: requests.MigrateInstance) -> Steps[Any]:
-    return telling.migrated((yield from steps.migrate_instance_steps(engine, *ask)))
+def _migrate(engine: Engine, call: requests.MigrateInstance) -> Operation[Any]:
+    return responses.migrated((yield from operations.migrate_instance_operation(engine, *call)))
 
 
-def _batch(engine: Engine, ask: Batch) -> Steps[Any]:
-    return telling.batch((yield from steps.batch_steps(engine, *ask)), opened)
+def _batch(engine: Engine, call: Batch) -> Operation[Any]:
+    return responses.batch((yield from operations.batch_operation(engine, *call)), opened)
 
 
-def _history(engine: Engine, ask: ReadHistory) -> Steps[Any]:
-    found = yield from steps.history_steps(engine, *ask)
-    return telling.history(ask.instance_id, found, opened)
+def _history(engine: Engine, call: ReadHistory) -> Operation[Any]:
+    found = yield from operations.history_operation(engine, *call)
+    return responses.history(call.instance_id, found, opened)
 
 
-def _snapshot_instance(engine: Engine, ask: SnapshotInstance) -> Steps[Any]:
-    return telling.one_snapshot((yield from steps.snapshot_instance_steps(engine, *ask)))
+def _snapshot_instance(engine: Engine, call: SnapshotInstance) -> Operation[Any]:
+    return responses.one_snapshot(
+        (yield from operations.snapshot_instance_operation(engine, *call))
+    )
 
 
-def _read_wal(engine: Engine, ask: ReadWal) -> Steps[Any]:
-    page = yield from steps.read_wal_steps(engine, *ask)
-    return telling.entries(page, opened)
+def _read_wal(engine: Engine, call: ReadWal) -> Operation[Any]:
+    page = yield from operations.read_wal_operation(engine, *call)
+    return responses.entries(page, opened)
 
 
-def _wal_stats(engine: Engine, _ask: AskWalStats) -> Steps[Any]:
-    return telling.stats((yield from steps.wal_stats_steps(engine)))
+def _wal_stats(engine: Engine, _call: GetWalStats) -> Operation[Any]:
+    return responses.stats((yield from operations.wal_stats_operation(engine)))
 
 
-def _compact(engine: Engine, _ask: Compact) -> Steps[Any]:
-    return (yield from telling.compact_steps(engine))
+def _compact(engine: Engine, _call: Compact) -> Operation[Any]:
+    return (yield from responses.compact_operation(engine))
 
 
-_ANSWERS: Final[dict[type, Callable[[Engine, Any], Steps[Any]]]] = {
+_ANSWERS: Final[dict[type, Callable[[Engine, Any], Operation[Any]]]] = {
     requests.PutMachine: _put,
     GetMachine: _get_machine,
     ListMachines: _list_machines,
@@ -179,6 +183,6 @@ _ANSWERS: Final[dict[type, Callable[[Engine, Any], Steps[Any]]]] = {
     ReadHistory: _history,
     SnapshotInstance: _snapshot_instance,
     ReadWal: _read_wal,
-    AskWalStats: _wal_stats,
+    GetWalStats: _wal_stats,
     Compact: _compact,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from headwater.engine import machine_asks as asks
+from headwater.engine import machine_asks as calls
 from headwater.engine.machines import requests
 from headwater.engine.machines.watching import WatchFilter, watch_filter
 from headwater.wire import machine_answers as answers
@@ -19,30 +19,30 @@ class Machines:
 
     def __init__(
         self,
-        ask: Callable[[asks.Ask], Any],
+        call: Callable[[calls.MachineCall], Any],
         watch: Callable[[WatchFilter, int | None, int | None], Iterator[Moved]],
     ) -> None:
-        self._ask = ask
+        self._call = call
         self._watch = watch
 
     def put_machine(
         self, machine: str, version: int, definition: dict[str, Any]
     ) -> answers.MachinePutAnswer:
         """Define a version of a machine. It never changes; the same again does nothing."""
-        found: answers.MachinePutAnswer = self._ask(
+        answer: answers.MachinePutAnswer = self._call(
             requests.PutMachine(machine, version, definition)
         )
-        return found
+        return answer
 
     def get_machine(self, machine: str, version: int | None = None) -> answers.MachineAnswer:
         """A version of a machine, the newest without one."""
-        found: answers.MachineAnswer = self._ask(asks.GetMachine(machine, version))
-        return found
+        answer: answers.MachineAnswer = self._call(calls.GetMachine(machine, version))
+        return answer
 
     def list_machines(self) -> answers.MachineListAnswer:
         """All machines, by name, with their versions."""
-        found: answers.MachineListAnswer = self._ask(asks.ListMachines())
-        return found
+        answer: answers.MachineListAnswer = self._call(calls.ListMachines())
+        return answer
 
     def draw(
         self,
@@ -53,8 +53,8 @@ class Machines:
         instance_id: str | None = None,
     ) -> str:
         """A picture of a machine: Mermaid text or `svg`, with the state of an instance marked."""
-        found: str = self._ask(asks.DrawMachine(machine, version, form, instance_id))
-        return found
+        answer: str = self._call(calls.DrawMachine(machine, version, form, instance_id))
+        return answer
 
     def create_instance(
         self,
@@ -68,15 +68,15 @@ class Machines:
     ) -> answers.InstanceMadeAnswer:
         """Make an instance, of the newest version without one, under a new id without one. With
         `ttl_ms` it deletes itself after so long."""
-        found: answers.InstanceMadeAnswer = self._ask(
+        answer: answers.InstanceMadeAnswer = self._call(
             requests.CreateInstance(machine, version, instance_id, context, idempotency_key, ttl_ms)
         )
-        return found
+        return answer
 
     def get_instance(self, instance_id: str) -> answers.InstanceAnswer:
         """An instance: its state and context."""
-        found: answers.InstanceAnswer = self._ask(asks.GetInstance(instance_id))
-        return found
+        answer: answers.InstanceAnswer = self._call(calls.GetInstance(instance_id))
+        return answer
 
     def list_instances(
         self,
@@ -87,10 +87,10 @@ class Machines:
         offset: int = 0,
     ) -> answers.InstanceListAnswer:
         """Instances, by id; of one machine, in one state, as wanted."""
-        found: answers.InstanceListAnswer = self._ask(
-            asks.ListInstances(machine, state, limit, offset)
+        answer: answers.InstanceListAnswer = self._call(
+            calls.ListInstances(machine, state, limit, offset)
         )
-        return found
+        return answer
 
     def apply_event(
         self,
@@ -105,7 +105,7 @@ class Machines:
     ) -> answers.EventAppliedAnswer:
         """Apply an event: the first transition whose guard holds is taken, the payload is merged
         into the context. Expectations that do not hold are a CONFLICT."""
-        found: answers.EventAppliedAnswer = self._ask(
+        answer: answers.EventAppliedAnswer = self._call(
             requests.ApplyEvent(
                 instance_id,
                 event,
@@ -116,61 +116,61 @@ class Machines:
                 idempotency_key,
             )
         )
-        return found
+        return answer
 
     def delete_instance(
         self, instance_id: str, *, idempotency_key: str | None = None
     ) -> answers.InstanceDeletedAnswer:
         """Delete an instance. Its history stays in the log until that is compacted."""
-        found: answers.InstanceDeletedAnswer = self._ask(
+        answer: answers.InstanceDeletedAnswer = self._call(
             requests.DeleteInstance(instance_id, idempotency_key)
         )
-        return found
+        return answer
 
     def migrate_instance(
         self, instance_id: str, version: int, state_map: dict[str, str] | None = None
     ) -> answers.MigratedAnswer:
         """Move an instance to another version of its machine; `state_map` names the new states
         where names differ."""
-        found: answers.MigratedAnswer = self._ask(
+        answer: answers.MigratedAnswer = self._call(
             requests.MigrateInstance(instance_id, version, state_map)
         )
-        return found
+        return answer
 
     def batch(
         self, operations: Sequence[requests.Request], *, mode: str = "atomic"
     ) -> answers.BatchAnswer:
         """Up to 100 of `headwater.CreateInstance`, `ApplyEvent` and `DeleteInstance`: `atomic`, all
         or nothing, or `best_effort`, each for itself."""
-        found: answers.BatchAnswer = self._ask(asks.Batch(operations, mode))
-        return found
+        answer: answers.BatchAnswer = self._call(calls.Batch(operations, mode))
+        return answer
 
     def history(self, instance_id: str, *, limit: int = 100) -> answers.HistoryAnswer:
         """What happened to an instance, oldest first: the newest `limit` entries."""
-        found: answers.HistoryAnswer = self._ask(asks.ReadHistory(instance_id, limit))
-        return found
+        answer: answers.HistoryAnswer = self._call(calls.ReadHistory(instance_id, limit))
+        return answer
 
     def snapshot_instance(self, instance_id: str) -> answers.InstanceSnapshotAnswer:
         """Write one instance to a snapshot of its own."""
-        found: answers.InstanceSnapshotAnswer = self._ask(asks.SnapshotInstance(instance_id))
-        return found
+        answer: answers.InstanceSnapshotAnswer = self._call(calls.SnapshotInstance(instance_id))
+        return answer
 
     def read_wal(
         self, from_offset: int = 0, *, limit: int = 100, newest: bool = False
     ) -> answers.WalReadAnswer:
         """Entries of the log, whatever they are about: from an offset on, or the newest."""
-        found: answers.WalReadAnswer = self._ask(asks.ReadWal(from_offset, limit, newest))
-        return found
+        answer: answers.WalReadAnswer = self._call(calls.ReadWal(from_offset, limit, newest))
+        return answer
 
     def wal_stats(self) -> answers.WalStatsAnswer:
         """How large the log is, and what it has done."""
-        found: answers.WalStatsAnswer = self._ask(asks.AskWalStats())
-        return found
+        answer: answers.WalStatsAnswer = self._call(calls.GetWalStats())
+        return answer
 
     def compact(self) -> answers.CompactedAnswer:
         """Take a snapshot, and drop the log before it. Happens by itself, too."""
-        found: answers.CompactedAnswer = self._ask(asks.Compact())
-        return found
+        answer: answers.CompactedAnswer = self._call(calls.Compact())
+        return answer
 
     def watch(
         self,

@@ -9,7 +9,7 @@ from typing import Any
 from headwater.core.clock import Doorbell
 from headwater.engine.engine import Engine
 from headwater.engine.machine_face import Moved
-from headwater.engine.machine_steps import catch_up_steps, store_steps
+from headwater.engine.machine_steps import catch_up_operation, open_store
 from headwater.engine.machine_telling import opened, transition
 from headwater.engine.machines.log_reading import GapReason, LogGap
 from headwater.engine.machines.watching import (
@@ -20,25 +20,25 @@ from headwater.engine.machines.watching import (
     Watcher,
     WatchFilter,
 )
-from headwater.engine.steps import Steps
+from headwater.engine.steps import Operation
 from headwater.wire.machine_answers import GapAnswer
 
 
 def follow_blocking(
     engine: Engine,
-    drive: Callable[[Steps[Any]], Any],
+    drive: Callable[[Operation[Any]], Any],
     wanted: WatchFilter,
     from_offset: int | None,
     idle_ms: int | None,
 ) -> Iterator[Moved]:
     owner, clock = engine.core.owner, engine.core.clock
-    store = drive(store_steps(engine))
+    store = drive(open_store(engine))
     bell = Doorbell()
     watcher = owner.call(lambda: _watcher(store.watch(wanted, from_offset), bell.ring))
     try:
         plan: CatchUpPlan | None = watcher.catch_up
         while plan is not None:
-            found: CaughtUp = drive(catch_up_steps(plan))
+            found: CaughtUp = drive(catch_up_operation(plan))
             yield from map(_told_of, found.in_order())
             plan = found.following
         while True:
@@ -57,18 +57,18 @@ def follow_blocking(
 
 async def follow_async(
     engine: Engine,
-    drive: Callable[[Steps[Any]], Awaitable[Any]],
+    drive: Callable[[Operation[Any]], Awaitable[Any]],
     wanted: WatchFilter,
     from_offset: int | None,
     idle_ms: int | None,
 ) -> AsyncIterator[Moved]:
-    store = await drive(store_steps(engine))
+    store = await drive(open_store(engine))
     news = asyncio.Event()
     watcher = _watcher(store.watch(wanted, from_offset), news.set)
     try:
         plan: CatchUpPlan | None = watcher.catch_up
         while plan is not None:
-            found: CaughtUp = await drive(catch_up_steps(plan))
+            found: CaughtUp = await drive(catch_up_operation(plan))
             for each in found.in_order():
                 yield _told_of(each)
             plan = found.following

@@ -13,7 +13,7 @@ from headwater.engine.machines.log_reading import History, HistoryPlan, WalPage,
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.machines.watching import CatchUpPlan, CaughtUp
 from headwater.engine.pending import Pending
-from headwater.engine.steps import Answered, AsOwner, InFiles, Steps
+from headwater.engine.steps import Answered, AsOwner, InFiles, Operation
 from headwater.model.machines.definition import Definition, check_machine_name
 from headwater.model.machines.errors import bad_request
 from headwater.model.machines.instance import Instance
@@ -29,7 +29,7 @@ class MachineCounts(NamedTuple):
     instances: int
 
 
-def store_steps(engine: Engine) -> Steps[MachineStore]:
+def open_store(engine: Engine) -> Operation[MachineStore]:
     """The machines; opened, if nobody has used them before."""
     store = engine.machines.store
     if store is None:
@@ -37,31 +37,31 @@ def store_steps(engine: Engine) -> Steps[MachineStore]:
     return store
 
 
-def change_steps(
+def change_operation(
     engine: Engine, request: requests.Request, sees: requests.Sees | None = None
-) -> Steps[Any]:
+) -> Operation[Any]:
     """One change: its answer, once the log has it."""
     store = engine.machines.store
     if store is None:
-        store = yield from store_steps(engine)
+        store = yield from open_store(engine)
     return (yield Answered(partial(store.submit, request, sees)))
 
 
-def _change_steps(engine: Engine, change: Callable[[MachineStore], Pending[T]]) -> Steps[T]:
+def _change_operation(engine: Engine, change: Callable[[MachineStore], Pending[T]]) -> Operation[T]:
     """As above, for what is more than one request."""
-    store = yield from store_steps(engine)
+    store = yield from open_store(engine)
     answer: T = yield Answered(lambda: change(store))
     return answer
 
 
-def look_steps(engine: Engine, look: Callable[[MachineStore], T]) -> Steps[T]:
+def query_operation(engine: Engine, look: Callable[[MachineStore], T]) -> Operation[T]:
     """Something that is in memory."""
-    store = yield from store_steps(engine)
+    store = yield from open_store(engine)
     found: T = yield AsOwner(lambda: look(store))
     return found
 
 
-def _file_steps(place: PurePath, work: Callable[[], T]) -> Steps[T]:
+def _file_operation(place: PurePath, work: Callable[[], T]) -> Operation[T]:
     """Something that is in files. What the disk says is told in our words."""
 
     def run() -> T:
@@ -75,24 +75,24 @@ def _file_steps(place: PurePath, work: Callable[[], T]) -> Steps[T]:
 # -- machines
 
 
-def put_machine_steps(
+def put_machine_operation(
     engine: Engine, machine: str, version: int, definition: dict[str, Any], strict: bool = True
-) -> Steps[answers.MachinePut]:
-    return change_steps(engine, requests.PutMachine(machine, version, definition, strict))
+) -> Operation[answers.MachinePut]:
+    return change_operation(engine, requests.PutMachine(machine, version, definition, strict))
 
 
-def get_machine_steps(
+def get_machine_operation(
     engine: Engine, machine: str, version: int | None
-) -> Steps[answers.MachineFound]:
-    return (yield from look_steps(engine, lambda store: store.get_machine(machine, version)))
+) -> Operation[answers.MachineFound]:
+    return (yield from query_operation(engine, lambda store: store.get_machine(machine, version)))
 
 
-def list_machines_steps(engine: Engine) -> Steps[list[answers.MachineListed]]:
-    return (yield from look_steps(engine, MachineStore.list_machines))
+def list_machines_operation(engine: Engine) -> Operation[list[answers.MachineListed]]:
+    return (yield from query_operation(engine, MachineStore.list_machines))
 
 
-def counts_steps(engine: Engine, sees: requests.Sees | None = None) -> Steps[MachineCounts]:
-    return (yield from look_steps(engine, lambda store: counts(store, sees)))
+def counts_operation(engine: Engine, sees: requests.Sees | None = None) -> Operation[MachineCounts]:
+    return (yield from query_operation(engine, lambda store: counts(store, sees)))
 
 
 def counts(store: MachineStore, sees: requests.Sees | None = None) -> MachineCounts:
@@ -110,9 +110,9 @@ def counts(store: MachineStore, sees: requests.Sees | None = None) -> MachineCou
     )
 
 
-def draw_steps(
+def draw_operation(
     engine: Engine, machine: str, version: int | None, form: str, instance_id: str | None
-) -> Steps[str]:
+) -> Operation[str]:
     """A picture of a machine, with the state of an instance marked."""
     if form not in DRAWING_FORMS:
         raise bad_request(f"the form of a drawing is one of {', '.join(DRAWING_FORMS)}")
@@ -129,7 +129,7 @@ def draw_steps(
             )
         return definition, found.state
 
-    definition, current = yield from look_steps(engine, look)
+    definition, current = yield from query_operation(engine, look)
     # Late: drawings bring a good part of the library of XML, and servers draw few.
     from headwater.model.machines.drawing import mermaid, picture_of
     from headwater.model.machines.drawing_svg import svg
@@ -146,15 +146,15 @@ def draw_steps(
 # -- instances
 
 
-def create_instance_steps(
+def create_instance_operation(
     engine: Engine, request: requests.CreateInstance
-) -> Steps[answers.Created]:
-    return change_steps(engine, request)
+) -> Operation[answers.Created]:
+    return change_operation(engine, request)
 
 
-def get_instance_steps(engine: Engine, instance_id: str) -> Steps[Instance]:
+def get_instance_operation(engine: Engine, instance_id: str) -> Operation[Instance]:
     """As it is committed; `doubtful` when damage may have taken something of it."""
-    found, doubtful = yield from look_steps(engine, partial(_look_at, instance_id))
+    found, doubtful = yield from query_operation(engine, partial(_look_at, instance_id))
     return _doubted(found) if doubtful and not found.doubtful else found
 
 
@@ -171,88 +171,92 @@ def _doubted(found: Instance) -> Instance:
     )  # fmt: skip
 
 
-def list_instances_steps(
+def list_instances_operation(
     engine: Engine, machine: str | None, state: str | None, limit: int, offset: int
-) -> Steps[answers.InstancesListed]:
+) -> Operation[answers.InstancesListed]:
     return (
-        yield from look_steps(
+        yield from query_operation(
             engine, lambda store: store.list_instances(machine, state, limit, offset)
         )
     )
 
 
-def apply_event_steps(engine: Engine, request: requests.ApplyEvent) -> Steps[answers.Applied]:
-    return change_steps(engine, request)
+def apply_event_operation(
+    engine: Engine, request: requests.ApplyEvent
+) -> Operation[answers.Applied]:
+    return change_operation(engine, request)
 
 
-def delete_instance_steps(
+def delete_instance_operation(
     engine: Engine, instance_id: str, idempotency_key: str | None
-) -> Steps[answers.Deleted]:
-    return change_steps(engine, requests.DeleteInstance(instance_id, idempotency_key))
+) -> Operation[answers.Deleted]:
+    return change_operation(engine, requests.DeleteInstance(instance_id, idempotency_key))
 
 
-def migrate_instance_steps(
+def migrate_instance_operation(
     engine: Engine, instance_id: str, version: int, state_map: dict[str, str] | None
-) -> Steps[answers.Applied]:
-    return change_steps(engine, requests.MigrateInstance(instance_id, version, state_map))
+) -> Operation[answers.Applied]:
+    return change_operation(engine, requests.MigrateInstance(instance_id, version, state_map))
 
 
-def batch_steps(
+def batch_operation(
     engine: Engine,
     operations: Sequence[requests.Request],
     mode: str,
     sees: requests.Sees | None = None,
-) -> Steps[answers.BatchDone]:
-    return _change_steps(engine, lambda store: store.batch(operations, mode, sees))
+) -> Operation[answers.BatchDone]:
+    return _change_operation(engine, lambda store: store.batch(operations, mode, sees))
 
 
-def flush_all_steps(engine: Engine) -> Steps[answers.Flushed]:
-    return _change_steps(engine, MachineStore.flush_all)
+def flush_all_operation(engine: Engine) -> Operation[answers.Flushed]:
+    return _change_operation(engine, MachineStore.flush_all)
 
 
-def history_steps(engine: Engine, instance_id: str, limit: int) -> Steps[History]:
-    plan: HistoryPlan = yield from look_steps(
+def history_operation(engine: Engine, instance_id: str, limit: int) -> Operation[History]:
+    plan: HistoryPlan = yield from query_operation(
         engine, lambda store: store.history(instance_id, limit)
     )
-    return (yield from _file_steps(plan.place.directory, plan.read))
+    return (yield from _file_operation(plan.place.directory, plan.read))
 
 
-def snapshot_instance_steps(engine: Engine, instance_id: str) -> Steps[answers.InstanceSnapshot]:
-    store = yield from store_steps(engine)
+def snapshot_instance_operation(
+    engine: Engine, instance_id: str
+) -> Operation[answers.InstanceSnapshot]:
+    store = yield from open_store(engine)
     work = partial(store.snapshot_instance, instance_id)
-    return (yield from _file_steps(store.directory, work))
+    return (yield from _file_operation(store.directory, work))
 
 
-def snapshot_count_steps(engine: Engine) -> Steps[int]:
-    store = yield from store_steps(engine)
-    return (yield from _file_steps(store.directory, store.snapshot_count))
+def snapshot_count_operation(engine: Engine) -> Operation[int]:
+    store = yield from open_store(engine)
+    return (yield from _file_operation(store.directory, store.snapshot_count))
 
 
 # -- the log
 
 
-def read_wal_steps(
+def read_wal_operation(
     engine: Engine,
     from_offset: int,
     limit: int,
     newest: bool = False,
     bytes_max: int | None = None,
-) -> Steps[WalPage]:
-    plan: WalReadPlan = yield from look_steps(
+) -> Operation[WalPage]:
+    plan: WalReadPlan = yield from query_operation(
         engine,
         lambda store: store.read_wal(from_offset, limit, newest=newest, bytes_max=bytes_max),
     )
-    return (yield from _file_steps(plan.place.directory, plan.read))
+    return (yield from _file_operation(plan.place.directory, plan.read))
 
 
-def catch_up_steps(plan: CatchUpPlan) -> Steps[CaughtUp]:
-    return (yield from _file_steps(plan.place.directory, plan.read))
+def catch_up_operation(plan: CatchUpPlan) -> Operation[CaughtUp]:
+    return (yield from _file_operation(plan.place.directory, plan.read))
 
 
-def wal_stats_steps(engine: Engine) -> Steps[answers.WalStats]:
-    return (yield from look_steps(engine, MachineStore.wal_stats))
+def wal_stats_operation(engine: Engine) -> Operation[answers.WalStats]:
+    return (yield from query_operation(engine, MachineStore.wal_stats))
 
 
-def compact_steps(engine: Engine) -> Steps[answers.Compacted]:
-    store = yield from store_steps(engine)
-    return (yield from _file_steps(store.directory, store.compact))
+def compact_operation(engine: Engine) -> Operation[answers.Compacted]:
+    store = yield from open_store(engine)
+    return (yield from _file_operation(store.directory, store.compact))

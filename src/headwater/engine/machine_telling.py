@@ -12,17 +12,17 @@ from typing import Any, Final
 import msgspec
 
 from headwater.core.errors import HeadwaterError
-from headwater.engine import machine_steps as steps
+from headwater.engine import machine_steps as operations
 from headwater.engine.engine import Engine
-from headwater.engine.machines import answers as found
+from headwater.engine.machines import answers
 from headwater.engine.machines.log_reading import History, HistoryEntry, WalPage
 from headwater.engine.machines.watching import TransitionEvent
-from headwater.engine.steps import Steps
+from headwater.engine.steps import Operation
 from headwater.format.machines.bodies import ApplyEvent, CreateInstance, DeleteInstance
 from headwater.format.machines.entry import EntryType
 from headwater.model.machines.errors import machine_code
 from headwater.model.machines.instance import Instance
-from headwater.wire import machine_answers as told
+from headwater.wire import machine_answers as wire
 
 Inside = Callable[[bytes], Any]
 _raw: Inside = msgspec.Raw
@@ -71,24 +71,24 @@ KIND_NAMES: Final[dict[type, str]] = {
 }
 
 
-def put(answer: found.MachinePut) -> told.MachinePutAnswer:
-    return told.MachinePutAnswer(answer.machine, answer.version, answer.checksum, answer.created)
+def put(answer: answers.MachinePut) -> wire.MachinePutAnswer:
+    return wire.MachinePutAnswer(answer.machine, answer.version, answer.checksum, answer.created)
 
 
-def machine(answer: found.MachineFound, inside: Inside = _raw) -> told.MachineAnswer:
+def machine(answer: answers.MachineFound, inside: Inside = _raw) -> wire.MachineAnswer:
     definition = inside(answer.definition)
-    return told.MachineAnswer(answer.machine, answer.version, definition, answer.checksum)
+    return wire.MachineAnswer(answer.machine, answer.version, definition, answer.checksum)
 
 
-def machines(listed: list[found.MachineListed]) -> told.MachineListAnswer:
-    return told.MachineListAnswer(
-        [told.MachineListed(each.machine, list(each.versions), each.latest) for each in listed]
+def machines(listed: list[answers.MachineListed]) -> wire.MachineListAnswer:
+    return wire.MachineListAnswer(
+        [wire.MachineListed(each.machine, list(each.versions), each.latest) for each in listed]
     )
 
 
-def created(answer: found.Created) -> told.InstanceMadeAnswer:
+def created(answer: answers.Created) -> wire.InstanceMadeAnswer:
     offset = answer.wal_offset
-    return told.InstanceMadeAnswer(
+    return wire.InstanceMadeAnswer(
         answer.instance_id,
         answer.machine,
         answer.version,
@@ -99,9 +99,9 @@ def created(answer: found.Created) -> told.InstanceMadeAnswer:
     )
 
 
-def instance(is_at: Instance, inside: Inside = _raw) -> told.InstanceAnswer:
+def instance(is_at: Instance, inside: Inside = _raw) -> wire.InstanceAnswer:
     offset = is_at.last_wal_offset
-    return told.InstanceAnswer(
+    return wire.InstanceAnswer(
         is_at.id,
         is_at.machine,
         is_at.version,
@@ -117,10 +117,10 @@ def instance(is_at: Instance, inside: Inside = _raw) -> told.InstanceAnswer:
     )
 
 
-def instances(listed: found.InstancesListed) -> told.InstanceListAnswer:
-    return told.InstanceListAnswer(
+def instances(listed: answers.InstancesListed) -> wire.InstanceListAnswer:
+    return wire.InstanceListAnswer(
         [
-            told.InstanceListed(
+            wire.InstanceListed(
                 each.id,
                 each.machine,
                 each.version,
@@ -137,9 +137,9 @@ def instances(listed: found.InstancesListed) -> told.InstanceListAnswer:
     )
 
 
-def applied(answer: found.Applied, inside: Inside = _raw) -> told.EventAppliedAnswer:
+def applied(answer: answers.Applied, inside: Inside = _raw) -> wire.EventAppliedAnswer:
     offset = answer.wal_offset
-    return told.EventAppliedAnswer(
+    return wire.EventAppliedAnswer(
         answer.instance_id,
         answer.from_state,
         answer.to_state,
@@ -151,9 +151,9 @@ def applied(answer: found.Applied, inside: Inside = _raw) -> told.EventAppliedAn
     )
 
 
-def migrated(answer: found.Applied) -> told.MigratedAnswer:
+def migrated(answer: answers.Applied) -> wire.MigratedAnswer:
     offset = answer.wal_offset
-    return told.MigratedAnswer(
+    return wire.MigratedAnswer(
         answer.instance_id,
         answer.machine,
         answer.version,
@@ -164,33 +164,33 @@ def migrated(answer: found.Applied) -> told.MigratedAnswer:
     )
 
 
-def deleted(answer: found.Deleted) -> told.InstanceDeletedAnswer:
+def deleted(answer: answers.Deleted) -> wire.InstanceDeletedAnswer:
     offset = answer.wal_offset
-    return told.InstanceDeletedAnswer(answer.instance_id, True, offset, str(offset), answer.applied)
+    return wire.InstanceDeletedAnswer(answer.instance_id, True, offset, str(offset), answer.applied)
 
 
-def batch(done: found.BatchDone, inside: Inside = _raw) -> told.BatchAnswer:
+def batch(done: answers.BatchDone, inside: Inside = _raw) -> wire.BatchAnswer:
     results = [_outcome(outcome, inside) for outcome in done.outcomes]
     good = sum(each.status == "ok" for each in results)
-    return told.BatchAnswer(results, good, len(results) - good)
+    return wire.BatchAnswer(results, good, len(results) - good)
 
 
-def _outcome(outcome: found.Outcome, inside: Inside) -> told.BatchOneAnswer:
+def _outcome(outcome: answers.Outcome, inside: Inside) -> wire.BatchOneAnswer:
     if outcome.error is not None:
-        return told.BatchOneAnswer("error", error=error(outcome.error))
+        return wire.BatchOneAnswer("error", error=error(outcome.error))
     answer = outcome.answer
     result: Any = None
-    if isinstance(answer, found.Applied):
+    if isinstance(answer, answers.Applied):
         result = applied(answer, inside)
-    elif isinstance(answer, found.Created):
+    elif isinstance(answer, answers.Created):
         result = created(answer)
-    elif isinstance(answer, found.Deleted):
+    elif isinstance(answer, answers.Deleted):
         result = deleted(answer)
     elif isinstance(answer, Instance):
         result = instance(answer, inside)
-    elif isinstance(answer, found.Pong):
+    elif isinstance(answer, answers.Pong):
         result = answer._asdict()
-    return told.BatchOneAnswer("ok", result=result)
+    return wire.BatchOneAnswer("ok", result=result)
 
 
 def error(problem: HeadwaterError) -> dict[str, Any]:
@@ -203,8 +203,8 @@ def error(problem: HeadwaterError) -> dict[str, Any]:
     }
 
 
-def stats(is_at: found.WalStats) -> told.WalStatsAnswer:
-    return told.WalStatsAnswer(
+def stats(is_at: answers.WalStats) -> wire.WalStatsAnswer:
+    return wire.WalStatsAnswer(
         is_at.entry_count,
         is_at.segment_count,
         is_at.total_size_bytes,
@@ -215,22 +215,22 @@ def stats(is_at: found.WalStats) -> told.WalStatsAnswer:
         is_at.newest_segment,
         is_at.damaged_entries,
         is_at.state,
-        told.WalIoAnswer(
+        wire.WalIoAnswer(
             is_at.bytes_written, is_at.bytes_read, is_at.writes, is_at.reads, is_at.fsyncs
         ),
     )
 
 
-def compact_steps(engine: Engine) -> Steps[told.CompactedAnswer]:
+def compact_operation(engine: Engine) -> Operation[wire.CompactedAnswer]:
     """Compact, and count what is there afterwards."""
-    done = yield from steps.compact_steps(engine)
-    left = yield from steps.wal_stats_steps(engine)
-    snapshots = yield from steps.snapshot_count_steps(engine)
+    done = yield from operations.compact_operation(engine)
+    left = yield from operations.wal_stats_operation(engine)
+    snapshots = yield from operations.snapshot_count_operation(engine)
     return _compacted(done, snapshots, left.segment_count)
 
 
-def _compacted(done: found.Compacted, snapshots: int, segments: int) -> told.CompactedAnswer:
-    return told.CompactedAnswer(
+def _compacted(done: answers.Compacted, snapshots: int, segments: int) -> wire.CompactedAnswer:
+    return wire.CompactedAnswer(
         done.snapshot,
         done.snapshot_bytes,
         done.instance_count,
@@ -244,8 +244,8 @@ def _compacted(done: found.Compacted, snapshots: int, segments: int) -> told.Com
     )
 
 
-def history(instance_id: str, is_at: History, inside: Inside = _raw) -> told.HistoryAnswer:
-    return told.HistoryAnswer(
+def history(instance_id: str, is_at: History, inside: Inside = _raw) -> wire.HistoryAnswer:
+    return wire.HistoryAnswer(
         instance_id,
         [_entry(each, inside) for each in is_at.entries],
         is_at.complete,
@@ -255,9 +255,9 @@ def history(instance_id: str, is_at: History, inside: Inside = _raw) -> told.His
     )
 
 
-def _entry(entry: HistoryEntry, inside: Inside) -> told.HistoryEntry:
+def _entry(entry: HistoryEntry, inside: Inside) -> wire.HistoryEntry:
     body = entry.body
-    made = told.HistoryEntry(
+    made = wire.HistoryEntry(
         entry.offset, str(entry.offset), KIND_NAMES[type(body)], body.at, version=body.version
     )
     if isinstance(body, ApplyEvent):
@@ -271,10 +271,10 @@ def _entry(entry: HistoryEntry, inside: Inside) -> told.HistoryEntry:
     return made
 
 
-def entries(page: WalPage, inside: Inside = _raw) -> told.WalReadAnswer:
-    return told.WalReadAnswer(
+def entries(page: WalPage, inside: Inside = _raw) -> wire.WalReadAnswer:
+    return wire.WalReadAnswer(
         [
-            told.WalEntryAnswer(
+            wire.WalEntryAnswer(
                 each.offset,
                 str(each.offset),
                 each.sequence,
@@ -287,14 +287,14 @@ def entries(page: WalPage, inside: Inside = _raw) -> told.WalReadAnswer:
         str(page.next_offset),
         page.has_more,
         str(page.gone_before),
-        [told.BadBytes(str(each.offset), str(each.resume)) for each in page.damaged],
+        [wire.BadBytes(str(each.offset), str(each.resume)) for each in page.damaged],
     )
 
 
-def with_records(page: told.WalReadAnswer) -> told.WalReadAnswer:
+def with_records(page: wire.WalReadAnswer) -> wire.WalReadAnswer:
     """The same with the entries as the published clients read them, too."""
     page.records = [
-        told.WalRecord(each.sequence, each.offset, _as_one_object(each.type, bytes(each.data)))
+        wire.WalRecord(each.sequence, each.offset, _as_one_object(each.type, bytes(each.data)))
         for each in page.entries
     ]
     return page
@@ -313,8 +313,8 @@ def _as_one_object(name: str, payload: bytes) -> Any:
     return msgspec.Raw(_encode(more)[:-1] + b"," + payload.lstrip()[1:])
 
 
-def one_snapshot(made: found.InstanceSnapshot) -> told.InstanceSnapshotAnswer:
-    return told.InstanceSnapshotAnswer(
+def one_snapshot(made: answers.InstanceSnapshot) -> wire.InstanceSnapshotAnswer:
+    return wire.InstanceSnapshotAnswer(
         made.snapshot,
         made.instance_id,
         made.state,
@@ -325,8 +325,8 @@ def one_snapshot(made: found.InstanceSnapshot) -> told.InstanceSnapshotAnswer:
     )
 
 
-def transition(event: TransitionEvent, inside: Inside = _raw) -> told.TransitionAnswer:
-    return told.TransitionAnswer(
+def transition(event: TransitionEvent, inside: Inside = _raw) -> wire.TransitionAnswer:
+    return wire.TransitionAnswer(
         event.instance_id,
         event.machine,
         event.version,

@@ -16,18 +16,25 @@ from headwater.core import limits
 from headwater.core.errors import InvalidRequestError, TopicNotFoundError
 from headwater.core.records import Record
 from headwater.core.units import US_PER_MS
-from headwater.engine.dead_letters import dead_letter_steps
+from headwater.engine.dead_letters import dead_letter_operation
 from headwater.engine.engine import Engine
-from headwater.engine.job_records import records_steps
+from headwater.engine.job_records import fetch_records
 from headwater.engine.pending import Change
 from headwater.engine.queue_answers import Claimed, QueueStats, Settled
 from headwater.engine.queue_state import ClaimRequest
 from headwater.engine.queues import COVERED, Queues
-from headwater.engine.steps import EMPTY_ROUNDS_MAX, Answered, AsOwner, Steps, Woken, topic_steps
+from headwater.engine.steps import (
+    EMPTY_ROUNDS_MAX,
+    Answered,
+    AsOwner,
+    Operation,
+    Woken,
+    loaded_topic,
+)
 from headwater.engine.topic import Topic
 
 P = TypeVar("P")
-TakeJobs = Callable[[Engine, Queues, Topic, ClaimRequest], Steps[P]]
+TakeJobs = Callable[[Engine, Queues, Topic, ClaimRequest], Operation[P]]
 """The jobs of a claim in the form that whoever claimed wants."""
 
 
@@ -43,24 +50,26 @@ class ClaimWish(NamedTuple):
     """Asked before waiting on: false ends the wait with what there is, which is nothing."""
 
 
-def claim_steps(
+def claim_operation(
     engine: Engine,
     name: str,
     node: str,
     wanted: int = 1,
     lease_ms: int | None = None,
     wait_ms: int = 0,
-) -> Steps[Claimed]:
+) -> Operation[Claimed]:
     """Jobs for a worker: at most so many, for so long."""
     wish = ClaimWish(node, wanted, lease_ms, wait_ms)
-    return (yield from claim_as_steps(engine, name, wish, _take_claimed))
+    return (yield from claim_as_operation(engine, name, wish, _take_claimed))
 
 
-def claim_as_steps(engine: Engine, name: str, wish: ClaimWish, take: TakeJobs[P]) -> Steps[P]:
+def claim_as_operation(
+    engine: Engine, name: str, wish: ClaimWish, take: TakeJobs[P]
+) -> Operation[P]:
     """The same, in the form that `take` gives the jobs."""
     check_node(wish.node)
-    topic = yield from topic_steps(engine, name)
-    return (yield from claiming_steps(engine, Claiming(engine, topic, wish), take))
+    topic = yield from loaded_topic(engine, name)
+    return (yield from run_claim(engine, Claiming(engine, topic, wish), take))
 
 
 class Claiming:
@@ -101,30 +110,30 @@ class Claiming:
         self.queues.abandon(self.topic, self.request)
 
 
-def claiming_steps(engine: Engine, claiming: Claiming, take: TakeJobs[P]) -> Steps[P]:
+def run_claim(engine: Engine, claiming: Claiming, take: TakeJobs[P]) -> Operation[P]:
     """All of it, or the rest of one that is begun."""
     queues, topic, request = claiming.queues, claiming.topic, claiming.request
     try:
         yield AsOwner(claiming.begin)
         told = claiming.told
         if not request.served:
-            yield from served_steps(engine, queues, topic, [request])
+            yield from serve_operation(engine, queues, topic, [request])
         if request.grant is None and claiming.wish.wait_ms > 0:
-            yield from _wait_steps(engine, queues, topic, request, claiming.wish)
+            yield from _wait_operation(engine, queues, topic, request, claiming.wish)
         if told is None and request.grant is not None:
             yield Answered(lambda: queues.confirm(topic, request))
         elif told is not None and told is not COVERED:
             yield Answered(lambda: told)
         taken = yield from take(engine, queues, topic, request)
-        yield from set_aside_steps(queues, topic, request)
-        yield from dead_letter_steps(engine, queues, topic)
+        yield from set_aside_operation(queues, topic, request)
+        yield from dead_letter_operation(engine, queues, topic)
     except BaseException:
         engine.core.owner.post(claiming.abandon)
         raise
     return taken
 
 
-def set_aside_steps(queues: Queues, topic: Topic, request: ClaimRequest) -> Steps[None]:
+def set_aside_operation(queues: Queues, topic: Topic, request: ClaimRequest) -> Operation[None]:
     """When the jobs of a claim were read: those that turned out to be damaged are not held."""
     if topic.log.damaged and request.grant is not None:
         seqs = request.grant.seqs
@@ -139,23 +148,23 @@ def claim_limit(wanted: int) -> int:
 
 def _take_claimed(
     engine: Engine, queues: Queues, topic: Topic, request: ClaimRequest
-) -> Steps[Claimed]:
+) -> Operation[Claimed]:
     records: dict[int, Record] = {}
     if request.grant is not None:
-        records = yield from records_steps(engine, topic, request.grant.seqs)
+        records = yield from fetch_records(engine, topic, request.grant.seqs)
     claimed: Claimed = yield AsOwner(lambda: queues.claimed(topic, request, records))
     return claimed
 
 
-def _wait_steps(
+def _wait_operation(
     engine: Engine, queues: Queues, topic: Topic, request: ClaimRequest, wish: ClaimWish
-) -> Steps[None]:
+) -> Operation[None]:
     """Nothing was there: until something is, or the time is up."""
     clock = engine.core.clock
     wait_ms = min(wish.wait_ms, limits.READ_WAIT_MS_CLAMP)
     until_us = clock.monotonic_us() + wait_ms * US_PER_MS
     while request.grant is None and wish.goes_on() and clock.monotonic_us() < until_us:
-        yield from dead_letter_steps(engine, queues, topic)
+        yield from dead_letter_operation(engine, queues, topic)
         changes_us: int | None = yield AsOwner(lambda: queues.next_change_us(topic))
         soon_us = until_us if changes_us is None else min(until_us, changes_us)
         yield Woken(topic, soon_us, lambda: topic.dropped or queues.has_next(topic))
@@ -164,16 +173,16 @@ def _wait_steps(
                 f"there is no topic {topic.name!r} any more", detail={"topic": topic.name}
             )
         request.served = False
-        yield from served_steps(engine, queues, topic, [request])
+        yield from serve_operation(engine, queues, topic, [request])
 
 
-def served_steps(
+def serve_operation(
     engine: Engine, queues: Queues, topic: Topic, requests: Sequence[ClaimRequest]
-) -> Steps[None]:
+) -> Operation[None]:
     """Until a pass has looked at these requests, which come together."""
     jitter_us = topic.log.settings.claim_jitter_ms * US_PER_MS
     if not jitter_us:
-        yield from _pass_steps(engine, queues, topic, requests)
+        yield from _pass_operation(engine, queues, topic, requests)
         return
     assert topic.queue is not None
     clock, window = engine.core.clock, topic.queue.window
@@ -214,19 +223,19 @@ def served_steps(
         together: list[ClaimRequest] = yield AsOwner(due)
         if together:
             try:
-                yield from _pass_steps(engine, queues, topic, together)
+                yield from _pass_operation(engine, queues, topic, together)
             except BaseException:
                 engine.core.owner.post(partial(hand_back, together))
                 raise
 
 
-def _pass_steps(
+def _pass_operation(
     engine: Engine, queues: Queues, topic: Topic, requests: Sequence[ClaimRequest]
-) -> Steps[None]:
+) -> Operation[None]:
     """Serve these requests together."""
     wanted = sum(request.wanted for request in requests)
     if topic.log.settings.fifo_key is not None:
-        yield from _keyed_pass_steps(engine, queues, topic, requests, wanted)
+        yield from _keyed_pass_operation(engine, queues, topic, requests, wanted)
         return
 
     bytes_max = limits.CLAIM_BYTES_MAX * len(requests)
@@ -239,13 +248,13 @@ def _pass_steps(
     yield AsOwner(serve)
 
 
-def _keyed_pass_steps(
+def _keyed_pass_operation(
     engine: Engine,
     queues: Queues,
     topic: Topic,
     requests: Sequence[ClaimRequest],
     wanted: int,
-) -> Steps[None]:
+) -> Operation[None]:
     queue = topic.queue
     assert queue is not None
 
@@ -292,14 +301,14 @@ def _keyed_pass_steps(
     try:
         if not queue.leases.keys_known:
             seqs: list[int] = yield AsOwner(queue.leases.unkeyed_seqs)
-            known = yield from records_steps(engine, topic, seqs)
+            known = yield from fetch_records(engine, topic, seqs)
             keys = {seq: _key(record) for seq, record in known.items()}
             yield AsOwner(partial(queue.leases.learn_keys, keys))
         for _ in range(EMPTY_ROUNDS_MAX):
             drawn += yield AsOwner(draw)
             if not drawn:
                 break
-            records = yield from records_steps(engine, topic, list(drawn))
+            records = yield from fetch_records(engine, topic, list(drawn))
             yield AsOwner(partial(admit, records))
             if len(admitted) == wanted:
                 break
@@ -313,44 +322,44 @@ def _key(record: Record | None) -> bytes | None:
     return None if record is None or record.tag is None else record.tag.encode()
 
 
-def ack_steps(
+def ack_operation(
     engine: Engine,
     name: str,
     node: str,
     seqs: Sequence[int],
     lease_ids: Sequence[int] | None = None,
-) -> Steps[Settled]:
+) -> Operation[Settled]:
     """The jobs are done: they are deleted for good."""
-    return (yield from _settle_steps(engine, name, "ack", node, seqs, lease_ids))
+    return (yield from _settle_operation(engine, name, "ack", node, seqs, lease_ids))
 
 
-def nack_steps(
+def nack_operation(
     engine: Engine,
     name: str,
     node: str,
     seqs: Sequence[int],
     lease_ids: Sequence[int] | None = None,
     delay_ms: int = 0,
-) -> Steps[Settled]:
+) -> Operation[Settled]:
     """The jobs are given back, to be delivered again at once or later."""
     if not 0 <= delay_ms <= limits.NACK_DELAY_MS_MAX:
         raise InvalidRequestError(f"delay_ms must be from 0 to {limits.NACK_DELAY_MS_MAX}")
-    return (yield from _settle_steps(engine, name, "nack", node, seqs, lease_ids, delay_ms))
+    return (yield from _settle_operation(engine, name, "nack", node, seqs, lease_ids, delay_ms))
 
 
-def extend_steps(
+def extend_operation(
     engine: Engine,
     name: str,
     node: str,
     seqs: Sequence[int],
     lease_ids: Sequence[int] | None = None,
     lease_ms: int | None = None,
-) -> Steps[Settled]:
+) -> Operation[Settled]:
     """The jobs are held longer."""
-    return (yield from _settle_steps(engine, name, "extend", node, seqs, lease_ids, lease_ms))
+    return (yield from _settle_operation(engine, name, "extend", node, seqs, lease_ids, lease_ms))
 
 
-def _settle_steps(
+def _settle_operation(
     engine: Engine,
     name: str,
     verb: str,
@@ -358,9 +367,9 @@ def _settle_steps(
     seqs: Sequence[int],
     lease_ids: Sequence[int] | None,
     *more: Any,
-) -> Steps[Settled]:
+) -> Operation[Settled]:
     check_settled(node, seqs, lease_ids)
-    topic = yield from topic_steps(engine, name)
+    topic = yield from loaded_topic(engine, name)
     queues = Queues(engine)
 
     def start() -> Change:
@@ -368,7 +377,7 @@ def _settle_steps(
         return change
 
     settled: Settled = yield Answered(start)
-    yield from dead_letter_steps(engine, queues, topic)
+    yield from dead_letter_operation(engine, queues, topic)
     return settled
 
 
@@ -380,8 +389,8 @@ def check_settled(node: str, seqs: Sequence[int], lease_ids: Sequence[int] | Non
         raise InvalidRequestError("lease_ids must be as many as seqs, in the same order")
 
 
-def queue_stats_steps(engine: Engine, name: str) -> Steps[QueueStats]:
-    topic = yield from topic_steps(engine, name)
+def queue_stats_operation(engine: Engine, name: str) -> Operation[QueueStats]:
+    topic = yield from loaded_topic(engine, name)
     queues = Queues(engine)
     stats: QueueStats = yield AsOwner(lambda: queues.stats(topic))
     return stats

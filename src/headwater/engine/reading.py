@@ -28,7 +28,7 @@ from headwater.model.loss import Tombstone
 from headwater.model.match import TagMatcher
 from headwater.model.selection import Selection
 from headwater.model.slots import as_run
-from headwater.store.checked import Finding, good_positions
+from headwater.store.checked_reads import Finding, good_positions
 from headwater.store.segment import (
     Segment,
     SegmentMissingError,

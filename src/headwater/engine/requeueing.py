@@ -18,10 +18,10 @@ from headwater.core.errors import HeadwaterError, NotAQueueError
 from headwater.core.records import Record
 from headwater.engine.engine import Engine
 from headwater.engine.input import EncodedRecords, encode_records
-from headwater.engine.job_records import records_steps
+from headwater.engine.job_records import fetch_records
 from headwater.engine.pending import Change, Write
 from headwater.engine.queue_answers import DEAD_LETTER_CAUSE, DEAD_LETTER_ORIGIN, Requeued
-from headwater.engine.steps import Answered, AsOwner, Steps, loaded_steps, topic_steps
+from headwater.engine.steps import Answered, AsOwner, Operation, ensure_loaded, loaded_topic
 from headwater.engine.topic import Topic
 from headwater.format.frame import FrameType
 from headwater.format.topic_frames import RecordsDeleted, encode_body
@@ -35,16 +35,16 @@ class _Letter(NamedTuple):
     job: EncodedRecords
 
 
-def requeue_steps(
+def requeue_operation(
     engine: Engine,
     name: str,
     seqs: Sequence[int],
     may_write: Callable[[str], bool] = lambda _: True,
-) -> Steps[Requeued]:
+) -> Operation[Requeued]:
     """Give these letters back to their queues. An error is told when nothing could be given."""
-    topic = yield from topic_steps(engine, name)
+    topic = yield from loaded_topic(engine, name)
     wanted = list(dict.fromkeys(seqs))
-    records = yield from records_steps(engine, topic, sorted(wanted))
+    records = yield from fetch_records(engine, topic, sorted(wanted))
     letters = {
         seq: letter
         for seq in wanted
@@ -53,7 +53,7 @@ def requeue_steps(
     for origin in {letter.origin for letter in letters.values()}:
         queue: Topic | None = yield AsOwner(partial(engine.find, origin))
         if queue is not None:
-            yield from loaded_steps(engine, queue)
+            yield from ensure_loaded(engine, queue)
     errors: list[HeadwaterError] = []
     # All are on their way before the first is waited for: they share a commit.
     writes: dict[int, Write] = yield AsOwner(partial(_send, engine, topic, letters, errors))

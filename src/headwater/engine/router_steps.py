@@ -9,20 +9,20 @@ from typing import Any, Final
 from headwater.core.errors import InvalidRequestError, OverloadedError
 from headwater.core.limits import READ_WAIT_MS_CLAMP
 from headwater.core.units import US_PER_MS
-from headwater.engine.configuring import create_steps
+from headwater.engine.configuring import create_operation
 from headwater.engine.engine import Engine
 from headwater.engine.router_state import Router
 from headwater.engine.routers import RouterState
-from headwater.engine.steps import Answered, AsOwner, Steps, Woken, loaded_steps
+from headwater.engine.steps import Answered, AsOwner, Operation, Woken, ensure_loaded
 from headwater.engine.topic import Topic
 from headwater.model.router import router_settings
 
 LOOK_EVERY_US: Final = 5 * US_PER_MS
 
 
-def put_router_steps(
+def put_router_operation(
     engine: Engine, name: str, settings: Mapping[str, Any]
-) -> Steps[tuple[RouterState, bool]]:
+) -> Operation[tuple[RouterState, bool]]:
     """Define a router. Gives its state, and whether it was made by this. A source that is not
     there is made, unless `create_source` says no."""
     given = dict(settings)
@@ -36,15 +36,15 @@ def put_router_steps(
     yield AsOwner(lambda: engine.routers.check(name, wanted))
     source: Topic | None = yield AsOwner(lambda: engine.find(wanted.source))
     if source is None and create_source:
-        yield from create_steps(engine, wanted.source, {})
+        yield from create_operation(engine, wanted.source, {})
     dest: Topic | None = yield AsOwner(lambda: engine.find(wanted.dest))
     if dest is not None:
-        yield from loaded_steps(engine, dest)
+        yield from ensure_loaded(engine, dest)
     found: tuple[RouterState, bool] = yield Answered(lambda: engine.routers.put(name, wanted))
     return found
 
 
-def caught_up_steps(engine: Engine, topic: Topic) -> Steps[None]:
+def caught_up_operation(engine: Engine, topic: Topic) -> Operation[None]:
     """Until everything that is visible now has come to this topic through its routers, over other
     topics too. OverloadedError when that takes too long."""
     clock = engine.core.clock
@@ -85,14 +85,14 @@ def _into(topic: Topic, seen: set[int]) -> list[Router]:
     return found
 
 
-def router_steps(engine: Engine, name: str) -> Steps[RouterState]:
+def router_operation(engine: Engine, name: str) -> Operation[RouterState]:
     state: RouterState = yield AsOwner(lambda: engine.routers.state(engine.routers.get(name)))
     return state
 
 
-def routers_steps(
+def routers_operation(
     engine: Engine, prefix: str, source: str | None, dest: str | None
-) -> Steps[list[RouterState]]:
+) -> Operation[list[RouterState]]:
     states: list[RouterState] = yield AsOwner(
         lambda: [
             engine.routers.state(router) for router in engine.routers.list(prefix, source, dest)
@@ -101,6 +101,6 @@ def routers_steps(
     return states
 
 
-def delete_router_steps(engine: Engine, name: str) -> Steps[bool]:
+def delete_router_operation(engine: Engine, name: str) -> Operation[bool]:
     deleted: bool = yield Answered(lambda: engine.routers.delete(name))
     return deleted

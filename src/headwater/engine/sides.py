@@ -14,7 +14,7 @@ from headwater.engine.routers import Routers
 from headwater.engine.topic import Topic
 from headwater.engine.topics import TopicState
 from headwater.model.match import TagMatcher
-from headwater.store.checked import Finding
+from headwater.store.checked_reads import Finding
 
 
 class TopicList(Protocol):

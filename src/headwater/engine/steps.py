@@ -32,7 +32,7 @@ from headwater.engine.topic import Topic
 from headwater.engine.topics import Deleted, TopicState
 from headwater.model.loss import Tombstone
 from headwater.model.match import TagMatcher, parse_match
-from headwater.store.checked import Finding
+from headwater.store.checked_reads import Finding
 from headwater.store.segment import SegmentChangedError
 
 T = TypeVar("T")
@@ -67,7 +67,7 @@ class Woken(NamedTuple):
 
 
 Step = AsOwner | InFiles | Answered | Woken
-Steps = Generator[Step, Any, T]
+Operation = Generator[Step, Any, T]
 
 
 class Taken(NamedTuple, Generic[P]):
@@ -108,20 +108,20 @@ EMPTY_ROUNDS_MAX = 16
 """A read whose filter keeps nothing looks this many times further before it answers."""
 
 
-def topic_steps(engine: ReadSide, name: str) -> Steps[Topic]:
+def loaded_topic(engine: ReadSide, name: str) -> Operation[Topic]:
     """The topic, with its index in memory."""
     topic: Topic = yield AsOwner(lambda: engine.topic(name))
-    yield from loaded_steps(engine, topic)
+    yield from ensure_loaded(engine, topic)
     return topic
 
 
-def loaded_steps(engine: ReadSide, topic: Topic) -> Steps[None]:
+def ensure_loaded(engine: ReadSide, topic: Topic) -> Operation[None]:
     if not topic.loaded:
         loaded = yield InFiles(lambda: engine.load(topic))
         yield AsOwner(lambda: install(topic, loaded, engine.core))
 
 
-def append_steps(
+def append_operation(
     engine: Engine,
     name: str,
     records: Mapping[str, Any] | Sequence[Mapping[str, Any]],
@@ -132,10 +132,10 @@ def append_steps(
     create: bool | None,
     settings: Mapping[str, Any] | None,
     disable_backpressure: bool = False,
-) -> Steps[Appended]:
+) -> Operation[Appended]:
     encoded = encode_records([records] if isinstance(records, Mapping) else records, node)
     return (
-        yield from append_encoded_steps(
+        yield from append_encoded_operation(
             engine,
             name,
             encoded,
@@ -148,7 +148,7 @@ def append_steps(
     )
 
 
-def append_encoded_steps(
+def append_encoded_operation(
     engine: Engine,
     name: str,
     encoded: EncodedRecords,
@@ -158,11 +158,11 @@ def append_encoded_steps(
     create: bool | None = None,
     settings: Mapping[str, Any] | None = None,
     disable_backpressure: bool = False,
-) -> Steps[Appended]:
+) -> Operation[Appended]:
     """For records of our own, which need no looking at."""
     topic: Topic | None = yield AsOwner(lambda: engine.find(name))
     if topic is not None and not topic.loaded:
-        yield from loaded_steps(engine, topic)
+        yield from ensure_loaded(engine, topic)
     appended: Appended = yield Answered(
         lambda: engine.append(
             name,
@@ -177,7 +177,7 @@ def append_encoded_steps(
     return appended
 
 
-def tags_steps(topic: Topic) -> Steps[None]:
+def ensure_tags(topic: Topic) -> Operation[None]:
     """The topic's tag index, complete."""
     for _ in range(EMPTY_ROUNDS_MAX):
         if topic.tags_complete:
@@ -198,17 +198,17 @@ def _tags(topic: Topic, pieces: list[TagPiece]) -> list[tuple[bytes, int]] | Non
         return None
 
 
-def delete_steps(
+def delete_operation(
     engine: TopicSpace, name: str, before_seq: int | None, match: object | None
-) -> Steps[Deleted]:
+) -> Operation[Deleted]:
     matcher = None if match is None else parse_match(match)
     if before_seq is None and matcher is None:
         raise InvalidRequestError("delete needs before_seq, match or both")
     if before_seq is not None and before_seq < 0:
         raise InvalidRequestError("before_seq must be a whole number, 0 or more")
-    topic = yield from topic_steps(engine, name)
+    topic = yield from loaded_topic(engine, name)
     if matcher is not None:
-        yield from tags_steps(topic)
+        yield from ensure_tags(topic)
     for router in topic.outlets:
         # What is deleted here and was copied stays copied.
         yield Answered(partial(engine.routers.settle, router.dest))
@@ -216,7 +216,7 @@ def delete_steps(
     return deleted
 
 
-def drop_steps(engine: Engine, name: str, *, if_empty: bool) -> Steps[list[str] | None]:
+def drop_operation(engine: Engine, name: str, *, if_empty: bool) -> Operation[list[str] | None]:
     """Drop a topic. Gives the names of the routers that went with it; None if there was none."""
     topic: Topic | None = yield AsOwner(lambda: engine.find(name))
     if topic is None:
@@ -233,12 +233,12 @@ def drop_steps(engine: Engine, name: str, *, if_empty: bool) -> Steps[list[str] 
     return removed
 
 
-def state_steps(engine: ReadSide, name: str) -> Steps[TopicState]:
+def state_operation(engine: ReadSide, name: str) -> Operation[TopicState]:
     state: TopicState = yield AsOwner(lambda: engine.state(engine.topic(name)))
     return state
 
 
-def topics_steps(engine: ReadSide, prefix: str) -> Steps[list[TopicState]]:
+def topics_operation(engine: ReadSide, prefix: str) -> Operation[list[TopicState]]:
     states: list[TopicState] = yield AsOwner(
         lambda: [engine.state(topic) for topic in engine.topics.list(prefix, None)]
     )
@@ -282,28 +282,28 @@ def diff_request(
     )
 
 
-def diff_steps(engine: ReadSide, name: str, request: DiffRequest) -> Steps[Diff]:
+def diff_operation(engine: ReadSide, name: str, request: DiffRequest) -> Operation[Diff]:
     """What came after a cursor, as records; waits for something if the request says so."""
-    found = yield from long_poll_steps(engine, name, request, take_records)
+    found = yield from long_poll_operation(engine, name, request, take_records)
     return as_diff(found)
 
 
-def long_poll_steps(
+def long_poll_operation(
     engine: ReadSide, name: str, request: DiffRequest, take: Take[P]
-) -> Steps[Found[P]]:
-    topic = yield from topic_steps(engine, name)
-    found = yield from found_steps(engine, topic, request, take)
+) -> Operation[Found[P]]:
+    topic = yield from loaded_topic(engine, name)
+    found = yield from read_as_operation(engine, topic, request, take)
     if request.wait_us and found.is_empty:
         until = engine.core.clock.monotonic_us() + request.wait_us
         cursor = found.next_from_seq
         yield Woken(topic, until, lambda: topic.log.visible_seq > cursor or topic.dropped)
-        found = yield from found_steps(engine, topic, request, take)
+        found = yield from read_as_operation(engine, topic, request, take)
     return found
 
 
-def read_steps(engine: ReadSide, topic: Topic, request: DiffRequest) -> Steps[Diff]:
+def read_operation(engine: ReadSide, topic: Topic, request: DiffRequest) -> Operation[Diff]:
     """One answer, as records."""
-    found = yield from found_steps(engine, topic, request, take_records)
+    found = yield from read_as_operation(engine, topic, request, take_records)
     return as_diff(found)
 
 
@@ -325,9 +325,9 @@ def take_records(reader: Reader, plan: ReadPlan, keep: ReadFilter) -> Taken[list
     return Taken(records, len(records), findings)
 
 
-def found_steps(
+def read_as_operation(
     engine: ReadSide, topic: Topic, request: DiffRequest, take: Take[P]
-) -> Steps[Found[P]]:
+) -> Operation[Found[P]]:
     """One answer in the form that `take` gives it: records, or JSON ready to send.
 
     Further rounds only while a filter keeps nothing and there is more to see, or while the files

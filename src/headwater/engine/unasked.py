@@ -16,7 +16,7 @@ from headwater.engine.core import EngineCore
 from headwater.engine.loading import install, load_once
 from headwater.engine.topic import Topic
 from headwater.store.reclaim import may_relocate
-from headwater.store.settling import TopicDirectory
+from headwater.store.topic_directory import TopicDirectory
 
 LOOKS_PER_ROUND: Final = 256
 """How many directories are listed in a round: bounds how long the round takes."""

@@ -26,20 +26,20 @@ from headwater.format.segment import (
     parse_topic_directory_name,
     topic_directory_name,
 )
+from headwater.recovery.data_directory import DIRECTORY_NAMES, gone
+from headwater.recovery.inspection import look_until_settled
 from headwater.recovery.kafka.verify import join_kafka, plan_kafka
 from headwater.recovery.kafka.verify_segment import look_at_kafka_segment
-from headwater.recovery.looking import look_until_settled
 from headwater.recovery.machines.segment import scan_machine_segment
 from headwater.recovery.machines.survey import begin_survey
 from headwater.recovery.machines.verify import machine_faults
 from headwater.recovery.report import WalReport
 from headwater.recovery.snapshots import snapshot_faults
 from headwater.recovery.survey import access_error
-from headwater.recovery.verifying_parts import DIRECTORY_NAMES, gone
 from headwater.store.cold_index import cold_bytes
 from headwater.store.pair import file_bytes
 from headwater.store.segment import SegmentChangedError
-from headwater.store.verifying import Advance, Expected, Fault, FaultKind, verify_segments
+from headwater.store.verify import Advance, Expected, Fault, FaultKind, verify_segments
 
 LOOKS_MAX: Final = 6
 Begin = Callable[[int], Advance]

@@ -7,6 +7,6 @@ compiler. `HEADWATER_PURE=1` asks for those: tests run over both. See
 docs/decisions/0023-flat-loops-are-compiled.md.
 """
 
-from headwater.native.loading import MODULES, PURE_VARIABLE, compiled, missing
+from headwater.native.modules import MODULES, PURE_VARIABLE, compiled, missing
 
 __all__ = ["MODULES", "PURE_VARIABLE", "compiled", "missing"]

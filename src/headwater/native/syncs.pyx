@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
 """Two files synced at the same time, in one call that holds no interpreter.
 
-The twin is one sync after the other, in `headwater.disk.whole`. Two threads of Python could do it
+The twin is one sync after the other, in `headwater.disk.whole_files`. Two threads of Python could do it
 as well, but each would wait for the interpreter before its sync and after it. A thread of our own
 carries out the second sync. It is made once and kept: to make one for each sync takes as long as
 the sync of a quick disk.

@@ -23,7 +23,7 @@ from headwater.format.topic_frames import (
     decode_body,
     decode_evict_watermark,
 )
-from headwater.recovery.stored import Stored
+from headwater.recovery.stored_topic import Stored
 
 
 @dataclass(slots=True)

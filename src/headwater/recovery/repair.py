@@ -2,7 +2,7 @@
 
 A plan is made first and shown. It loses only what is already lost, and what leaves its place goes
 to quarantine. The topics' log, the machines and Kafka's log each know how to survey themselves and
-how to plan; `every_store` lists them.
+how to plan; `stores` lists them.
 """
 
 from __future__ import annotations

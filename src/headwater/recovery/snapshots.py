@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from headwater.core.errors import DamageError, FormatError, NewerFormatError
 from headwater.disk import Disk, OpenMode
-from headwater.disk.whole import TEMPORARY_SUFFIX
+from headwater.disk.whole_files import TEMPORARY_SUFFIX
 from headwater.format.frame import UnknownFrameError
 from headwater.format.names import COLD_ADDRESS_NAME, WAL_DIRECTORY
 from headwater.format.snapshot import (
@@ -21,7 +21,7 @@ from headwater.format.snapshot import (
 from headwater.recovery.scan import Covered
 from headwater.recovery.survey import ShardSurvey
 from headwater.store.pair import read_all
-from headwater.store.verifying import Fault, FaultKind
+from headwater.store.verify import Fault, FaultKind
 
 
 def covered_logs(directory: PurePath, snapshot: Snapshot) -> dict[PurePath, Covered]:

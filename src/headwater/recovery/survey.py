@@ -17,7 +17,7 @@ import numpy
 from headwater.core.errors import AccessError, FormatError
 from headwater.core.units import MIB
 from headwater.disk import Disk, OpenMode, read_whole
-from headwater.disk.whole import TEMPORARY_SUFFIX
+from headwater.disk.whole_files import TEMPORARY_SUFFIX
 from headwater.format.current import CURRENT_BYTES_MAX, Current, decode_current
 from headwater.format.mark import MARK_BYTES, CommitMark, decode_mark
 from headwater.format.names import (

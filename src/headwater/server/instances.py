@@ -13,8 +13,8 @@ from headwater.server import machine_operations as operations
 from headwater.server.body import body_of
 from headwater.server.exchange import Exchange
 from headwater.server.instance_names import full_request, own_answer
-from headwater.server.machines import begin, tell
-from headwater.server.stepping import Operation
+from headwater.server.machines import begin, respond
+from headwater.server.operation_runner import HttpOperation
 from headwater.server.topics import number
 from headwater.wire.machine_answers import InstanceMadeAnswer
 from headwater.wire.machine_requests import (
@@ -41,10 +41,10 @@ def create_instance(app: App, exchange: Exchange) -> None:
         body.idempotency_key = exchange.header(b"idempotency-key")
 
     def answer(made: InstanceMadeAnswer) -> None:
-        tell(exchange, made, 201 if made.applied else 200)
+        respond(exchange, made, 201 if made.applied else 200)
 
     steps = operations.create_instance(app.engine, app.key_of(exchange), body)
-    Operation(app, exchange, steps, answer).begin()
+    HttpOperation(app, exchange, steps, answer).begin()
 
 
 def get_instance(app: App, exchange: Exchange) -> None:
@@ -103,7 +103,7 @@ class HttpEvent(EventAsked):
     def succeed(self, answer: Applied) -> None:
         self._usage.end()
         try:
-            tell(self._exchange, own_answer(self._app.key_of(self._exchange), applied(answer)))
+            respond(self._exchange, own_answer(self._app.key_of(self._exchange), applied(answer)))
         except Exception as error:
             self._app.broken(self._exchange, error)
 
@@ -117,9 +117,9 @@ class HttpEvent(EventAsked):
 
 def run_batch(app: App, exchange: Exchange) -> None:
     body = decode_request(body_of(exchange), BatchBody)
-    asked = [batch_params(each, index) for index, each in enumerate(body.operations)]
+    batch = [batch_params(each, index) for index, each in enumerate(body.operations)]
     key = app.key_of(exchange)
-    begin(app, exchange, operations.run_batch(app.engine, key, asked, body.mode))
+    begin(app, exchange, operations.run_batch(app.engine, key, batch, body.mode))
 
 
 def history(app: App, exchange: Exchange) -> None:

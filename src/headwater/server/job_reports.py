@@ -9,7 +9,7 @@ import msgspec
 
 from headwater.engine.engine import Engine
 from headwater.engine.reports import Reports, read_reports
-from headwater.engine.steps import InFiles, Steps
+from headwater.engine.steps import InFiles, Operation
 from headwater.server.exchange import Exchange
 from headwater.server.topics import answer
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headwater.server.app import App
 
 
-def _reports_steps(engine: Engine) -> Steps[Reports]:
+def _reports_steps(engine: Engine) -> Operation[Reports]:
     core = engine.core
     reports: Reports = yield InFiles(partial(read_reports, core.disk, core.directory))
     return reports

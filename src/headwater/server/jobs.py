@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from headwater.engine.engine import Engine
-from headwater.engine.job_records import planned_steps, runs_at_hand
+from headwater.engine.job_records import fetch_planned, runs_at_hand
 from headwater.engine.queues import Queues
 from headwater.engine.reading import FrameRun, Reader, ReadFilter, ReadPlan
-from headwater.engine.steps import Steps, Taken
+from headwater.engine.steps import Operation, Taken
 from headwater.engine.topic import Topic
 from headwater.model.queue import Grant
 from headwater.wire.frames import More, render_frames, render_objects
@@ -27,12 +27,14 @@ class JobsText(NamedTuple):
     ready: int
 
 
-def job_steps(engine: Engine, queues: Queues, topic: Topic, grant: Grant) -> Steps[list[bytes]]:
+def job_steps(engine: Engine, queues: Queues, topic: Topic, grant: Grant) -> Operation[list[bytes]]:
     """Each job of a claim as a JSON object, by seq, as far as they are there and can be read."""
     return (yield from _taken_steps(engine, queues, topic, grant, _take_objects))
 
 
-def jobs_text_steps(engine: Engine, queues: Queues, topic: Topic, grant: Grant) -> Steps[JobsText]:
+def jobs_text_steps(
+    engine: Engine, queues: Queues, topic: Topic, grant: Grant
+) -> Operation[JobsText]:
     """The same in one piece."""
     return (yield from _taken_steps(engine, queues, topic, grant, _take_text))
 
@@ -57,7 +59,7 @@ def _taken_steps(
     topic: Topic,
     grant: Grant,
     take: Callable[[_Terms, Reader, ReadPlan, ReadFilter], Taken[P]],
-) -> Steps[P]:
+) -> Operation[P]:
     terms: _Terms | None = None
 
     def plan() -> ReadPlan:
@@ -69,7 +71,7 @@ def _taken_steps(
         assert terms is not None, "planned before it is read"
         return take(terms, reader, plan, keep)
 
-    return (yield from planned_steps(engine, topic, plan, taken))
+    return (yield from fetch_planned(engine, topic, plan, taken))
 
 
 def _terms(queues: Queues, topic: Topic, grant: Grant) -> _Terms:

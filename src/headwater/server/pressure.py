@@ -48,18 +48,18 @@ class PressureWatch:
     def begin(self, governing: Governing) -> None:
         """Recovery is done: look every 100 ms until the server goes."""
         self._governing = governing
-        governing.listeners.append(self._tell)
+        governing.listeners.append(self._log)
         self._app.delivery.govern(governing)
-        self._look()
+        self._sample()
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         if self._governing is None or self._app.draining:
             return
-        self._app.loop.call_later(_SAMPLE_S, self._look)
+        self._app.loop.call_later(_SAMPLE_S, self._sample)
         self._governing.tick()
         self._app.delivery.resume()
 
-    def _tell(self, transitions: Sequence[Transition]) -> None:
+    def _log(self, transitions: Sequence[Transition]) -> None:
         for rung, entered, pressure in transitions:
             level, on, off = _MEANS[rung]
             self._app.log.log(

@@ -15,21 +15,21 @@ from headwater.engine.queue_state import ClaimRequest
 from headwater.engine.queue_steps import (
     Claiming,
     ClaimWish,
-    ack_steps,
+    ack_operation,
     check_settled,
-    claim_as_steps,
-    claiming_steps,
-    extend_steps,
-    nack_steps,
+    claim_as_operation,
+    extend_operation,
+    nack_operation,
+    run_claim,
 )
 from headwater.engine.queues import Queues
-from headwater.engine.steps import AsOwner, Steps
+from headwater.engine.steps import AsOwner, Operation
 from headwater.engine.topic import Topic
 from headwater.server.body import body_of
 from headwater.server.exchange import GZIP_BYTES_MIN, Exchange
 from headwater.server.jobs import JobsText, jobs_text_at_hand, jobs_text_steps
+from headwater.server.operation_runner import HttpOperation, OneStep, Work
 from headwater.server.spaces import refuse_kafkas
-from headwater.server.stepping import OneStep, Operation, Work
 from headwater.wire.requests import AckBody, ClaimBody, ExtendBody, NackBody, decode_request
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ def require_queue(app: App, exchange: Exchange) -> None:
 
 def claim(app: App, exchange: Exchange) -> None:
     body = decode_request(body_of(exchange), ClaimBody)
-    exchange.waits_for_news = True  # whoever leaves meanwhile shall not be given jobs
-    wish = ClaimWish(
+    exchange.waits_for_event = True  # whoever leaves meanwhile shall not be given jobs
+    options = ClaimWish(
         body.node, body.max, body.lease_ms, body.wait_ms, goes_on=lambda: not app.draining
     )
     engine, name = app.engine, exchange.head.parameters[0]
@@ -55,15 +55,15 @@ def claim(app: App, exchange: Exchange) -> None:
     if topic is None:
         require_queue(app, exchange)
     if topic is None or not topic.loaded:
-        steps = claim_as_steps(engine, name, wish, _rendered)
+        steps = claim_as_operation(engine, name, options, _rendered)
     else:
-        claiming = Claiming(engine, topic, wish)
+        claiming = Claiming(engine, topic, options)
         claimed = _claimed_at_once(engine, exchange, claiming)
         if claimed is not None:
             _answer_claim(exchange, claimed)
             return
-        steps = claiming_steps(engine, claiming, _rendered)
-    Operation(app, exchange, steps, partial(_answer_claim, exchange)).begin(quits=True)
+        steps = run_claim(engine, claiming, _rendered)
+    HttpOperation(app, exchange, steps, partial(_answer_claim, exchange)).begin(quits=True)
 
 
 def _claimed_at_once(engine: Engine, exchange: Exchange, claiming: Claiming) -> JobsText | None:
@@ -87,7 +87,7 @@ def _claimed_at_once(engine: Engine, exchange: Exchange, claiming: Claiming) -> 
 
 def _rendered(
     engine: Engine, queues: Queues, topic: Topic, request: ClaimRequest
-) -> Steps[JobsText]:
+) -> Operation[JobsText]:
     if request.grant is None:
         ready: int = yield AsOwner(lambda: queues.ready(topic))
         return JobsText(b"", 0, ready)
@@ -117,12 +117,12 @@ def ack(app: App, exchange: Exchange) -> None:
     if topic is None:
         require_queue(app, exchange)
     if topic is None or not topic.loaded or _has_dying(topic):
-        steps = ack_steps(engine, name, body.node, body.seqs, body.lease_ids)
-        _settle(app, exchange, steps, _say_acked)
+        steps = ack_operation(engine, name, body.node, body.seqs, body.lease_ids)
+        _begin_settling(app, exchange, steps, _say_acked)
         return
     check_settled(body.node, body.seqs, body.lease_ids)
     start = partial(Queues(engine).ack, topic, body.node, body.seqs, body.lease_ids)
-    _settle(app, exchange, OneStep(start, _as_it_is), _say_acked)
+    _begin_settling(app, exchange, OneStep(start, _identity), _say_acked)
 
 
 def _has_dying(topic: Topic) -> bool:
@@ -130,60 +130,60 @@ def _has_dying(topic: Topic) -> bool:
     return topic.queue is not None and topic.queue.leases.has_dying
 
 
-def _as_it_is(settled: Settled) -> Settled:
-    return settled
+def _identity(result: Settled) -> Settled:
+    return result
 
 
 def nack(app: App, exchange: Exchange) -> None:
     body = decode_request(body_of(exchange), NackBody)
     require_queue(app, exchange)
     name = exchange.parameters[0]
-    steps = nack_steps(app.engine, name, body.node, body.seqs, body.lease_ids, body.delay_ms)
-    _settle(app, exchange, steps, _say_nacked)
+    steps = nack_operation(app.engine, name, body.node, body.seqs, body.lease_ids, body.delay_ms)
+    _begin_settling(app, exchange, steps, _say_nacked)
 
 
 def extend(app: App, exchange: Exchange) -> None:
     body = decode_request(body_of(exchange), ExtendBody)
     require_queue(app, exchange)
     name = exchange.parameters[0]
-    steps = extend_steps(app.engine, name, body.node, body.seqs, body.lease_ids, body.lease_ms)
-    _settle(app, exchange, steps, _say_extended)
+    steps = extend_operation(app.engine, name, body.node, body.seqs, body.lease_ids, body.lease_ms)
+    _begin_settling(app, exchange, steps, _say_extended)
 
 
-def _settle(
+def _begin_settling(
     app: App, exchange: Exchange, work: Work[Settled], say: Callable[[Settled], bytes]
 ) -> None:
     topic = exchange.head.parameters[0].encode()
 
-    def answer(settled: Settled) -> None:
+    def answer(result: Settled) -> None:
         body = (
             b'{"topic":"%b",%b,"skipped":%b,"ready":%d,"in_flight":%d,'
             b'"performance":{"server_total_ms":%.3f}}'
         )
         body %= (
             topic,
-            say(settled),
-            _encode(settled.skipped) if settled.skipped else b"[]",
-            settled.ready,
-            settled.in_flight,
+            say(result),
+            _encode(result.skipped) if result.skipped else b"[]",
+            result.ready,
+            result.in_flight,
             exchange.elapsed_ms(),
         )
         if len(body) < GZIP_BYTES_MIN and exchange.takes_short_answer:
             exchange.answer_short(body)
         else:
             exchange.answer_json(200, body)
-        app.pushing.nudge(exchange.head.parameters[0])  # a worker may have room for more
+        app.job_pusher.nudge(exchange.head.parameters[0])  # a worker may have room for more
 
-    Operation(app, exchange, work, answer).begin()
-
-
-def _say_acked(settled: Settled) -> bytes:
-    return b'"acked":%d' % len(settled.seqs)
+    HttpOperation(app, exchange, work, answer).begin()
 
 
-def _say_nacked(settled: Settled) -> bytes:
-    return b'"nacked":%d' % len(settled.seqs)
+def _say_acked(result: Settled) -> bytes:
+    return b'"acked":%d' % len(result.seqs)
 
 
-def _say_extended(settled: Settled) -> bytes:
-    return b'"extended":%d,"deadlines":%b' % (len(settled.seqs), _encode(settled.deadlines))
+def _say_nacked(result: Settled) -> bytes:
+    return b'"nacked":%d' % len(result.seqs)
+
+
+def _say_extended(result: Settled) -> bytes:
+    return b'"extended":%d,"deadlines":%b' % (len(result.seqs), _encode(result.deadlines))

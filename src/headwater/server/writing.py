@@ -12,7 +12,7 @@ from headwater.core import limits
 from headwater.core.errors import BatchTooLargeError, InvalidRequestError, RecordTooLargeError
 from headwater.engine.input import EncodedRecords
 from headwater.engine.pending import Appended, Pending, Write
-from headwater.engine.steps import loaded_steps
+from headwater.engine.steps import ensure_loaded
 from headwater.format.frame import FrameFlag, join_data
 from headwater.server.body import body_of
 from headwater.server.exchange import Exchange
@@ -57,7 +57,7 @@ async def _write_after_loading(
     request: WriteRequest,
     records: EncodedRecords,
 ) -> None:
-    await app.ready_database.drive(loaded_steps(app.engine, topic))
+    await app.ready_database.drive(ensure_loaded(app.engine, topic))
     _append(app, exchange, name, request, records)
 
 

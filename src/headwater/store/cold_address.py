@@ -18,7 +18,7 @@ from headwater.disk import Disk, PosixDisk, read_whole, replace_file, sync_names
 from headwater.format.names import COLD_ADDRESS_NAME
 from headwater.format.snapshot import META_DIRECTORY
 from headwater.store.object_store import RETRY_AFTER_MS, URL_START, open_cold_tier, shown_place
-from headwater.store.stores import ColdTier
+from headwater.store.segment_stores import ColdTier
 
 _VERSION: Final = 1
 _BYTES_MAX: Final = 64 * 1024

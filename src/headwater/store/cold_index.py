@@ -34,7 +34,7 @@ from headwater.format.segment import (
     seal_checks,
     unpack_identity,
 )
-from headwater.store.checked import Finding
+from headwater.store.checked_reads import Finding
 from headwater.store.pair import file_bytes, read_range, whole_entries
 from headwater.store.segment import Segment
 

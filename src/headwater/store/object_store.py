@@ -33,9 +33,9 @@ from headwater.format.segment import (
     segment_file_name,
     topic_directory_name,
 )
-from headwater.store.appending import make_directories
+from headwater.store.appender import make_directories
 from headwater.store.failures import file_work
-from headwater.store.stores import ColdTier, LocalColdTier
+from headwater.store.segment_stores import ColdTier, LocalColdTier
 
 URL_START = "s3://"
 RETRY_AFTER_MS = 5_000

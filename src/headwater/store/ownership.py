@@ -41,7 +41,7 @@ from headwater.format.segment import (
     unpack_identity,
 )
 from headwater.store.pair import read_range, whole_entries, with_file
-from headwater.store.settling import TopicDirectory
+from headwater.store.topic_directory import TopicDirectory
 
 ADVICE: Final = "put the right file back, from where it is or from a backup"
 TOPICS_ASKED_MAX: Final = 1_000

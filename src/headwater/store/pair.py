@@ -26,7 +26,7 @@ from headwater.format.segment import (
     seal_checks,
 )
 from headwater.native import compiled
-from headwater.store.checked import Finding
+from headwater.store.checked_reads import Finding
 
 _native = compiled("entries")
 Answer = TypeVar("Answer")

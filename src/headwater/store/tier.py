@@ -21,8 +21,8 @@ from headwater.store.cold_index import cold_index_bytes
 from headwater.store.failures import file_work
 from headwater.store.pair import read_all, whole_entries
 from headwater.store.segment import Segment, Tier
-from headwater.store.settling import TopicDirectory
-from headwater.store.stores import SegmentStore
+from headwater.store.segment_stores import SegmentStore
+from headwater.store.topic_directory import TopicDirectory
 
 
 @dataclass(frozen=True, slots=True)

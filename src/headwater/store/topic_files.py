@@ -34,11 +34,11 @@ from headwater.format.segment import (
     bad_entries,
     checksum_span,
 )
-from headwater.store import appending, deleting, dropping, rewriting
-from headwater.store.checked import Finding
+from headwater.store import appender, deletion, removal, rewrite
+from headwater.store.checked_reads import Finding
 from headwater.store.cold_index import cold_index_bytes, flagged_copy, mend_cold_entries
 from headwater.store.failures import file_work
-from headwater.store.loading import Loader
+from headwater.store.loader import Loader
 from headwater.store.maps import MapKey, Mapped, SegmentMaps
 from headwater.store.ownership import Wrong, foreign_data, is_older, older_than
 from headwater.store.pair import (
@@ -56,9 +56,9 @@ from headwater.store.segment import (
     SegmentSlice,
     UnreadableSegmentError,
 )
-from headwater.store.settling import TopicDirectory
-from headwater.store.stores import SegmentStore
+from headwater.store.segment_stores import SegmentStore
 from headwater.store.tier import TopicTier
+from headwater.store.topic_directory import TopicDirectory
 
 PROBE_BYTES: Final = 4096
 """How much of a copy in the cold tier is read to see whose it is; a long record takes more."""
@@ -161,11 +161,11 @@ class TopicFiles:
         """
         with file_work(self.directory):
             if active is None and not self._has_directory:
-                appending.make_directories(self._disk, self.directory)
+                appender.make_directories(self._disk, self.directory)
                 self._has_directory = True
             self._clean_up()
             self._torn = active
-            changed = appending.append_run(
+            changed = appender.append_run(
                 self._disk,
                 self.directory,
                 self._settings,
@@ -205,8 +205,8 @@ class TopicFiles:
             return segment
         with file_work(self.directory):
             self._clean_up()
-        full = appending.is_full(segment, self._settings)
-        due = full or appending.is_old(segment, self._settings, now_ms)
+        full = appender.is_full(segment, self._settings)
+        due = full or appender.is_old(segment, self._settings, now_ms)
         return replace(segment, sealed=True) if due else segment
 
     def flag_deleted(self, segment: Segment, entries: Entries, seqs: NDArray[numpy.int64]) -> None:
@@ -217,15 +217,15 @@ class TopicFiles:
         """
         if not len(seqs):
             return
-        deleting.check_seqs(segment, entries, seqs)
+        deletion.check_seqs(segment, entries, seqs)
         if segment.is_cold:
             self._flag_cold(segment, seqs)
             return
         with file_work(self.directory):
             path = self._directory.path_of(segment.first_seq, SegmentFile.DATA)
-            deleting.flag_frames(self._disk, path, entries, seqs - seqs[0])
+            deletion.flag_frames(self._disk, path, entries, seqs - seqs[0])
             path = self._directory.path_of(segment.first_seq, SegmentFile.IDX)
-            deleting.flag_entries(self._disk, path, segment, entries, seqs)
+            deletion.flag_entries(self._disk, path, segment, entries, seqs)
 
     def rewrite(self, segment: Segment, entries: Entries) -> tuple[Segment, Entries]:
         """Let the bytes of dead records go. `entries` are all of the segment's.
@@ -235,12 +235,12 @@ class TopicFiles:
         old segment when nobody looks it up any more.
         """
         whole = self.read(segment, segment.first_seq, segment.end_seq, entries)
-        data, compacted = rewriting.compact(segment, entries, whole)
-        renewed = rewriting.identify(self._directory, segment, data, compacted)
+        data, compacted = rewrite.compact(segment, entries, whole)
+        renewed = rewrite.identify(self._directory, segment, data, compacted)
         with file_work(self.directory):
-            rewriting.prepare(self._directory, segment, data, compacted.tobytes())
+            rewrite.prepare(self._directory, segment, data, compacted.tobytes())
             self._rewritten[segment.first_seq] = len(data)
-            changed = rewriting.swap(self._directory, renewed, len(data))
+            changed = rewrite.swap(self._directory, renewed, len(data))
         if segment.is_cold:
             self._drop_cold(segment.first_seq)
         return changed, compacted
@@ -249,7 +249,7 @@ class TopicFiles:
         """Remove segments from both tiers, durably. Repeating it after a crash is harmless."""
         if segments:
             cold = self._cold if any(segment.is_cold for segment in segments) else None
-            dropping.drop_segments(self._directory, segments, cold)
+            removal.drop_segments(self._directory, segments, cold)
             for segment in segments:
                 self._rewritten.pop(segment.first_seq, None)
                 self._known_copies.pop(segment.first_seq, None)

@@ -30,7 +30,7 @@ from headwater.format.names import CURRENT_NAME, parse_wal_file_name, wal_file_n
 from headwater.wal.counters import WalCounters
 from headwater.wal.dialect import NO_ROOM
 from headwater.wal.position import LogPosition
-from headwater.wal.prepared import PreparedFile
+from headwater.wal.prepared_file import PreparedFile
 from headwater.wal.ticket import Ticket
 
 RequestPreparation = Callable[[PreparedFile], None]

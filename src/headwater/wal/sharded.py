@@ -18,11 +18,11 @@ from headwater.format.names import shard_directory_name
 from headwater.wal.committer import LogState
 from headwater.wal.counters import WalCounters
 from headwater.wal.frame_log import FrameLog
-from headwater.wal.interpreter import switch_interval
 from headwater.wal.policy import ByClass, SyncPolicy
 from headwater.wal.position import LogPosition
-from headwater.wal.prepared import Preparer
+from headwater.wal.prepared_file import Preparer
 from headwater.wal.shard import Shard
+from headwater.wal.switch_interval import switch_interval
 from headwater.wal.ticket import Listener, Ticket, resolve_quietly
 
 

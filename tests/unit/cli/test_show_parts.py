@@ -9,8 +9,8 @@ import pytest
 from headwater.testing import FakeDisk
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.logs import flip
-from tests.unit.recovery.test_verifying_kafka import image as kafka_image
-from tests.unit.recovery.test_verifying_machines import image as machines_image
+from tests.unit.recovery.test_kafka_verify import image as kafka_image
+from tests.unit.recovery.test_machine_verify import image as machines_image
 
 
 @pytest.fixture

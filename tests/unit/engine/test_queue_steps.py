@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headwater.core.errors import TopicNotFoundError
-from headwater.engine.queue_steps import claim_steps
+from headwater.engine.queue_steps import claim_operation
 from headwater.engine.steps import Answered, InFiles, Woken
 from tests.unit.engine.queue_places import Place
 
@@ -17,7 +17,7 @@ class Held:
 
     def __init__(self, place: Place, node: str, wanted: int, **more: Any) -> None:
         self._place = place
-        self._steps = claim_steps(place.db.engine, "jobs", node, wanted, **more)
+        self._steps = claim_operation(place.db.engine, "jobs", node, wanted, **more)
         self._result: Any = None
 
     def until(self, kind: type[Any]) -> Any:

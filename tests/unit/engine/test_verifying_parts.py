@@ -10,8 +10,8 @@ from headwater.engine.verifying import verify_directory
 from headwater.spark.jobs.verify import VerifyOptions, verify
 from headwater.testing import FakeDisk, ManualClock
 from tests.spark.workloads import Engine
-from tests.unit.recovery.test_verifying_kafka import image as kafka_image
-from tests.unit.recovery.test_verifying_machines import image as machines_image
+from tests.unit.recovery.test_kafka_verify import image as kafka_image
+from tests.unit.recovery.test_machine_verify import image as machines_image
 
 DATA = PurePosixPath("/data")
 

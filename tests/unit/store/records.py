@@ -24,10 +24,10 @@ from headwater.format.segment import (
     index_flags,
     seal_checks,
 )
-from headwater.store.checked import Finding, good_positions
+from headwater.store.checked_reads import Finding, good_positions
 from headwater.store.maps import SegmentMaps
 from headwater.store.segment import Segment
-from headwater.store.stores import SegmentStore
+from headwater.store.segment_stores import SegmentStore
 from headwater.store.topic_files import TopicFiles
 
 TOPICS = PurePosixPath("/data/topics")

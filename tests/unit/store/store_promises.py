@@ -6,7 +6,7 @@ import pytest
 
 from headwater.core.errors import StorageError
 from headwater.format.segment import SegmentPart
-from headwater.store.stores import SegmentStore
+from headwater.store.segment_stores import SegmentStore
 
 DATA, IDX = SegmentPart.DATA, SegmentPart.IDX
 

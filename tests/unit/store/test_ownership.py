@@ -21,9 +21,9 @@ from headwater.format.segment import (
 from headwater.store.cold_index import cold_index_bytes
 from headwater.store.pair import whole_entries
 from headwater.store.segment import Segment, Tier, UnreadableSegmentError
-from headwater.store.stores import LocalColdTier
+from headwater.store.segment_stores import LocalColdTier
 from headwater.store.topic_files import TopicFiles
-from headwater.store.verifying import Expected, FaultKind, verify_segments
+from headwater.store.verify import Expected, FaultKind, verify_segments
 from headwater.testing import FakeDisk
 from tests.unit.store.records import DIRECTORY, SMALL, TOPICS, Written, read_live, topic_files
 

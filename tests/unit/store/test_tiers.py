@@ -18,10 +18,10 @@ from headwater.core.errors import (
 )
 from headwater.disk import Buffer
 from headwater.format.segment import SegmentPart
-from headwater.store.checked import Finding, good_positions
+from headwater.store.checked_reads import Finding, good_positions
 from headwater.store.object_store import ObjectColdTier, open_cold_tier
 from headwater.store.segment import SegmentChangedError, Tier
-from headwater.store.stores import LocalColdTier, LocalSegmentStore, SegmentStore
+from headwater.store.segment_stores import LocalColdTier, LocalSegmentStore, SegmentStore
 from headwater.testing import DROPS, FakeDisk
 from tests.unit.store.records import DIRECTORY, TOPICS, Written, read_live, topic_files
 from tests.unit.store.store_promises import check_store

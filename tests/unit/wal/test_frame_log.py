@@ -19,7 +19,7 @@ from headwater.testing import FakeDisk, FaultDisk, ManualClock, Verb
 from headwater.wal.counters import WalCounters
 from headwater.wal.frame_log import FrameLog
 from headwater.wal.position import LogPosition, OpenFile
-from headwater.wal.prepared import PreparedFile, Preparer
+from headwater.wal.prepared_file import PreparedFile, Preparer
 from headwater.wal.ticket import Ticket
 
 WAL = PurePosixPath("/wal")

@@ -15,12 +15,12 @@ from headwater.core.durability import Durability
 from headwater.core.errors import AccessError, ClosedError, DirectoryInUseError, PoisonedError
 from headwater.disk import PosixDisk
 from headwater.format.frame import FrameType, encode_frame
-from headwater.recovery.opening import OpenWal, open_wal
-from headwater.recovery.recover import look
+from headwater.recovery.open_wal import OpenWal, open_wal
+from headwater.recovery.wal_recovery import look
 from headwater.testing import FakeDisk, Fault, FaultDisk, Verb
 from headwater.wal.committer import LogState
-from headwater.wal.interpreter import SwitchInterval
 from headwater.wal.sharded import shard_directory, shard_of
+from headwater.wal.switch_interval import SwitchInterval
 from headwater.wal.ticket import Ticket
 
 DATA = PurePosixPath("/data")

@@ -10,7 +10,7 @@ from typing import Final
 from headwater.core.errors import DamageError, FormatError, NewerFormatError, RequestError
 from headwater.core.units import MIB
 from headwater.disk import Buffer, Disk, File, OpenMode, sync_file, sync_names, write_all
-from headwater.disk.whole import TEMPORARY_SUFFIX
+from headwater.disk.whole_files import TEMPORARY_SUFFIX
 from headwater.format.backup import (
     BLOCK_BYTES,
     END,

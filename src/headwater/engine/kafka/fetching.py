@@ -28,9 +28,9 @@ from headwater.format.kafka.partition_names import partition_name
 from headwater.format.kafka.records import encode_gapped
 from headwater.format.kafka.topic_hash import key_text
 from headwater.observe.tracing import FETCH_SPAN
-from headwater.store.checked import Finding
+from headwater.store.checked_reads import Finding
+from headwater.store.kafka.batch_lookup import Batches, Ids, SegmentTable, count_before, locate
 from headwater.store.kafka.files import SegmentFiles
-from headwater.store.kafka.locating import Batches, Ids, SegmentTable, count_before, locate
 from headwater.wire.kafka.error_codes import ErrorCode
 
 WINDOW_MAX: Final = 16_384

@@ -34,7 +34,7 @@ from headwater.engine.kafka.producing import Produced
 from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.kafka.timestamps import TimestampPlan
 from headwater.engine.pending import Pending
-from headwater.engine.steps import Answered, AsOwner, InFiles, Step, Steps, delete_steps
+from headwater.engine.steps import Answered, AsOwner, InFiles, Operation, Step, delete_operation
 from headwater.engine.topic import Topic
 from headwater.format.kafka.batch import BatchHeader
 from headwater.wire.kafka.error_codes import ErrorCode
@@ -209,12 +209,12 @@ class JoinedStore:
 
     # -- operations of the engine, which take steps
 
-    def _begin(self, steps: Steps[T]) -> Pending[T]:
+    def _begin(self, steps: Operation[T]) -> Pending[T]:
         told: Pending[T] = Pending()
         self._run(steps, told, partial(steps.send, None))
         return told
 
-    def _run(self, steps: Steps[T], told: Pending[T], advance: Callable[[], Step]) -> None:
+    def _run(self, steps: Operation[T], told: Pending[T], advance: Callable[[], Step]) -> None:
         """As the owner: as far as it goes. What it waits for carries it on."""
         try:
             step = advance()
@@ -240,13 +240,13 @@ class JoinedStore:
         else:
             self._run(steps, told, lambda: pending)
 
-    def _heard(self, steps: Steps[T], told: Pending[T], pending: Pending[Any]) -> None:
+    def _heard(self, steps: Operation[T], told: Pending[T], pending: Pending[Any]) -> None:
         if pending.error is not None:
             self._run(steps, told, partial(steps.throw, pending.error))
         else:
             self._run(steps, told, partial(steps.send, pending.result))
 
-    def _read(self, steps: Steps[T], told: Pending[T], future: Future[Any]) -> None:
+    def _read(self, steps: Operation[T], told: Pending[T], future: Future[Any]) -> None:
         error = future.exception()
         go_on: Callable[[], Step] = (
             partial(steps.send, future.result()) if error is None else partial(steps.throw, error)
@@ -254,7 +254,7 @@ class JoinedStore:
         self._engine.core.owner.post(lambda: self._run(steps, told, go_on))
 
 
-def _started(steps: Steps[Any], step: Answered) -> Pending[Any] | Step:
+def _started(steps: Operation[Any], step: Answered) -> Pending[Any] | Step:
     """What was started; or the next step, when it could not be."""
     try:
         return step.start()
@@ -262,8 +262,8 @@ def _started(steps: Steps[Any], step: Answered) -> Pending[Any] | Step:
         return steps.throw(error)
 
 
-def _delete_steps(engine: Engine, partition: NativePartition, before_offset: int) -> Steps[int]:
-    yield from delete_steps(engine, partition.native.name, before_offset + 1, None)
+def _delete_steps(engine: Engine, partition: NativePartition, before_offset: int) -> Operation[int]:
+    yield from delete_operation(engine, partition.native.name, before_offset + 1, None)
     return partition.log_start_offset
 
 

@@ -22,7 +22,7 @@ from headwater.format.kafka.mapping import to_kafka_as_it_is
 from headwater.format.kafka.records import NewRecord, encode_gapped
 from headwater.model.loss import DAMAGED
 from headwater.model.slots import DEAD
-from headwater.store.checked import Finding
+from headwater.store.checked_reads import Finding
 from headwater.store.segment import SegmentChangedError
 from headwater.wire.kafka.error_codes import ErrorCode
 

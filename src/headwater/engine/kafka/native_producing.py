@@ -21,7 +21,7 @@ from headwater.engine.kafka.native_topics import NativePartition
 from headwater.engine.kafka.producers import SentBatch
 from headwater.engine.kafka.producing import Produced, Repeated
 from headwater.engine.pending import Appended, Pending, Write
-from headwater.engine.steps import Answered, AsOwner, InFiles, Steps, loaded_steps
+from headwater.engine.steps import Answered, AsOwner, InFiles, Operation, ensure_loaded
 from headwater.format.kafka.batch import BatchHeader, read_header
 from headwater.format.kafka.mapping import to_native
 from headwater.format.kafka.records import Record, decode_records
@@ -33,7 +33,7 @@ IN_PASSING_BYTES_MAX: Final = 16 * KIB
 
 def produce_steps(
     engine: Engine, partition: NativePartition, batch: bytes, durability: Durability
-) -> Steps[Produced]:
+) -> Operation[Produced]:
     """The batch was checked by `check_batch`.
 
     Long and compressed batches are decoded by a reader; those behind them wait for their turn, so
@@ -44,7 +44,7 @@ def produce_steps(
     turn: Pending[bool] = yield AsOwner(partition.turns.take)
     yield Answered(lambda: turn)
     try:
-        yield from loaded_steps(engine, topic)
+        yield from ensure_loaded(engine, topic)
         sent: SentBatch | None = yield AsOwner(lambda: _sent_before(partition, header))
         if sent is None:
             decode = partial(_decoded, batch)

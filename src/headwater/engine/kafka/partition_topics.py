@@ -29,7 +29,7 @@ from headwater.format.kafka.partition_names import partition_name
 from headwater.model.loss import DAMAGED, RECREATED, Tombstone
 from headwater.model.selection import Selection
 from headwater.model.topic import TopicLog
-from headwater.store.checked import Finding
+from headwater.store.checked_reads import Finding
 from headwater.store.segment import SegmentChangedError
 from headwater.store.topic_files import TopicFiles
 from headwater.wire.kafka.error_codes import ErrorCode

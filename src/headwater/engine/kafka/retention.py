@@ -19,7 +19,7 @@ from headwater.engine.kafka.topics import KafkaTopics
 from headwater.engine.pending import wait_for
 from headwater.format.kafka.entry import PREFIX_BYTES
 from headwater.model.retention_clock import RetentionClock
-from headwater.store.kafka.locating import Ids, SegmentTable, locate
+from headwater.store.kafka.batch_lookup import Ids, SegmentTable, locate
 
 _WINDOW = 16_384
 

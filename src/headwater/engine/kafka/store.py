@@ -40,9 +40,9 @@ from headwater.wal.batch_log import BatchLog
 from headwater.wal.committer import LogState
 from headwater.wal.counters import WalCounters
 from headwater.wal.dialect import NO_ROOM
-from headwater.wal.interpreter import switch_interval
 from headwater.wal.policy import ByClass
 from headwater.wal.shard import Shard
+from headwater.wal.switch_interval import switch_interval
 from headwater.wal.ticket import Ticket
 
 Progress = Callable[[float], None]

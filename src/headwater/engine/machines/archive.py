@@ -23,7 +23,7 @@ from headwater.config.machines import HistorySettings
 from headwater.core.errors import FormatError
 from headwater.core.units import MIB
 from headwater.disk import Disk, OpenMode, sync_file, write_all
-from headwater.disk.whole import TEMPORARY_SUFFIX, sync_names
+from headwater.disk.whole_files import TEMPORARY_SUFFIX, sync_names
 from headwater.engine.machines.log_reading import LogGap, LogPlace
 from headwater.engine.owner import Owner
 from headwater.format.machines.entry import Entry, EntryType, encode_entry

@@ -38,7 +38,7 @@ from headwater.engine.machines.positions import TRANSITIONS, fed_file
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.machines.tables import Effect
 from headwater.engine.machines.watching import CatchUpPlan, TransitionEvent, WatchFilter
-from headwater.engine.steps import append_encoded_steps
+from headwater.engine.steps import append_encoded_operation
 from headwater.format.frame import FrameFlag
 from headwater.format.machines.bodies import NO_PAYLOAD, ApplyEvent
 from headwater.format.machines.names import global_offset
@@ -250,7 +250,7 @@ class TransitionFeeder:
         records = EncodedRecords([_NODE_BYTES] * count, tags, datas, [_FLAGS] * count, size)
         engine = self._database.engine
         self._database.drive(
-            append_encoded_steps(
+            append_encoded_operation(
                 engine, self.topic, records, create=True, disable_backpressure=True
             )
         )

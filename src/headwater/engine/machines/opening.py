@@ -12,7 +12,7 @@ from headwater.config.machines import FsyncKind, FsyncPolicy, MachineSettings
 from headwater.config.wal import WalSettings
 from headwater.core.errors import DamageError, FormatError
 from headwater.disk import Disk
-from headwater.disk.whole import sync_names
+from headwater.disk.whole_files import sync_names
 from headwater.engine.machines.replaying import effect_of
 from headwater.engine.machines.snapshots import fill_from_snapshot
 from headwater.engine.machines.tables import Tables

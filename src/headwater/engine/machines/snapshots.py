@@ -19,7 +19,7 @@ import msgspec
 from headwater.core.errors import DamageError, FormatError
 from headwater.core.units import MS_PER_S
 from headwater.disk import Disk, OpenMode, replace_file, sync_file, write_all
-from headwater.disk.whole import TEMPORARY_SUFFIX, sync_names
+from headwater.disk.whole_files import TEMPORARY_SUFFIX, sync_names
 from headwater.engine.machines.answers import InstanceSnapshot
 from headwater.engine.machines.tables import Remembered, Tables
 from headwater.format.crc32c import crc32c

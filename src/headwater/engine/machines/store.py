@@ -73,8 +73,8 @@ from headwater.model.retention_hold import MACHINES_LOG, HoldOwner, RetentionHol
 from headwater.wal.committer import LogState
 from headwater.wal.counters import WalCounters
 from headwater.wal.entry_log import EntryLog
-from headwater.wal.interpreter import switch_interval
 from headwater.wal.shard import Shard
+from headwater.wal.switch_interval import switch_interval
 from headwater.wal.ticket import Ticket
 
 LIST_LIMIT_DEFAULT: Final = 100

@@ -36,19 +36,19 @@ from headwater.engine.reading import Diff
 from headwater.engine.steps import (
     Answered,
     DiffRequest,
-    Steps,
+    Operation,
     Woken,
     diff_request,
-    read_steps,
-    state_steps,
-    topic_steps,
-    topics_steps,
+    loaded_topic,
+    read_operation,
+    state_operation,
+    topics_operation,
 )
 from headwater.engine.topics import TopicState
 from headwater.engine.watching import watch_requests
 from headwater.model.loss import Tombstone
 from headwater.recovery.survey import access_error
-from headwater.store.checked import Finding
+from headwater.store.checked_reads import Finding
 from headwater.store.segment import SegmentChangedError
 
 T = TypeVar("T")
@@ -122,13 +122,13 @@ class ReadOnlyDatabase:
     def state(self, topic: str) -> TopicState:
         with self._lock:
             self._refresh()
-            return self._stable(lambda view: _drive(state_steps(view, topic)))
+            return self._stable(lambda view: _drive(state_operation(view, topic)))
 
     def topics(self, prefix: str = "") -> list[TopicState]:
         """All topics, by name."""
         with self._lock:
             self._refresh()
-            return self._stable(lambda view: _drive(topics_steps(view, prefix)))
+            return self._stable(lambda view: _drive(topics_operation(view, prefix)))
 
     def refresh(self) -> bool:
         """Look at the files now. False when the owner has written nothing since the last look."""
@@ -180,8 +180,8 @@ class ReadOnlyDatabase:
 
     def _read(self, topic: str, request: DiffRequest) -> Diff:
         def read(view: DirectoryView) -> Diff:
-            found = _drive(topic_steps(view, topic))
-            return _drive(read_steps(view, found, request))
+            found = _drive(loaded_topic(view, topic))
+            return _drive(read_operation(view, found, request))
 
         try:
             return self._stable(read)
@@ -308,7 +308,7 @@ def _has_news(diff: Diff) -> bool:
     return bool(diff.records) or diff.tombstone is not None or not diff.caught_up
 
 
-def _drive(steps: Steps[T]) -> T:
+def _drive(steps: Operation[T]) -> T:
     """Run an operation at once: there is nobody else to wait for."""
     result: Any = None
     try:

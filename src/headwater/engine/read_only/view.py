@@ -26,13 +26,13 @@ from headwater.format.frame import FrameType
 from headwater.format.names import WAL_DIRECTORY
 from headwater.format.topic_frames import decode_checkpoint_mark
 from headwater.model.retention_clock import RetentionClock
-from headwater.recovery.following import LogFollower
-from headwater.recovery.looking import look_until_settled
+from headwater.recovery.follower import LogFollower
+from headwater.recovery.inspection import look_until_settled
 from headwater.recovery.replay import Group
 from headwater.recovery.snapshots import snapshot_numbers
 from headwater.recovery.survey import ShardSurvey
 from headwater.recovery.verdict import Verdict
-from headwater.store.checked import Finding
+from headwater.store.checked_reads import Finding
 from headwater.store.object_store import open_cold_tier
 from headwater.store.segment import SegmentChangedError
 from headwater.wal.ceilings import SeqCeilings

@@ -31,7 +31,7 @@ from headwater.recovery.kafka.survey import (
 )
 from headwater.recovery.kafka.table import STRAY_ROWS, decide_index, decide_log
 from headwater.recovery.kafka.verdict import CopyVerdict, Place
-from headwater.recovery.recover import quarantine
+from headwater.recovery.wal_recovery import quarantine
 from headwater.store.pair import with_file
 
 _PIECE_BYTES: Final = 4 * MIB

@@ -18,7 +18,7 @@ import numpy
 from headwater.core.errors import FormatError, NewerFormatError
 from headwater.core.units import MIB
 from headwater.disk import Disk, File, OpenMode, read_whole
-from headwater.disk.whole import TEMPORARY_SUFFIX
+from headwater.disk.whole_files import TEMPORARY_SUFFIX
 from headwater.format.checksum import RunningChecksum, checksum64
 from headwater.format.kafka.batch import BatchHeader
 from headwater.format.kafka.checkpoint import (

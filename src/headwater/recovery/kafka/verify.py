@@ -26,7 +26,7 @@ from headwater.recovery.kafka.topics import SeenTopics
 from headwater.recovery.kafka.verdict import CheckpointVerdict, Stray
 from headwater.recovery.kafka.verify_segment import KafkaLook, KafkaSegment, misplaced
 from headwater.store.pair import read_all
-from headwater.store.verifying import Fault, FaultKind, listed
+from headwater.store.verify import Fault, FaultKind, listed
 
 _LEFT: Final = "nothing leads to this file; left by work that was interrupted or goes on"
 

@@ -37,7 +37,7 @@ from headwater.format.kafka.names import index_name, log_name
 from headwater.format.kafka.topic_hash import topic_hash
 from headwater.recovery.kafka.walk import Window, entries_known_synced, walk_batches
 from headwater.store.pair import with_file
-from headwater.store.verifying import Fault, FaultKind, listed
+from headwater.store.verify import Fault, FaultKind, listed
 
 _WINDOW_BYTES: Final = 8 * MIB
 

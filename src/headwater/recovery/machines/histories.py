@@ -9,11 +9,11 @@ from pathlib import PurePath
 
 from headwater.core.errors import FormatError
 from headwater.disk import Disk
-from headwater.disk.whole import TEMPORARY_SUFFIX
+from headwater.disk.whole_files import TEMPORARY_SUFFIX
 from headwater.format.machines.history_file import HistoryFile
 from headwater.format.machines.names import parse_history_name
 from headwater.store.pair import read_all
-from headwater.store.verifying import Fault, FaultKind
+from headwater.store.verify import Fault, FaultKind
 
 
 def history_faults(disk: Disk, directory: PurePath) -> list[Fault]:

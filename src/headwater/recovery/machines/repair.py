@@ -19,7 +19,7 @@ import msgspec
 
 from headwater.core.errors import FormatError, RequestError
 from headwater.disk import Disk, OpenMode, replace_file, sync_file, write_all
-from headwater.disk.whole import sync_names
+from headwater.disk.whole_files import sync_names
 from headwater.format.machines.names import (
     INDEX_NAME,
     global_offset,
@@ -54,8 +54,8 @@ from headwater.recovery.machines.snapshot import (
 )
 from headwater.recovery.machines.survey import MachineSurvey, survey_machines
 from headwater.recovery.machines.table import decide_snapshot
-from headwater.recovery.recover import quarantine
 from headwater.recovery.repair import RepairPlan, RepairStep, StepKind
+from headwater.recovery.wal_recovery import quarantine
 from headwater.store.pair import read_all
 from headwater.wal.dialect import NO_ROOM
 

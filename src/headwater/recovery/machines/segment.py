@@ -24,7 +24,7 @@ from headwater.format.machines.bodies import (
 from headwater.format.machines.entry import MAGIC_BYTES, Entry, decode_entry, is_newer
 from headwater.format.machines.names import global_offset
 from headwater.store.pair import read_all
-from headwater.store.verifying import Fault, FaultKind, listed
+from headwater.store.verify import Fault, FaultKind, listed
 
 NEWER_ENTRY: Final = "an entry of a kind this version does not know"
 HERE_BEFORE: Final = "an entry that was here before"

@@ -15,7 +15,7 @@ import msgspec
 
 from headwater.core.errors import FormatError
 from headwater.disk import Disk
-from headwater.disk.whole import TEMPORARY_SUFFIX
+from headwater.disk.whole_files import TEMPORARY_SUFFIX
 from headwater.format.frame import UnknownFrameError
 from headwater.format.machines.names import (
     INDEX_NAME,

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from headwater.core.errors import FormatError
 from headwater.disk import Disk
 from headwater.disk.posix import LOCK_NAME
-from headwater.disk.whole import TEMPORARY_SUFFIX
+from headwater.disk.whole_files import TEMPORARY_SUFFIX
 from headwater.format.machines.current import (
     MachineCurrent,
     decode_fed,
@@ -52,7 +52,7 @@ from headwater.recovery.machines.snapshot import (
     scan_machine_snapshots,
 )
 from headwater.store.pair import read_all
-from headwater.store.verifying import Fault
+from headwater.store.verify import Fault
 
 FIRST_SEGMENT: Final = 1
 T = TypeVar("T")

@@ -23,7 +23,7 @@ from headwater.recovery.machines.survey import (
     survey_machines,
 )
 from headwater.recovery.machines.table import Oddity
-from headwater.store.verifying import Fault, FaultKind
+from headwater.store.verify import Fault, FaultKind
 
 _KINDS: Final = {
     Oddity.LEFTOVER.value: FaultKind.UNFINISHED,

@@ -57,13 +57,13 @@ class RcpxEvent(EventAsked):
         connection.under_way += 1
 
     def succeed(self, answer: Applied) -> None:
-        connection, told = self._connection, applied(answer)
+        connection, response = self._connection, applied(answer)
         self._usage.end()
         connection.ended()
         try:
             if connection.key is not None:
-                told = own_answer(connection.key, told)
-            connection.answer(self._request_id, _encode(told), answer.wal_offset)
+                response = own_answer(connection.key, response)
+            connection.answer(self._request_id, _encode(response), answer.wal_offset)
         except Exception as error:
             connection.broken(self._request_id, error)
 

@@ -16,7 +16,7 @@ from headwater.format.names import TOPICS_DIRECTORY
 from headwater.format.segment import parse_segment_file, topic_directory_name
 from headwater.format.snapshot import META_DIRECTORY, Snapshot, encode_snapshot, snapshot_name
 from headwater.recovery.survey import access_error
-from headwater.store.appending import make_directories
+from headwater.store.appender import make_directories
 from headwater.store.failures import file_work
 
 _OURS = frozenset({LOCK_NAME, TOPICS_DIRECTORY, META_DIRECTORY})

@@ -20,7 +20,7 @@ from headwater.format.router_frames import RouterMeta
 from headwater.format.segment import topic_directory_name
 from headwater.format.snapshot import Snapshot
 from headwater.recovery.catalog import Catalog
-from headwater.recovery.piecewise import Piece, PieceTask
+from headwater.recovery.parallel_survey import Piece, PieceTask
 from headwater.recovery.snapshots import load_snapshot
 from headwater.recovery.survey import ShardSurvey, find_shard_directories
 from headwater.recovery.verdict import FileScan, Verdict

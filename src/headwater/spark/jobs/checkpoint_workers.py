@@ -16,7 +16,7 @@ from headwater.core.units import MIB
 from headwater.disk import PosixDisk
 from headwater.format.snapshot import TopicMeta
 from headwater.recovery.catalog import TopicNotes
-from headwater.recovery.piecewise import Piece
+from headwater.recovery.parallel_survey import Piece
 from headwater.spark.jobs.log_files import FileJob, Order, ScannedFile, TopicRows, scan_log_file
 from headwater.spark.jobs.segment_plan import SegmentItem, TopicPlan, TopicTask, plan_topic
 from headwater.spark.jobs.segment_writing import Written, write_segment

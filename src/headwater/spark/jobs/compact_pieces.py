@@ -24,7 +24,7 @@ from headwater.format.segment import (
     index_flags,
     salt_of,
 )
-from headwater.store import rewriting
+from headwater.store import rewrite
 from headwater.store.cold_index import cold_end
 from headwater.store.failures import file_work
 from headwater.store.object_store import open_cold_tier
@@ -32,7 +32,7 @@ from headwater.store.ownership import cold_identity, pair_identity, read_head
 from headwater.store.pair import end_of, read_all, whole_entries
 from headwater.store.reclaim import is_rewrite_due
 from headwater.store.segment import Segment, Tier
-from headwater.store.settling import COLD, HOT, TopicDirectory, settle
+from headwater.store.topic_directory import COLD, HOT, TopicDirectory, settle
 from headwater.store.topic_files import TopicFiles
 
 SEE: str = "`headwater pipeline verify` tells more"
@@ -120,12 +120,12 @@ def compact_segment(disk: Disk, task: ColdSegment) -> Compacted:
 def _rewrite(disk: Disk, files: TopicFiles, segment: Segment, entries: Entries) -> Segment:
     """Into the hot directory. The cold copy stays: it tells where the segment belongs."""
     whole = files.read(segment, segment.first_seq, segment.end_seq, entries)
-    data, compacted = rewriting.compact(segment, entries, whole)
+    data, compacted = rewrite.compact(segment, entries, whole)
     directory = TopicDirectory(disk, files.directory)
-    renewed = rewriting.identify(directory, segment, data, compacted)
+    renewed = rewrite.identify(directory, segment, data, compacted)
     with file_work(files.directory):
-        rewriting.prepare(directory, segment, data, compacted.tobytes())
-        return rewriting.swap(directory, renewed, len(data))
+        rewrite.prepare(directory, segment, data, compacted.tobytes())
+        return rewrite.swap(directory, renewed, len(data))
 
 
 def _refused(task: ColdSegment, reason: str) -> Compacted:

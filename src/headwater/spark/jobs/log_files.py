@@ -29,7 +29,7 @@ from headwater.format.snapshot import Snapshot
 from headwater.format.table import FrameTable, read_table
 from headwater.format.topic_frames import CheckpointEntry, decode_checkpoint_mark
 from headwater.recovery.catalog import TopicNotes
-from headwater.recovery.piecewise import Piece, PieceTask, scan_piece
+from headwater.recovery.parallel_survey import Piece, PieceTask, scan_piece
 from headwater.recovery.scan import is_zero
 from headwater.recovery.survey import read_log_file
 from headwater.recovery.verdict import FileScan

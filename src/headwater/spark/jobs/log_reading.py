@@ -9,7 +9,7 @@ from typing import Protocol
 
 from headwater.disk import Disk
 from headwater.recovery.catalog import TopicNotes
-from headwater.recovery.piecewise import Piece, PieceTask, look_in_pieces
+from headwater.recovery.parallel_survey import Piece, PieceTask, look_in_pieces
 from headwater.recovery.report import WalReport
 from headwater.recovery.scan import Surroundings
 from headwater.recovery.survey import FileTask, ShardSurvey

@@ -33,7 +33,7 @@ from headwater.recovery.machines.survey import MachineSurvey, begin_survey
 from headwater.recovery.machines.verify import machine_faults
 from headwater.spark.jobs.mapping import MapAll
 from headwater.store.pair import read_all
-from headwater.store.verifying import Fault, FaultKind
+from headwater.store.verify import Fault, FaultKind
 
 ROWS: Final = pa.schema(
     [

@@ -37,12 +37,12 @@ from headwater.format.snapshot import (
     snapshot_name,
 )
 from headwater.recovery.catalog import Catalog, TopicNotes
-from headwater.recovery.looking import look_until_settled
+from headwater.recovery.inspection import look_until_settled
 from headwater.recovery.replay import replay
 from headwater.recovery.rows import replay_rows
 from headwater.recovery.snapshots import covered_frames, load_snapshot
 from headwater.recovery.survey import access_error
-from headwater.store.stores import LocalSegmentStore
+from headwater.store.segment_stores import LocalSegmentStore
 
 
 @dataclass(frozen=True, slots=True)

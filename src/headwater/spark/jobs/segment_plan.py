@@ -28,8 +28,8 @@ from headwater.recovery.catalog import KnownTopic
 from headwater.spark.jobs.log_files import TopicRows
 from headwater.spark.jobs.mapped import MappedFiles
 from headwater.spark.jobs.topic_replay import Counts, Place, TopicReplay
-from headwater.store.appending import is_full, room_for
-from headwater.store.checked import Finding
+from headwater.store.appender import is_full, room_for
+from headwater.store.checked_reads import Finding
 from headwater.store.object_store import open_cold_tier
 from headwater.store.reclaim import choose_drops
 from headwater.store.segment import Segment

@@ -44,7 +44,7 @@ from headwater.spark.jobs.segment_plan import Base, SegmentItem, is_dead
 from headwater.store.cold_index import cold_index_bytes, flagged_copy
 from headwater.store.failures import file_work
 from headwater.store.pair import create_file, end_of, read_all, read_range
-from headwater.store.stores import LocalSegmentStore, temporary_path
+from headwater.store.segment_stores import LocalSegmentStore, temporary_path
 from headwater.store.topic_files import TopicFiles
 
 _DEAD: Final = numpy.uint8(IndexFlag.DELETED | IndexFlag.LOST)

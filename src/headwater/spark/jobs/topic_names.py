@@ -11,7 +11,7 @@ from headwater.disk import Disk
 from headwater.format.names import WAL_DIRECTORY
 from headwater.format.snapshot import Snapshot
 from headwater.recovery.catalog import Catalog
-from headwater.recovery.piecewise import PieceTask
+from headwater.recovery.parallel_survey import PieceTask
 from headwater.recovery.snapshots import load_snapshot
 from headwater.recovery.survey import find_shard_directories
 from headwater.spark.jobs.log_files import FileJob, GivenGroups, covered_by, scan_log_file

@@ -27,6 +27,7 @@ from headwater.format.segment import (
 )
 from headwater.format.snapshot import META_DIRECTORY, Snapshot
 from headwater.recovery.catalog import Catalog, KnownTopic
+from headwater.recovery.data_directory import DIRECTORY_NAMES, gone
 from headwater.recovery.kafka.verify import join_kafka, plan_kafka
 from headwater.recovery.kafka.verify_segment import look_at_kafka_segment
 from headwater.recovery.machines.segment import scan_machine_segment
@@ -35,14 +36,13 @@ from headwater.recovery.machines.verify import machine_faults
 from headwater.recovery.report import WalReport
 from headwater.recovery.snapshots import covered_frames, load_snapshot, snapshot_faults
 from headwater.recovery.survey import ShardSurvey
-from headwater.recovery.verifying_parts import DIRECTORY_NAMES, gone
 from headwater.spark.jobs.log_reading import LogRead
 from headwater.spark.jobs.mapping import MapAll
 from headwater.spark.jobs.topic_names import catalog_of, noted_log
 from headwater.store.object_store import open_cold_tier, shown_place
-from headwater.store.settling import TopicDirectory
 from headwater.store.tier import TopicTier
-from headwater.store.verifying import (
+from headwater.store.topic_directory import TopicDirectory
+from headwater.store.verify import (
     Expected,
     Fault,
     FaultKind,
@@ -52,7 +52,7 @@ from headwater.store.verifying import (
     verify_continuity,
     verify_segment,
 )
-from headwater.store.verifying_cold import verify_cold_segment
+from headwater.store.verify_cold import verify_cold_segment
 
 UNKNOWN: Final = "not a name this software gives"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from headwater.format.frame import FrameType
 from headwater.format.topic_frames import RecordsDeleted, decode_body
-from headwater.recovery.following import LogFollower
+from headwater.recovery.follower import LogFollower
 from headwater.recovery.rows import RecordRows, replay_rows
 from headwater.spark.reading.log_view import Deletion, deletion_of
 

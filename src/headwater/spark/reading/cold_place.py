@@ -38,7 +38,7 @@ from headwater.store.object_store import URL_START
 from headwater.store.ownership import BEGIN_BYTES, Wrong, seq_of_first
 from headwater.store.pair import mend_entries, whole_entries
 from headwater.store.segment import Segment, SegmentSlice, Tier
-from headwater.store.stores import SegmentStore
+from headwater.store.segment_stores import SegmentStore
 from headwater.wire.frame_rows import Rows
 
 T = TypeVar("T")

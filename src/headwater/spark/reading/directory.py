@@ -36,7 +36,7 @@ from headwater.spark.reading.pieces import LogPiece, LostPiece, Piece, SegmentPi
 from headwater.store.maps import SegmentMaps
 from headwater.store.object_store import URL_START, ObjectColdTier
 from headwater.store.segment import Segment, SegmentChangedError
-from headwater.store.stores import ColdTier, LocalColdTier
+from headwater.store.segment_stores import ColdTier, LocalColdTier
 from headwater.store.topic_files import TopicFiles
 
 T = TypeVar("T")

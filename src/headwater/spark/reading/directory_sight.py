@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy
 
 from headwater.format.segment import Entries
-from headwater.recovery.following import LogFollower
+from headwater.recovery.follower import LogFollower
 from headwater.spark.reading.assembling import Gap
 from headwater.spark.reading.deletions import deleted_rows
 from headwater.spark.reading.directory import Directory

@@ -17,7 +17,7 @@ from headwater.format.kafka.batch import BatchError, BatchHeader, read_header, r
 from headwater.format.kafka.entry import HOLE_SEGMENT, PREFIX_BYTES
 from headwater.format.kafka.names import log_name
 from headwater.format.kafka.records import decode_records
-from headwater.recovery.kafka.beside import OwnedBatches
+from headwater.recovery.kafka.view import OwnedBatches
 from headwater.store.pair import read_range
 
 ADVICE: Final = "see `headwater verify`; failOnDataLoss=false reads around it and tells"

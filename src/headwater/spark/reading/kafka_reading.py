@@ -17,8 +17,8 @@ from headwater.format.kafka.batch import BatchError
 from headwater.format.kafka.batch_frames import BatchFrames
 from headwater.format.kafka.partition_names import parse_partition_name
 from headwater.model.loss import Loss
-from headwater.recovery.kafka.beside import KafkaView, OwnedBatches, look_at_topics
 from headwater.recovery.kafka.topics import SeenTopics
+from headwater.recovery.kafka.view import KafkaView, OwnedBatches, look_at_topics
 from headwater.spark.reading.assembling import Gap
 from headwater.spark.reading.directory import MAY_PASS, Tries
 from headwater.spark.reading.kafka_batches import StoredBatch, between, stored_batches

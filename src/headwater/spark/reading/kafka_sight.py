@@ -18,8 +18,8 @@ from headwater.core.errors import DataLossError
 from headwater.disk import Disk, PosixDisk
 from headwater.format.kafka.names import KAFKA_DIRECTORY
 from headwater.format.kafka.partition_names import parse_partition_name, partition_name
-from headwater.recovery.kafka.beside import KafkaView, OwnedBatches, SeenSegment
 from headwater.recovery.kafka.topics import SeenTopic
+from headwater.recovery.kafka.view import KafkaView, OwnedBatches, SeenSegment
 from headwater.spark.reading.assembling import Gap
 from headwater.spark.reading.directory import MAY_PASS, Tries
 from headwater.spark.reading.filters import Filters

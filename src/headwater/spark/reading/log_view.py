@@ -36,14 +36,14 @@ from headwater.format.topic_frames import (
 )
 from headwater.model.loss import Loss
 from headwater.model.match import TagMatcher
-from headwater.recovery.following import LogFollower
-from headwater.recovery.looking import look_until_settled
-from headwater.recovery.recover import look
+from headwater.recovery.follower import LogFollower
+from headwater.recovery.inspection import look_until_settled
 from headwater.recovery.replay import Group, replay
 from headwater.recovery.rows import RecordRows, replay_rows
 from headwater.recovery.snapshots import covered_frames, covered_logs, load_snapshot
 from headwater.recovery.survey import ShardSurvey
 from headwater.recovery.verdict import Verdict
+from headwater.recovery.wal_recovery import look
 from headwater.store.segment import SegmentChangedError
 
 

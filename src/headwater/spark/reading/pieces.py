@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from headwater.core.errors import DataLossError
 from headwater.format.segment import SEGMENT_FRAME_BYTES_MIN
-from headwater.recovery.following import LogFollower
+from headwater.recovery.follower import LogFollower
 from headwater.spark.reading.assembling import Gap
 from headwater.spark.reading.log_view import Deletion
 from headwater.store.segment import Segment

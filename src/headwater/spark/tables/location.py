@@ -15,7 +15,7 @@ from typing import Any, Final
 from headwater.core.errors import AccessError, RequestError
 from headwater.disk import PosixDisk
 from headwater.disk.protocol import OpenMode
-from headwater.disk.whole import sync_file, sync_names
+from headwater.disk.whole_files import sync_file, sync_names
 
 LOCAL_SCHEME: Final = "file"
 

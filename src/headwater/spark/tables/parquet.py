@@ -27,7 +27,7 @@ from headwater.core.errors import DirectoryInUseError, RequestError, StorageErro
 from headwater.core.units import MIB, US_PER_S
 from headwater.disk import PosixDisk
 from headwater.disk.protocol import DirectoryLock, Disk
-from headwater.disk.whole import read_whole, replace_file, sync_names
+from headwater.disk.whole_files import read_whole, replace_file, sync_names
 from headwater.spark.tables.columns import check_partitions, is_wider, merged
 from headwater.spark.tables.location import Location
 from headwater.spark.tables.table import (

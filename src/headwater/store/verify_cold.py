@@ -29,8 +29,8 @@ from headwater.format.segment import (
 from headwater.store.cold_index import cold_end
 from headwater.store.ownership import foreign_data
 from headwater.store.pair import read_all, whole_entries
-from headwater.store.stores import SegmentStore
-from headwater.store.verifying import Fault, FaultKind, SegmentLook, frame_findings, listed
+from headwater.store.segment_stores import SegmentStore
+from headwater.store.verify import Fault, FaultKind, SegmentLook, frame_findings, listed
 
 FOREIGN_INDEX: Final = "this is the index of another segment"
 _DELETED: Final = numpy.uint8(IndexFlag.DELETED)

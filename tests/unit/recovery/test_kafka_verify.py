@@ -14,11 +14,11 @@ from headwater.format.checksum import checksum64
 from headwater.format.kafka.checkpoint import encode_checkpoint
 from headwater.format.kafka.entry import Entries, find_runs, read_entries
 from headwater.format.kafka.names import SPARE_NAME, index_name
-from headwater.recovery.kafka.beside import KafkaView
 from headwater.recovery.kafka.repair import recover_kafka
 from headwater.recovery.kafka.verify import join_kafka, plan_kafka
 from headwater.recovery.kafka.verify_segment import look_at_kafka_segment
-from headwater.store.verifying import Fault, FaultKind
+from headwater.recovery.kafka.view import KafkaView
+from headwater.store.verify import Fault, FaultKind
 from headwater.testing import FakeDisk
 from headwater.testing.trace import Image
 from tests.crash.kafka_story import settled

@@ -11,10 +11,10 @@ from headwater.core.clock import Clock
 from headwater.core.errors import AccessError
 from headwater.disk import DirectoryLock, Disk, sync_names
 from headwater.format.names import WAL_DIRECTORY
-from headwater.recovery.recover import RecoveredWal, recover
 from headwater.recovery.replay import Group, replay
 from headwater.recovery.snapshots import FoundSnapshot, find_snapshot
 from headwater.recovery.survey import access_error
+from headwater.recovery.wal_recovery import RecoveredWal, recover
 from headwater.wal.policy import SyncPolicy
 from headwater.wal.sharded import ShardedWal
 from headwater.wal.ticket import Listener, resolve_quietly

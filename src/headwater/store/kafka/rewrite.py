@@ -19,7 +19,7 @@ from headwater.format.checksum import checksum64
 from headwater.format.kafka.checkpoint import RewriteMeta
 from headwater.format.kafka.entry import PREFIX_BYTES, Entries
 from headwater.format.kafka.names import REWRITE_SUFFIX, index_name, log_name
-from headwater.store.kafka.living import Living
+from headwater.store.kafka.live_batches import Living
 
 _PIECE_BYTES: Final = 4 * MIB
 _PIECES_MAX: Final = 512

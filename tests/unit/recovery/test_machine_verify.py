@@ -14,7 +14,7 @@ from headwater.format.machines.snapshot import SnapshotIndex, decode_index, enco
 from headwater.recovery.machines.segment import scan_machine_segment
 from headwater.recovery.machines.survey import begin_survey
 from headwater.recovery.machines.verify import machine_faults
-from headwater.store.verifying import Fault
+from headwater.store.verify import Fault
 from headwater.testing import FakeDisk
 from headwater.testing.trace import Image
 from tests.crash.matrix import tried

@@ -44,7 +44,7 @@ from headwater.store.ownership import (
     read_head,
 )
 from headwater.store.pair import end_of, read_all, whole_entries, with_file
-from headwater.store.settling import COLD, HOT, TopicDirectory
+from headwater.store.topic_directory import COLD, HOT, TopicDirectory
 
 PLACES_MAX: Final = 20
 """Faults of one kind that are listed of one file; of the rest only the number is told."""

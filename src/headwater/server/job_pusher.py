@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Final
 from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.core.limits import CLAIM_JOBS_CLAMP, LEASE_MS_CLAMP
 from headwater.core.units import US_PER_MS, US_PER_S
-from headwater.engine.dead_letters import dead_letter_steps
+from headwater.engine.dead_letters import dead_letter_operation
 from headwater.engine.pending import Change
 from headwater.engine.queue_state import ClaimRequest
-from headwater.engine.queue_steps import check_node, served_steps, set_aside_steps
+from headwater.engine.queue_steps import check_node, serve_operation, set_aside_operation
 from headwater.engine.queues import Queues
-from headwater.engine.steps import Answered, Steps, loaded_steps
+from headwater.engine.steps import Answered, Operation, ensure_loaded
 from headwater.engine.topic import Topic
 from headwater.server.exchange import Exchange
 from headwater.server.jobs import job_steps
@@ -51,7 +51,7 @@ def open_work(app: App, exchange: Exchange) -> None:
 
 
 async def _open_later(app: App, exchange: Exchange, topic: Topic, node: str) -> None:
-    await app.ready_database.drive(loaded_steps(app.engine, topic))
+    await app.ready_database.drive(ensure_loaded(app.engine, topic))
     _open(app, exchange, topic, node)
 
 
@@ -65,10 +65,10 @@ def _open(app: App, exchange: Exchange, topic: Topic, node: str) -> None:
     if exchange.connection.is_waiting:
         raise InvalidRequestError("a stream cannot stand behind requests that are not answered")
     app.quotas.open_stream(app.key_of(exchange))
-    app.pushing.begin(exchange, topic, node, limit, lease_ms)
+    app.job_pusher.begin(exchange, topic, node, limit, lease_ms)
 
 
-class Pushing:
+class JobPusher:
     """The lines of all queues that have workers."""
 
     def __init__(self, app: App) -> None:
@@ -137,7 +137,7 @@ class WorkLine:
             if hungry and has_next:
                 await self._hand_out(hungry)
             else:
-                await drive(dead_letter_steps(engine, self.queues, self.topic))
+                await drive(dead_letter_operation(engine, self.queues, self.topic))
                 await self._wait()
 
     async def _wait(self) -> None:
@@ -158,20 +158,20 @@ class WorkLine:
     async def _hand_out(self, hungry: Sequence[WorkStream]) -> None:
         """One pass for all who have room."""
         drive, engine, topic = self._app.ready_database.drive, self._app.engine, self.topic
-        asked = [(stream, stream.ask()) for stream in hungry]
+        requests_made = [(stream, stream.make_request()) for stream in hungry]
         try:
-            requests = [request for _, request in asked]
-            await drive(served_steps(engine, self.queues, topic, requests))
-            told = [
+            requests = [request for _, request in requests_made]
+            await drive(serve_operation(engine, self.queues, topic, requests))
+            granted = [
                 (stream, request, self.queues.confirm(topic, request))
-                for stream, request in asked
+                for stream, request in requests_made
                 if request.grant is not None and not stream.ended
             ]
-            for stream, request, change in told:
+            for stream, request, change in granted:
                 await self._send(stream, request, change)
-            await drive(dead_letter_steps(engine, self.queues, topic))
+            await drive(dead_letter_operation(engine, self.queues, topic))
         finally:
-            for stream, _ in asked:
+            for stream, _ in requests_made:
                 stream.give_up()
 
     async def _send(self, stream: WorkStream, request: ClaimRequest, change: Change) -> None:
@@ -185,7 +185,7 @@ class WorkLine:
             stream.send_error(error)
         else:
             stream.send_jobs(jobs)
-            await drive(set_aside_steps(self.queues, self.topic, request))
+            await drive(set_aside_operation(self.queues, self.topic, request))
 
     def fail(self, error: HeadwaterError) -> None:
         for stream in list(self.streams):
@@ -196,7 +196,7 @@ class WorkLine:
             stream.end()
 
 
-def _answered(change: Change) -> Steps[None]:
+def _answered(change: Change) -> Operation[None]:
     yield Answered(lambda: change)
 
 
@@ -239,7 +239,7 @@ class WorkStream:
             return 0
         return self._limit - queue.leases.held_on(self._number)
 
-    def ask(self) -> ClaimRequest:
+    def make_request(self) -> ClaimRequest:
         self._request = self._line.queues.request(
             self._line.topic, self._node, self.room, self._lease_ms, self._number
         )

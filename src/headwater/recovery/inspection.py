@@ -13,9 +13,9 @@ from typing import Final
 
 from headwater.core.errors import AccessError
 from headwater.disk import Disk
-from headwater.recovery.recover import look
 from headwater.recovery.report import WalReport
 from headwater.recovery.scan import Covered
+from headwater.recovery.wal_recovery import look
 
 LOOKS_MAX: Final = 4
 

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from headwater.disk import Disk
-from headwater.recovery.piecewise import (
+from headwater.recovery.parallel_survey import (
     Piece,
     PieceTask,
     join_pieces,
     look_in_pieces,
     scan_piece,
 )
-from headwater.recovery.recover import look
 from headwater.recovery.report import WalReport
 from headwater.recovery.survey import begin_survey, read_log_file
+from headwater.recovery.wal_recovery import look
 from headwater.testing import FakeDisk
 from tests.crash.damage import SPECIMENS
 from tests.crash.matrix import slice_of, tried

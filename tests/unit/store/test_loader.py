@@ -10,9 +10,9 @@ import pytest
 from headwater.core.errors import DamageError, UnavailableError
 from headwater.disk import OpenMode
 from headwater.format.segment import ENTRY_BYTES, IndexFlag
-from headwater.store.checked import Finding
+from headwater.store.checked_reads import Finding
 from headwater.store.segment import Segment, find_segment
-from headwater.store.stores import LocalSegmentStore
+from headwater.store.segment_stores import LocalSegmentStore
 from headwater.store.topic_files import TopicFiles
 from headwater.testing import FakeDisk
 from headwater.testing.fake_file import FakeFile

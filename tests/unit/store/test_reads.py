@@ -13,7 +13,7 @@ from headwater.config.store import SegmentSettings
 from headwater.core.errors import InvariantError, StorageError
 from headwater.disk import PosixDisk
 from headwater.format.segment import IndexFlag, index_flags
-from headwater.store.checked import good_positions
+from headwater.store.checked_reads import good_positions
 from headwater.store.maps import SegmentMaps
 from headwater.store.segment import SegmentChangedError
 from headwater.store.topic_files import TopicFiles

@@ -10,7 +10,7 @@ from headwater.format.kafka.names import KAFKA_DIRECTORY
 from headwater.format.machines.names import MACHINES_DIRECTORY
 from headwater.format.names import REPORTS_DIRECTORY, TOPICS_DIRECTORY, WAL_DIRECTORY
 from headwater.format.snapshot import META_DIRECTORY
-from headwater.store.verifying import Fault, FaultKind
+from headwater.store.verify import Fault, FaultKind
 
 OF_A_VOLUME: Final = "lost+found"
 """Where the data directory is a volume of its own, ext4 has put this there."""

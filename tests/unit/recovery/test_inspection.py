@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from headwater.format.current import Current
-from headwater.recovery import looking
+from headwater.recovery import inspection
 from headwater.recovery.report import WalReport, report_on
 from headwater.recovery.survey import CurrentState, ShardSurvey
 from headwater.testing import FakeDisk
@@ -24,8 +24,8 @@ def without(number: int) -> WalReport:
 
 
 def settled(monkeypatch: pytest.MonkeyPatch, looks: Iterator[WalReport]) -> WalReport:
-    monkeypatch.setattr(looking, "look", lambda *_, **__: next(looks))
-    return looking.look_until_settled(FakeDisk(["/data"]), WAL)
+    monkeypatch.setattr(inspection, "look", lambda *_, **__: next(looks))
+    return inspection.look_until_settled(FakeDisk(["/data"]), WAL)
 
 
 def test_a_file_that_is_missing_twice_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

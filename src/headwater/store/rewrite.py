@@ -6,7 +6,7 @@ Two files change together, so the swap is two renames with a durable name in bet
 2. `.data.new` takes the name `.data`. From here on `.idx.new` alone says: the swap has begun.
 3. `.idx.new` takes the name `.idx`.
 
-Whichever step a crash comes after, `settling` finds one whole pair (I7).
+Whichever step a crash comes after, `topic_directory` finds one whole pair (I7).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from headwater.format.segment import (
 )
 from headwater.store.pair import create_file
 from headwater.store.segment import Segment, SegmentSlice, Tier
-from headwater.store.settling import TopicDirectory
+from headwater.store.topic_directory import TopicDirectory
 
 
 def compact(segment: Segment, entries: Entries, found: SegmentSlice) -> tuple[bytearray, Entries]:

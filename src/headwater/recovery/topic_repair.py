@@ -17,7 +17,6 @@ from headwater.format.current import Current, encode_current
 from headwater.format.names import CURRENT_NAME, QUARANTINE_DIRECTORY, REPAIRS_NAME
 from headwater.format.repairs import Repairs, Skip, encode_repairs
 from headwater.recovery.finding import Action
-from headwater.recovery.recover import quarantine
 from headwater.recovery.repair import RepairPlan, RepairStep, StepKind
 from headwater.recovery.report import report_on
 from headwater.recovery.scan import END_OF_FILE
@@ -29,6 +28,7 @@ from headwater.recovery.survey import (
     survey_shard,
 )
 from headwater.recovery.verdict import FileScan, Verdict
+from headwater.recovery.wal_recovery import quarantine
 
 SKIPS_MAX: Final = 100_000
 

@@ -10,8 +10,7 @@ import pytest
 from headwater.config.store import SegmentSettings
 from headwater.core.errors import DamageError, InvariantError
 from headwater.format.segment import Entries, IndexFlag, encode_run, index_flags
-from headwater.store.checked import good_positions
-from headwater.store.dropping import list_dropped, remove_dropped, rename_for_drop
+from headwater.store.checked_reads import good_positions
 from headwater.store.maps import SegmentMaps
 from headwater.store.reclaim import (
     choose_drops,
@@ -20,8 +19,9 @@ from headwater.store.reclaim import (
     is_only_dead,
     is_rewrite_due,
 )
+from headwater.store.removal import list_dropped, remove_dropped, rename_for_drop
 from headwater.store.segment import Segment, SegmentChangedError, Tier
-from headwater.store.stores import LocalColdTier
+from headwater.store.segment_stores import LocalColdTier
 from headwater.testing import FakeDisk
 from tests.unit.store.records import (
     DIRECTORY,

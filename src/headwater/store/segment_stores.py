@@ -12,7 +12,7 @@ from typing import Protocol
 
 from headwater.core.errors import DamageError
 from headwater.disk import Buffer, Disk, replace_file, sync_names
-from headwater.disk.whole import TEMPORARY_SUFFIX
+from headwater.disk.whole_files import TEMPORARY_SUFFIX
 from headwater.format.names import TOPICS_DIRECTORY
 from headwater.format.segment import (
     SegmentPart,
@@ -21,7 +21,7 @@ from headwater.format.segment import (
     segment_file_name,
     topic_directory_name,
 )
-from headwater.store.appending import make_directories
+from headwater.store.appender import make_directories
 from headwater.store.failures import file_work
 from headwater.store.pair import file_bytes, read_range
 

@@ -17,7 +17,6 @@ from headwater.core.errors import FormatError
 from headwater.disk import Disk
 from headwater.format.mark import MARK_BYTES, CommitMark, decode_mark
 from headwater.format.table import FrameTable, read_table
-from headwater.recovery.recover import without_bare
 from headwater.recovery.report import WalReport, report_on
 from headwater.recovery.scan import Surroundings, scan_file
 from headwater.recovery.survey import (
@@ -28,6 +27,7 @@ from headwater.recovery.survey import (
     survey_shard,
 )
 from headwater.recovery.verdict import Chain, FileScan, Verdict
+from headwater.recovery.wal_recovery import without_bare
 
 _FINE: Final = frozenset({Verdict.CLEAN})
 _FINE_AT_THE_END: Final = frozenset({Verdict.CLEAN, Verdict.EMPTY, Verdict.TORN})

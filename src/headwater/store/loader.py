@@ -24,7 +24,7 @@ from headwater.format.segment import (
     identity_of,
     salt_of,
 )
-from headwater.store.checked import Finding
+from headwater.store.checked_reads import Finding
 from headwater.store.cold_index import cold_end
 from headwater.store.ownership import DataHead, cold_identity, pair_identity, read_head
 from headwater.store.pair import (
@@ -37,8 +37,8 @@ from headwater.store.pair import (
     with_file,
 )
 from headwater.store.segment import Segment, Tier
-from headwater.store.settling import COLD, HOT, TopicDirectory, settle
-from headwater.store.stores import SegmentStore
+from headwater.store.segment_stores import SegmentStore
+from headwater.store.topic_directory import COLD, HOT, TopicDirectory, settle
 
 REPAIR: Final = "restore a backup"
 

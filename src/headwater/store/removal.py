@@ -18,8 +18,8 @@ from headwater.format.segment import (
 )
 from headwater.store.failures import file_work
 from headwater.store.segment import Segment
-from headwater.store.settling import TopicDirectory
-from headwater.store.stores import SegmentStore
+from headwater.store.segment_stores import SegmentStore
+from headwater.store.topic_directory import TopicDirectory
 
 INDEXES = (SegmentFile.IDX, SegmentFile.COLD)
 
