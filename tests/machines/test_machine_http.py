@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headwater.engine.machine_steps import catch_up_operation
-from headwater.engine.machines.watching import CatchUpPlan, CaughtUp
+from headwater.engine.machines.watchers import CatchUpPlan, CaughtUp
 from headwater.engine.steps import Operation
 from headwater.model.machines import drawing_svg
 from headwater.model.machines.drawing import Picture

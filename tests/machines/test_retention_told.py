@@ -16,7 +16,7 @@ import headwater
 from headwater.engine.engine import Engine
 from headwater.engine.machine_room import MachineRoom
 from headwater.engine.machines import store as machine_store
-from headwater.engine.machines.watching import WatchFilter
+from headwater.engine.machines.watchers import WatchFilter
 from headwater.format.machines.names import global_offset, segment_name, segment_of
 from headwater.server.webhooks import parse_webhook
 from headwater.wire.machine_answers import GapAnswer, TransitionAnswer

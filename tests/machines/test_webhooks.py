@@ -21,7 +21,7 @@ import headwater
 from headwater.config.machines import MachineSettings
 from headwater.core.errors import RequestError
 from headwater.engine.machines import positions
-from headwater.engine.machines.watching import CatchUpPlan, CaughtUp
+from headwater.engine.machines.watchers import CatchUpPlan, CaughtUp
 from headwater.model.machines.errors import MachineError
 from headwater.server import webhooks
 from headwater.server.webhooks import parse_webhook

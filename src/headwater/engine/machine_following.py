@@ -11,8 +11,8 @@ from headwater.engine.engine import Engine
 from headwater.engine.machine_face import Moved
 from headwater.engine.machine_steps import catch_up_operation, open_store
 from headwater.engine.machine_telling import opened, transition
-from headwater.engine.machines.log_reading import GapReason, LogGap
-from headwater.engine.machines.watching import (
+from headwater.engine.machines.log_reader import GapReason, LogGap
+from headwater.engine.machines.watchers import (
     CatchUpPlan,
     CaughtUp,
     TransitionEvent,
@@ -89,8 +89,8 @@ async def follow_async(
         watcher.close()
 
 
-def _watcher(watcher: Watcher, on_news: Callable[[], None]) -> Watcher:
-    watcher.on_news = on_news
+def _watcher(watcher: Watcher, on_events: Callable[[], None]) -> Watcher:
+    watcher.on_events = on_events
     return watcher
 
 

@@ -17,7 +17,7 @@ from headwater.format.machines.names import MACHINES_DIRECTORY
 
 if TYPE_CHECKING:
     from headwater.engine.engine import Engine
-    from headwater.engine.machines.feeding import TransitionFeeder
+    from headwater.engine.machines.transition_feeder import TransitionFeeder
 
 Progress = Callable[[float], None]
 _log = logging.getLogger("headwater.machines")
@@ -44,8 +44,8 @@ class MachineRoom:
     @property
     def trouble(self) -> Exception | None:
         """What fails while nobody waits for it: expiries, compaction, feeding the topic."""
-        found = None if self.store is None else self.store.trouble
-        return found or (None if self.feeder is None else self.feeder.trouble)
+        found = None if self.store is None else self.store.last_error
+        return found or (None if self.feeder is None else self.feeder.last_error)
 
     def open_at_start(self) -> None:
         """What is damaged is away from now on; the topics do not wait for it."""
@@ -79,7 +79,7 @@ class MachineRoom:
                 if self.on_open is not None:
                     self.on_open(store)
                 self.store = store
-                core.parts.mended[Part.MACHINES] = store.report.mended
+                core.parts.mended[Part.MACHINES] = store.report.repaired
                 self._feed()
             return self.store
 
@@ -91,7 +91,7 @@ class MachineRoom:
 
     def _feed(self) -> None:
         from headwater.engine.blocking import Database
-        from headwater.engine.machines.feeding import TransitionFeeder
+        from headwater.engine.machines.transition_feeder import TransitionFeeder
 
         core, store = self._core, self.store
         if (

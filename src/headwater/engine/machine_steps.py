@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from headwater.engine.engine import Engine
 from headwater.engine.machines import answers, requests
-from headwater.engine.machines.log_reading import History, HistoryPlan, WalPage, WalReadPlan
+from headwater.engine.machines.log_reader import History, HistoryPlan, WalPage, WalReadPlan
 from headwater.engine.machines.store import MachineStore
-from headwater.engine.machines.watching import CatchUpPlan, CaughtUp
+from headwater.engine.machines.watchers import CatchUpPlan, CaughtUp
 from headwater.engine.pending import Pending
 from headwater.engine.steps import Answered, AsOwner, InFiles, Operation
 from headwater.model.machines.definition import Definition, check_machine_name
@@ -83,7 +83,7 @@ def put_machine_operation(
 
 def get_machine_operation(
     engine: Engine, machine: str, version: int | None
-) -> Operation[answers.MachineFound]:
+) -> Operation[answers.MachineVersion]:
     return (yield from query_operation(engine, lambda store: store.get_machine(machine, version)))
 
 
@@ -216,7 +216,7 @@ def history_operation(engine: Engine, instance_id: str, limit: int) -> Operation
     plan: HistoryPlan = yield from query_operation(
         engine, lambda store: store.history(instance_id, limit)
     )
-    return (yield from _file_operation(plan.place.directory, plan.read))
+    return (yield from _file_operation(plan.log.directory, plan.read))
 
 
 def snapshot_instance_operation(
@@ -246,11 +246,11 @@ def read_wal_operation(
         engine,
         lambda store: store.read_wal(from_offset, limit, newest=newest, bytes_max=bytes_max),
     )
-    return (yield from _file_operation(plan.place.directory, plan.read))
+    return (yield from _file_operation(plan.log.directory, plan.read))
 
 
 def catch_up_operation(plan: CatchUpPlan) -> Operation[CaughtUp]:
-    return (yield from _file_operation(plan.place.directory, plan.read))
+    return (yield from _file_operation(plan.log.directory, plan.read))
 
 
 def wal_stats_operation(engine: Engine) -> Operation[answers.WalStats]:

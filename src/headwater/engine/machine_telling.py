@@ -15,8 +15,8 @@ from headwater.core.errors import HeadwaterError
 from headwater.engine import machine_steps as operations
 from headwater.engine.engine import Engine
 from headwater.engine.machines import answers
-from headwater.engine.machines.log_reading import History, HistoryEntry, WalPage
-from headwater.engine.machines.watching import TransitionEvent
+from headwater.engine.machines.log_reader import History, HistoryEntry, WalPage
+from headwater.engine.machines.watchers import TransitionEvent
 from headwater.engine.steps import Operation
 from headwater.format.machines.bodies import ApplyEvent, CreateInstance, DeleteInstance
 from headwater.format.machines.entry import EntryType
@@ -75,7 +75,7 @@ def put(answer: answers.MachinePut) -> wire.MachinePutAnswer:
     return wire.MachinePutAnswer(answer.machine, answer.version, answer.checksum, answer.created)
 
 
-def machine(answer: answers.MachineFound, inside: Inside = _raw) -> wire.MachineAnswer:
+def machine(answer: answers.MachineVersion, inside: Inside = _raw) -> wire.MachineAnswer:
     definition = inside(answer.definition)
     return wire.MachineAnswer(answer.machine, answer.version, definition, answer.checksum)
 

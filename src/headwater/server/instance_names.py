@@ -19,7 +19,7 @@ import msgspec
 from headwater.engine.machine_steps import open_store
 from headwater.engine.machines import requests
 from headwater.engine.machines.store import MachineStore
-from headwater.engine.machines.watching import TransitionEvent
+from headwater.engine.machines.watchers import TransitionEvent
 from headwater.engine.steps import AsOwner, Operation
 from headwater.model.machines.errors import MachineError
 from headwater.server.keys import ORGANISATION_DEFAULT, ApiKey

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.engine import machine_steps as steps
-from headwater.engine.machines.log_reading import GapReason
-from headwater.engine.machines.watching import (
+from headwater.engine.machines.log_reader import GapReason
+from headwater.engine.machines.watchers import (
     TransitionEvent,
     Watcher,
     WatchFilter,

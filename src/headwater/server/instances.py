@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from headwater.core.errors import HeadwaterError
 from headwater.engine.machine_telling import applied
 from headwater.engine.machines.answers import Applied
-from headwater.engine.machines.gathering import EventAsked
+from headwater.engine.machines.event_batcher import PendingEvent
 from headwater.engine.machines.requests import ApplyEvent, Sees
 from headwater.server import machine_operations as operations
 from headwater.server.body import body_of
@@ -81,10 +81,10 @@ def apply_event(app: App, exchange: Exchange) -> None:
         begin(app, exchange, operations.apply_event(engine, key, name, body))
     else:
         request = full_request(store, key, operations.event_request(name, body))
-        store.gather(HttpEvent(app, exchange, request, operations.sees_of(key)))
+        store.submit_event(HttpEvent(app, exchange, request, operations.sees_of(key)))
 
 
-class HttpEvent(EventAsked):
+class HttpEvent(PendingEvent):
     """An event, and the request that waits for its answer."""
 
     __slots__ = ("_app", "_exchange", "_usage")

@@ -16,7 +16,7 @@ from headwater.engine import machine_steps as steps
 from headwater.engine import machine_telling as responses
 from headwater.engine.engine import Engine
 from headwater.engine.machines import requests
-from headwater.engine.machines.watching import WatchFilter
+from headwater.engine.machines.watchers import WatchFilter
 from headwater.engine.steps import AsOwner, Operation
 from headwater.model.machines.errors import INSTANCE_NOT_FOUND, MachineError
 from headwater.model.machines.instance import Instance

@@ -16,8 +16,8 @@ from headwater.core.errors import HeadwaterError
 from headwater.core.units import MIB
 from headwater.engine.machine_steps import catch_up_operation
 from headwater.engine.machine_telling import transition
-from headwater.engine.machines.log_reading import GapReason, LogGap
-from headwater.engine.machines.watching import CatchUpPlan, Missed, TransitionEvent, Watcher
+from headwater.engine.machines.log_reader import GapReason, LogGap
+from headwater.engine.machines.watchers import CatchUpPlan, Missed, TransitionEvent, Watcher
 
 if TYPE_CHECKING:
     from headwater.server.app import App
@@ -116,7 +116,7 @@ class TransitionFollower:
         self._scheduled = False
 
     def begin(self) -> None:
-        self._watcher.on_news = self._on_event
+        self._watcher.on_events = self._on_event
         if self._watcher.catch_up is not None:
             self._begin_catching_up(self._watcher.catch_up)
         else:
@@ -196,7 +196,7 @@ class TransitionFollower:
 
     def close(self) -> None:
         """Nobody listens any more."""
-        self._watcher.on_news = None
+        self._watcher.on_events = None
         self._watcher.close()
         self._room.set()
         if self._catching_up is not None:

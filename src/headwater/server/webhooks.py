@@ -32,14 +32,14 @@ from headwater import __version__
 from headwater.core.errors import ClosedError, HeadwaterError, RequestError
 from headwater.disk import Disk
 from headwater.engine.machine_steps import open_store
-from headwater.engine.machines.log_reading import GapReason
+from headwater.engine.machines.log_reader import GapReason
 from headwater.engine.machines.positions import (
     WEBHOOK_HELD_BYTES_MAX,
     webhook_file,
     webhook_hold_name,
 )
 from headwater.engine.machines.store import MachineStore
-from headwater.engine.machines.watching import (
+from headwater.engine.machines.watchers import (
     CatchUpPlan,
     TransitionEvent,
     Watcher,

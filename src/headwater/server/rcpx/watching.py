@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from headwater.engine import machine_steps as steps
-from headwater.engine.machines.log_reading import GapReason
-from headwater.engine.machines.watching import TransitionEvent, Watcher, watch_filter
+from headwater.engine.machines.log_reader import GapReason
+from headwater.engine.machines.watchers import TransitionEvent, Watcher, watch_filter
 from headwater.engine.steps import AsOwner, Operation
 from headwater.server.instance_names import own_event, own_id
 from headwater.server.machine_operations import seen_by

@@ -17,9 +17,9 @@ from headwater.core.durability import Durability
 from headwater.engine.blocking import Database
 from headwater.engine.engine import Engine
 from headwater.engine.kafka.store import KafkaStore
-from headwater.engine.machines.feeding import TransitionFeeder
 from headwater.engine.machines.positions import restore_holds
 from headwater.engine.machines.store import MachineStore
+from headwater.engine.machines.transition_feeder import TransitionFeeder
 from headwater.engine.pending import Pending
 from headwater.engine.retention_holds import RetentionHolds
 from headwater.format.kafka.batch import read_header
