@@ -16,7 +16,7 @@ from headwater.client.errors import UnexpectedAnswerError
 from headwater.core.errors import NotAQueueError
 from headwater.core.records import Record
 from headwater.engine.pending import Appended
-from headwater.engine.queue_answers import Claimed, ClaimedJob, QueueStats, Requeued, Settled
+from headwater.engine.queue_answers import Claimed, ClaimedJob, LeaseResult, QueueStats, Requeued
 from headwater.engine.reading import Diff
 from headwater.engine.topics import Deleted, TopicState
 from headwater.model.loss import Tombstone
@@ -242,13 +242,13 @@ def claimed(body: bytes) -> Claimed:
     return Claimed([each.job() for each in answer.claimed], answer.ready)
 
 
-def ack_result(seqs: Sequence[int], body: bytes) -> Settled:
+def ack_result(seqs: Sequence[int], body: bytes) -> LeaseResult:
     """The server lists what it passed over; of a job named twice, the second time."""
     answer = decode(body, _AckAnswer)
     passed = Counter(answer.skipped)
     times = Counter(seqs)
     taken = [seq for seq in times if passed[seq] < times[seq]]
-    return Settled(taken, answer.skipped, answer.ready, answer.in_flight, answer.deadlines)
+    return LeaseResult(taken, answer.skipped, answer.ready, answer.in_flight, answer.deadlines)
 
 
 def requeued(seqs: Sequence[int], body: bytes) -> Requeued:

@@ -16,7 +16,7 @@ from headwater.config.topic import check_topic_name
 from headwater.core import limits
 from headwater.core.json_text import json_text
 from headwater.engine.pending import Appended
-from headwater.engine.queue_answers import Claimed, QueueStats, Requeued, Settled
+from headwater.engine.queue_answers import Claimed, LeaseResult, QueueStats, Requeued
 from headwater.engine.reading import Diff
 from headwater.engine.topics import Deleted, TopicState
 
@@ -173,13 +173,13 @@ def claim(
 
 def ack(
     topic: str, node: str, seqs: Sequence[int], lease_ids: Sequence[int] | None
-) -> HttpCall[Settled]:
+) -> HttpCall[LeaseResult]:
     return _lease_call(topic, "ack", node, seqs, lease_ids, {})
 
 
 def nack(
     topic: str, node: str, seqs: Sequence[int], lease_ids: Sequence[int] | None, delay_ms: int
-) -> HttpCall[Settled]:
+) -> HttpCall[LeaseResult]:
     return _lease_call(topic, "nack", node, seqs, lease_ids, {"delay_ms": delay_ms})
 
 
@@ -189,7 +189,7 @@ def extend(
     seqs: Sequence[int],
     lease_ids: Sequence[int] | None,
     lease_ms: int | None,
-) -> HttpCall[Settled]:
+) -> HttpCall[LeaseResult]:
     return _lease_call(topic, "extend", node, seqs, lease_ids, {"lease_ms": lease_ms})
 
 
@@ -200,7 +200,7 @@ def _lease_call(
     seqs: Sequence[int],
     lease_ids: Sequence[int] | None,
     more: Mapping[str, Any],
-) -> HttpCall[Settled]:
+) -> HttpCall[LeaseResult]:
     """Twice is the same as once; the second time the jobs are among the skipped."""
     seq_list = list(seqs)
     body = {"node": node, "seqs": seq_list, **more}

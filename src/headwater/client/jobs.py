@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.core.limits import CLAIM_JOBS_CLAMP, LEASE_MS_CLAMP, NACK_DELAY_MS_MAX
 from headwater.core.units import US_PER_MS
-from headwater.engine.queue_answers import ClaimedJob, Settled
+from headwater.engine.queue_answers import ClaimedJob, LeaseResult
 
 WAIT_MS: Final = 2_000
 """One claim waits so long for a job; the worker notices a stop after that."""
@@ -182,8 +182,13 @@ class HeldJobs:
         self._outcomes = []
         return [OutcomeBatch(outcomes, delay_ms) for delay_ms, outcomes in by_delay.items()]
 
-    def reported(self, batch: OutcomeBatch, answer: Settled) -> None:
+<<<<<<< HEAD:src/headwater/client/jobs.py
+    def reported(self, batch: OutcomeBatch, answer: LeaseResult) -> None:
         """The server has answered the ack or nack of this batch."""
+=======
+    def settled(self, settling: Settling, answer: LeaseResult) -> None:
+        """The server has it."""
+>>>>>>> main:src/headwater/client/working.py
         taken = set(answer.seqs)
         done, failed, lost = self.counts
         for outcome in batch.outcomes:

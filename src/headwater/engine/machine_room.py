@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headwater.core.errors import ClosedError
 from headwater.engine.core import EngineCore
-from headwater.engine.keeper import Keeper
+from headwater.engine.keeper import MaintenanceThread
 from headwater.engine.machines.positions import restore_holds
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.parts import CAUSES, Part
@@ -23,12 +23,14 @@ Progress = Callable[[float], None]
 _log = logging.getLogger("headwater.machines")
 
 
-class MachineRoom:
+class MachineHost:
     """Opening reads files, so it is done by any thread but the owner's; one at a time."""
 
-    def __init__(self, core: EngineCore, make_keeper: type[Keeper] = Keeper) -> None:
+    def __init__(
+        self, core: EngineCore, make_maintenance: type[MaintenanceThread] = MaintenanceThread
+    ) -> None:
         self._core = core
-        self._make_keeper = make_keeper
+        self._make_maintenance = make_maintenance
         self._engine: Engine | None = None
         self.feeder: TransitionFeeder | None = None
         """Takes transitions to their topic, once there are machines and the engine runs."""
@@ -83,7 +85,7 @@ class MachineRoom:
                 self._feed()
             return self.store
 
-    def start_feeding(self, engine: Engine) -> None:
+    def start_feeder(self, engine: Engine) -> None:
         """The engine takes writes from now on, also those that tell of transitions."""
         with self._lock:
             self._engine = engine
@@ -102,8 +104,8 @@ class MachineRoom:
             return
         database = Database(self._engine)
         place = core.directory / MACHINES_DIRECTORY
-        keeper = self._make_keeper
-        self.feeder = TransitionFeeder(database, store, core.disk, place, make_keeper=keeper)
+        keeper = self._make_maintenance
+        self.feeder = TransitionFeeder(database, store, core.disk, place, make_maintenance=keeper)
         self.feeder.start()
 
     def close(self) -> None:

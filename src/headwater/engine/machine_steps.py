@@ -54,18 +54,18 @@ def _change_operation(engine: Engine, change: Callable[[MachineStore], Pending[T
     return answer
 
 
-def query_operation(engine: Engine, look: Callable[[MachineStore], T]) -> Operation[T]:
+def query_operation(engine: Engine, query: Callable[[MachineStore], T]) -> Operation[T]:
     """Something that is in memory."""
     store = yield from open_store(engine)
-    found: T = yield AsOwner(lambda: look(store))
+    found: T = yield AsOwner(lambda: query(store))
     return found
 
 
-def _file_operation(place: PurePath, work: Callable[[], T]) -> Operation[T]:
+def _file_operation(path: PurePath, work: Callable[[], T]) -> Operation[T]:
     """Something that is in files. What the disk says is told in our words."""
 
     def run() -> T:
-        with file_work(place):
+        with file_work(path):
             return work()
 
     found: T = yield InFiles(run)
@@ -117,7 +117,7 @@ def draw_operation(
     if form not in DRAWING_FORMS:
         raise bad_request(f"the form of a drawing is one of {', '.join(DRAWING_FORMS)}")
 
-    def look(store: MachineStore) -> tuple[Definition, str | None]:
+    def query(store: MachineStore) -> tuple[Definition, str | None]:
         definition = store.tables.definition(check_machine_name(machine), version)
         if instance_id is None:
             return definition, None
@@ -129,7 +129,7 @@ def draw_operation(
             )
         return definition, found.state
 
-    definition, current = yield from query_operation(engine, look)
+    definition, current = yield from query_operation(engine, query)
     # Late: drawings bring a good part of the library of XML, and servers draw few.
     from headwater.model.machines.drawing import mermaid, picture_of
     from headwater.model.machines.drawing_svg import svg
@@ -154,11 +154,11 @@ def create_instance_operation(
 
 def get_instance_operation(engine: Engine, instance_id: str) -> Operation[Instance]:
     """As it is committed; `doubtful` when damage may have taken something of it."""
-    found, doubtful = yield from query_operation(engine, partial(_look_at, instance_id))
+    found, doubtful = yield from query_operation(engine, partial(_instance_and_doubt, instance_id))
     return _doubted(found) if doubtful and not found.doubtful else found
 
 
-def _look_at(instance_id: str, store: MachineStore) -> tuple[Instance, bool]:
+def _instance_and_doubt(instance_id: str, store: MachineStore) -> tuple[Instance, bool]:
     found = store.get_instance(instance_id)
     return found, store.is_doubtful(found)
 

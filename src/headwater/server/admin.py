@@ -52,7 +52,7 @@ def ready(app: App, exchange: Exchange) -> None:
     gaps = gaps_in_brief(app)
     if gaps:
         body["gaps"] = gaps
-    if any(ledger.found for ledger in ledgers_of(app)):
+    if any(ledger.count for ledger in ledgers_of(app)):
         body["damage"] = damage_seen(app, key)
     answer(exchange, 200, body)
 

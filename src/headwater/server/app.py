@@ -141,7 +141,7 @@ class App:
         self._engine = self.write_batcher.engine = database.engine
         self.pressure.begin(database.engine.governing)
         database.engine.core.on_news = self.delivery.on_news
-        database.engine.core.on_hardened = self.delivery.on_hardened
+        database.engine.core.on_synced = self.delivery.on_synced
 
     def topic_totals(self, key: ApiKey) -> TopicTotals:
         """Sums over the topics that a key may name."""

@@ -118,7 +118,7 @@ def _damage_samples(app: App, key: ApiKey) -> list[Sample]:
     seen = sorted({*records, *itertools.islice(named, TOPICS_MAX)})
     samples = [Sample("damaged_records", records.total())]
     if not key.prefixes:
-        damaged = sum(ledger.found for ledger in ledgers_of(app))
+        damaged = sum(ledger.count for ledger in ledgers_of(app))
         samples.append(Sample("damaged_places", damaged))
     samples += [Sample("topic_damaged_records", records[name], (name,)) for name in seen]
     return samples

@@ -10,13 +10,13 @@ import msgspec
 
 from headwater.core.errors import NotAQueueError
 from headwater.engine.engine import Engine
-from headwater.engine.queue_answers import Settled
+from headwater.engine.queue_answers import LeaseResult
 from headwater.engine.queue_state import ClaimRequest
 from headwater.engine.queue_steps import (
-    Claiming,
-    ClaimWish,
+    ClaimOptions,
+    PendingClaim,
     ack_operation,
-    check_settled,
+    check_lease_request,
     claim_as_operation,
     extend_operation,
     nack_operation,
@@ -47,7 +47,7 @@ def require_queue(app: App, exchange: Exchange) -> None:
 def claim(app: App, exchange: Exchange) -> None:
     body = decode_request(body_of(exchange), ClaimBody)
     exchange.waits_for_event = True  # whoever leaves meanwhile shall not be given jobs
-    options = ClaimWish(
+    options = ClaimOptions(
         body.node, body.max, body.lease_ms, body.wait_ms, goes_on=lambda: not app.draining
     )
     engine, name = app.engine, exchange.head.parameters[0]
@@ -57,7 +57,7 @@ def claim(app: App, exchange: Exchange) -> None:
     if topic is None or not topic.loaded:
         steps = claim_as_operation(engine, name, options, _rendered)
     else:
-        claiming = Claiming(engine, topic, options)
+        claiming = PendingClaim(engine, topic, options)
         claimed = _claimed_at_once(engine, exchange, claiming)
         if claimed is not None:
             _answer_claim(exchange, claimed)
@@ -66,7 +66,7 @@ def claim(app: App, exchange: Exchange) -> None:
     HttpOperation(app, exchange, steps, partial(_answer_claim, exchange)).begin(quits=True)
 
 
-def _claimed_at_once(engine: Engine, exchange: Exchange, claiming: Claiming) -> JobsText | None:
+def _claimed_at_once(engine: Engine, exchange: Exchange, claiming: PendingClaim) -> JobsText | None:
     """What most claims get, without a step between: jobs that lie in memory, or none. None when
     there is more to it; the claim is begun then, and goes on from there."""
     exchange.usage.begin()
@@ -120,7 +120,7 @@ def ack(app: App, exchange: Exchange) -> None:
         steps = ack_operation(engine, name, body.node, body.seqs, body.lease_ids)
         _begin_settling(app, exchange, steps, _say_acked)
         return
-    check_settled(body.node, body.seqs, body.lease_ids)
+    check_lease_request(body.node, body.seqs, body.lease_ids)
     start = partial(Queues(engine).ack, topic, body.node, body.seqs, body.lease_ids)
     _begin_settling(app, exchange, OneStep(start, _identity), _say_acked)
 
@@ -130,7 +130,7 @@ def _has_dying(topic: Topic) -> bool:
     return topic.queue is not None and topic.queue.leases.has_dying
 
 
-def _identity(result: Settled) -> Settled:
+def _identity(result: LeaseResult) -> LeaseResult:
     return result
 
 
@@ -151,11 +151,11 @@ def extend(app: App, exchange: Exchange) -> None:
 
 
 def _begin_settling(
-    app: App, exchange: Exchange, work: Work[Settled], say: Callable[[Settled], bytes]
+    app: App, exchange: Exchange, work: Work[LeaseResult], say: Callable[[LeaseResult], bytes]
 ) -> None:
     topic = exchange.head.parameters[0].encode()
 
-    def answer(result: Settled) -> None:
+    def answer(result: LeaseResult) -> None:
         body = (
             b'{"topic":"%b",%b,"skipped":%b,"ready":%d,"in_flight":%d,'
             b'"performance":{"server_total_ms":%.3f}}'
@@ -177,13 +177,13 @@ def _begin_settling(
     HttpOperation(app, exchange, work, answer).begin()
 
 
-def _say_acked(result: Settled) -> bytes:
+def _say_acked(result: LeaseResult) -> bytes:
     return b'"acked":%d' % len(result.seqs)
 
 
-def _say_nacked(result: Settled) -> bytes:
+def _say_nacked(result: LeaseResult) -> bytes:
     return b'"nacked":%d' % len(result.seqs)
 
 
-def _say_extended(result: Settled) -> bytes:
+def _say_extended(result: LeaseResult) -> bytes:
     return b'"extended":%d,"deadlines":%b' % (len(result.seqs), _encode(result.deadlines))

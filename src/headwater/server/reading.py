@@ -15,9 +15,9 @@ from headwater.core.errors import InvalidRequestError
 from headwater.core.units import MIB
 from headwater.engine.router_steps import caught_up_operation
 from headwater.engine.steps import (
-    Found,
     InFiles,
     Operation,
+    ReadResult,
     diff_request,
     loaded_topic,
     long_poll_operation,
@@ -55,25 +55,29 @@ def diff(app: App, exchange: Exchange) -> None:
         raise InvalidRequestError("consistency is eventual or strong")
     # Most reads are near the head and need no file: answered at once, without a task.
     result = app.ready_database.begin(steps)
-    if isinstance(result, Found):
+    if isinstance(result, ReadResult):
         _answer(exchange, result)
     else:
         exchange.waits_for_event = request.wait_us > 0
         app.spawn(exchange, _answer_later(exchange, result))
 
 
-def _strong_steps(app: App, name: str, reading: Operation[Found[bytes]]) -> Operation[Found[bytes]]:
+def _strong_steps(
+    app: App, name: str, reading: Operation[ReadResult[bytes]]
+) -> Operation[ReadResult[bytes]]:
     topic = app.engine.find(name)  # partitions of Kafka topics have no routers
     if topic is not None:
         yield from caught_up_operation(app.engine, topic)
     return (yield from reading)
 
 
-async def _answer_later(exchange: Exchange, reading: Coroutine[Any, Any, Found[bytes]]) -> None:
+async def _answer_later(
+    exchange: Exchange, reading: Coroutine[Any, Any, ReadResult[bytes]]
+) -> None:
     _answer(exchange, await reading)
 
 
-def _answer(exchange: Exchange, result: Found[bytes]) -> None:
+def _answer(exchange: Exchange, result: ReadResult[bytes]) -> None:
     tombstone = b"null" if result.tombstone is None else encode_tombstone(result.tombstone)
     rest = (
         b'],"next_from_seq":%d,"head_seq":%d,"earliest_seq":%d,"caught_up":%b,'

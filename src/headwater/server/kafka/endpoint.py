@@ -12,7 +12,7 @@ from headwater.config.server import ServerSettings
 from headwater.core.clock import Clock
 from headwater.core.errors import HeadwaterError, OverloadedError
 from headwater.core.units import US_PER_S
-from headwater.engine.governing import Governing
+from headwater.engine.governing import PressureControl
 from headwater.engine.kafka.coordinator import Coordinator
 from headwater.engine.kafka.joined import JoinedStore
 from headwater.engine.kafka.producing import Repeated
@@ -69,7 +69,7 @@ class KafkaEndpoint:
         coordinator: Coordinator,
         readers: Executor,
         has_room: Callable[[], bool],
-        governing: Governing,
+        governing: PressureControl,
         users: Users,
         shares: Shares,
     ) -> None:
