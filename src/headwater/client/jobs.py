@@ -182,13 +182,8 @@ class HeldJobs:
         self._outcomes = []
         return [OutcomeBatch(outcomes, delay_ms) for delay_ms, outcomes in by_delay.items()]
 
-<<<<<<< HEAD:src/headwater/client/jobs.py
     def reported(self, batch: OutcomeBatch, answer: LeaseResult) -> None:
         """The server has answered the ack or nack of this batch."""
-=======
-    def settled(self, settling: Settling, answer: LeaseResult) -> None:
-        """The server has it."""
->>>>>>> main:src/headwater/client/working.py
         taken = set(answer.seqs)
         done, failed, lost = self.counts
         for outcome in batch.outcomes:
