@@ -10,14 +10,11 @@ from headwater.client.errors import (
     UnexpectedAnswerError,
     UnreachableError,
 )
-from headwater.client.jobs import GiveBackError, Outcome, Stop, WorkDone, WorkOptions
+from headwater.client.jobs import GiveBackError, Outcome, Stop, WorkDone, WorkOptions, WorkWishes
 from headwater.client.retry import Retry
 from headwater.client.watch import TopicGone, Watched
 from headwater.engine.pending import Appended
 from headwater.engine.topics import TopicState
-
-WorkWishes = WorkOptions
-"""The old name, for one release."""
 
 __all__ = [
     "Appended",

@@ -118,6 +118,10 @@ class WorkOptions:
         return self.idle_ms is not None and idle_us >= self.idle_ms * US_PER_MS
 
 
+WorkWishes = WorkOptions
+"""The old name, for one release."""
+
+
 class OutcomeBatch(NamedTuple):
     """Outcomes for one ack or nack: jobs that are done, or those to give back for so long."""
 
