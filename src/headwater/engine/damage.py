@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import Final, NamedTuple
 
 from headwater.model.damage import DamagedSeqs
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 
 PLACES_MAX: Final = 1_000
 """Damaged places that are remembered; further ones are only counted."""
@@ -51,11 +51,11 @@ class DamageLedger:
         self.places: list[DamagedPlace] = []
         """The first of them; `found` counts all."""
         self.found = 0
-        self.findings: list[Finding] = []
+        self.findings: list[RecordDamage] = []
         self._news: list[DamagedPlace] = []
         self._seqs: dict[Whose, DamagedSeqs] = {}
 
-    def note(self, topic: str, finding: Finding, organisation: int | None = None) -> bool:
+    def note(self, topic: str, finding: RecordDamage, organisation: int | None = None) -> bool:
         """False when this place is known already."""
         place = DamagedPlace(
             topic,

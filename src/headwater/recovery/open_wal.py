@@ -11,8 +11,8 @@ from headwater.core.clock import Clock
 from headwater.core.errors import AccessError
 from headwater.disk import DirectoryLock, Disk, sync_names
 from headwater.format.names import WAL_DIRECTORY
-from headwater.recovery.replay import Group, replay
-from headwater.recovery.snapshots import FoundSnapshot, find_snapshot
+from headwater.recovery.replay import FrameGroup, replay
+from headwater.recovery.snapshots import LatestSnapshot, find_snapshot
 from headwater.recovery.survey import access_error
 from headwater.recovery.wal_recovery import RecoveredWal, recover
 from headwater.wal.policy import SyncPolicy
@@ -44,9 +44,9 @@ class OpenWal:
     lock: DirectoryLock
     recovered: RecoveredWal
     wal: ShardedWal
-    found: FoundSnapshot
+    found: LatestSnapshot
 
-    def replay(self) -> Iterator[Group]:
+    def replay(self) -> Iterator[FrameGroup]:
         return replay(self.disk, self.recovered.report.shards)
 
     def start(self) -> None:

@@ -26,15 +26,15 @@ from headwater.recovery.survey import (
     find_shard_directories,
     survey_shard,
 )
-from headwater.recovery.verdict import Chain, FileScan, Verdict
+from headwater.recovery.verdict import FileScan, FileVerdict, MarkChain
 from headwater.recovery.wal_recovery import without_bare
 
-_FINE: Final = frozenset({Verdict.CLEAN})
-_FINE_AT_THE_END: Final = frozenset({Verdict.CLEAN, Verdict.EMPTY, Verdict.TORN})
+_FINE: Final = frozenset({FileVerdict.CLEAN})
+_FINE_AT_THE_END: Final = frozenset({FileVerdict.CLEAN, FileVerdict.EMPTY, FileVerdict.TORN})
 
 
 @dataclass(frozen=True, slots=True)
-class PieceTask:
+class FileSurveyTask:
     file: FileTask
     log_id: int | None
     """As CURRENT tells; None when the file's own first mark has to."""
@@ -47,15 +47,15 @@ class Piece:
     scan: FileScan
     first: CommitMark | None
     """The mark it begins with, when that can be read."""
-    chain: Chain = field(default_factory=Chain)
+    chain: MarkChain = field(default_factory=MarkChain)
     """As it is behind the file's last whole group."""
 
 
-MapTasks = Callable[[Sequence[PieceTask]], Sequence[Piece]]
+MapTasks = Callable[[Sequence[FileSurveyTask]], Sequence[Piece]]
 """Looks at every file, here or elsewhere, and gives the pieces in the order of the tasks."""
 
 
-def scan_piece(buffer: memoryview, task: PieceTask) -> tuple[Piece, FrameTable | None]:
+def survey_file(buffer: memoryview, task: FileSurveyTask) -> tuple[Piece, FrameTable | None]:
     """Look at one file, and the frames of its whole groups; None when a frame is not sound.
 
     The frames are looked at all together. Only if one is not sound are they looked at one by one,
@@ -72,14 +72,14 @@ def scan_piece(buffer: memoryview, task: PieceTask) -> tuple[Piece, FrameTable |
         return _scan(buffer, task, around), None
 
 
-def _scan(buffer: memoryview, task: PieceTask, around: Surroundings) -> Piece:
+def _scan(buffer: memoryview, task: FileSurveyTask, around: Surroundings) -> Piece:
     piece = Piece(FileScan(task.file.path, task.file.number), _first_mark(buffer))
     piece.chain.log_id = task.log_id
     scan_file(buffer, piece.scan, piece.chain, around)
     return piece
 
 
-def look_in_pieces(
+def survey_in_parallel(
     disk: Disk, wal_directory: PurePath, map_tasks: MapTasks, *, deep: bool = False
 ) -> WalReport:
     """The report that `look` gives, with the files looked at by `map_tasks`."""
@@ -91,20 +91,20 @@ def look_in_pieces(
     shards = []
     for survey, tasks in begun:
         of_shard = [next(pieces) for _ in _tasks(survey, tasks)]
-        if survey.repairs.skips or not join_pieces(survey, of_shard):
+        if survey.repairs.skips or not join_surveys(survey, of_shard):
             survey = survey_shard(disk, survey.directory, deep=deep)
         shards.append(survey)
     return report_on(without_bare(shards))
 
 
-def _tasks(survey: ShardSurvey, tasks: list[FileTask]) -> list[PieceTask]:
+def _tasks(survey: ShardSurvey, tasks: list[FileTask]) -> list[FileSurveyTask]:
     """What can be looked at in pieces: nothing of a shard with agreed losses."""
     if survey.repairs.skips:
         return []
-    return [PieceTask(task, survey.chain.log_id) for task in tasks]
+    return [FileSurveyTask(task, survey.chain.log_id) for task in tasks]
 
 
-def join_pieces(survey: ShardSurvey, pieces: Sequence[Piece]) -> bool:
+def join_surveys(survey: ShardSurvey, pieces: Sequence[Piece]) -> bool:
     """Put the pieces of a shard into its survey. False when they do not join: look in order."""
     chain = survey.chain
     for place, piece in enumerate(pieces, 1):
@@ -121,7 +121,7 @@ def join_pieces(survey: ShardSurvey, pieces: Sequence[Piece]) -> bool:
     return True
 
 
-def _continues(chain: Chain, piece: Piece) -> bool:
+def _continues(chain: MarkChain, piece: Piece) -> bool:
     first = piece.first
     return (
         first is not None

@@ -26,7 +26,7 @@ _NOT_SERVED: Final = numpy.uint8(IndexFlag.DELETED | IndexFlag.DAMAGED)
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class RecordDamage:
     """Damage at one place: enough for an operator to look at it."""
 
     path: PurePath
@@ -52,7 +52,7 @@ class Finding:
 
 def good_positions(
     found: SegmentSlice, entries: Entries, first_seq: int
-) -> tuple[NDArray[numpy.bool_], list[Finding]]:
+) -> tuple[NDArray[numpy.bool_], list[RecordDamage]]:
     """Which of these entries may be served, and a finding for each that is damaged.
 
     Dead records are not looked at. A live entry whose frame says deleted is left out without a
@@ -67,7 +67,7 @@ def good_positions(
     bad = numpy.flatnonzero(good & (faults != FrameFault.NONE))
     good[bad] = False
     findings = [
-        Finding(
+        RecordDamage(
             found.path,
             int(entries["offset"][position]),
             first_seq + position,

@@ -34,7 +34,7 @@ from headwater.format.segment import (
     seal_checks,
     unpack_identity,
 )
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 from headwater.store.pair import file_bytes, read_range, whole_entries
 from headwater.store.segment import Segment
 
@@ -80,16 +80,16 @@ def cold_bytes(disk: Disk, path: PurePath) -> int:
     return int(last["offset"][-1]) if len(last) else 0
 
 
-def mend_cold_entries(
+def repair_cold_entries(
     local: Entries, stored: Entries, first_seq: int, path: PurePath, salt: int
-) -> tuple[Entries, list[Finding]]:
+) -> tuple[Entries, list[RecordDamage]]:
     """The local entries with the bad ones settled; `stored` is the index in the cold store."""
     live = stored.copy()
     deleted = stored.copy()
     deleted["flags_check"] |= numpy.uint32(IndexFlag.DELETED)
     seal_checks(deleted, first_seq, salt)
     unsound = set(bad_entries(stored, first_seq, salt).tolist())
-    findings: list[Finding] = []
+    findings: list[RecordDamage] = []
     for place in bad_entries(local, first_seq, salt).tolist():
         was = None
         if place not in unsound:
@@ -101,7 +101,7 @@ def mend_cold_entries(
             local[place] = _damaged(fields)
         reason = "the index entry is damaged" + ("" if was is not None else ", and not clear")
         findings.append(
-            Finding(path, place * ENTRY_BYTES, first_seq + place, reason, was is not None)
+            RecordDamage(path, place * ENTRY_BYTES, first_seq + place, reason, was is not None)
         )
     return local, findings
 

@@ -24,25 +24,25 @@ from headwater.format.segment import (
     identity_of,
     salt_of,
 )
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 from headwater.store.cold_index import cold_end
 from headwater.store.ownership import DataHead, cold_identity, pair_identity, read_head
 from headwater.store.pair import (
     cut_file,
     end_of,
     extend_entries,
-    mend_entries,
     read_all,
+    repair_entries,
     whole_entries,
     with_file,
 )
 from headwater.store.segment import Segment, Tier
 from headwater.store.segment_stores import SegmentStore
-from headwater.store.topic_directory import COLD, HOT, TopicDirectory, settle
+from headwater.store.topic_directory import COLD, HOT, TopicDirectory, finish_interrupted
 
 REPAIR: Final = "restore a backup"
 
-Report = Callable[[Finding], None]
+Report = Callable[[RecordDamage], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Loader:
             elif self.read_only:
                 self._overlook_unfinished(first_seq)
             else:
-                settle(directory, first_seq, self.drop_cold)
+                finish_interrupted(directory, first_seq, self.drop_cold)
         found: list[Segment] = []
         for first_seq, files in sorted(directory.segments.items()):
             if not files or SegmentFile.DROPPED in files:
@@ -211,7 +211,7 @@ class Loader:
         numbers = self._numbers(first_seq, own)
         there = head.size
         if numbers is None or there != numbers.end:
-            identity, entries = self._mend(first_seq, head)
+            identity, entries = self._repair(first_seq, head)
             return self._segment(first_seq, entries, there, identity, sealed=True)
         return Segment(
             first_seq, numbers.count, there, True, numbers.created_ms, identity=numbers.identity
@@ -259,7 +259,7 @@ class Loader:
 
         return with_file(self.directory.disk, path, OpenMode.READ, work)
 
-    def _mend(self, first_seq: int, head: DataHead) -> tuple[Identity | None, Entries]:
+    def _repair(self, first_seq: int, head: DataHead) -> tuple[Identity | None, Entries]:
         """An index that does not end where its data ends, read again from the data."""
         directory = self.directory
         idx = directory.path_of(first_seq, SegmentFile.IDX)
@@ -268,7 +268,7 @@ class Loader:
         entries = whole_entries(read_all(directory.disk, idx))
         identity = pair_identity(directory, first_seq, head, entries)
         salt = salt_of(identity)
-        entries, findings = mend_entries(entries, first_seq, data, idx, salt)
+        entries, findings = repair_entries(entries, first_seq, data, idx, salt)
         if end_of(entries) > head.size:
             raise DamageError(
                 "the data ends before its index does", path=path, offset=head.size, advice=REPAIR

@@ -33,11 +33,11 @@ from headwater.format.segment import (
     parse_topic_directory_name,
     salt_of,
     segment_file_name,
-    seqs_told_by,
+    seqs_of_shift,
     shared_shift,
     shift_of_seqs,
     topic_directory_name,
-    topic_told_by,
+    topic_of_shift,
     unpack_identity,
 )
 from headwater.store.pair import read_range, whole_entries, with_file
@@ -124,7 +124,7 @@ def cold_identity(
     shift = shared_shift(whole, first_seq)
     if shift is None or len(whole) < 2:
         return told
-    further = seqs_told_by(shift, salt_of(told))
+    further = seqs_of_shift(shift, salt_of(told))
     if is_end and further and shift == check_shifts(end, after)[0]:
         raise Wrong(path, f"this is the index of the seqs from {first_seq + further} on").error()
     return identity_with_salt(directory.topic_id, shift)
@@ -181,7 +181,7 @@ def _whose(
         return Wrong(data, f"this is the data of the seqs from {seq} on, not from {first_seq}")
     topics = directory.path.parent
     first = 0 if own is None else own.first
-    topic_id = topic_told_by(shift, first)
+    topic_id = topic_of_shift(shift, first)
     if own is not None and disk.is_directory(topics / topic_directory_name(topic_id)):
         return Wrong(data, f"this and its index are the segment of {_named(topic_id)}")
     for other, place in _others(disk, topics, directory.topic_id):

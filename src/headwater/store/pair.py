@@ -26,7 +26,7 @@ from headwater.format.segment import (
     seal_checks,
 )
 from headwater.native import compiled
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 
 _native = compiled("entries")
 Answer = TypeVar("Answer")
@@ -103,14 +103,14 @@ def end_of(entries: Entries) -> int:
     return int(entries["offset"][-1]) + int(entries["len"][-1]) if len(entries) else 0
 
 
-def mend_entries(
+def repair_entries(
     entries: Entries, first_seq: int, data: memoryview, path: PurePath, salt: int = 0
-) -> tuple[Entries, list[Finding]]:
+) -> tuple[Entries, list[RecordDamage]]:
     """Entries with the bad ones read again from the data; a finding for each that was bad.
 
     What cannot be read again is marked DAMAGED, which is never served.
     """
-    findings: list[Finding] = []
+    findings: list[RecordDamage] = []
     for run in _stretches(bad_entries(entries, first_seq, salt)):
         low, high = int(run[0]), int(run[-1]) + 1
         start = end_of(entries[:low])
@@ -127,13 +127,15 @@ def mend_entries(
         for place in range(low, high):
             mended = place < low + len(found)
             reason = "the index entry is damaged" + ("" if mended else ", and so is the frame")
-            findings.append(Finding(path, place * ENTRY_BYTES, first_seq + place, reason, mended))
+            findings.append(
+                RecordDamage(path, place * ENTRY_BYTES, first_seq + place, reason, mended)
+            )
     return entries, findings
 
 
 def extend_entries(
     entries: Entries, first_seq: int, data: memoryview, path: PurePath, salt: int = 0
-) -> tuple[Entries, list[Finding]]:
+) -> tuple[Entries, list[RecordDamage]]:
     """Entries for the frames behind the last entry; FormatError when they are not sound."""
     start = end_of(entries)
     found, ended = rebuild_entries(data, first_seq + len(entries), start)
@@ -141,7 +143,9 @@ def extend_entries(
         raise FormatError(ended.reason, ended.offset)
     seal_checks(found, first_seq + len(entries), salt)
     findings = [
-        Finding(path, place * ENTRY_BYTES, first_seq + place, "the index entry is missing", True)
+        RecordDamage(
+            path, place * ENTRY_BYTES, first_seq + place, "the index entry is missing", True
+        )
         for place in range(len(entries), len(entries) + len(found))
     ]
     return numpy.concatenate((entries, found)), findings

@@ -96,7 +96,7 @@ class TopicDirectory:
         files.add(target)
 
 
-def settle(
+def finish_interrupted(
     directory: TopicDirectory, first_seq: int, drop_cold: Callable[[int], bool] | None = None
 ) -> None:
     """Finish what was interrupted, so that a second crash in here is no worse than the first.

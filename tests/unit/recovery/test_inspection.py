@@ -25,7 +25,7 @@ def without(number: int) -> WalReport:
 
 def settled(monkeypatch: pytest.MonkeyPatch, looks: Iterator[WalReport]) -> WalReport:
     monkeypatch.setattr(inspection, "look", lambda *_, **__: next(looks))
-    return inspection.look_until_settled(FakeDisk(["/data"]), WAL)
+    return inspection.inspect_until_stable(FakeDisk(["/data"]), WAL)
 
 
 def test_a_file_that_is_missing_twice_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

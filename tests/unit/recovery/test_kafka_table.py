@@ -20,7 +20,7 @@ from headwater.recovery.kafka.verdict import (
     CopyVerdict,
     IndexVerdict,
     LogVerdict,
-    Place,
+    SegmentPosition,
     Stray,
 )
 
@@ -39,16 +39,20 @@ def test_every_pair_of_checkpoints_meets_exactly_one_row(
     assert rows == [decide_checkpoint(first, copy, entries=entries)]
 
 
-@pytest.mark.parametrize("place", Place)
+@pytest.mark.parametrize("place", SegmentPosition)
 @pytest.mark.parametrize("verdict", IndexVerdict)
-def test_every_look_at_an_index_meets_exactly_one_row(verdict: IndexVerdict, place: Place) -> None:
+def test_every_look_at_an_index_meets_exactly_one_row(
+    verdict: IndexVerdict, place: SegmentPosition
+) -> None:
     rows = [row for row in INDEX_ROWS if row.verdict is verdict and place in row.places]
     assert rows == [decide_index(verdict, place)]
 
 
-@pytest.mark.parametrize("place", Place)
+@pytest.mark.parametrize("place", SegmentPosition)
 @pytest.mark.parametrize("verdict", LogVerdict)
-def test_every_look_at_a_log_meets_exactly_one_row(verdict: LogVerdict, place: Place) -> None:
+def test_every_look_at_a_log_meets_exactly_one_row(
+    verdict: LogVerdict, place: SegmentPosition
+) -> None:
     rows = [row for row in LOG_ROWS if row.verdict is verdict and place in row.places]
     assert rows == [decide_log(verdict, place)]
 
@@ -61,7 +65,7 @@ def test_every_copy_and_every_stray_file_has_its_row() -> None:
 def test_only_the_last_segment_is_ever_cut() -> None:
     cuts = {place for row in INDEX_ROWS if row.action is Action.CUT for place in row.places}
     cuts |= {place for row in LOG_ROWS if row.action is Action.CUT for place in row.places}
-    assert cuts == {Place.LAST}
+    assert cuts == {SegmentPosition.LAST}
 
 
 def test_only_what_is_proven_a_leftover_is_removed() -> None:

@@ -73,7 +73,7 @@ _unpack: Final = ENTRY.packer.unpack_from
 _TYPES: Final = {int(kind): kind for kind in EntryType}
 
 
-class Entry(NamedTuple):
+class MachineEntry(NamedTuple):
     kind: EntryType
     more: bool
     sequence: int
@@ -123,7 +123,7 @@ def _plain_entries(
     return b"".join(parts)
 
 
-def decode_entry(buffer: bytes, at: int, end: int) -> Entry:
+def decode_entry(buffer: bytes, at: int, end: int) -> MachineEntry:
     """The entry at `at`; FormatError says what is wrong with the bytes there.
 
     Header and payload are both checked. Entries without a header checksum are read too.
@@ -149,7 +149,7 @@ def decode_entry(buffer: bytes, at: int, end: int) -> Entry:
     payload = buffer[body_at:body_end]
     if crc32c(payload) != checksum:
         raise FormatError("an entry's payload does not match its checksum", at)
-    return Entry(kind, bool(flags & MORE), sequence, payload, size)
+    return MachineEntry(kind, bool(flags & MORE), sequence, payload, size)
 
 
 def sequence_in(header: bytes) -> int | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from headwater.format.kafka.names import index_name, log_name
 from headwater.recovery.finding import Action, Finding
-from headwater.recovery.kafka.survey import KafkaSurvey, SegmentSight
+from headwater.recovery.kafka.survey import KafkaSurvey, SegmentScan
 from headwater.recovery.kafka.table import (
     COPY_ROWS,
     STRAY_ROWS,
@@ -70,7 +70,7 @@ def _about_checkpoints(survey: KafkaSurvey) -> Iterator[Finding]:
             yield Finding(second.path, second.offset, action, second.what or copy.value, why)
 
 
-def _about_segment(survey: KafkaSurvey, segment: SegmentSight) -> Iterator[Finding]:
+def _about_segment(survey: KafkaSurvey, segment: SegmentScan) -> Iterator[Finding]:
     index = decide_index(segment.index, segment.place)
     if index.action is not Action.KEEP:
         path = survey.directory / index_name(segment.meta.number)

@@ -62,7 +62,7 @@ class Window:
         return self._bytes[start - self._at : stop - self._at]
 
 
-class Walked(NamedTuple):
+class WalkedBatch(NamedTuple):
     at: int
     """Position of its first entry."""
     records: int
@@ -94,7 +94,7 @@ def walk_batches(
     *,
     rewritten: bool = False,
     behind_hole: bool = False,
-) -> Iterator[Walked]:
+) -> Iterator[WalkedBatch]:
     """The batches these entries point at, each with what is wrong with it.
 
     Behind one that is misplaced it goes on where its entries lead, if that is in this log; behind
@@ -109,17 +109,17 @@ def walk_batches(
         is_hole = not length and int(entry["segment_id"]) == HOLE_SEGMENT
         if is_hole or (not length and rewritten):
             behind_hole = behind_hole or is_hole
-            yield Walked(at, count, key, offset, offset, None, _NOTHING, "", "")
+            yield WalkedBatch(at, count, key, offset, offset, None, _NOTHING, "", "")
             continue
         misplaced, is_here = "", int(entry["segment_id"]) == number
         if not is_here or place < offset or (place > offset and not behind_hole):
             misplaced = f"the entries do not follow those before them, which end at {offset}"
         if not is_here:
-            yield Walked(at, count, key, offset, offset, None, _NOTHING, misplaced, "")
+            yield WalkedBatch(at, count, key, offset, offset, None, _NOTHING, misplaced, "")
             continue
         header, batch, broken = _sound_at(log, place, length, count)
         end = place + PREFIX_BYTES + length
-        yield Walked(at, count, key, place, end, header, batch, misplaced, broken)
+        yield WalkedBatch(at, count, key, place, end, header, batch, misplaced, broken)
         offset, behind_hole = end, False
 
 

@@ -35,7 +35,7 @@ class StretchVerdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class BadStretch:
     verdict: StretchVerdict
     offset: int
     """Global, of the first bad byte."""
@@ -50,7 +50,7 @@ class Stretch:
 class LogJudgement:
     """What the log is, from the place on where somebody wants to read it."""
 
-    stretches: list[Stretch] = field(default_factory=list)
+    stretches: list[BadStretch] = field(default_factory=list)
     runs: list[tuple[int, Run]] = field(default_factory=list)
     """Segment and run of all that counts, in order, up to `end`."""
     end: int = 0
@@ -61,7 +61,7 @@ class LogJudgement:
     """A batch did not end, and was cut for it."""
 
     @property
-    def torn(self) -> Stretch | None:
+    def torn(self) -> BadStretch | None:
         last = self.stretches[-1] if self.stretches else None
         return last if last is not None and last.verdict is StretchVerdict.TORN else None
 
@@ -88,15 +88,15 @@ class _Judge:
         """Place and number of the first entry of a batch that goes on."""
         self._bad: tuple[int, str] | None = None
         """The first of the bad bytes that are behind the last sound entry."""
-        self._found = LogJudgement(witness=current_witness)
+        self._judgement = LogJudgement(witness=current_witness)
         for scan in scans:
             if scan.entries:
                 # A segment is synced before the next one begins.
                 border = global_offset(scan.number, 0)
-                self._found.witness = max(self._found.witness, scan.witness, border)
+                self._judgement.witness = max(self._judgement.witness, scan.witness, border)
 
     def run(self) -> LogJudgement:
-        found = self._found
+        found = self._judgement
         if self._go_through():
             self._end()
         found.end = self._at
@@ -143,7 +143,7 @@ class _Judge:
             if self._bad is None:
                 self._bad = (place, "an entry that was here before")
             return True
-        witness = self._found.witness
+        witness = self._judgement.witness
         if self._bad is None and run.first > expected:
             missing = run.first - expected
             reason = f"{missing} entries are missing before this one"
@@ -158,7 +158,7 @@ class _Judge:
                 return self._lose_the_end()
             self._note(StretchVerdict.DAMAGED, bad, place, max(run.first - expected, 1), reason)
             self._bad = self._held = None
-        self._found.runs.append((number, run))
+        self._judgement.runs.append((number, run))
         self._at = global_offset(number, run.end)
         self._expected = run.first + run.entries
         if run.open_at is None:
@@ -169,19 +169,19 @@ class _Judge:
 
     def _end(self) -> None:
         """Behind the last segment: whoever witnessed more than is there has the last word."""
-        if self._bad is None and self._found.witness > self._at:
+        if self._bad is None and self._judgement.witness > self._at:
             self._bad = (self._at, "entries that were synced are gone")
         if self._bad is not None:
             self._lose_the_end()
         elif self._held is not None:
-            self._found.open_batch = True
+            self._judgement.open_batch = True
             self._cut(self._at, "a batch does not end")
 
     def _lose_the_end(self) -> bool:
         """Bad bytes, and nothing behind them that was promised. Always False: the log ends."""
         assert self._bad is not None
         bad, reason = self._bad
-        witness = self._found.witness
+        witness = self._judgement.witness
         if witness <= bad:
             self._cut(bad, reason)
             return False
@@ -203,4 +203,4 @@ class _Judge:
     def _note(
         self, verdict: StretchVerdict, offset: int, resume: int, entries: int, reason: str
     ) -> None:
-        self._found.stretches.append(Stretch(verdict, offset, resume, entries, reason))
+        self._judgement.stretches.append(BadStretch(verdict, offset, resume, entries, reason))

@@ -68,12 +68,12 @@ _SKIPPED: Final = (StretchVerdict.DAMAGED, StretchVerdict.LOST_END)
 # -- by a start, where nothing was refused
 
 
-def mend(disk: Disk, survey: MachineSurvey) -> None:
+def repair_machines(disk: Disk, survey: MachineSurvey) -> None:
     """After this CURRENT may say that everything up to the end is synced. Can be repeated."""
     _keep_skipped(disk, survey)
     _cut_torn_tail(disk, survey)
     _write_unwitnessed_again(disk, survey)
-    _mend_snapshots(disk, survey)
+    _repair_snapshots(disk, survey)
 
 
 def _keep_skipped(disk: Disk, survey: MachineSurvey) -> None:
@@ -141,7 +141,7 @@ def _write(disk: Disk, path: PurePath, at: int, contents: bytes) -> None:
         file.close()
 
 
-def _mend_snapshots(disk: Disk, survey: MachineSurvey) -> None:
+def _repair_snapshots(disk: Disk, survey: MachineSurvey) -> None:
     """The index first: it never names what is not there."""
     snapshots, standing = survey.snapshots, standing_of(survey)
     aside = [
@@ -222,11 +222,11 @@ def plan_machine_repairs(disk: Disk, directory: PurePath) -> list[RepairPlan]:
     for finding in refusals:
         if finding.action is Action.REFUSE_NEWER:
             raise finding.as_error()
-    steps = list(_steps(disk, survey)) if refusals else []
+    steps = list(_repair_steps(disk, survey)) if refusals else []
     return [MachineRepairPlan(directory, tuple(steps))] if steps else []
 
 
-def _steps(disk: Disk, survey: MachineSurvey) -> Iterator[RepairStep]:
+def _repair_steps(disk: Disk, survey: MachineSurvey) -> Iterator[RepairStep]:
     for path in survey.foreign_in_log:
         yield RepairStep(StepKind.QUARANTINE, path, "not a file of this log")
     if survey.has_no_beginning:

@@ -33,7 +33,7 @@ from headwater.recovery.machines.survey import MachineSurvey, begin_survey
 from headwater.recovery.machines.verify import machine_faults
 from headwater.spark.jobs.mapping import MapAll
 from headwater.store.pair import read_all
-from headwater.store.verify import Fault, FaultKind
+from headwater.store.verify import FaultKind, VerifyFault
 
 ROWS: Final = pa.schema(
     [
@@ -136,7 +136,7 @@ def view_machine_log(
 
 def _looked_at(
     disk: Disk, place: PurePath, map_all: MapAll
-) -> tuple[MachineSurvey, list[MachineScan], list[Fault]]:
+) -> tuple[MachineSurvey, list[MachineScan], list[VerifyFault]]:
     """Once more when an owner compacts the log just now."""
     for _ in range(_LOOKS_MAX):
         try:
@@ -150,7 +150,7 @@ def _looked_at(
     raise UnavailableError(f"{place} changes faster than it can be looked at; try again")
 
 
-def _end(plan: MachineSurvey, looks: Sequence[MachineScan], faults: Sequence[Fault]) -> int:
+def _end(plan: MachineSurvey, looks: Sequence[MachineScan], faults: Sequence[VerifyFault]) -> int:
     """Behind the last whole batch."""
     ends = [global_offset(look.number, look.end) for look in looks if look.entries]
     end = max(ends, default=0 if plan.heading is None else plan.heading.wal_offset)

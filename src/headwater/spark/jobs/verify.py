@@ -30,7 +30,7 @@ from headwater.spark.jobs.watching import tasks_shown
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LOOKS_MAX: Final = 6
+ATTEMPTS_MAX: Final = 6
 _LOG_KINDS: Final = {
     Action.CUT: "torn tail",
     Action.REWRITE: "CURRENT",
@@ -105,7 +105,7 @@ def verify(
         look = look_at_directory(disk, directory, options.cold, map_all)
         findings = list(_findings(look))
         suspects = look
-        for _ in range(LOOKS_MAX):
+        for _ in range(ATTEMPTS_MAX):
             if not findings:
                 break
             say("looking again at what was found")

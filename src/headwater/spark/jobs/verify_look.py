@@ -29,7 +29,7 @@ from headwater.format.snapshot import META_DIRECTORY, Snapshot
 from headwater.recovery.catalog import Catalog, KnownTopic
 from headwater.recovery.data_directory import DIRECTORY_NAMES, gone
 from headwater.recovery.kafka.verify import join_kafka, plan_kafka
-from headwater.recovery.kafka.verify_segment import look_at_kafka_segment
+from headwater.recovery.kafka.verify_segment import check_kafka_segment
 from headwater.recovery.machines.segment import scan_machine_segment
 from headwater.recovery.machines.survey import begin_survey
 from headwater.recovery.machines.verify import machine_faults
@@ -44,11 +44,11 @@ from headwater.store.tier import TopicTier
 from headwater.store.topic_directory import TopicDirectory
 from headwater.store.verify import (
     Expected,
-    Fault,
     FaultKind,
-    SegmentLook,
+    SegmentCheck,
     SegmentRange,
-    look_at_names,
+    VerifyFault,
+    check_names,
     verify_continuity,
     verify_segment,
 )
@@ -60,7 +60,7 @@ UNKNOWN: Final = "not a name this software gives"
 @dataclass(slots=True)
 class DirectoryLook:
     wal: WalReport
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[VerifyFault] = field(default_factory=list)
     snapshots: int = 0
     topics: int = 0
     segments: int = 0
@@ -71,10 +71,10 @@ class DirectoryLook:
     kafka_batches: int = 0
     machine_segments: int = 0
     machine_entries: int = 0
-    by_topic: dict[int, list[Fault]] = field(default_factory=dict)
+    by_topic: dict[int, list[VerifyFault]] = field(default_factory=dict)
     """Faults of topics' files, by topic."""
 
-    def all_faults(self) -> list[Fault]:
+    def all_faults(self) -> list[VerifyFault]:
         return [*self.faults, *(fault for of in self.by_topic.values() for fault in of)]
 
 
@@ -126,7 +126,7 @@ def _look_at_kafka(disk: Disk, path: PurePath, map_all: MapAll, look: DirectoryL
     except FileNotFoundError as error:
         look.faults.append(gone(path, error))
         return
-    looks = map_all(partial(look_at_kafka_segment, disk), plan.segments)
+    looks = map_all(partial(check_kafka_segment, disk), plan.segments)
     look.kafka_segments = len(looks)
     look.kafka_batches = sum(each.batches for each in looks)
     look.data_bytes += sum(each.data_bytes for each in looks)
@@ -146,36 +146,36 @@ def _look_at_machines(disk: Disk, path: PurePath, map_all: MapAll, look: Directo
     look.faults += machine_faults(plan, looks)
 
 
-def _snapshot(disk: Disk, directory: PurePath) -> tuple[Snapshot | None, Fault | None]:
+def _snapshot(disk: Disk, directory: PurePath) -> tuple[Snapshot | None, VerifyFault | None]:
     try:
         return load_snapshot(disk, directory, []), None
     except StorageError as error:
         path = directory / META_DIRECTORY if error.path is None else PurePath(error.path)
-        return None, Fault(path, error.offset, error.what, True, FaultKind.SNAPSHOT)
+        return None, VerifyFault(path, error.offset, error.what, True, FaultKind.SNAPSHOT)
 
 
-def _strange_names(disk: Disk, directory: PurePath) -> Iterator[Fault]:
+def _strange_names(disk: Disk, directory: PurePath) -> Iterator[VerifyFault]:
     for name in disk.list_directory(directory):
         if name not in DIRECTORY_NAMES:
-            yield Fault(directory / name, None, UNKNOWN, False, FaultKind.NAME)
+            yield VerifyFault(directory / name, None, UNKNOWN, False, FaultKind.NAME)
 
 
-def _bytes_behind(log: LogRead) -> Iterator[Fault]:
+def _bytes_behind(log: LogRead) -> Iterator[VerifyFault]:
     """Of an earlier file nobody reads what is behind its end; but nobody changes it either."""
     for shard in log.report.shards:
         for scan in shard.files[:-1]:
             looked = log.files.get(scan.path)
             if looked is not None and not looked.ends_in_zeros and not scan.abandoned:
                 what = "bytes behind the last group of the file; nobody reads them"
-                yield Fault(scan.path, scan.end, what, False, FaultKind.BEYOND)
+                yield VerifyFault(scan.path, scan.end, what, False, FaultKind.BEYOND)
             if scan.groups and scan.length < scan.file_bytes:
                 what = f"shorter than the {scan.file_bytes} bytes it was made with; nothing is lost"
-                yield Fault(scan.path, scan.length, what, False, FaultKind.BEYOND)
+                yield VerifyFault(scan.path, scan.length, what, False, FaultKind.BEYOND)
 
 
 def _beyond_reach(
     shards: Sequence[ShardSurvey], directory: PurePath, snapshot: Snapshot | None
-) -> Iterator[Fault]:
+) -> Iterator[VerifyFault]:
     """The log must begin no later than where the snapshot ends."""
     covered = {} if snapshot is None else covered_frames(directory, snapshot, list(shards))
     for shard in shards:
@@ -185,7 +185,7 @@ def _beyond_reach(
                 f"the log begins at frame {shard.files[0].number}, but the newest readable "
                 f"snapshot ends at frame {ends}"
             )
-            yield Fault(shard.files[0].path, 0, what, True, FaultKind.CONTINUITY)
+            yield VerifyFault(shard.files[0].path, 0, what, True, FaultKind.CONTINUITY)
 
 
 def _look_at_topics(
@@ -204,12 +204,12 @@ def _look_at_topics(
         topic_id = parse_topic_directory_name(name)
         if parse_deleted_directory_name(name) is not None:
             what = "a dropped topic whose files still have to go"
-            look.faults.append(Fault(root / name, None, what, False, FaultKind.UNFINISHED))
+            look.faults.append(VerifyFault(root / name, None, what, False, FaultKind.UNFINISHED))
         elif topic_id is None:
-            look.faults.append(Fault(root / name, None, UNKNOWN, False, FaultKind.NAME))
+            look.faults.append(VerifyFault(root / name, None, UNKNOWN, False, FaultKind.NAME))
         elif catalog is not None and topic_id not in known:
             what = "belongs to no topic"
-            look.faults.append(Fault(root / name, None, what, False, FaultKind.TOPIC))
+            look.faults.append(VerifyFault(root / name, None, what, False, FaultKind.TOPIC))
         else:
             there.add(topic_id)
     topics = [
@@ -238,7 +238,7 @@ def _look_at_segments(
     map_all: MapAll,
     look: DirectoryLook,
 ) -> None:
-    faults: dict[int, list[Fault]] = defaultdict(list)
+    faults: dict[int, list[VerifyFault]] = defaultdict(list)
     ranges: dict[int, list[SegmentRange]] = defaultdict(list)
     tasks: list[SegmentTask] = []
     for task, named in zip(topics, map_all(partial(look_at_topic, disk), topics), strict=True):
@@ -262,7 +262,7 @@ def _look_at_segments(
 
 def _miscounted(
     path: PurePath, topic: KnownTopic, ranges: Sequence[SegmentRange]
-) -> Iterator[Fault]:
+) -> Iterator[VerifyFault]:
     """Where nothing happened since, the segments hold what the snapshot counted."""
     meta = topic.meta
     if meta is None or topic.changed or not topic.now.durability.is_logged:
@@ -273,12 +273,12 @@ def _miscounted(
             f"{found[0]} records of {found[1]} bytes are in segments, and the snapshot counts "
             f"{meta.count} of {meta.bytes}"
         )
-        yield Fault(path, None, what, True, FaultKind.CONTINUITY)
+        yield VerifyFault(path, None, what, True, FaultKind.CONTINUITY)
 
 
 @dataclass(frozen=True, slots=True)
 class NamesLook:
-    faults: list[Fault]
+    faults: list[VerifyFault]
     first_seqs: list[int]
 
 
@@ -286,7 +286,7 @@ def look_at_topic(disk: Disk, task: TopicTask) -> NamesLook:
     """The names of one topic's files, and what in the cold tier nothing leads to."""
     path = PurePath(task.path)
     try:
-        faults, first_seqs = look_at_names(disk, path, task.expected)
+        faults, first_seqs = check_names(disk, path, task.expected)
         if task.cold is not None:
             tier = TopicTier(
                 TopicDirectory(disk, path), open_cold_tier(disk, task.cold).topic(task.topic_id)
@@ -294,13 +294,13 @@ def look_at_topic(disk: Disk, task: TopicTask) -> NamesLook:
             for first_seq in tier.orphans():
                 place = _cold_place(task) / segment_file_name(first_seq, SegmentFile.DATA)
                 what = "nothing leads to this copy; left by work that was interrupted"
-                faults.append(Fault(place, None, what, False, FaultKind.UNFINISHED))
+                faults.append(VerifyFault(place, None, what, False, FaultKind.UNFINISHED))
     except FileNotFoundError as error:
         return NamesLook([gone(path, error)], [])
     return NamesLook(faults, first_seqs)
 
 
-def look_at_segment(disk: Disk, task: SegmentTask) -> SegmentLook:
+def look_at_segment(disk: Disk, task: SegmentTask) -> SegmentCheck:
     """Every frame and entry of one segment, in both tiers."""
     topic = task.topic
     path = PurePath(topic.path)
@@ -312,12 +312,12 @@ def look_at_segment(disk: Disk, task: SegmentTask) -> SegmentLook:
             return look
         if topic.cold is None:
             what = "its frames were not looked at: the cold tier was not named"
-            look.faults.append(Fault(pointer, None, what, True, FaultKind.COLD))
+            look.faults.append(VerifyFault(pointer, None, what, True, FaultKind.COLD))
             return look
         store = open_cold_tier(disk, topic.cold).topic(topic.topic_id)
         found = verify_cold_segment(disk, path, task.first_seq, store, _cold_place(topic))
     except FileNotFoundError as error:
-        return SegmentLook([gone(path, error)])
+        return SegmentCheck([gone(path, error)])
     look.faults += found.faults
     look.data_bytes += found.data_bytes
     return look

@@ -9,7 +9,7 @@ import numpy
 from numpy.typing import NDArray
 
 from headwater.format.kafka.entry import Entries
-from headwater.store.kafka.files import SegmentFiles
+from headwater.store.kafka.files import KafkaSegmentFiles
 
 Ids = NDArray[numpy.uint64]
 
@@ -39,7 +39,7 @@ class Batches(NamedTuple):
     entries: Entries
 
 
-def locate(files: SegmentFiles, table: SegmentTable, ids: Ids) -> Batches:
+def locate(files: KafkaSegmentFiles, table: SegmentTable, ids: Ids) -> Batches:
     """The batches that these ids, of one partition and sorted, belong to.
 
     FileNotFoundError when one of them, or the file it should be in, is gone.
@@ -62,7 +62,7 @@ def locate(files: SegmentFiles, table: SegmentTable, ids: Ids) -> Batches:
     return Batches(first.astype(numpy.int64), entries[first])
 
 
-def count_before(files: SegmentFiles, table: SegmentTable, first_id: int, records: int) -> int:
+def count_before(files: KafkaSegmentFiles, table: SegmentTable, first_id: int, records: int) -> int:
     """How many records of the batch with this id stand before it, given how many it has."""
     at = table.position(first_id)
     position = first_id - int(table.base_ids[at])
