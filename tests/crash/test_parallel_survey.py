@@ -11,8 +11,8 @@ import pytest
 
 from headwater.disk import Disk
 from headwater.recovery.parallel_survey import (
+    FileSurvey,
     FileSurveyTask,
-    Piece,
     join_surveys,
     survey_file,
     survey_in_parallel,
@@ -37,12 +37,12 @@ class PieceByPiece:
         self.disk = disk
         self.looked_at = 0
 
-    def __call__(self, tasks: Sequence[FileSurveyTask]) -> list[Piece]:
+    def __call__(self, tasks: Sequence[FileSurveyTask]) -> list[FileSurvey]:
         self.looked_at += len(tasks)
         pieces = [self._piece(task) for task in reversed(tasks)]
         return pieces[::-1]
 
-    def _piece(self, task: FileSurveyTask) -> Piece:
+    def _piece(self, task: FileSurveyTask) -> FileSurvey:
         return survey_file(read_log_file(self.disk, task.file.path), task)[0]
 
 

@@ -13,7 +13,7 @@ from headwater.disk import Disk
 from headwater.format.names import TOPICS_DIRECTORY
 from headwater.format.segment import SegmentPart, segment_file_name, topic_directory_name
 from headwater.store.cold_address import find_cold_tier, remembered_cold_tier
-from headwater.store.object_store import shown_place
+from headwater.store.object_store import shown_address
 from headwater.store.segment_stores import ColdTier, SegmentStore
 from headwater.store.verify import FaultKind, SegmentCheck, VerifyFault
 from headwater.store.verify_cold import verify_cold_segment
@@ -46,12 +46,12 @@ class ColdCheck:
         return None if self._tier is None else self._tier.topic(topic_id)
 
     def shown(self, topic_id: int) -> PurePath:
-        shown = shown_place(self._place or "")
+        shown = shown_address(self._place or "")
         return PurePath(shown, TOPICS_DIRECTORY, topic_directory_name(topic_id))
 
     def is_away(self, error: Exception) -> None:
         what = f"the cold tier cannot be read, cold segments stay unchecked: {error}"
-        self._away = VerifyFault(PurePath(shown_place(self._place or "")), None, what, False)
+        self._away = VerifyFault(PurePath(shown_address(self._place or "")), None, what, False)
         self._tier = None
         self.unchecked.append(self._away)
 
@@ -69,7 +69,7 @@ class ColdTopic:
         self._path = path
         self._topic_id = topic_id
 
-    def look(self, first_seq: int, pointer: PurePath) -> SegmentCheck | None:
+    def check(self, first_seq: int, pointer: PurePath) -> SegmentCheck | None:
         store = self._check.store_of(self._topic_id)
         if store is None:
             self._check.is_unknown(pointer)

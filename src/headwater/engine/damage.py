@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from headwater.model.damage import DamagedSeqs
 from headwater.store.checked_reads import RecordDamage
 
-PLACES_MAX: Final = 1_000
+PROBLEMS_LISTED_MAX: Final = 1_000
 """Damaged places that are remembered; further ones are only counted."""
 
 
@@ -64,7 +64,7 @@ class DamageLedger:
             finding.seq,
             finding.end_seq,
             finding.reason,
-            finding.mended,
+            finding.repaired,
             organisation,
         )
         with self._lock:
@@ -74,7 +74,7 @@ class DamageLedger:
             if not place.mended:
                 seqs = self._seqs.setdefault((topic, organisation), DamagedSeqs())
                 seqs.add(place.first_seq, place.last_seq + 1)
-            if len(self.places) < PLACES_MAX:
+            if len(self.places) < PROBLEMS_LISTED_MAX:
                 self._known.add(place)
                 self.places.append(place)
                 self._news.append(place)
@@ -109,7 +109,7 @@ class DamageLedger:
     @property
     def overflowed(self) -> bool:
         """More places were found than are remembered."""
-        return self.found > PLACES_MAX
+        return self.found > PROBLEMS_LISTED_MAX
 
     @property
     def records(self) -> dict[Whose, int]:

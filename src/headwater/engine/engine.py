@@ -132,7 +132,7 @@ class Engine:
             core.disk.make_directory(topics_directory)
             core.disk.sync_directory(core.directory)
         recovery = TopicRecovery(
-            core, self.topics, opened.recovered.report.shards, found=opened.found
+            core, self.topics, opened.recovered.report.shards, found=opened.snapshot
         )
         recovery.run(progress)
         self.notes: RecoveryNotes = recovery.notes

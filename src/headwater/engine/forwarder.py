@@ -52,7 +52,7 @@ class Forwarder:
             if self._stopping:
                 return
             try:
-                self._forwarding.look_again()
+                self._forwarding.rescan()
                 while self._forwarding.round():
                     continue
                 self.error = None

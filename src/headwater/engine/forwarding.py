@@ -92,7 +92,7 @@ class Forwarding:
             return False
         return bool(self._waiting or core.to_route or self._ready.size)
 
-    def look_again(self) -> None:
+    def rescan(self) -> None:
         """Where a router had to wait, there may be room by now."""
         waiting, self._waiting = self._waiting, {}
         if waiting:

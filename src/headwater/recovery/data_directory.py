@@ -31,5 +31,5 @@ DIRECTORY_NAMES: Final = frozenset(
 
 def gone(path: PurePath, error: FileNotFoundError) -> VerifyFault:
     """An owner removed it just now, or it really is missing: the next look tells."""
-    place = PurePath(error.filename or path)
-    return VerifyFault(place, None, "went away while it was read", True, FaultKind.CHANGED)
+    missing = PurePath(error.filename or path)
+    return VerifyFault(missing, None, "went away while it was read", True, FaultKind.CHANGED)

@@ -32,7 +32,7 @@ class LogOddity(Enum):
 @dataclass(frozen=True, slots=True)
 class FileRow:
     verdict: FileVerdict
-    places: tuple[FilePosition, ...]
+    positions: tuple[FilePosition, ...]
     action: Action
     why: str
 
@@ -85,5 +85,5 @@ ODDITY_ROWS: Final = {
 }
 
 
-def decide_file(place: FilePosition, verdict: FileVerdict) -> FileRow:
-    return next(row for row in FILE_ROWS if row.verdict is verdict and place in row.places)
+def decide_file(position: FilePosition, verdict: FileVerdict) -> FileRow:
+    return next(row for row in FILE_ROWS if row.verdict is verdict and position in row.positions)

@@ -44,7 +44,7 @@ class OpenWal:
     lock: DirectoryLock
     recovered: RecoveredWal
     wal: ShardedWal
-    found: LatestSnapshot
+    snapshot: LatestSnapshot
 
     def replay(self) -> Iterator[FrameGroup]:
         return replay(self.disk, self.recovered.report.shards)
@@ -74,7 +74,7 @@ def open_wal(
     lock = claim_directory(disk, directory)
     try:
         # First, because it may be refused: what is refused leaves everything as it was.
-        found = find_snapshot(disk, directory)
+        snapshot = find_snapshot(disk, directory)
         recovered = recover(disk, directory / WAL_DIRECTORY, settings)
         wal = make_wal(
             disk,
@@ -91,4 +91,4 @@ def open_wal(
     except BaseException:
         lock.release()
         raise
-    return OpenWal(disk, directory, lock, recovered, wal, found)
+    return OpenWal(disk, directory, lock, recovered, wal, snapshot)

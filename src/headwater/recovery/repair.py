@@ -86,15 +86,15 @@ class Store(NamedTuple):
 ATTEMPTS_MAX: Final = 4
 
 
-def agreed_findings(look: Callable[[], list[Finding]]) -> list[Finding]:
+def agreed_findings(inspect: Callable[[], list[Finding]]) -> list[Finding]:
     """Findings that two looks in a row have: what is really there is there the second time too."""
-    found = look()
+    findings = inspect()
     earlier: frozenset[Finding] = frozenset()
     for _ in range(ATTEMPTS_MAX):
-        if not found:
-            return found
-        earlier = frozenset(found)
-        found = look()
-        if earlier.issuperset(each for each in found if each.action.refuses):
+        if not findings:
+            return findings
+        earlier = frozenset(findings)
+        findings = inspect()
+        if earlier.issuperset(each for each in findings if each.action.refuses):
             break
-    return [finding for finding in found if finding in earlier]
+    return [finding for finding in findings if finding in earlier]

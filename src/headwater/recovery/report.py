@@ -71,15 +71,15 @@ def report_on(shards: list[ShardSurvey]) -> WalReport:
     for shard in shards:
         report.findings.extend(_about_shard(shard))
         for scan in shard.files:
-            place = FilePosition.LAST if scan is shard.last else FilePosition.EARLIER
-            finding = _about_file(scan, place)
+            position = FilePosition.LAST if scan is shard.last else FilePosition.EARLIER
+            finding = _about_file(scan, position)
             if finding is not None:
                 report.findings.append(finding)
     return report
 
 
-def _about_file(scan: FileScan, place: FilePosition) -> Finding | None:
-    row = decide_file(place, scan.verdict)
+def _about_file(scan: FileScan, position: FilePosition) -> Finding | None:
+    row = decide_file(position, scan.verdict)
     if row.action is not Action.KEEP:
         return Finding(scan.path, scan.end, row.action, scan.reason or row.why, row.why)
     if scan.skipped:
@@ -87,7 +87,7 @@ def _about_file(scan: FileScan, place: FilePosition) -> Finding | None:
         return Finding(scan.path, None, Action.NOTE, what, "an operator agreed to the loss")
     if (
         scan.verdict is FileVerdict.CLEAN
-        and place is FilePosition.LAST
+        and position is FilePosition.LAST
         and scan.length < scan.file_bytes
     ):
         what = f"shorter than the {scan.file_bytes} bytes it was made with; nothing is missing"

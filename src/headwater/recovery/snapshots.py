@@ -56,11 +56,11 @@ def covered_frames(
 def retired_logs(directory: PurePath, retired: list[ShardSurvey]) -> dict[str, ShardMeta]:
     """Log directories nobody writes to any more, each with its last frame."""
     root = directory / WAL_DIRECTORY
-    found = {}
+    logs = {}
     for shard in retired:
         name = "" if shard.directory == root else shard.directory.name
-        found[name] = ShardMeta(name, shard.chain.next_frame - 1, shard.chain.log_id or 0)
-    return found
+        logs[name] = ShardMeta(name, shard.chain.next_frame - 1, shard.chain.log_id or 0)
+    return logs
 
 
 def snapshot_numbers(disk: Disk, directory: PurePath) -> list[int]:

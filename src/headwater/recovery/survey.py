@@ -198,16 +198,16 @@ def read_log_file(
         file = disk.open(path, OpenMode.READ)
         try:
             end = file.size() if upto is None else upto
-            found = numpy.zeros(end, numpy.uint8)
+            contents = numpy.zeros(end, numpy.uint8)
             for at in range(start, end, _CHUNK_BYTES):
                 wanted = min(_CHUNK_BYTES, end - at)
                 chunk = file.read(at, wanted)
                 if chunk != _ZEROS[:wanted]:
-                    found[at : at + len(chunk)] = numpy.frombuffer(chunk, numpy.uint8)
+                    contents[at : at + len(chunk)] = numpy.frombuffer(chunk, numpy.uint8)
                 if len(chunk) < wanted:
-                    found = found[: at + len(chunk)]
+                    contents = contents[: at + len(chunk)]
                     break
-            return found.data.toreadonly()
+            return contents.data.toreadonly()
         finally:
             file.close()
     except OSError as error:

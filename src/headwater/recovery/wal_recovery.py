@@ -93,8 +93,8 @@ def recover(
     except OSError as error:
         raise access_error(wal_directory, error) from error
     run = 1 + max((shard.chain.run for shard in report.shards), default=0)
-    found = {shard.directory: shard for shard in report.shards}
-    positions = [_position(found.get(path), run, new_log_id) for path in directories]
+    surveys = {shard.directory: shard for shard in report.shards}
+    positions = [_position(surveys.get(path), run, new_log_id) for path in directories]
     return RecoveredWal(directories, positions, report, run)
 
 

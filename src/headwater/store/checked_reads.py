@@ -33,7 +33,7 @@ class RecordDamage:
     offset: int
     seq: int
     reason: str
-    mended: bool = False
+    repaired: bool = False
     """True when the damage was in an index and could be read again from the data."""
     last_seq: int | None = None
     """The last of several seqs that one damage concerns; None where it is one record."""
@@ -43,7 +43,7 @@ class RecordDamage:
         return self.seq if self.last_seq is None else self.last_seq
 
     def __str__(self) -> str:
-        done = " (mended)" if self.mended else ""
+        done = " (repaired)" if self.repaired else ""
         which = (
             f"seq {self.seq}" if self.last_seq is None else f"seqs {self.seq} to {self.last_seq}"
         )
@@ -51,7 +51,7 @@ class RecordDamage:
 
 
 def good_positions(
-    found: SegmentSlice, entries: Entries, first_seq: int
+    stored: SegmentSlice, entries: Entries, first_seq: int
 ) -> tuple[NDArray[numpy.bool_], list[RecordDamage]]:
     """Which of these entries may be served, and a finding for each that is damaged.
 
@@ -61,14 +61,14 @@ def good_positions(
     """
     flags = index_flags(entries)
     good: NDArray[numpy.bool_] = (flags & _NOT_SERVED) == 0
-    faults = frame_faults(found.buffer, entries, first_seq, found.base)
+    faults = frame_faults(stored.buffer, entries, first_seq, stored.base)
     if not faults.any():
         return good, []
     bad = numpy.flatnonzero(good & (faults != FrameFault.NONE))
     good[bad] = False
     findings = [
         RecordDamage(
-            found.path,
+            stored.path,
             int(entries["offset"][position]),
             first_seq + position,
             FAULT_MEANING[FrameFault(int(faults[position]))],

@@ -71,7 +71,7 @@ class Loader:
         earliest_seq: int = 0,
     ) -> list[Segment]:
         directory = self.directory
-        directory.look()
+        directory.scan()
         for first_seq in sorted(directory.segments):
             if first_seq > checkpointed_seq:
                 self._remove_beyond(first_seq)
@@ -79,7 +79,7 @@ class Loader:
                 self._overlook_unfinished(first_seq)
             else:
                 finish_interrupted(directory, first_seq, self.drop_cold)
-        found: list[Segment] = []
+        segments: list[Segment] = []
         for first_seq, files in sorted(directory.segments.items()):
             if not files or SegmentFile.DROPPED in files:
                 continue
@@ -87,10 +87,10 @@ class Loader:
             active = (checkpointed_seq, active_data_bytes) if is_active else None
             segment = self._present(first_seq, active)
             if segment is not None:
-                found.append(segment)
+                segments.append(segment)
         live = earliest_seq <= checkpointed_seq
-        self._check_ranges(found, checkpointed_seq, active_first_seq if live else 0)
-        return found
+        self._check_ranges(segments, checkpointed_seq, active_first_seq if live else 0)
+        return segments
 
     def _present(self, first_seq: int, active: tuple[int, int] | None) -> Segment | None:
         """The segment; beside an owner, looked up once more when it moved at this very moment.
@@ -102,7 +102,7 @@ class Loader:
         except FileNotFoundError:
             if not self.read_only:
                 raise
-        self.directory.look_again(first_seq)
+        self.directory.rescan(first_seq)
         files = self.directory.segments[first_seq]
         self._overlook_unfinished(first_seq)
         if not files or SegmentFile.DROPPED in files:
@@ -134,24 +134,24 @@ class Loader:
             files.discard(SegmentFile.COLD if SegmentFile.IDX in files else SegmentFile.DATA)
 
     def _check_ranges(
-        self, found: list[Segment], checkpointed_seq: int, active_first_seq: int
+        self, segments: list[Segment], checkpointed_seq: int, active_first_seq: int
     ) -> None:
         expected = 0 < active_first_seq <= checkpointed_seq
-        if expected and not any(each.first_seq == active_first_seq for each in found):
+        if expected and not any(each.first_seq == active_first_seq for each in segments):
             path = self.directory.path_of(active_first_seq, SegmentFile.DATA)
             raise DamageError("a file that must be there is missing", path=path, advice=REPAIR)
-        for one, next_one in pairwise(found):
+        for one, next_one in pairwise(segments):
             if one.end_seq >= next_one.first_seq:
                 path = self.directory.path_of(next_one.first_seq, SegmentFile.IDX)
                 raise DamageError(
                     f"seq {next_one.first_seq} is in two segments", path=path, offset=0
                 )
-        if found and found[-1].end_seq > checkpointed_seq:
-            path = self.directory.path_of(found[-1].first_seq, SegmentFile.IDX)
+        last = segments[-1] if segments else None
+        if last is not None and last.end_seq > checkpointed_seq:
             raise DamageError(
-                f"holds seq {found[-1].end_seq}; the last checkpoint ended at {checkpointed_seq}",
-                path=path,
-                offset=(checkpointed_seq - found[-1].first_seq + 1) * ENTRY_BYTES,
+                f"holds seq {last.end_seq}; the last checkpoint ended at {checkpointed_seq}",
+                path=self.directory.path_of(last.first_seq, SegmentFile.IDX),
+                offset=(checkpointed_seq - last.first_seq + 1) * ENTRY_BYTES,
                 advice=REPAIR,
             )
 
@@ -285,7 +285,7 @@ class Loader:
         findings += more
         for finding in findings:
             self.report(finding)
-        if not self.read_only and all(finding.mended for finding in findings):
+        if not self.read_only and all(finding.repaired for finding in findings):
             replace_file(directory.disk, idx, entries.tobytes())
         return identity, entries
 

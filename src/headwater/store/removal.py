@@ -77,8 +77,8 @@ def list_dropped(disk: Disk, topics: PurePath) -> list[int]:
     """Topics whose directories were renamed and still have to go."""
     if not disk.is_directory(topics):
         return []
-    found = map(parse_deleted_directory_name, disk.list_directory(topics))
-    return sorted(topic_id for topic_id in found if topic_id is not None)
+    topic_ids = map(parse_deleted_directory_name, disk.list_directory(topics))
+    return sorted(topic_id for topic_id in topic_ids if topic_id is not None)
 
 
 def remove_dropped(

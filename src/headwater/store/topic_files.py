@@ -128,10 +128,10 @@ class TopicFiles:
         kind = SegmentFile.COLD if segment.is_cold else SegmentFile.IDX
         path = self._directory.path_of(segment.first_seq, kind)
         with file_work(path):
-            found = read_range(self._disk, path, 0, segment.count * ENTRY_BYTES)
-        if len(found) < segment.count * ENTRY_BYTES:
-            raise StorageError("the index ends too early", path=path, offset=len(found))
-        entries = whole_entries(found)
+            contents = read_range(self._disk, path, 0, segment.count * ENTRY_BYTES)
+        if len(contents) < segment.count * ENTRY_BYTES:
+            raise StorageError("the index ends too early", path=path, offset=len(contents))
+        entries = whole_entries(contents)
         if len(bad_entries(entries, segment.first_seq, segment.salt)):
             entries = self._repair(segment, entries, path)
         return entries
@@ -289,8 +289,8 @@ class TopicFiles:
             try:
                 if segment.sealed:
                     return SegmentSlice(self._map(segment, path)[begin:end], begin, path)
-                found = read_range(self._disk, path, begin, end - begin)
-                return SegmentSlice(memoryview(found), begin, path)
+                contents = read_range(self._disk, path, begin, end - begin)
+                return SegmentSlice(memoryview(contents), begin, path)
             except FileNotFoundError as error:
                 if self._cold is not None and self.tier.resolve(segment.first_seq):
                     return SegmentSlice(self._read_cold(segment, begin, end), begin, path)
@@ -337,11 +337,11 @@ class TopicFiles:
         try:
             self._refuse_foreign(cold, segment)
             try:
-                found = cold.read_range(first_seq, SegmentPart.DATA, begin, end - begin)
+                contents = cold.read_range(first_seq, SegmentPart.DATA, begin, end - begin)
             except DamageError:
                 there = cold.len(first_seq, SegmentPart.DATA)
                 begin, end = min(begin, there), min(end, there)
-                found = cold.read_range(first_seq, SegmentPart.DATA, begin, end - begin)
+                contents = cold.read_range(first_seq, SegmentPart.DATA, begin, end - begin)
         except DamageError as error:
             path = self._directory.path_of(first_seq, SegmentFile.COLD)
             raise UnreadableSegmentError(
@@ -349,7 +349,7 @@ class TopicFiles:
             ) from error
         finally:
             self._refuse_stale(segment)
-        return memoryview(found)
+        return memoryview(contents)
 
     def _refuse_foreign(self, cold: SegmentStore, segment: Segment) -> None:
         """Once: is the copy in the cold tier the one that the index leads to?"""
@@ -400,10 +400,10 @@ class TopicFiles:
         """A torn entry could not be read again from the cold frames, so the file is replaced."""
         path = self._directory.path_of(segment.first_seq, SegmentFile.COLD)
         with file_work(path):
-            found = read_range(self._disk, path, 0, segment.count * ENTRY_BYTES)
-            if len(found) < segment.count * ENTRY_BYTES:
-                raise StorageError("the index ends too early", path=path, offset=len(found))
-            changed = flagged_copy(whole_entries(found), segment, seqs)
+            index = read_range(self._disk, path, 0, segment.count * ENTRY_BYTES)
+            if len(index) < segment.count * ENTRY_BYTES:
+                raise StorageError("the index ends too early", path=path, offset=len(index))
+            changed = flagged_copy(whole_entries(index), segment, seqs)
             contents = cold_index_bytes(
                 changed, segment.first_seq, segment.data_bytes, segment.identity
             )
@@ -425,7 +425,7 @@ class TopicFiles:
             entries, findings = repair_entries(entries, first_seq, data, path, segment.salt)
         for finding in findings:
             self._tell(finding)
-        if not self._read_only and all(finding.mended for finding in findings):
+        if not self._read_only and all(finding.repaired for finding in findings):
             contents = entries.tobytes()
             if segment.is_cold:
                 contents = cold_index_bytes(

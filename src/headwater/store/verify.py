@@ -46,7 +46,7 @@ from headwater.store.ownership import (
 from headwater.store.pair import end_of, read_all, whole_entries, with_file
 from headwater.store.topic_directory import COLD, HOT, TopicDirectory
 
-PLACES_MAX: Final = 20
+PROBLEMS_LISTED_MAX: Final = 20
 """Faults of one kind that are listed of one file; of the rest only the number is told."""
 _UNFINISHED_DELETES: Final = frozenset({FrameFault.DELETED, FrameFault.NOT_DELETED})
 
@@ -125,7 +125,7 @@ class SegmentCheck:
 class ColdSource(Protocol):
     """What the cold tier has of one topic. Whoever makes it reports a tier that does not answer."""
 
-    def look(self, first_seq: int, pointer: PurePath) -> SegmentCheck | None:
+    def check(self, first_seq: int, pointer: PurePath) -> SegmentCheck | None:
         """The frames that the index at `pointer` leads to; None when they could not be read."""
 
     def stored(self) -> dict[int, PurePath]:
@@ -147,14 +147,14 @@ def verify_segments(
     moved: set[int] = set()
     unnamed = 0
     for first_seq in first_seqs:
-        look = verify_segment(disk, path, first_seq, expected)
-        advance(look.data_bytes)
-        yield from look.faults
-        if look.range is not None:
-            ranges.append(look.range)
-        if look.is_cold:
+        check = verify_segment(disk, path, first_seq, expected)
+        advance(check.data_bytes)
+        yield from check.faults
+        if check.range is not None:
+            ranges.append(check.range)
+        if check.is_cold:
             moved.add(first_seq)
-        unnamed += not look.is_named
+        unnamed += not check.is_named
     yield from verify_continuity(path, ranges, expected)
     if unnamed:
         what = f"{unnamed} segments of an earlier version, which do not say whose they are"
@@ -162,10 +162,10 @@ def verify_segments(
     if cold is None:
         return
     for first_seq in sorted(moved):
-        found = cold.look(first_seq, path / segment_file_name(first_seq, SegmentFile.COLD))
-        if found is not None:
-            advance(found.data_bytes)
-            yield from found.faults
+        copy = cold.check(first_seq, path / segment_file_name(first_seq, SegmentFile.COLD))
+        if copy is not None:
+            advance(copy.data_bytes)
+            yield from copy.faults
     gaps = _gaps(ranges, expected)
     if moved or gaps:
         yield from _copies_without_index(path, cold, moved, gaps)
@@ -175,14 +175,14 @@ def _copies_without_index(
     path: PurePath, cold: ColdSource, moved: set[int], gaps: Sequence[range]
 ) -> Iterator[VerifyFault]:
     """Copies in the cold tier that nothing leads to: the last ones of their seqs, or left over."""
-    for first_seq, place in sorted(cold.stored().items()):
+    for first_seq, fault_path in sorted(cold.stored().items()):
         if any(first_seq in gap for gap in gaps):
             missing = path / segment_file_name(first_seq, SegmentFile.COLD)
-            what = f"missing: {place} is there, and nothing tells which of its records were deleted"
+            what = f"missing: {fault_path} is there; nothing says which of its records were deleted"
             yield VerifyFault(missing, None, what, True, FaultKind.MISSING)
         elif first_seq not in moved:
             what = "nothing leads to this copy; left by work that was interrupted or goes on"
-            yield VerifyFault(place, None, what, False, FaultKind.UNFINISHED)
+            yield VerifyFault(fault_path, None, what, False, FaultKind.UNFINISHED)
 
 
 def check_names(
@@ -190,7 +190,7 @@ def check_names(
 ) -> tuple[list[VerifyFault], list[int]]:
     """What the names in a topic's directory tell, and the segments that are to be looked at."""
     directory = TopicDirectory(disk, path)
-    directory.look()
+    directory.scan()
     faults = []
     if disk.is_directory(path):
         for name in disk.list_directory(path):
@@ -200,15 +200,15 @@ def check_names(
     first_seqs = []
     for first_seq, files in sorted(directory.segments.items()):
         for kind in sorted(files - HOT - COLD, key=lambda kind: kind.value):
-            place = directory.path_of(first_seq, kind)
+            fault_path = directory.path_of(first_seq, kind)
             what = "left by work that was interrupted or goes on"
-            faults.append(VerifyFault(place, None, what, False, FaultKind.UNFINISHED))
+            faults.append(VerifyFault(fault_path, None, what, False, FaultKind.UNFINISHED))
         if SegmentFile.DROPPED in files:
             continue
         if expected is not None and first_seq > expected.checkpointed_seq:
-            place = directory.path_of(first_seq, SegmentFile.IDX)
+            fault_path = directory.path_of(first_seq, SegmentFile.IDX)
             what = "behind the last checkpoint; the log has it"
-            faults.append(VerifyFault(place, None, what, False, FaultKind.BEYOND))
+            faults.append(VerifyFault(fault_path, None, what, False, FaultKind.BEYOND))
             continue
         first_seqs.append(first_seq)
     return faults, first_seqs
@@ -225,7 +225,7 @@ def verify_segment(
         if disk.exists(directory.path_of(first_seq, kind))
     }
     is_cold = SegmentFile.COLD in files and SegmentFile.IDX not in files
-    look = SegmentCheck(is_cold=is_cold)
+    check = SegmentCheck(is_cold=is_cold)
     index_path = directory.path_of(first_seq, SegmentFile.COLD if is_cold else SegmentFile.IDX)
     for kind in () if is_cold else (SegmentFile.DATA, SegmentFile.IDX):
         if kind not in files:
@@ -233,21 +233,21 @@ def verify_segment(
                 directory.path_of(first_seq, kind),
                 "the other file of the pair is there",
             )
-            look.faults.append(
+            check.faults.append(
                 VerifyFault(missing, None, f"missing: {what}", True, FaultKind.MISSING)
             )
-            return look
+            return check
     contents = read_all(disk, index_path)
     entries = whole_entries(contents)
     try:
         identity = _identity(directory, first_seq, entries, is_cold)
     except ForeignFileError as error:
         where = index_path if error.path is None else PurePath(error.path)
-        look.faults.append(VerifyFault(where, error.offset, error.what, True, FaultKind.FOREIGN))
-        look.range = SegmentRange(first_seq, first_seq + max(len(entries) - is_cold, 1) - 1)
-        return look
-    look.is_named = identity is not None
-    look.faults += _odd_end(index_path, contents, first_seq, is_cold)
+        check.faults.append(VerifyFault(where, error.offset, error.what, True, FaultKind.FOREIGN))
+        check.range = SegmentRange(first_seq, first_seq + max(len(entries) - is_cold, 1) - 1)
+        return check
+    check.is_named = identity is not None
+    check.faults += _odd_end(index_path, contents, first_seq, is_cold)
     wrong = bad_entries(entries, first_seq, salt_of(identity))
     if is_cold:
         entries = entries[:-1]  # the last one tells where the data ends
@@ -255,25 +255,25 @@ def verify_segment(
         entries = entries[: expected.checkpointed_seq - first_seq + 1]
         what = "entries behind the last checkpoint"
         offset = len(entries) * ENTRY_BYTES
-        look.faults.append(VerifyFault(index_path, offset, what, False, FaultKind.BEYOND))
-    places = wrong[wrong < len(entries)].tolist()
-    damaged = [(place * ENTRY_BYTES, "the entry is damaged") for place in places]
-    look.faults += listed(index_path, damaged, FaultKind.INDEX)
+        check.faults.append(VerifyFault(index_path, offset, what, False, FaultKind.BEYOND))
+    bad_rows = wrong[wrong < len(entries)].tolist()
+    damaged = [(row * ENTRY_BYTES, "the entry is damaged") for row in bad_rows]
+    check.faults += listed(index_path, damaged, FaultKind.INDEX)
     sound = numpy.ones(len(entries), numpy.bool_)
-    sound[places] = False
+    sound[bad_rows] = False
     if not is_cold:
         data_path = directory.path_of(first_seq, SegmentFile.DATA)
         data = with_file(disk, data_path, OpenMode.READ, _contents)
-        look.data_bytes = len(data)
+        check.data_bytes = len(data)
         sealed = expected is not None and expected.active_first_seq not in (None, first_seq)
-        look.faults += _verify_frames(data_path, data, entries, sound, first_seq, sealed)
+        check.faults += _verify_frames(data_path, data, entries, sound, first_seq, sealed)
     flagged = None if expected is None else expected.flagged.get(first_seq)
     if is_older(entries, first_seq, flagged):
         what = older_than(flagged)
-        look.faults.append(VerifyFault(index_path, None, what, True, FaultKind.FOREIGN))
+        check.faults.append(VerifyFault(index_path, None, what, True, FaultKind.FOREIGN))
     if len(entries):
-        look.range = _range(entries, first_seq, expected)
-    return look
+        check.range = _range(entries, first_seq, expected)
+    return check
 
 
 def _identity(
@@ -337,15 +337,15 @@ def frame_findings(
 ) -> Iterator[VerifyFault]:
     """Every frame against its entry, as far as the entry is sound."""
     faults = frame_faults(data, entries, first_seq)
-    found: dict[FrameFault, list[tuple[int, str]]] = {}
+    by_fault: dict[FrameFault, list[tuple[int, str]]] = {}
     for position in numpy.flatnonzero(faults.astype(bool) & sound).tolist():
         fault = FrameFault(int(faults[position]))
         what = f"seq {first_seq + position}: {FAULT_MEANING[fault]}"
-        found.setdefault(fault, []).append((int(entries["offset"][position]), what))
-    for fault, places in found.items():
+        by_fault.setdefault(fault, []).append((int(entries["offset"][position]), what))
+    for fault, problems in by_fault.items():
         unfinished = fault in _UNFINISHED_DELETES
         kind = FaultKind.DELETE if unfinished else bad_kind
-        yield from listed(path, places, kind, bad=not unfinished)
+        yield from listed(path, problems, kind, bad=not unfinished)
 
 
 def _contents(file: File) -> memoryview:
@@ -354,14 +354,14 @@ def _contents(file: File) -> memoryview:
 
 
 def listed(
-    path: PurePath, places: list[tuple[int, str]], kind: FaultKind, *, bad: bool = True
+    path: PurePath, problems: list[tuple[int, str]], kind: FaultKind, *, bad: bool = True
 ) -> Iterator[VerifyFault]:
     """A fault for each place, but not thousands of one kind in one file."""
-    for offset, what in places[:PLACES_MAX]:
+    for offset, what in problems[:PROBLEMS_LISTED_MAX]:
         yield VerifyFault(path, offset, what, bad, kind)
-    if len(places) > PLACES_MAX:
-        more = f"{len(places) - PLACES_MAX} more of this kind from here on"
-        yield VerifyFault(path, places[PLACES_MAX][0], more, bad, kind)
+    if len(problems) > PROBLEMS_LISTED_MAX:
+        more = f"{len(problems) - PROBLEMS_LISTED_MAX} more of this kind from here on"
+        yield VerifyFault(path, problems[PROBLEMS_LISTED_MAX][0], more, bad, kind)
 
 
 def verify_continuity(
@@ -371,15 +371,15 @@ def verify_continuity(
     behind = {each.first_seq for each in ranges}
     for gap in _gaps(ranges, expected):
         what = f"seqs {gap.start} to {gap.stop - 1} are in no segment"
-        place = path
+        fault_path = path
         if gap.stop in behind:
-            place = path / segment_file_name(gap.stop, SegmentFile.IDX)
-        yield VerifyFault(place, None, what, True, FaultKind.CONTINUITY)
+            fault_path = path / segment_file_name(gap.stop, SegmentFile.IDX)
+        yield VerifyFault(fault_path, None, what, True, FaultKind.CONTINUITY)
     for one, other in pairwise(ranges):
         if other.first_seq <= one.end_seq:
-            place = path / segment_file_name(other.first_seq, SegmentFile.IDX)
+            fault_path = path / segment_file_name(other.first_seq, SegmentFile.IDX)
             what = f"seq {other.first_seq} is in two segments"
-            yield VerifyFault(place, 0, what, True, FaultKind.CONTINUITY)
+            yield VerifyFault(fault_path, 0, what, True, FaultKind.CONTINUITY)
 
 
 def _gaps(ranges: Sequence[SegmentRange], expected: Expected | None) -> list[range]:

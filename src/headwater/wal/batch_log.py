@@ -217,7 +217,7 @@ class BatchLog:
         sizes = settings.log_ahead_bytes, settings.index_ahead_bytes
         segment.make_room(*sizes, essential=False)
 
-    def checkpointable(self) -> SegmentMeta:
+    def synced_meta(self) -> SegmentMeta:
         """Sync, and say how far the active segment is. On the log's thread, or after `close`."""
         if self._closed_meta is not None:
             return self._closed_meta
@@ -284,13 +284,13 @@ class BatchLog:
         and leave this event.
         """
         settings, saved = self._settings, self._saved
-        vouched = segment.witnessed_end
+        witnessed = segment.witnessed_end
         if saved is not None and saved.number == segment.number:
-            vouched = max(vouched, saved.log_bytes)
-        checkpointable = segment.log.synced_end - vouched
-        if checkpointable <= 0:
+            witnessed = max(witnessed, saved.log_bytes)
+        unwitnessed = segment.log.synced_end - witnessed
+        if unwitnessed <= 0:
             return None
-        if checkpointable < settings.synced_event_bytes:
+        if unwitnessed < settings.synced_event_bytes:
             due_us = segment.witnessed_us + settings.synced_event_interval_ms * US_PER_MS
             if self._clock.monotonic_us() < due_us:
                 return None

@@ -176,9 +176,9 @@ class EntryLog:
 
     def release_before(self, segment: int) -> list[PurePath]:
         """Say durably that segments before this one are not needed; returns those to delete."""
-        found = map(parse_segment_name, self._disk.list_directory(self._directory))
+        numbers = map(parse_segment_name, self._disk.list_directory(self._directory))
         limit = min(segment, self._segment)
-        to_delete = sorted(number for number in found if number is not None and number < limit)
+        to_delete = sorted(number for number in numbers if number is not None and number < limit)
         if limit > self._oldest:
             self._oldest = limit
             self._replace_current()

@@ -174,8 +174,8 @@ class FrameLog:
         return self._directory / wal_file_name(number)
 
     def _numbers(self) -> list[int]:
-        found = map(parse_wal_file_name, self._disk.list_directory(self._directory))
-        return sorted(number for number in found if number is not None)
+        numbers = map(parse_wal_file_name, self._disk.list_directory(self._directory))
+        return sorted(number for number in numbers if number is not None)
 
     def _write(self, body: bytes, frame_count: int, kind: MarkKind) -> int:
         mark = pack_mark(

@@ -24,13 +24,13 @@ from headwater.recovery.verdict import FileScan, FileVerdict
 DIRECTORY = PurePosixPath("/wal")
 
 
-@pytest.mark.parametrize(("place", "verdict"), list(product(FilePosition, FileVerdict)))
+@pytest.mark.parametrize(("position", "verdict"), list(product(FilePosition, FileVerdict)))
 def test_every_place_and_verdict_meets_exactly_one_row(
-    place: FilePosition, verdict: FileVerdict
+    position: FilePosition, verdict: FileVerdict
 ) -> None:
-    rows = [row for row in FILE_ROWS if row.verdict is verdict and place in row.places]
+    rows = [row for row in FILE_ROWS if row.verdict is verdict and position in row.positions]
     assert len(rows) == 1
-    assert decide_file(place, verdict) is rows[0]
+    assert decide_file(position, verdict) is rows[0]
     assert rows[0].why
 
 
@@ -44,9 +44,9 @@ def test_every_state_of_current_and_every_oddity_has_its_row() -> None:
 def test_only_a_torn_tail_of_the_last_file_is_cut() -> None:
     """A cut loses bytes, so this is the whole list of sights that lead to one."""
     cuts = [
-        (place, verdict)
-        for place, verdict in product(FilePosition, FileVerdict)
-        if decide_file(place, verdict).action is Action.CUT
+        (position, verdict)
+        for position, verdict in product(FilePosition, FileVerdict)
+        if decide_file(position, verdict).action is Action.CUT
     ]
     assert cuts == [(FilePosition.LAST, FileVerdict.TORN)]
 
@@ -57,16 +57,16 @@ def test_nothing_is_removed_but_what_was_never_used_or_already_released() -> Non
     assert all(row.action is not Action.REMOVE for row in FILE_ROWS)
 
 
-@pytest.mark.parametrize(("place", "verdict"), list(product(FilePosition, FileVerdict)))
+@pytest.mark.parametrize(("position", "verdict"), list(product(FilePosition, FileVerdict)))
 def test_every_sight_is_kept_or_told_and_refusals_become_the_right_error(
-    place: FilePosition, verdict: FileVerdict
+    position: FilePosition, verdict: FileVerdict
 ) -> None:
     scan = FileScan(DIRECTORY / "wal-0000000000000001.log", 1, verdict, end=77, reason="seen")
     other = FileScan(DIRECTORY / "wal-0000000000000009.log", 9)
-    files = [scan, other] if place is FilePosition.EARLIER else [other, scan]
+    files = [scan, other] if position is FilePosition.EARLIER else [other, scan]
     survey = ShardSurvey(DIRECTORY, files=files, current_state=CurrentState.NAMES_LAST)
     report = report_on([survey])
-    action = decide_file(place, verdict).action
+    action = decide_file(position, verdict).action
     found = [finding for finding in report.findings if finding.path == scan.path]
     assert bool(found) == (action is not Action.KEEP)
     errors = {

@@ -141,7 +141,7 @@ def test_every_cut_of_a_sealed_index_is_mended_from_the_data_and_told() -> None:
         again = topic_files(disk, findings=findings)
         assert read_live(again, again.load(*topic.position)) == (all_of(topic), [])
         missing = range(1 + length // ENTRY_BYTES, 5)
-        assert [(finding.seq, finding.mended) for finding in findings] == [
+        assert [(finding.seq, finding.repaired) for finding in findings] == [
             (seq, True) for seq in missing
         ]
         assert disk.files()[path] == whole
@@ -201,7 +201,7 @@ def test_an_entry_and_its_frame_both_damaged_are_told_and_never_served() -> None
     segments = again.load(*topic.position)
     found, _ = read_live(again, segments)
     assert found == {seq: data for seq, data in all_of(topic).items() if seq != 2}
-    assert {(finding.seq, finding.mended) for finding in findings} == {(2, False)}
+    assert {(finding.seq, finding.repaired) for finding in findings} == {(2, False)}
     assert seqs_with(again.index(segments[0]), 1, IndexFlag.DAMAGED) == [2]
     assert disk.files() == before
 

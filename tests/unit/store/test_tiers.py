@@ -209,7 +209,7 @@ def test_every_flipped_bit_of_a_cold_index_is_mended_and_brings_no_delete_back()
         again = topic_files(disk, cold=store, findings=findings)
         assert read_live(again, again.load(*topic.position)) == (live_of(topic), [])
         seq = 1 + bit // 8 // 20
-        assert [(each.seq, each.mended) for each in findings] == [(seq, True)] * (seq < 5)
+        assert [(each.seq, each.repaired) for each in findings] == [(seq, True)] * (seq < 5)
         if seq == 5:
             disk.write_file(path, whole)
         assert disk.files()[path] == whole
@@ -224,7 +224,7 @@ def test_a_cold_entry_that_cannot_be_settled_is_told_and_not_served() -> None:
     again = topic_files(disk, cold=store, findings=findings)
     segments = again.load(*topic.position)
     assert read_live(again, segments) == (live_of(topic), [])
-    assert [(each.seq, each.mended) for each in findings] == [(2, False)]
+    assert [(each.seq, each.repaired) for each in findings] == [(2, False)]
     again.flag_deleted(segments[0], again.index(segments[0])[1:3], numpy.array([2, 3]))
     topic.deleted.add(3)
     assert read_live(again, segments) == (live_of(topic), [])

@@ -310,7 +310,7 @@ class KafkaStore:
 
     def _harden(self) -> SegmentMeta:
         if self._closed:
-            return self._log.checkpointable()
-        future: Any = self.shard.call(self._log.checkpointable)
+            return self._log.synced_meta()
+        future: Any = self.shard.call(self._log.synced_meta)
         meta: SegmentMeta = future.result()
         return meta

@@ -140,8 +140,8 @@ def decode_entry(buffer: bytes, at: int, end: int) -> MachineEntry:
     if length > PAYLOAD_BYTES_MAX or at + size > end:
         raise FormatError("an entry's length does not fit", at)
     if checked:
-        found = int.from_bytes(buffer[body_end : body_end + CHECK_BYTES], "big")
-        if found != crc32c(buffer[at:body_at]):
+        stored_check = int.from_bytes(buffer[body_end : body_end + CHECK_BYTES], "big")
+        if stored_check != crc32c(buffer[at:body_at]):
             raise FormatError("an entry's header does not match its checksum", at)
     kind = _TYPES.get(kind_code)
     if kind is None or reserved or flags & ~KNOWN_FLAGS:

@@ -203,11 +203,11 @@ def _without_checkpoint(disk: Disk, directory: PurePath) -> KafkaRepairPlan:
 
 
 def _anew(disk: Disk, survey: KafkaSurvey, reason: RebuildError) -> KafkaRepairPlan:
-    directory, found = survey.directory, survey.checkpoint
+    directory, checkpoint = survey.directory, survey.checkpoint
     names = [name for name in disk.list_directory(directory) if name != QUARANTINE_DIRECTORY]
     # The checkpoint last: without it the others are damage, and with it alone there is nothing.
     names.sort(key=lambda name: name.startswith(CHECKPOINT_NAME))
-    topics = "all topics" if found is None else f"{len(found.topics)} topics"
+    topics = "all topics" if checkpoint is None else f"{len(checkpoint.topics)} topics"
     records = sum(each.counted for each in survey.segments)
     what = f"begun anew: {topics} of Kafka's clients are given up, because {reason}"
     step = RepairStep(

@@ -88,9 +88,9 @@ class _Batch:
 
     __slots__ = ("bytes", "end", "header", "length")
 
-    def __init__(self, found: memoryview, header: BatchHeader, end: int) -> None:
-        self.bytes = found
-        self.length = len(found)
+    def __init__(self, batch: memoryview, header: BatchHeader, end: int) -> None:
+        self.bytes = batch
+        self.length = len(batch)
         self.header = header
         self.end = end
 
@@ -133,8 +133,8 @@ class Rebuilding:
             scan = scans.get(number)
             if scan is None:
                 fresh = SegmentMeta(number, next_id, 0, 0, checksum64(b""), number)
-                place = SegmentPosition.LAST if number == later[-1] else SegmentPosition.FOLLOWED
-                scan = SegmentScan(fresh, place, fresh, log=LogVerdict.DAMAGED)
+                position = SegmentPosition.LAST if number == later[-1] else SegmentPosition.FOLLOWED
+                scan = SegmentScan(fresh, position, fresh, log=LogVerdict.DAMAGED)
             done = self._one(scan)
             next_id = done.meta.base_id + len(done.contents) // ENTRY_BYTES
             yield done
@@ -255,7 +255,7 @@ class _SegmentRebuild:
         self._before = contents
         there = len(contents) // ENTRY_BYTES
         self._rows = read_entries(contents, there)
-        if scan.place is not SegmentPosition.LISTED:
+        if scan.position is not SegmentPosition.LISTED:
             whole = contents[: there * ENTRY_BYTES]
             self._rows = self._rows[: max(count_entries(whole), scan.checkpointed.entries)]
         self._keys = keys_of(self._rows)
@@ -327,7 +327,7 @@ class _SegmentRebuild:
         """Entries that others could own as well, and who."""
         self._doubts = 0
         wanted, behind_hole = self._scan.checkpointed.entries, False
-        is_open = self._scan.place is not SegmentPosition.LISTED
+        is_open = self._scan.position is not SegmentPosition.LISTED
         while self._at < wanted or (is_open and self._goes_on()):
             behind_hole = self._step(behind_hole)
         if not is_open and self._at != wanted:
@@ -358,16 +358,16 @@ class _SegmentRebuild:
         if is_dead and self._is_trusted(self._at, 1):
             self._keep(self._run_at(self._at))
             return behind_hole
-        place = self._offset
+        offset = self._offset
         if row is not None and row["segment_id"] == self._number and row["length"]:
             jumped = int(row["physical_offset"])
-            if jumped > place and (behind_hole or self._sound(place) is None):
-                found = self._sound(jumped)
-                if found is not None and found.length == row["length"]:
-                    place = jumped
-        batch = self._sound(place)
+            if jumped > offset and (behind_hole or self._sound(offset) is None):
+                batch = self._sound(jumped)
+                if batch is not None and batch.length == row["length"]:
+                    offset = jumped
+        batch = self._sound(offset)
         if batch is not None:
-            self._take(batch, place)
+            self._take(batch, offset)
             return False
         if row is None:
             raise RebuildError(f"{index_name(self._meta.number)} and its log end too early")
@@ -393,11 +393,11 @@ class _SegmentRebuild:
             end += 1
         return end - at
 
-    def _sound(self, place: int) -> _Batch | None:
-        begin = place + PREFIX_BYTES
+    def _sound(self, offset: int) -> _Batch | None:
+        begin = offset + PREFIX_BYTES
         if begin > self._size:
             return None
-        length = int.from_bytes(self._log[place:begin], "little")
+        length = int.from_bytes(self._log[offset:begin], "little")
         if not length or begin + length > self._size:
             return None
         try:
@@ -408,13 +408,13 @@ class _SegmentRebuild:
             return None
         return _Batch(self._log[begin : begin + length], header, begin + length)
 
-    def _take(self, batch: _Batch, place: int) -> None:
+    def _take(self, batch: _Batch, offset: int) -> None:
         count = batch.header.record_count
         left = self._scan.checkpointed.entries - self._at
-        if self._scan.place is SegmentPosition.LISTED and count > left:
+        if self._scan.position is SegmentPosition.LISTED and count > left:
             raise RebuildError(f"{log_name(self._number)} has more records than its index")
-        key = self._owner(batch, place, count)
-        self._add(pack_entries(self._number, place, batch.length, key, count))
+        key = self._owner(batch, offset, count)
+        self._add(pack_entries(self._number, offset, batch.length, key, count))
         first_id = self._meta.base_id + self._at
         if key == INTERNAL_KEY:
             self._all.take_in_event(batch.bytes, first_id)
@@ -423,7 +423,7 @@ class _SegmentRebuild:
         self._at += count
         self._offset = batch.end
 
-    def _owner(self, batch: _Batch, place: int, count: int) -> bytes:
+    def _owner(self, batch: _Batch, offset: int, count: int) -> bytes:
         """What the entries say, if the offset that the batch was given does not say otherwise."""
         at = self._at
         if at in self._forced:
@@ -437,7 +437,9 @@ class _SegmentRebuild:
         said = [key for key, _ in Counter(there).most_common()]
         fits = [key for key in said if key in fitting]
         if is_checkpointed:  # the checksum tells whether that was right
-            whole = pack_entries(self._number, place, batch.length, said[0], count) if said else b""
+            whole = (
+                pack_entries(self._number, offset, batch.length, said[0], count) if said else b""
+            )
             is_whole = whole == self._before[at * ENTRY_BYTES : (at + count) * ENTRY_BYTES]
             likely = said[:1] if is_whole else fits
             self._choices[at] = [key for key in (*fitting, *self._times) if key not in likely]
@@ -447,7 +449,7 @@ class _SegmentRebuild:
             self._choices[at] = fitting
         if fits or fitting:
             return (fits or fitting)[0]
-        raise RebuildError(f"nobody knows whose the batch at byte {place} is")
+        raise RebuildError(f"nobody knows whose the batch at byte {offset} is")
 
     def _add(self, entries: bytes, whole: bytes | None = None) -> None:
         self._out.append(entries)
@@ -466,9 +468,9 @@ class _SegmentRebuild:
         if not self._is_trusted(self._at, count):
             raise RebuildError(f"neither the batch nor the entry at {self._at} can be read")
         row = self._rows[self._at]
-        place, length = int(row["physical_offset"]), int(row["length"])
+        offset, length = int(row["physical_offset"]), int(row["length"])
         begin, end = self._at * ENTRY_BYTES, (self._at + count) * ENTRY_BYTES
-        self._add(pack_entries(HOLE_SEGMENT, place, 0, key, count), self._before[begin:end])
+        self._add(pack_entries(HOLE_SEGMENT, offset, 0, key, count), self._before[begin:end])
         name = self._all.name_of(key)
         self._done.holes[name] += count
         if key != INTERNAL_KEY:
@@ -476,7 +478,7 @@ class _SegmentRebuild:
             if first is not None:
                 self._note_lost(name, first, first + count - 1)
         self._at += count
-        if int(row["segment_id"]) == self._number and place == self._offset:
+        if int(row["segment_id"]) == self._number and offset == self._offset:
             self._offset += PREFIX_BYTES + length
 
     def _note_lost(self, name: str, first: int, last: int) -> None:
@@ -491,8 +493,8 @@ class _SegmentRebuild:
 
     def _finish(self) -> Rebuilt:
         done, meta, wanted = self._done, self._meta, self._scan.checkpointed.entries
-        contents, place = b"".join(self._out), self._scan.place
-        full = place is not SegmentPosition.LAST
+        contents, position = b"".join(self._out), self._scan.position
+        full = position is not SegmentPosition.LAST
         done.contents = contents
         done.changed = contents != self._before[: len(contents)] or (
             full and len(contents) != len(self._before)
@@ -504,13 +506,13 @@ class _SegmentRebuild:
         end = int(ends.max(initial=0))
         if self._size > end and (full or done.holes):
             done.log_end = end
-        elif not self._size and place is not SegmentPosition.LISTED:
+        elif not self._size and position is not SegmentPosition.LISTED:
             done.log_end = 0
         checkpointed_end = int(ends[:wanted].max(initial=0))
         done.meta = _to_become(
             meta,
             checksum64(contents[: wanted * ENTRY_BYTES]),
-            end if place is SegmentPosition.LISTED else checkpointed_end,
+            end if position is SegmentPosition.LISTED else checkpointed_end,
         )
         return done
 
@@ -545,5 +547,5 @@ def _first_difference(new: bytes, old: bytes) -> int:
     shorter = min(len(new), len(old))
     a = numpy.frombuffer(new, numpy.uint8, shorter)
     b = numpy.frombuffer(old, numpy.uint8, shorter)
-    found = numpy.flatnonzero(a != b)
-    return int(found[0]) if len(found) else shorter
+    different = numpy.flatnonzero(a != b)
+    return int(different[0]) if len(different) else shorter

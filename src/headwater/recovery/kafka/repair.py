@@ -113,14 +113,14 @@ def _end_last_segment(disk: Disk, directory: PurePath, last: SegmentScan) -> Non
         decide_index(last.index, SegmentPosition.LAST).action,
         decide_log(last.log, SegmentPosition.LAST).action,
     )
-    places = {
+    stretches = {
         index_name(end.number): (known.entries * ENTRY_BYTES, end.entries * ENTRY_BYTES),
         log_name(end.number): (known.log_bytes, end.log_bytes),
     }
     if cuts:  # of both files, before either is cut
-        for name, (_, stop) in places.items():
+        for name, (_, stop) in stretches.items():
             _keep_torn(disk, directory / name, stop)
-    for name, (start, stop) in places.items():
+    for name, (start, stop) in stretches.items():
         file = disk.open(directory / name, OpenMode.UPDATE)
         try:
             if file.size() != stop:

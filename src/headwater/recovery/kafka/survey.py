@@ -165,13 +165,13 @@ def _checkpoint(disk: Disk, path: PurePath, same: CheckpointScan | None) -> Chec
     if same is not None and contents == same.contents and same.checkpoint is not None:
         return same._replace(path=path)
     try:
-        found = decode_checkpoint(contents)
+        checkpoint = decode_checkpoint(contents)
     except FormatError as error:
         verdict = CheckpointVerdict.DAMAGED
         return CheckpointScan(path, verdict, contents, None, error.offset, error.reason)
     except NewerFormatError as error:
         return CheckpointScan(path, CheckpointVerdict.NEWER, contents, None, None, error.what)
-    return CheckpointScan(path, CheckpointVerdict.SOUND, contents, found)
+    return CheckpointScan(path, CheckpointVerdict.SOUND, contents, checkpoint)
 
 
 # -- segments
@@ -192,7 +192,7 @@ class SegmentScan:
 
     checkpointed: SegmentMeta
     """As the checkpoint knows it; without entries when it is younger."""
-    place: SegmentPosition
+    position: SegmentPosition
     meta: SegmentMeta
     """Up to its last whole batch, and behind the swap of a rewrite."""
     counted: int = 0
@@ -208,7 +208,7 @@ class SegmentScan:
 
     @property
     def refused(self) -> bool:
-        rows = decide_index(self.index, self.place), decide_log(self.log, self.place)
+        rows = decide_index(self.index, self.position), decide_log(self.log, self.position)
         return any(row.action.refuses for row in rows)
 
 
@@ -282,12 +282,12 @@ class _Surveyor:
         total = max(len(known) + len(later), 1)
         for at, meta in enumerate(known, 1):
             progress((at - 1) / total)
-            place = SegmentPosition.LAST
+            position = SegmentPosition.LAST
             if at < len(known):
-                place = SegmentPosition.LISTED
+                position = SegmentPosition.LISTED
             elif later:
-                place = SegmentPosition.FOLLOWED
-            self._segment(meta, place)
+                position = SegmentPosition.FOLLOWED
+            self._segment(meta, position)
         for at, number in enumerate(later, 1):
             progress((at + len(known) - 1) / total)
             if survey.segments and survey.segments[-1].refused:
@@ -306,8 +306,8 @@ class _Surveyor:
     def _read(self, name: str, work: Callable[[File], Answer]) -> Answer:
         return with_file(self._disk, self._directory / name, OpenMode.READ, work)
 
-    def _segment(self, checkpointed: SegmentMeta, place: SegmentPosition) -> None:
-        scan = SegmentScan(checkpointed, place, checkpointed)
+    def _segment(self, checkpointed: SegmentMeta, position: SegmentPosition) -> None:
+        scan = SegmentScan(checkpointed, position, checkpointed)
         self._survey.segments.append(scan)
         try:
             view = self._view(index_name(checkpointed.number))
@@ -330,19 +330,19 @@ class _Surveyor:
             scan.index, scan.index_offset = IndexVerdict.SHORT, len(view)
             scan.index_what = f"the index ends before byte {size}"
             return
-        found, rewrite = checksum64(view[:size]), meta.rewrite
-        if rewrite is not None and found == rewrite.checksum:
+        checksum, rewrite = checksum64(view[:size]), meta.rewrite
+        if rewrite is not None and checksum == rewrite.checksum:
             meta = rewritten(meta)
-        elif found != meta.checksum:
+        elif checksum != meta.checksum:
             scan.index, scan.index_what = IndexVerdict.CHANGED, CHANGED
             return
         meta = msgspec.structs.replace(meta, rewrite=None)
         count = meta.entries
-        if scan.place is not SegmentPosition.LISTED:
+        if scan.position is not SegmentPosition.LISTED:
             count = max(count_entries(view), count)
         scan.counted, scan.meta = count, msgspec.structs.replace(meta, entries=count)
         end = count * ENTRY_BYTES
-        full = scan.place is not SegmentPosition.LAST
+        full = scan.position is not SegmentPosition.LAST
         if full and len(view) != end:
             scan.index, scan.index_offset = IndexVerdict.BEYOND, end
             scan.index_what = "the index of a full segment has a hole"
@@ -357,13 +357,13 @@ class _Surveyor:
         known = entries[: scan.checkpointed.entries]
         self._referenced.update(numpy.unique(known["segment_id"][known["length"] > 0]).tolist())
         is_young = self._checkpoint.as_of < scan.meta.base_id + scan.counted
-        if scan.place is not SegmentPosition.LISTED:
+        if scan.position is not SegmentPosition.LISTED:
             self._referenced.add(scan.meta.number)
         elif scan.meta.log_number not in self._referenced and not is_young:
             scan.log = LogVerdict.NEEDLESS  # it went already or goes now
             return
         try:
-            if scan.place is not SegmentPosition.LISTED or is_young:
+            if scan.position is not SegmentPosition.LISTED or is_young:
                 self._walk(scan, view)
             if scan.log is LogVerdict.SOUND:
                 self._length(scan)
@@ -378,7 +378,7 @@ class _Surveyor:
         what = f"the log has {size} bytes and should have {end}"
         if size < end:
             scan.log, scan.log_offset, scan.log_what = LogVerdict.SHORT, size, what
-        elif size > end and scan.place is not SegmentPosition.LAST:
+        elif size > end and scan.position is not SegmentPosition.LAST:
             scan.log, scan.log_offset, scan.log_what = LogVerdict.LONG, end, what
         elif size > end:
             scan.log, scan.log_offset = LogVerdict.AHEAD, end
@@ -450,7 +450,7 @@ class _Surveyor:
             logs |= numbers | {each.meta.log_number for each in segments}
             numbers = numbers | logs
         rewrites = {name: _number_of(name) for name in names.rewrites}
-        made_for = self._logs_of([name for name, found in rewrites.items() if found in numbers])
+        made_for = self._logs_of([name for name, of in rewrites.items() if of in numbers])
         yield from ((name, Stray.TEMPORARY) for name in names.temporaries)
         yield from ((name, Stray.FOREIGN_NAME) for name in names.foreign)
         for name, number in rewrites.items():
@@ -472,12 +472,12 @@ class _Surveyor:
 
     def _logs_of(self, rewrites: list[str]) -> set[int]:
         """The logs that were made for these indexes, which never took their places."""
-        found: set[int] = set()
+        logs: set[int] = set()
         for name in rewrites:
             view = self._view(name)
             entries = read_entries(view, len(view) // ENTRY_BYTES)
-            found.update(numpy.unique(entries["segment_id"][entries["length"] > 0]).tolist())
-        return found
+            logs.update(numpy.unique(entries["segment_id"][entries["length"] > 0]).tolist())
+        return logs
 
 
 def _number_of(name: str) -> int | None:
@@ -497,8 +497,8 @@ def _end_before(entries: Entries, position: int) -> int:
 def _has_bytes(file: File, begin: int) -> bool:
     """Whether anything but zeros is behind here."""
     size = file.size()
-    pieces = (file.read(at, min(MIB, size - at)) for at in range(begin, size, MIB))
-    return any(piece.count(0) != len(piece) for piece in pieces)
+    chunks = (file.read(at, min(MIB, size - at)) for at in range(begin, size, MIB))
+    return any(chunk.count(0) != len(chunk) for chunk in chunks)
 
 
 def judge_begun(disk: Disk, directory: PurePath, number: int) -> Stray:

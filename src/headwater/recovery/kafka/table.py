@@ -33,7 +33,7 @@ class CheckpointRow:
 @dataclass(frozen=True, slots=True)
 class IndexRow:
     verdict: IndexVerdict
-    places: tuple[SegmentPosition, ...]
+    positions: tuple[SegmentPosition, ...]
     action: Action
     why: str
 
@@ -41,7 +41,7 @@ class IndexRow:
 @dataclass(frozen=True, slots=True)
 class LogRow:
     verdict: LogVerdict
-    places: tuple[SegmentPosition, ...]
+    positions: tuple[SegmentPosition, ...]
     action: Action
     why: str
 
@@ -152,9 +152,9 @@ def decide_checkpoint(
     )
 
 
-def decide_index(verdict: IndexVerdict, place: SegmentPosition) -> IndexRow:
-    return next(row for row in INDEX_ROWS if row.verdict is verdict and place in row.places)
+def decide_index(verdict: IndexVerdict, position: SegmentPosition) -> IndexRow:
+    return next(row for row in INDEX_ROWS if row.verdict is verdict and position in row.positions)
 
 
-def decide_log(verdict: LogVerdict, place: SegmentPosition) -> LogRow:
-    return next(row for row in LOG_ROWS if row.verdict is verdict and place in row.places)
+def decide_log(verdict: LogVerdict, position: SegmentPosition) -> LogRow:
+    return next(row for row in LOG_ROWS if row.verdict is verdict and position in row.positions)

@@ -56,16 +56,16 @@ def plan_kafka(disk: Disk, directory: PurePath) -> KafkaPlan:
     known = checkpoint.segments
     young = names.later(checkpoint)
     later = [n for n in young if count_entries(read_all(disk, directory / index_name(n)))]
-    place, as_of = str(directory), checkpoint.as_of
+    root, as_of = str(directory), checkpoint.as_of
     for at, meta in enumerate(known, 1):
         listed_full = at < len(known)
         plan.segments.append(
-            KafkaSegment(place, meta, listed_full or bool(later), listed_full, as_of)
+            KafkaSegment(root, meta, listed_full or bool(later), listed_full, as_of)
         )
     for at, number in enumerate(later, 1):
         # Where its ids begin is not asked: all of it is younger than the checkpoint.
         fresh = SegmentMeta(number, as_of, 0, 0, checksum64(b""), number)
-        plan.segments.append(KafkaSegment(place, fresh, at < len(later), False, as_of))
+        plan.segments.append(KafkaSegment(root, fresh, at < len(later), False, as_of))
     begun = {n for n in young[-1:] if n in names.logs and _only_begun(disk, directory, n)}
     emptied = {
         n
@@ -129,9 +129,9 @@ def join_kafka(plan: KafkaPlan, checks: Sequence[KafkaSegmentCheck]) -> list[Ver
         path = plan.directory / log_name(segment.meta.log_number)
         keys = check.young_keys.items()
         strange = sorted(at for key, at in keys if key != INTERNAL_KEY and not topics.owns(key))
-        places = [(at, "a batch of a topic that does not exist") for at in strange]
-        bad = segment.sealed or any(at < check.synced_end for at, _ in places)
-        faults += listed(path, places, FaultKind.BATCH, bad=bad)
+        problems = [(at, "a batch of a topic that does not exist") for at in strange]
+        bad = segment.sealed or any(at < check.synced_end for at, _ in problems)
+        faults += listed(path, problems, FaultKind.BATCH, bad=bad)
     if all(not check.faults for check in checks):
         faults += _missing(plan, checks)
         faults += _misplaced_chains(plan, checks)
@@ -176,14 +176,14 @@ def _misplaced_chains(
             made[key], following[key] = topic.made_id, partition.dropped
             starts[key] = partition.log_start
     for segment, check in zip(plan.segments, checks, strict=True):
-        places = []
-        for chain in sorted(check.chains, key=lambda each: each.place):
+        problems = []
+        for chain in sorted(check.chains, key=lambda each: each.offset):
             if chain.key not in made or chain.first_id <= made[chain.key]:
                 continue
             known = following[chain.key]
             is_live = known + chain.records > starts[chain.key]
             if is_live and chain.base is not None and chain.base != known:
-                places.append((chain.place, misplaced(chain.base, known)))
+                problems.append((chain.offset, misplaced(chain.base, known)))
             following[chain.key] = known + chain.records
         path = plan.directory / log_name(segment.meta.log_number)
-        yield from listed(path, places, FaultKind.BATCH, bad=False)
+        yield from listed(path, problems, FaultKind.BATCH, bad=False)

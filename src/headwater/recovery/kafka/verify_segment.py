@@ -64,7 +64,7 @@ class OffsetChain(NamedTuple):
     base: int | None
     """Offset of its first record; None when all its batches were left out of a rewrite."""
     records: int
-    place: int
+    offset: int
     """Where its first batch stands in the log."""
 
 
@@ -136,8 +136,8 @@ class _SegmentCheck:
             self._skip_all(entries)
         check.faults += listed(self._index, self._at_index, FaultKind.INDEX)
         holes = numpy.flatnonzero(holes_in(entries))
-        places = [(at * ENTRY_BYTES, "a record that a repair gave up") for at in holes.tolist()]
-        check.faults += listed(self._index, places, FaultKind.INDEX, bad=False)
+        problems = [(at * ENTRY_BYTES, "a record that a repair gave up") for at in holes.tolist()]
+        check.faults += listed(self._index, problems, FaultKind.INDEX, bad=False)
         check.faults += listed(self._log, self._at_log, FaultKind.BATCH)
         check.faults += listed(self._log, self._misplaced, FaultKind.BATCH, bad=False)
         check.chains += self._chains.values()
@@ -161,12 +161,12 @@ class _SegmentCheck:
         if len(view) < size:
             self._fault(self._index, len(view), f"the index ends before byte {size}", True)
             return read_entries(view, len(view) // ENTRY_BYTES)
-        found, rewrite = checksum64(view[:size]), meta.rewrite
-        if rewrite is not None and found == rewrite.checksum:
+        checksum, rewrite = checksum64(view[:size]), meta.rewrite
+        if rewrite is not None and checksum == rewrite.checksum:
             self._meta = msgspec.structs.replace(
                 meta, log_number=rewrite.log_number, log_bytes=rewrite.log_bytes
             )
-        elif found != meta.checksum:
+        elif checksum != meta.checksum:
             what = "the entries are not those that were synced"
             self._fault(self._index, 0, what, True)
         count = meta.entries if segment.listed else max(count_entries(view), meta.entries)
@@ -187,8 +187,8 @@ class _SegmentCheck:
                 continue
             self._ends_in_hole = False
             # A log that merely ends does so where its entries stop to follow each other.
-            place = end if batch.misplaced else batch.offset
-            if batch.problem and self._is_end(batch.at, entries, window, place, batch.problem):
+            offset = end if batch.misplaced else batch.offset
+            if batch.problem and self._is_end(batch.at, entries, window, offset, batch.problem):
                 return
             if batch.misplaced:
                 self._at_index.append((batch.at * ENTRY_BYTES, batch.misplaced))
@@ -232,7 +232,7 @@ class _SegmentCheck:
         else:
             self._chains[key] = chain._replace(records=chain.records + count)
 
-    def _check_offset(self, key: bytes, header: BatchHeader, at: int, place: int) -> None:
+    def _check_offset(self, key: bytes, header: BatchHeader, at: int, offset: int) -> None:
         """Base offset and epoch stand before what the CRC covers; readers are told the right ones.
 
         An offset of 0 begins a topic of the same name anew; whether one did, all looks tell.
@@ -243,7 +243,7 @@ class _SegmentCheck:
             known = chain.base + chain.records
         restarts = base == 0 != known
         if (base != known and not restarts) or header.leader_epoch != LEADER_EPOCH:
-            self._misplaced.append((place, misplaced(base, known)))
+            self._misplaced.append((offset, misplaced(base, known)))
         if key == INTERNAL_KEY:
             return
         if chain is not None and not restarts:
@@ -255,17 +255,17 @@ class _SegmentCheck:
         if chain is None and base:
             first_id, dead = self._dead.get(key, (first_id, 0))
         self._chains[key] = OffsetChain(
-            key, first_id, base - dead, dead + header.record_count, place
+            key, first_id, base - dead, dead + header.record_count, offset
         )
 
-    def _note_young(self, key: bytes, batch: memoryview, place: int, entries: Entries) -> None:
-        self._result.young_keys.setdefault(key, place)
+    def _note_young(self, key: bytes, batch: memoryview, offset: int, entries: Entries) -> None:
+        self._result.young_keys.setdefault(key, offset)
         if key != INTERNAL_KEY:
             return
         try:
             event = decode_event(batch)
         except FormatError as error:
-            self._at_log.append((place, error.reason))
+            self._at_log.append((offset, error.reason))
             return
         if isinstance(event, SegmentBegun):
             self._result.begun = event.base_id
@@ -279,7 +279,7 @@ class _SegmentCheck:
                 key = entry_key(event.org, hashed, number)
                 if key in self._chains:
                     self._result.chains.append(self._chains[key])
-                self._chains[key] = OffsetChain(key, 0, 0, 0, place)
+                self._chains[key] = OffsetChain(key, 0, 0, 0, offset)
 
     def _end(self, file: File, end: int, window: Window) -> None:
         """Where the log ends, and that only zeros written ahead are behind it."""
@@ -296,8 +296,8 @@ class _SegmentCheck:
             self._fault(self._log, min(size, end), what, True, FaultKind.BATCH)
         elif not sealed:
             for at in range(end, size, _WINDOW_BYTES):
-                piece = window[at : min(at + _WINDOW_BYTES, size)]
-                if checked := bytes(piece).rstrip(b"\0"):
+                chunk = window[at : min(at + _WINDOW_BYTES, size)]
+                if checked := bytes(chunk).rstrip(b"\0"):
                     what = "bytes behind the last batch; a start cuts them"
                     kind = FaultKind.BEYOND
                     self._fault(self._log, at + len(checked) - 1, what, False, kind)

@@ -116,9 +116,9 @@ class _Young:
 def read_checkpoint(disk: Disk, directory: PurePath) -> KafkaCheckpoint:
     """What a start would go on from. An empty one when nobody ever used Kafka here."""
     checkpoints = scan_checkpoints(disk, directory)
-    first, found = checkpoints.first, checkpoints.chosen.checkpoint
-    if found is not None:
-        return found
+    first, checkpoint = checkpoints.first, checkpoints.chosen.checkpoint
+    if checkpoint is not None:
+        return checkpoint
     there = list_names(disk, directory)
     has_entries = bool(there.logs or there.indexes)  # it is there before they are
     row = decide_checkpoint(first.verdict, checkpoints.copy, entries=has_entries)
@@ -148,8 +148,8 @@ def scan_topics(disk: Disk, directory: PurePath) -> SeenTopics:
     for young in _segments(disk, directory, checkpoint, mark):
         first = max(checkpoint.as_of - young.meta.base_id, 0)
         tail = _entries_from(disk, directory, young.meta.number, first)
-        found = _events(disk, directory, young.meta.number, tail)
-        for at, event in found:
+        since = _events(disk, directory, young.meta.number, tail)
+        for at, event in since:
             topics.take_in(event, young.meta.base_id + first + at)
     return topics
 
@@ -232,10 +232,10 @@ class KafkaView:
         """The entries that the checkpoint knows, held against its checksum, and that."""
         path, size = self._directory / index_name(meta.number), meta.entries * ENTRY_BYTES
         view = with_file(self._disk, path, OpenMode.READ, lambda file: file.view())[:size]
-        found, rewrite = checksum64(view), meta.rewrite
-        if found != meta.checksum and (rewrite is None or found != rewrite.checksum):
+        checksum, rewrite = checksum64(view), meta.rewrite
+        if checksum != meta.checksum and (rewrite is None or checksum != rewrite.checksum):
             raise DamageError(CHANGED, path=path, offset=0, advice=_ADVICE)
-        return view, found
+        return view, checksum
 
     def _grown(self, seen: SeenSegment, young: _Young, checkpointed: memoryview) -> SeenSegment:
         """With the whole batches that came since the checkpoint."""
@@ -359,8 +359,10 @@ def _entries_from(disk: Disk, directory: PurePath, number: int, first: int) -> E
     def work(file: File) -> bytes:
         return file.read(start, max(file.size() - start, 0))
 
-    found = with_file(disk, directory / index_name(number), OpenMode.READ, work)
-    return read_entries(found, count_entries(found[: len(found) // ENTRY_BYTES * ENTRY_BYTES]))
+    contents = with_file(disk, directory / index_name(number), OpenMode.READ, work)
+    return read_entries(
+        contents, count_entries(contents[: len(contents) // ENTRY_BYTES * ENTRY_BYTES])
+    )
 
 
 def _events(

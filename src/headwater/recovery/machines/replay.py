@@ -93,13 +93,13 @@ def _position(survey: MachineSurvey) -> EntryPosition:
     return EntryPosition(segment, offset, length, oldest, judgement.next_sequence)
 
 
-def _used_behind(survey: MachineSurvey, place: int) -> int:
+def _used_behind(survey: MachineSurvey, offset: int) -> int:
     """Bytes that are not the zeros a segment is made of."""
-    segment = segment_of(place)
+    segment = segment_of(offset)
     behind = 0
     for scan in survey.scans:
         if scan.number == segment:
-            behind += max(scan.used - within_segment(place), 0)
+            behind += max(scan.used - within_segment(offset), 0)
         elif scan.number > segment:
             behind += scan.used
     return behind

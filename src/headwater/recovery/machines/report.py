@@ -30,8 +30,8 @@ from headwater.recovery.machines.table import (
 
 def findings_of(survey: MachineSurvey) -> list[Finding]:
     """Everything that is not simply fine. A snapshot's damage comes first: it explains the rest."""
-    found = [*_about_snapshots(survey), *_about_small_files(survey), *_about_names(survey)]
-    return found + [_about_stretch(survey, stretch) for stretch in survey.judgement.stretches]
+    findings = [*_about_snapshots(survey), *_about_small_files(survey), *_about_names(survey)]
+    return findings + [_about_stretch(survey, stretch) for stretch in survey.judgement.stretches]
 
 
 def standing_of(survey: MachineSurvey) -> SnapshotStanding:

@@ -159,14 +159,14 @@ class _EntryScan:
         self._scan.items.append(bad)
         self._last.clear()  # an entry about any instance may be among them
         end = len(contents)
-        place = contents.find(MAGIC_BYTES, at + 1)
-        while place >= 0:
+        offset = contents.find(MAGIC_BYTES, at + 1)
+        while offset >= 0:
             try:
-                decode_entry(contents, place, end)
+                decode_entry(contents, offset, end)
             except FormatError:
-                place = contents.find(MAGIC_BYTES, place + 1)
+                offset = contents.find(MAGIC_BYTES, offset + 1)
                 continue
-            return place
+            return offset
         return end
 
     def _end_run(self, at: int) -> None:

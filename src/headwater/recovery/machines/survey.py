@@ -276,12 +276,12 @@ def _may_be_unmade(survey: MachineSurvey, number: int) -> bool:
 
 def _segments(survey: MachineSurvey, whole: bool) -> list[MachineSegment]:
     if whole:
-        places = [each.wal_offset for each in survey.snapshots.whole()]
+        offsets = [each.wal_offset for each in survey.snapshots.whole()]
         return [
             MachineSegment(
                 str(survey.path_of(n)),
                 n,
-                wanted=tuple(within_segment(at) for at in places if segment_of(at) == n),
+                wanted=tuple(within_segment(at) for at in offsets if segment_of(at) == n),
             )
             for n in survey.numbers
         ]

@@ -64,9 +64,9 @@ def _as_fault(survey: MachineSurvey, finding: Finding) -> VerifyFault:
 
 
 def _kind_of(survey: MachineSurvey, finding: Finding) -> FaultKind:
-    found = _KINDS.get(finding.what)
-    if found is not None:
-        return found
+    kind = _KINDS.get(finding.what)
+    if kind is not None:
+        return kind
     if finding.path.name in (CURRENT_NAME, FED_NAME):
         return FaultKind.CURRENT
     if finding.path.parent == survey.snapshots.directory:
@@ -88,8 +88,8 @@ def _continues(survey: MachineSurvey) -> Iterator[VerifyFault]:
         if offset == scan.end:
             number = _next_number(scan) or heading.sequence
         if number != heading.sequence:
-            found = "no entry begins" if number is None else f"entry {number} is"
-            what = f"a snapshot goes on with entry {heading.sequence} here, and {found} here"
+            actual = "no entry begins" if number is None else f"entry {number} is"
+            what = f"a snapshot goes on with entry {heading.sequence} here, and {actual} here"
             yield VerifyFault(PurePath(scan.path), offset, what, True, FaultKind.CONTINUITY)
 
 

@@ -20,7 +20,7 @@ from headwater.format.router_frames import RouterMeta
 from headwater.format.segment import topic_directory_name
 from headwater.format.snapshot import Snapshot
 from headwater.recovery.catalog import Catalog
-from headwater.recovery.parallel_survey import FileSurveyTask, Piece
+from headwater.recovery.parallel_survey import FileSurvey, FileSurveyTask
 from headwater.recovery.snapshots import load_snapshot
 from headwater.recovery.survey import ShardSurvey, find_shard_directories
 from headwater.recovery.verdict import FileScan, FileVerdict
@@ -106,7 +106,7 @@ class _LogFile:
     """Of the log directory it is in."""
     log_id: int | None
     scan: FileScan
-    piece: Piece | None
+    piece: FileSurvey | None
     """None where losses were agreed to: there the chain has holes."""
 
 

@@ -81,7 +81,7 @@ def find_cold_segments(disk: Disk, topic: ColdTopic) -> list[ColdSegment]:
         return True
 
     with file_work(directory.path):
-        directory.look()
+        directory.scan()
         for first_seq, files in directory.segments.items():
             if SegmentFile.COLD in files or not files <= HOT:
                 finish_interrupted(directory, first_seq, drop)

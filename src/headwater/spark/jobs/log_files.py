@@ -29,7 +29,7 @@ from headwater.format.snapshot import Snapshot
 from headwater.format.table import FrameTable, read_table
 from headwater.format.topic_frames import CheckpointEntry, decode_checkpoint_mark
 from headwater.recovery.catalog import TopicNotes
-from headwater.recovery.parallel_survey import FileSurveyTask, Piece, survey_file
+from headwater.recovery.parallel_survey import FileSurvey, FileSurveyTask, survey_file
 from headwater.recovery.scan import is_zero
 from headwater.recovery.survey import read_log_file
 from headwater.recovery.verdict import FileScan
@@ -143,7 +143,7 @@ class FileJob:
 
 @dataclass(slots=True)
 class ScannedFile:
-    piece: Piece
+    piece: FileSurvey
     notes: list[tuple[Order, dict[int, TopicNotes]]] = field(default_factory=list)
     rows: list[TopicRows] = field(default_factory=list)
     ends_in_zeros: bool = True
@@ -176,11 +176,11 @@ def scan_log_file(disk: Disk, job: FileJob) -> ScannedFile:
 
 def _given(
     buffer: memoryview, task: FileSurveyTask, given: GivenGroups
-) -> tuple[Piece, FrameTable]:
+) -> tuple[FileSurvey, FrameTable]:
     scan = FileScan(task.file.path, task.file.number, end=given.end, length=len(buffer))
     scan.spans.frombytes(given.spans)
     groups = list(zip(scan.spans[0::4], scan.spans[1::4], strict=True))
-    piece = Piece(scan, None)
+    piece = FileSurvey(scan, None)
     piece.chain.log_id = task.log_id
     return piece, read_table(buffer, groups)
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from headwater.disk import Disk
 from headwater.recovery.catalog import TopicNotes
-from headwater.recovery.parallel_survey import FileSurveyTask, Piece, survey_in_parallel
+from headwater.recovery.parallel_survey import FileSurvey, FileSurveyTask, survey_in_parallel
 from headwater.recovery.report import WalReport
 from headwater.recovery.scan import Surroundings
 from headwater.recovery.survey import FileTask, ShardSurvey
@@ -22,7 +22,7 @@ class Looked(Protocol):
     """What a look at one file tells."""
 
     @property
-    def piece(self) -> Piece: ...
+    def piece(self) -> FileSurvey: ...
 
     @property
     def notes(self) -> list[Noted]: ...
@@ -67,7 +67,7 @@ def read_log(
     """Look at every file by itself. Whether the log is to be believed is for the caller to see."""
     files: dict[PurePath, Looked] = {}
 
-    def look(tasks: Sequence[FileSurveyTask]) -> list[Piece]:
+    def look(tasks: Sequence[FileSurveyTask]) -> list[FileSurvey]:
         found = scan([job(task, None) for task in tasks])
         files.update(zip((task.file.path for task in tasks), found, strict=True))
         return [each.piece for each in found]

@@ -342,7 +342,7 @@ class TopicReplay:
     def _refuse_damage(self) -> None:
         """What cannot be read again must not be left out without anybody noticing."""
         for finding in self.findings:
-            if not finding.mended:
+            if not finding.repaired:
                 raise DamageError(
                     finding.reason,
                     path=PurePath(finding.path),

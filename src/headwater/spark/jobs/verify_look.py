@@ -39,7 +39,7 @@ from headwater.recovery.survey import ShardSurvey
 from headwater.spark.jobs.log_reading import LogRead
 from headwater.spark.jobs.mapping import MapAll
 from headwater.spark.jobs.topic_names import catalog_of, noted_log
-from headwater.store.object_store import open_cold_tier, shown_place
+from headwater.store.object_store import open_cold_tier, shown_address
 from headwater.store.tier import TopicTier
 from headwater.store.topic_directory import TopicDirectory
 from headwater.store.verify import (
@@ -325,4 +325,6 @@ def look_at_segment(disk: Disk, task: SegmentTask) -> SegmentCheck:
 
 def _cold_place(topic: TopicTask) -> PurePath:
     assert topic.cold is not None
-    return PurePath(shown_place(topic.cold), TOPICS_DIRECTORY, topic_directory_name(topic.topic_id))
+    return PurePath(
+        shown_address(topic.cold), TOPICS_DIRECTORY, topic_directory_name(topic.topic_id)
+    )

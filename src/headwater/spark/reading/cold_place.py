@@ -32,7 +32,14 @@ from headwater.spark.reading.assembling import Gap
 from headwater.spark.reading.directory import cold_tier
 from headwater.spark.reading.filters import Filters
 from headwater.spark.reading.piece_reading import read_segment_piece
-from headwater.spark.reading.pieces import ColdSlice, LostPiece, Piece, SegmentPiece, clip, portions
+from headwater.spark.reading.pieces import (
+    ColdSlice,
+    LostPiece,
+    Piece,
+    SegmentPiece,
+    clip,
+    portions,
+)
 from headwater.spark.reading.places import ReadContext, TopicFacts
 from headwater.store.object_store import URL_START
 from headwater.store.ownership import BEGIN_BYTES, Wrong, seq_of_first

@@ -87,10 +87,10 @@ def _moved(log_number: int, living: LiveBatches) -> tuple[Entries, list[tuple[in
     """The entries after the rewrite, what is copied (from, to), and how long the new log is."""
     runs, live = living.runs, living.live
     sizes = numpy.where(live, runs.entries["length"].astype(numpy.int64) + PREFIX_BYTES, 0)
-    places = numpy.cumsum(sizes) - sizes
+    offsets = numpy.cumsum(sizes) - sizes
     new = runs.entries.copy()
     new["segment_id"][live] = log_number
-    new["physical_offset"][live] = places[live]
+    new["physical_offset"][live] = offsets[live]
     new["length"][~live] = 0
     begins = runs.entries["physical_offset"][live].astype(numpy.int64)
     ends = begins + sizes[live]
