@@ -12,7 +12,7 @@ from headwater.core.units import US_PER_MS
 from headwater.observe.metrics import metrics_as_json, metrics_as_text
 from headwater.server.damage import damage_seen, ledgers_of, parts_seen
 from headwater.server.exchange import Exchange
-from headwater.server.keys import NOBODY, ApiKey
+from headwater.server.keys import ANONYMOUS, ApiKey
 from headwater.server.logs import poison_of, state_of
 from headwater.server.metrics import collect
 from headwater.server.openapi import openapi_document
@@ -30,8 +30,8 @@ _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 def health(app: App, exchange: Exchange) -> None:
     """The process lives. Says nothing about the disk."""
     uptime_ms = (app.now_us() - app.started_us) // US_PER_MS
-    found = {"status": "ok", "version": headwater.__version__, "uptime_ms": uptime_ms}
-    answer(exchange, 200, found)
+    body = {"status": "ok", "version": headwater.__version__, "uptime_ms": uptime_ms}
+    answer(exchange, 200, body)
 
 
 def ready(app: App, exchange: Exchange) -> None:
@@ -48,11 +48,11 @@ def ready(app: App, exchange: Exchange) -> None:
         "wal_replay_complete": True,
     }
     key = _key_if_any(app, exchange)
-    body |= {name: told for name, told in parts_seen(app, key).items() if told}
+    body |= {name: value for name, value in parts_seen(app, key).items() if value}
     gaps = gaps_in_brief(app)
     if gaps:
         body["gaps"] = gaps
-    if any(ledger.found for ledger in ledgers_of(app)):
+    if any(ledger.count for ledger in ledgers_of(app)):
         body["damage"] = damage_seen(app, key)
     answer(exchange, 200, body)
 
@@ -65,7 +65,7 @@ def _key_if_any(app: App, exchange: Exchange) -> ApiKey:
             app.sites.check(exchange.headers, takes_proof=False)
         return app.keys.find(exchange.headers.get(b"authorization"))
     except HeadwaterError:
-        return NOBODY
+        return ANONYMOUS
 
 
 def metrics(app: App, exchange: Exchange) -> None:

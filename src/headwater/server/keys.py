@@ -87,7 +87,7 @@ class ApiKey:
 
 
 ANYONE: Final = ApiKey(b"", EVERYTHING, ())
-NOBODY: Final = ApiKey(b"", Scope.NONE, ("\0",))
+ANONYMOUS: Final = ApiKey(b"", Scope.NONE, ("\0",))
 """May nothing, and no name begins like that."""
 
 
@@ -157,13 +157,13 @@ class KeyRing:
         if not self._keys:
             return ANYONE
         digest = _digest(secret)
-        found: ApiKey | None = None
+        match: ApiKey | None = None
         for key in self._keys:
             if hmac.compare_digest(key.digest, digest):
-                found = key
-        if found is None:
+                match = key
+        if match is None:
             raise _unauthorized("this key is not known")
-        return found
+        return match
 
 
 def _digest(secret: bytes) -> bytes:

@@ -13,7 +13,7 @@ from headwater.model.machines.errors import bad_request
 from headwater.server import machine_operations as operations
 from headwater.server.body import body_of
 from headwater.server.exchange import GZIP_BYTES_MIN, Exchange
-from headwater.server.stepping import HttpOperation, Work
+from headwater.server.operation_runner import HttpOperation, Work
 from headwater.wire.answers import Spent
 from headwater.wire.machine_answers import MachinePutAnswer, Told
 from headwater.wire.machine_requests import CompactBody, PutMachineBody, WalReadBody
@@ -35,17 +35,17 @@ _VERSION: Final = re.compile(r"[1-9][0-9]{0,15}")
 _encode = msgspec.json.Encoder().encode
 
 
-def tell(exchange: Exchange, told: Told, status: int = 200) -> None:
-    told.performance = Spent(round(exchange.elapsed_ms(), 3))
-    body = _encode(told)
+def respond(exchange: Exchange, response: Told, status: int = 200) -> None:
+    response.performance = Spent(round(exchange.elapsed_ms(), 3))
+    body = _encode(response)
     if status == OK and exchange.takes_short_answer and len(body) < GZIP_BYTES_MIN:
         exchange.answer_short(body)
     else:
         exchange.answer_json(status, body)
 
 
-def begin(app: App, exchange: Exchange, steps: Work[T]) -> None:
-    HttpOperation(app, exchange, steps, partial(tell, exchange)).begin()
+def begin(app: App, exchange: Exchange, operation: Work[T]) -> None:
+    HttpOperation(app, exchange, operation, partial(respond, exchange)).begin()
 
 
 def put_machine(app: App, exchange: Exchange) -> None:
@@ -53,13 +53,13 @@ def put_machine(app: App, exchange: Exchange) -> None:
     body = decode_request(body_of(exchange), PutMachineBody)
 
     def answer(made: MachinePutAnswer) -> None:
-        tell(exchange, made, 201 if made.created else 200)
+        respond(exchange, made, 201 if made.created else 200)
 
     number = _number(version)
-    steps = operations.put_machine(
+    operation = operations.put_machine(
         app.engine, app.key_of(exchange), machine, number, body.definition
     )
-    HttpOperation(app, exchange, steps, answer).begin()
+    HttpOperation(app, exchange, operation, answer).begin()
 
 
 def get_machine(app: App, exchange: Exchange) -> None:
@@ -82,7 +82,7 @@ def draw_machine(app: App, exchange: Exchange) -> None:
     def answer(drawn: str) -> None:
         exchange.answer(200, drawn.encode(), {"content-type": DRAWINGS[form], **SAFE})
 
-    steps = operations.draw(
+    operation = operations.draw(
         app.engine,
         app.key_of(exchange),
         machine,
@@ -90,7 +90,7 @@ def draw_machine(app: App, exchange: Exchange) -> None:
         form=form,
         instance_id=query.get("instance"),
     )
-    HttpOperation(app, exchange, steps, answer).begin()
+    HttpOperation(app, exchange, operation, answer).begin()
 
 
 def read_wal(app: App, exchange: Exchange) -> None:

@@ -92,15 +92,15 @@ class WatchSessions:
             request.consistency == "strong",
             self._app.now_us() + self._app.settings.session_ttl_ms * 1_000,
         )
-        self._place_cursors(watch, request, lenient=lenient)
+        self._set_cursors(watch, request, lenient=lenient)
         shares.take(key.digest)
         self._by_id[watch.wid] = watch
         return watch
 
-    def _place_cursors(self, watch: Watch, request: WatchRequest, *, lenient: bool) -> None:
+    def _set_cursors(self, watch: Watch, request: WatchRequest, *, lenient: bool) -> None:
         engine = self._app.engine
         missing = []
-        for name, wish in request.topics.items():
+        for name, start_at in request.topics.items():
             prefix = name.removesuffix("*")
             if prefix or prefix == name:
                 check_topic_name(prefix)
@@ -109,21 +109,21 @@ class WatchSessions:
                 refuse_partitions(prefix, "name each one that is to be watched")
                 for topic in engine.topics.list(prefix, None):
                     if topic.name not in request.topics and watch.covers(topic):
-                        _begin(watch, topic, wish)
+                        _begin(watch, topic, start_at)
                 continue
             space = self._app.space(name, watch.key)
-            found = space.find(name) if lenient else space.topic(name)
-            if found is None:
+            one = space.find(name) if lenient else space.topic(name)
+            if one is None:
                 missing.append(name)
                 continue
             if watch.strong:
                 refuse_partitions(name, "it is watched with consistency eventual only")
-            if watch.strong and is_never_synced(found):
+            if watch.strong and is_never_synced(one):
                 raise InvalidRequestError(
                     f"{name!r} is ephemeral and never synced; it cannot be watched with "
                     "consistency strong"
                 )
-            _begin(watch, found, wish)
+            _begin(watch, one, start_at)
         watch.missing = tuple(missing)
 
     def get(self, wid: str, key: ApiKey) -> Watch:
@@ -142,8 +142,8 @@ class WatchSessions:
         watch.expires_us = self._app.now_us() + self._app.settings.session_ttl_ms * 1_000
 
 
-def _begin(watch: Watch, topic: Topic, wish: WatchTopic) -> None:
-    seq = topic.log.visible_seq if wish.tail else wish.from_seq or 0
+def _begin(watch: Watch, topic: Topic, start_at: WatchTopic) -> None:
+    seq = topic.log.visible_seq if start_at.tail else start_at.from_seq or 0
     watch.start[topic.name] = (topic.topic_id, seq)
 
 

@@ -123,7 +123,7 @@ def check_sink_topic(name: str) -> str:
             f"{name} is a partition of a Kafka topic, where this sink cannot keep that every row "
             "is there once: a server forgets the keys of writes to partitions when it restarts, so "
             "a chunk whose answer was lost would be there twice. Write to a log topic, which Kafka "
-            "clients read as well (docs/doors.md)"
+            "clients read as well (docs/protocols.md)"
         )
     return check_topic_name(name)
 
