@@ -126,7 +126,7 @@ class KafkaListener:
             parts.set_away(Part.KAFKA, error, self._directory)
             self.away = AwayKafka(self._disk, self._directory, parts)
         if self.store is not None and self.store.report.mended:
-            engine.core.parts.mended[Part.KAFKA] = self.store.report.mended
+            engine.core.parts.repaired[Part.KAFKA] = self.store.report.mended
         store = self.store or self.away
         assert store is not None
         self.endpoint = KafkaEndpoint(
