@@ -285,7 +285,7 @@ def test_a_segment_of_nothing_but_holes_stays_while_there_are_records_before_it(
     assert 0 not in lost
     assert len(before) - 1 not in lost
     for _ in range(2):
-        life.store.core.look_for_space()
+        life.store.core.reclaim_soon()
         life.store.housekeep()
     assert each_offset(life, "orders", 0) == before
     life.do(lambda: life.store.delete_records(life.partition("orders"), lost[-1] + 1))

@@ -74,12 +74,12 @@ def damage_seen(app: App, key: ApiKey) -> DamageSeen:
 
 def damaged_records(app: App, key: ApiKey) -> Counter[str]:
     """Records that were met and cannot be read, by topic, of those that the key may name."""
-    found: Counter[str] = Counter()
+    records: Counter[str] = Counter()
     for ledger in ledgers_of(app):
         for (topic, organisation), count in ledger.records.items():
             if _may_see(key, topic, organisation):
-                found[topic] += count
-    return found
+                records[topic] += count
+    return records
 
 
 def _may_see(key: ApiKey, topic: str, organisation: int | None) -> bool:

@@ -240,8 +240,10 @@ class Delivery:
             return None
         last_seq = horizon(topic, options)
         space = space_of(self._app.engine, topic)
-        steps = read_as_operation(space, topic, _request(cursor, options), _take(options, last_seq))
-        result = self._app.ready_database.drive_at_once(steps)
+        operation = read_as_operation(
+            space, topic, _request(cursor, options), _take(options, last_seq)
+        )
+        result = self._app.ready_database.drive_at_once(operation)
         if result is None:
             return None
         batch = _batch(result, cursor, options, last_seq)

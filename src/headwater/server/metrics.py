@@ -73,7 +73,7 @@ def _topic_samples(app: App, engine: Engine, key: ApiKey) -> list[Sample]:
         Sample("queue_leases_in_flight", totals.jobs_in_flight),
         Sample("records_live", totals.records),
         Sample("bytes_live", totals.bytes),
-        Sample("housekeeping_failing", int(app.trouble is not None)),
+        Sample("housekeeping_failing", int(app.maintenance_error is not None)),
     ]
     samples += [
         Sample("part_unavailable", int(part in core.parts.away), (part.value,)) for part in Part

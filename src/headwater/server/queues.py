@@ -27,7 +27,7 @@ from headwater.engine.steps import AsOwner, Operation
 from headwater.engine.topic import Topic
 from headwater.server.body import body_of
 from headwater.server.exchange import GZIP_BYTES_MIN, Exchange
-from headwater.server.jobs import JobsText, jobs_text_at_hand, jobs_text_steps
+from headwater.server.jobs import JobsText, fetch_jobs_text, jobs_text_at_hand
 from headwater.server.operation_runner import HttpOperation, OneStep, Work
 from headwater.server.spaces import refuse_kafkas
 from headwater.wire.requests import AckBody, ClaimBody, ExtendBody, NackBody, decode_request
@@ -55,15 +55,15 @@ def claim(app: App, exchange: Exchange) -> None:
     if topic is None:
         require_queue(app, exchange)
     if topic is None or not topic.loaded:
-        steps = claim_as_operation(engine, name, options, _rendered)
+        operation = claim_as_operation(engine, name, options, _rendered)
     else:
         claiming = PendingClaim(engine, topic, options)
         claimed = _claimed_at_once(engine, exchange, claiming)
         if claimed is not None:
             _answer_claim(exchange, claimed)
             return
-        steps = run_claim(engine, claiming, _rendered)
-    HttpOperation(app, exchange, steps, partial(_answer_claim, exchange)).begin(quits=True)
+        operation = run_claim(engine, claiming, _rendered)
+    HttpOperation(app, exchange, operation, partial(_answer_claim, exchange)).begin(quits=True)
 
 
 def _claimed_at_once(engine: Engine, exchange: Exchange, claiming: PendingClaim) -> JobsText | None:
@@ -97,7 +97,7 @@ def _rendered(
     )
     if at_hand is not None:
         return at_hand
-    return (yield from jobs_text_steps(engine, queues, topic, grant))
+    return (yield from fetch_jobs_text(engine, queues, topic, grant))
 
 
 def _answer_claim(exchange: Exchange, claimed: JobsText) -> None:
@@ -117,12 +117,12 @@ def ack(app: App, exchange: Exchange) -> None:
     if topic is None:
         require_queue(app, exchange)
     if topic is None or not topic.loaded or _has_dying(topic):
-        steps = ack_operation(engine, name, body.node, body.seqs, body.lease_ids)
-        _begin_settling(app, exchange, steps, _say_acked)
+        operation = ack_operation(engine, name, body.node, body.seqs, body.lease_ids)
+        _begin_change(app, exchange, operation, _say_acked)
         return
     check_lease_request(body.node, body.seqs, body.lease_ids)
     start = partial(Queues(engine).ack, topic, body.node, body.seqs, body.lease_ids)
-    _begin_settling(app, exchange, OneStep(start, _identity), _say_acked)
+    _begin_change(app, exchange, OneStep(start, _identity), _say_acked)
 
 
 def _has_dying(topic: Topic) -> bool:
@@ -138,19 +138,23 @@ def nack(app: App, exchange: Exchange) -> None:
     body = decode_request(body_of(exchange), NackBody)
     require_queue(app, exchange)
     name = exchange.parameters[0]
-    steps = nack_operation(app.engine, name, body.node, body.seqs, body.lease_ids, body.delay_ms)
-    _begin_settling(app, exchange, steps, _say_nacked)
+    operation = nack_operation(
+        app.engine, name, body.node, body.seqs, body.lease_ids, body.delay_ms
+    )
+    _begin_change(app, exchange, operation, _say_nacked)
 
 
 def extend(app: App, exchange: Exchange) -> None:
     body = decode_request(body_of(exchange), ExtendBody)
     require_queue(app, exchange)
     name = exchange.parameters[0]
-    steps = extend_operation(app.engine, name, body.node, body.seqs, body.lease_ids, body.lease_ms)
-    _begin_settling(app, exchange, steps, _say_extended)
+    operation = extend_operation(
+        app.engine, name, body.node, body.seqs, body.lease_ids, body.lease_ms
+    )
+    _begin_change(app, exchange, operation, _say_extended)
 
 
-def _begin_settling(
+def _begin_change(
     app: App, exchange: Exchange, work: Work[LeaseResult], say: Callable[[LeaseResult], bytes]
 ) -> None:
     topic = exchange.head.parameters[0].encode()

@@ -48,13 +48,13 @@ def diff(app: App, exchange: Exchange) -> None:
     )
     take = take_rendered(Projection(body.include_tags, body.include_meta))
     name = exchange.parameters[0]
-    steps = long_poll_operation(app.space(name, exchange.head.key), name, request, take)
+    operation = long_poll_operation(app.space(name, exchange.head.key), name, request, take)
     if body.consistency == "strong":
-        steps = _strong_steps(app, name, steps)
+        operation = _strong_read(app, name, operation)
     elif body.consistency != "eventual":
         raise InvalidRequestError("consistency is eventual or strong")
     # Most reads are near the head and need no file: answered at once, without a task.
-    result = app.ready_database.begin(steps)
+    result = app.ready_database.begin(operation)
     if isinstance(result, ReadResult):
         _answer(exchange, result)
     else:
@@ -62,7 +62,7 @@ def diff(app: App, exchange: Exchange) -> None:
         app.spawn(exchange, _answer_later(exchange, result))
 
 
-def _strong_steps(
+def _strong_read(
     app: App, name: str, reading: Operation[ReadResult[bytes]]
 ) -> Operation[ReadResult[bytes]]:
     topic = app.engine.find(name)  # partitions of Kafka topics have no routers
@@ -109,7 +109,7 @@ def _load_arrow() -> None:
     import_module("headwater.server.arrow_reading")
 
 
-def _loading_steps() -> Operation[None]:
+def _load_arrow_in_files() -> Operation[None]:
     """By a thread that may wait: everybody else would be kept waiting by the loop."""
     yield InFiles(_load_arrow)
 
@@ -118,7 +118,7 @@ async def read_arrow(app: App, exchange: Exchange) -> None:
     """A range of records as an Arrow IPC stream."""
     database = app.ready_database
     if not _load_arrow.cache_info().currsize:
-        await database.drive(_loading_steps())
+        await database.drive(_load_arrow_in_files())
     from headwater.server.arrow_reading import ARROW_MEDIA_TYPE, arrow_stream, take_arrow
 
     from_seq = number(exchange, "from_seq", 0, 0, limits.INTEGER_MAX)

@@ -42,7 +42,7 @@ def lived() -> KafkaLife:
     for number in range(24):
         life.append("orders", batch_of(f"o{number}", f"p{number}"), number % 2)
         life.append("clicks", batch_of(f"c{number}"))
-    life.do(lambda: life.store.settle_group(settled("readers", 1, "m1", "m2")))
+    life.do(lambda: life.store.log_membership(settled("readers", 1, "m1", "m2")))
     life.do(lambda: life.store.delete_records(life.partition("orders"), 10))
     life.do(lambda: life.store.delete_records(life.partition("orders", 1), 10))
     life.store.housekeep()
@@ -51,7 +51,7 @@ def lived() -> KafkaLife:
     life.do(lambda: life.store.delete_topic(clicks))
     life.create("clicks")
     life.append("clicks", batch_of("again", "and again"))
-    life.do(lambda: life.store.settle_group(settled("readers", 2, "m2")))
+    life.do(lambda: life.store.log_membership(settled("readers", 2, "m2")))
     return life
 
 

@@ -81,7 +81,7 @@ class KafkaCore:
     table: SegmentTable = field(init=False)
     pending: deque[Ticket] = field(default_factory=deque)
     """Tickets in the order of the log, until they have taken effect."""
-    settled_id: int = 0
+    applied_id: int = 0
     """Everything before this global id has taken effect."""
     unsaved_bytes: int = 0
     """Written since the last checkpoint."""
@@ -140,7 +140,7 @@ class KafkaCore:
             numpy.array([*ends, _NO_END], numpy.uint64),
         )
 
-    def look_for_space(self) -> None:
+    def reclaim_soon(self) -> None:
         self.removed_records = True
 
     def submit(self, ticket: Ticket) -> None:
