@@ -119,7 +119,7 @@ class App:
     def maintenance_error(self) -> Exception | None:
         """Why the last round of maintenance is not whole; the next round tries it again."""
         store = None if self.kafka is None else self.kafka.store
-        return self.engine.trouble or (None if store is None else store.last_error)
+        return self.engine.last_error or (None if store is None else store.last_error)
 
     @property
     def ready_database(self) -> AsyncDatabase:
