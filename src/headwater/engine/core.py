@@ -132,7 +132,7 @@ class EngineCore:
     wake_forwarder: Callable[[], None] = lambda: None
     to_route: dict[int, Topic] = field(default_factory=dict)
     """Topics that routers may have something to copy from, by id."""
-    on_news: Callable[[Topic], None] | None = None
+    on_update: Callable[[Topic], None] | None = None
     """Told of every topic that has something new, or is gone: for delivery to streams."""
     on_synced: Callable[[Topic], None] | None = None
     """Told of a topic whose visible records were synced only now: for streams that wait for it."""

@@ -57,7 +57,7 @@ class DamageLedger:
 
     def note(self, topic: str, finding: RecordDamage, organisation: int | None = None) -> bool:
         """False when this place is known already."""
-        place = DamagedRange(
+        entry = DamagedRange(
             topic,
             str(finding.path),
             finding.offset,
@@ -68,16 +68,16 @@ class DamageLedger:
             organisation,
         )
         with self._lock:
-            if place in self._known:
+            if entry in self._known:
                 return False
             self.count += 1
-            if not place.repaired:
+            if not entry.repaired:
                 seqs = self._seqs.setdefault((topic, organisation), DamagedSeqs())
-                seqs.add(place.first_seq, place.last_seq + 1)
+                seqs.add(entry.first_seq, entry.last_seq + 1)
             if len(self.ranges) < RANGES_MAX:
-                self._known.add(place)
-                self.ranges.append(place)
-                self._unreported.append(place)
+                self._known.add(entry)
+                self.ranges.append(entry)
+                self._unreported.append(entry)
                 self.findings.append(finding)
             return True
 
@@ -87,8 +87,8 @@ class DamageLedger:
         with self._lock:
             kept = [
                 at
-                for at, place in enumerate(self.ranges)
-                if (place.topic, place.organisation) not in gone
+                for at, entry in enumerate(self.ranges)
+                if (entry.topic, entry.organisation) not in gone
             ]
             if len(kept) == len(self.ranges) and gone.isdisjoint(self._seqs):
                 return

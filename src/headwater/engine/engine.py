@@ -122,8 +122,8 @@ class Engine:
         self._housekeeping = Housekeeping(
             self.core, self.topics, Checkpointer(self.core), Snapshotter(self.core)
         )
-        self._keeper = make_maintenance(clock, settings.checkpoint_interval_ms, self._keep)
-        self.core.wake_maintenance = self._keeper.wake
+        self._maintenance = make_maintenance(clock, settings.checkpoint_interval_ms, self._maintain)
+        self.core.wake_maintenance = self._maintenance.wake
 
     def _recover(self, opened: OpenWal, progress: Progress) -> None:
         core = self.core
@@ -132,7 +132,7 @@ class Engine:
             core.disk.make_directory(topics_directory)
             core.disk.sync_directory(core.directory)
         recovery = TopicRecovery(
-            core, self.topics, opened.recovered.report.shards, found=opened.snapshot
+            core, self.topics, opened.recovered.report.shards, known_snapshot=opened.snapshot
         )
         recovery.run(progress)
         self.notes: RecoveryNotes = recovery.notes
@@ -150,7 +150,7 @@ class Engine:
         opened.start()
         self._housekeeping.note_recovery(recovery.notes, recovery.filled)
         self.forwarding.catch_up()
-        self._keeper.start()
+        self._maintenance.start()
         core.wake_forwarder = self.forwarder.wake
         core.owner.call(self.forwarding.route_all)
         self.machines.start_feeder(self)
@@ -204,9 +204,9 @@ class Engine:
         return self.core.wal.poison
 
     @property
-    def trouble(self) -> Exception | None:
+    def last_error(self) -> Exception | None:
         """Why the keeper could not do all of his last round; it is tried again in the next."""
-        return self._keeper.error or self.machines.trouble
+        return self._maintenance.error or self.machines.last_error
 
     # -- what the log says
 
@@ -219,7 +219,7 @@ class Engine:
 
     # -- care
 
-    def _keep(self) -> None:
+    def _maintain(self) -> None:
         """The keeper's round. Pressure goes by itself, also when nobody writes any more."""
         self.core.owner.call(self.governing.tick)
         self._housekeeping.round()
@@ -235,7 +235,7 @@ class Engine:
         self.core.owner.call(self._begin_closing)
         self.machines.close()
         self.forwarder.stop()
-        self._keeper.stop()
+        self._maintenance.stop()
         try:
             self._housekeeping.finish()
         finally:

@@ -160,7 +160,7 @@ def load_tags(topic: Topic, reads: list[TagRead]) -> list[tuple[bytes, int]]:
     A damaged record has no tag that could be trusted; it is never served, deleted or not. One whose
     state alone is unknown has: a crash tore its delete, which the log is about to do again (I8).
     """
-    found: list[tuple[bytes, int]] = []
+    tags: list[tuple[bytes, int]] = []
     for read in reads:
         first, entries = read.first_seq, read.entries
         flags = index_flags(entries)
@@ -173,16 +173,16 @@ def load_tags(topic: Topic, reads: list[TagRead]) -> list[tuple[bytes, int]]:
         starts = offsets + SEGMENT_FRAME.size + heads["node_len"]
         ends = (starts + heads["tag_len"]).tolist()
         buffer = part.buffer
-        found += [
+        tags += [
             (bytes(buffer[start:end]), seq)
             for start, end, seq in zip(
                 starts.tolist(), ends, (tagged + first).tolist(), strict=True
             )
         ]
-    return found
+    return tags
 
 
-def install_tags(topic: Topic, reads: list[TagRead], found: list[tuple[bytes, int]]) -> bool:
+def install_tags(topic: Topic, reads: list[TagRead], tags: list[tuple[bytes, int]]) -> bool:
     """As the owner. False when segments were rewritten or moved meanwhile: plan again."""
     if topic.tags_complete:
         return True
@@ -192,6 +192,6 @@ def install_tags(topic: Topic, reads: list[TagRead], found: list[tuple[bytes, in
         return False
     if topic.log.tags is None:
         topic.log.tags = TagIndex()
-    topic.log.tags.add_older(found)
+    topic.log.tags.add_older(tags)
     topic.tags_complete = True
     return True
