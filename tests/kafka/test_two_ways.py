@@ -10,7 +10,7 @@ import pytest
 import headwater
 from headwater.core.errors import DiskFullError, OverloadedError
 from headwater.engine.governing import PressureControl
-from headwater.engine.kafka.producing import Produced
+from headwater.engine.kafka.batch_appender import Produced
 from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.pending import Pending
 from headwater.format.kafka.records import Producer

@@ -11,8 +11,8 @@ from headwater.config.kafka import KafkaSettings
 from headwater.config.wal import WalSettings
 from headwater.core.durability import Durability
 from headwater.disk import Disk
+from headwater.engine.kafka.batch_appender import Produced
 from headwater.engine.kafka.partition import Partition
-from headwater.engine.kafka.producing import Produced
 from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.pending import Pending
 from headwater.format.kafka.batch import read_header

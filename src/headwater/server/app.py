@@ -40,7 +40,7 @@ from headwater.server.topic_spaces import Spaces, refuse_while_away
 from headwater.wire.http_errors import HttpError
 
 if TYPE_CHECKING:
-    from headwater.engine.kafka.spaces import PartitionSpace
+    from headwater.engine.kafka.partition_space import PartitionSpace
     from headwater.server.kafka.listener import KafkaListener
     from headwater.server.rcpx.listener import RcpxListener
 
@@ -110,8 +110,8 @@ class App:
     def kafkas(self, name: str, key: ApiKey | None) -> PartitionSpace | None:
         """The partitions of the key's organisation, where the name is about Kafka's topics."""
         organisation = ORGANISATION_DEFAULT if key is None else key.organisation
-        if self.kafka is not None and self.kafka.away is not None:
-            refuse_while_away(self.engine, self.kafka.away, name, organisation)
+        if self.kafka is not None and self.kafka.unavailable is not None:
+            refuse_while_away(self.engine, self.kafka.unavailable, name, organisation)
         store = None if self.kafka is None else self.kafka.store
         return self.spaces.of(self.engine, store, name, organisation)
 
@@ -119,7 +119,7 @@ class App:
     def maintenance_error(self) -> Exception | None:
         """Why the last round of maintenance is not whole; the next round tries it again."""
         store = None if self.kafka is None else self.kafka.store
-        return self.engine.trouble or (None if store is None else store.trouble)
+        return self.engine.last_error or (None if store is None else store.last_error)
 
     @property
     def ready_database(self) -> AsyncDatabase:
@@ -140,7 +140,7 @@ class App:
         self.database = database
         self._engine = self.write_batcher.engine = database.engine
         self.pressure.begin(database.engine.governing)
-        database.engine.core.on_news = self.delivery.on_news
+        database.engine.core.on_update = self.delivery.on_news
         database.engine.core.on_synced = self.delivery.on_synced
 
     def topic_totals(self, key: ApiKey) -> TopicTotals:

@@ -36,15 +36,15 @@ class SavedState(NamedTuple):
     memberships: tuple[GroupSettled, ...]
 
 
-class Checkpointing:
+class KafkaCheckpointer:
     def __init__(
         self,
         core: KafkaCore,
-        harden: Callable[[], SegmentMeta],
+        sync: Callable[[], SegmentMeta],
         saved: Callable[[SegmentMeta], None],
     ) -> None:
         self._core = core
-        self._note_synced = harden
+        self._note_synced = sync
         """Syncs the log and says how far its active segment is."""
         self._saved = saved
         """Told when a checkpoint vouches for that much."""
@@ -112,7 +112,7 @@ class Checkpointing:
         core.unsaved_bytes = 0
         core.save_soon = False
         return SavedState(
-            core.settled_id,
+            core.applied_id,
             tuple(topic.meta() for topic in core.registry.all()),
             core.offsets.meta(),
             core.producer_ids_end,

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from headwater.client.async_worker import AsyncWorker
+from headwater.client.jobs import WorkDone, WorkOptions
 from headwater.client.worker import Worker
-from headwater.client.working import WorkDone, WorkWishes
 from headwater.core.records import Record
 from headwater.engine.queue_answers import Claimed, ClaimedJob, LeaseResult
 from headwater.testing import ManualClock
@@ -54,7 +54,7 @@ class Queue:
         self.acking = max(self.acking, *seqs)
 
     def may_answer(self) -> bool:
-        return bool(self.acking == LAST or self.worker._hand.has_outcomes)
+        return bool(self.acking == LAST or self.worker._held.has_outcomes)
 
     def acked(self, seqs: Sequence[int]) -> LeaseResult:
         self.clock.advance(ACK_US)
@@ -62,8 +62,8 @@ class Queue:
         return LeaseResult(list(seqs), [], 0, 0, {})
 
 
-def wishes() -> WorkWishes:
-    return WorkWishes(threads=3, limit=3, idle_ms=10)
+def options() -> WorkOptions:
+    return WorkOptions(threads=3, limit=3, idle_ms=10)
 
 
 def test_a_worker_of_threads_holds_a_long_job_while_it_settles_short_ones() -> None:
@@ -87,7 +87,7 @@ def test_a_worker_of_threads_holds_a_long_job_while_it_settles_short_ones() -> N
             pause.wait(0.001)
 
     calls: Any = Calls()
-    worker = queue.worker = Worker(calls, "t", handle, wishes(), queue.clock, LEASE_MS)
+    worker = queue.worker = Worker(calls, "t", handle, options(), queue.clock, LEASE_MS)
     assert worker.run() == WorkDone(LAST, 0, 0)
     assert not queue.was_lost
 
@@ -117,7 +117,7 @@ def test_a_worker_of_a_loop_holds_a_long_job_while_it_settles_short_ones() -> No
                 await asyncio.sleep(0)
 
         calls: Any = Calls()
-        worker = queue.worker = AsyncWorker(calls, "t", handle, wishes(), queue.clock, LEASE_MS)
+        worker = queue.worker = AsyncWorker(calls, "t", handle, options(), queue.clock, LEASE_MS)
         assert await worker.run() == WorkDone(LAST, 0, 0)
         assert not queue.was_lost
 
