@@ -9,8 +9,8 @@ import pytest
 
 import headwater
 from headwater.core.errors import DiskFullError, OverloadedError
-from headwater.engine.governing import Governing
-from headwater.engine.kafka.producing import Produced
+from headwater.engine.governing import PressureControl
+from headwater.engine.kafka.batch_appender import Produced
 from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.pending import Pending
 from headwater.format.kafka.records import Producer
@@ -93,7 +93,7 @@ def test_under_pressure_the_answer_says_how_long_to_wait(
 ) -> None:
     speaker.make_topic(name)
     with monkeypatch.context() as pressed:
-        pressed.setattr(Governing, "refuses", True)
+        pressed.setattr(PressureControl, "refuses", True)
         answer = ask(speaker, name, batch_of("a", producer=Producer(77, 0, 0)))
     said = "more is being written than the disk takes; nothing was written, try again"
     code = ErrorCode.NOT_ENOUGH_REPLICAS

@@ -11,8 +11,8 @@ from headwater.config.kafka import KafkaSettings
 from headwater.config.wal import WalSettings
 from headwater.core.durability import Durability
 from headwater.disk import Disk
+from headwater.engine.kafka.batch_appender import Produced
 from headwater.engine.kafka.partition import Partition
-from headwater.engine.kafka.producing import Produced
 from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.pending import Pending
 from headwater.format.kafka.batch import read_header
@@ -25,7 +25,7 @@ from headwater.format.kafka.records import (
     encode_batch,
 )
 from headwater.testing import FakeDisk, ManualClock
-from tests.rig.stepped import SteppedKeeper, SteppedShard
+from tests.rig.stepped import SteppedMaintenance, SteppedShard
 
 T = TypeVar("T")
 
@@ -95,7 +95,7 @@ class KafkaLife:
             self.clock,
             self.owner,
             make_shard=SteppedShard,
-            make_keeper=SteppedKeeper,
+            make_maintenance=SteppedMaintenance,
         )
         assert isinstance(self.store.shard, SteppedShard)
         self.owner.shard = self.store.shard

@@ -20,7 +20,7 @@ from headwater.engine.machines.store import MachineStore
 from headwater.engine.pending import Pending
 from headwater.engine.retention_holds import RetentionHolds
 from headwater.testing import FakeDisk, ManualClock
-from tests.rig.stepped import SteppedKeeper, SteppedOwner, SteppedShard
+from tests.rig.stepped import SteppedMaintenance, SteppedOwner, SteppedShard
 
 PLACE = PurePosixPath("/data/machines")
 SMALL = MachineSettings(
@@ -107,7 +107,7 @@ class SteppedStore(MachineStore):
             self.owner,
             holds=holds,
             make_shard=SteppedShard,
-            make_keeper=SteppedKeeper,
+            make_maintenance=SteppedMaintenance,
         )
         assert isinstance(self.shard, SteppedShard)
         self.owner.wal = self.shard  # type: ignore[assignment]

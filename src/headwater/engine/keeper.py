@@ -13,7 +13,7 @@ from collections.abc import Callable
 from headwater.core.clock import Clock, Doorbell
 
 
-class Keeper:
+class MaintenanceThread:
     def __init__(self, clock: Clock, interval_ms: int, work: Callable[[], None]) -> None:
         self._clock = clock
         self._interval_us = interval_ms * 1_000
@@ -22,7 +22,7 @@ class Keeper:
         self._stopping = False
         self.error: Exception | None = None
         """What the last round failed with; None after a good one."""
-        self._thread = threading.Thread(target=self._run, name="headwater-keeper", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="headwater-maintenance", daemon=True)
 
     def start(self) -> None:
         self._thread.start()

@@ -30,8 +30,8 @@ from headwater.format.snapshot import TopicMeta
 from headwater.model.queue import LeaseHistory
 from headwater.model.tags import TagIndex
 from headwater.model.topic import TopicLog
-from headwater.recovery.stored_topic import Stored, StoredLog, load_log
-from headwater.store.checked_reads import Finding
+from headwater.recovery.stored_topic import StoredLog, StoredTopic, load_log
+from headwater.store.checked_reads import RecordDamage
 from headwater.store.segment import Segment
 
 Loaded = StoredLog
@@ -48,7 +48,7 @@ def topic_from_meta(core: EngineCore, meta: TopicMeta) -> Topic:
     log.last_write_ts = meta.last_ts
     topic = core.new_topic(meta.topic_id, meta.name, log)
     topic.checkpointed_seq = meta.checkpointed_seq
-    topic.stored = Stored.from_meta(meta)
+    topic.stored = StoredTopic.from_meta(meta)
     topic.last_ts = meta.last_ts
     topic.durable_earliest = meta.earliest_seq
     topic.loaded = False
@@ -103,7 +103,9 @@ def note_refused(core: EngineCore, topic: Topic, error: StorageError) -> None:
     stored, path = topic.stored, error.path or topic.files.directory
     first, last = stored.first_needed, max(topic.checkpointed_seq, stored.first_needed)
     reason = f"the whole topic is refused: {error.what}"
-    core.note(topic.name, Finding(PurePath(path), error.offset or 0, first, reason, last_seq=last))
+    core.note(
+        topic.name, RecordDamage(PurePath(path), error.offset or 0, first, reason, last_seq=last)
+    )
 
 
 def install(topic: Topic, loaded: Loaded, core: EngineCore | None = None) -> None:
@@ -128,7 +130,7 @@ def install(topic: Topic, loaded: Loaded, core: EngineCore | None = None) -> Non
 
 
 @dataclass(frozen=True, slots=True)
-class TagPiece:
+class TagRead:
     """A stretch of a segment with tagged records, frozen for reading."""
 
     segment: Segment
@@ -136,11 +138,11 @@ class TagPiece:
     entries: Entries
 
 
-def plan_tags(topic: Topic) -> list[TagPiece]:
+def plan_tags(topic: Topic) -> list[TagRead]:
     """As the owner: where the tags are that nobody has read yet."""
-    pieces: list[TagPiece] = []
+    reads: list[TagRead] = []
     if topic.tags_complete:
-        return pieces
+        return reads
     index = topic.log.index
     for segment in topic.segments:
         first = max(segment.first_seq, index.base_seq)
@@ -148,21 +150,21 @@ def plan_tags(topic: Topic) -> list[TagPiece]:
         if first <= last:
             entries = index.entries(first, last)
             if (index_flags(entries) & _TAGGED).any():
-                pieces.append(TagPiece(segment, first, entries))
-    return pieces
+                reads.append(TagRead(segment, first, entries))
+    return reads
 
 
-def load_tags(topic: Topic, pieces: list[TagPiece]) -> list[tuple[bytes, int]]:
+def load_tags(topic: Topic, reads: list[TagRead]) -> list[tuple[bytes, int]]:
     """Anywhere: the tags of live records, in order of seq.
 
     A damaged record has no tag that could be trusted; it is never served, deleted or not. One whose
     state alone is unknown has: a crash tore its delete, which the log is about to do again (I8).
     """
-    found: list[tuple[bytes, int]] = []
-    for piece in pieces:
-        first, entries = piece.first_seq, piece.entries
+    tags: list[tuple[bytes, int]] = []
+    for read in reads:
+        first, entries = read.first_seq, read.entries
         flags = index_flags(entries)
-        part = topic.files.read(piece.segment, first, first + len(entries) - 1, entries)
+        part = topic.files.read(read.segment, first, first + len(entries) - 1, entries)
         faults = frame_faults(part.buffer, entries, first, part.base)
         sound = numpy.isin(faults, _TAG_IS_SOUND)
         tagged = numpy.flatnonzero((flags & _TAGGED != 0) & (flags & _UNREADABLE == 0) & sound)
@@ -171,25 +173,25 @@ def load_tags(topic: Topic, pieces: list[TagPiece]) -> list[tuple[bytes, int]]:
         starts = offsets + SEGMENT_FRAME.size + heads["node_len"]
         ends = (starts + heads["tag_len"]).tolist()
         buffer = part.buffer
-        found += [
+        tags += [
             (bytes(buffer[start:end]), seq)
             for start, end, seq in zip(
                 starts.tolist(), ends, (tagged + first).tolist(), strict=True
             )
         ]
-    return found
+    return tags
 
 
-def install_tags(topic: Topic, pieces: list[TagPiece], found: list[tuple[bytes, int]]) -> bool:
+def install_tags(topic: Topic, reads: list[TagRead], tags: list[tuple[bytes, int]]) -> bool:
     """As the owner. False when segments were rewritten or moved meanwhile: plan again."""
     if topic.tags_complete:
         return True
     now = {id(segment) for segment in topic.segments}
     base = topic.log.index.base_seq
-    if any(id(p.segment) not in now and p.segment.end_seq >= base for p in pieces):
+    if any(id(p.segment) not in now and p.segment.end_seq >= base for p in reads):
         return False
     if topic.log.tags is None:
         topic.log.tags = TagIndex()
-    topic.log.tags.add_older(found)
+    topic.log.tags.add_older(tags)
     topic.tags_complete = True
     return True

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headwater.core.errors import ClosedError
 from headwater.engine.core import EngineCore
-from headwater.engine.keeper import Keeper
+from headwater.engine.keeper import MaintenanceThread
 from headwater.engine.machines.positions import restore_holds
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.parts import CAUSES, Part
@@ -23,12 +23,14 @@ Progress = Callable[[float], None]
 _log = logging.getLogger("headwater.machines")
 
 
-class MachineRoom:
+class MachineHost:
     """Opening reads files, so it is done by any thread but the owner's; one at a time."""
 
-    def __init__(self, core: EngineCore, make_keeper: type[Keeper] = Keeper) -> None:
+    def __init__(
+        self, core: EngineCore, make_maintenance: type[MaintenanceThread] = MaintenanceThread
+    ) -> None:
         self._core = core
-        self._make_keeper = make_keeper
+        self._make_maintenance = make_maintenance
         self._engine: Engine | None = None
         self.feeder: TransitionFeeder | None = None
         """Takes transitions to their topic, once there are machines and the engine runs."""
@@ -42,10 +44,10 @@ class MachineRoom:
         return self._core.disk.is_directory(self._core.directory / MACHINES_DIRECTORY)
 
     @property
-    def trouble(self) -> Exception | None:
+    def last_error(self) -> Exception | None:
         """What fails while nobody waits for it: expiries, compaction, feeding the topic."""
-        found = None if self.store is None else self.store.last_error
-        return found or (None if self.feeder is None else self.feeder.last_error)
+        error = None if self.store is None else self.store.last_error
+        return error or (None if self.feeder is None else self.feeder.last_error)
 
     def open_at_start(self) -> None:
         """What is damaged is away from now on; the topics do not wait for it."""
@@ -79,17 +81,17 @@ class MachineRoom:
                 if self.on_open is not None:
                     self.on_open(store)
                 self.store = store
-                core.parts.mended[Part.MACHINES] = store.report.repaired
-                self._feed()
+                core.parts.repaired[Part.MACHINES] = store.report.repaired
+                self._feed_transitions()
             return self.store
 
-    def start_feeding(self, engine: Engine) -> None:
+    def start_feeder(self, engine: Engine) -> None:
         """The engine takes writes from now on, also those that tell of transitions."""
         with self._lock:
             self._engine = engine
-            self._feed()
+            self._feed_transitions()
 
-    def _feed(self) -> None:
+    def _feed_transitions(self) -> None:
         from headwater.engine.blocking import Database
         from headwater.engine.machines.transition_feeder import TransitionFeeder
 
@@ -101,9 +103,9 @@ class MachineRoom:
         ):
             return
         database = Database(self._engine)
-        place = core.directory / MACHINES_DIRECTORY
-        keeper = self._make_keeper
-        self.feeder = TransitionFeeder(database, store, core.disk, place, make_keeper=keeper)
+        directory = core.directory / MACHINES_DIRECTORY
+        make = self._make_maintenance
+        self.feeder = TransitionFeeder(database, store, core.disk, directory, make_maintenance=make)
         self.feeder.start()
 
     def close(self) -> None:

@@ -53,9 +53,9 @@ from headwater.model.loss import Loss
 from headwater.model.match import TagMatcher
 from headwater.model.queue import LeaseHistory
 from headwater.model.topic import TopicLog
-from headwater.recovery.replay import Group, replay
+from headwater.recovery.replay import FrameGroup, replay
 from headwater.recovery.rows import RecordRows, replay_rows
-from headwater.recovery.snapshots import FoundSnapshot, covered_frames, find_snapshot
+from headwater.recovery.snapshots import LatestSnapshot, covered_frames, find_snapshot
 from headwater.recovery.survey import ShardSurvey
 from headwater.store.segment import SegmentChangedError
 
@@ -71,14 +71,14 @@ class TopicRecovery:
         topics: Topics,
         shards: list[ShardSurvey],
         load: Callable[[Topic], Loaded] = load_topic,
-        found: FoundSnapshot | None = None,
+        known_snapshot: LatestSnapshot | None = None,
     ) -> None:
         """`found`: read before the log was opened. Whoever reads beside an owner reads it later."""
         self._core = core
         self._topics = topics
         self._shards = shards
         self._load = load
-        self._found = found
+        self._known_snapshot = known_snapshot
         self._touched: dict[int, Topic] = {}
         self._covered: dict[PurePath, int] = {}
         self._was_ephemeral: set[int] = set()
@@ -105,21 +105,21 @@ class TopicRecovery:
         """Everything the files tell, and nothing that only their owner may conclude from it."""
         self._from_snapshot()
         progress(0.1)
-        for found in self._rows(records=False):
-            if isinstance(found, RecordRows):
-                self._touch(found.topic_id)
+        for entry in self._rows(records=False):
+            if isinstance(entry, RecordRows):
+                self._touch(entry.topic_id)
             else:
-                self._note_topic(found)
+                self._note_topic(entry)
         self._routers.attach()
         progress(0.4)
         for topic in list(self._touched.values()):
             self._load_or_leave(topic)
         progress(0.6)
-        for found in self._rows(records=True):
-            if isinstance(found, RecordRows):
-                self._append(found)
+        for entry in self._rows(records=True):
+            if isinstance(entry, RecordRows):
+                self._append(entry)
             else:
-                self._apply(found)
+                self._apply(entry)
         self._remember_keys()
         self.notes.topics = len(self._core.registry)
         progress(0.9)
@@ -145,7 +145,7 @@ class TopicRecovery:
 
     def _from_snapshot(self) -> None:
         core = self._core
-        snapshot, unreadable = self._found or find_snapshot(core.disk, core.directory)
+        snapshot, unreadable = self._known_snapshot or find_snapshot(core.disk, core.directory)
         self.notes.snapshots_unreadable += unreadable
         if snapshot is not None:
             core.snapshot_number = self.notes.snapshot_number = snapshot.number
@@ -161,25 +161,25 @@ class TopicRecovery:
             self._covered = covered_frames(core.directory, snapshot, self._shards)
         self._check_reach()
 
-    def follow(self, groups: Iterator[Group]) -> None:
+    def follow(self, groups: Iterator[FrameGroup]) -> None:
         """What was written to the log since: for somebody who reads it beside its owner.
 
         Records stay in memory when the owner has put them into segments: where they are read from
         makes no difference, and the segments that are known stay what they were.
         """
-        for found in replay_rows(groups, {}, records=True):
-            if isinstance(found, RecordRows):
-                self._touch(found.topic_id)
-                self._whole(found.topic_id)
-                self._append(found)
+        for frame in replay_rows(groups, {}, records=True):
+            if isinstance(frame, RecordRows):
+                self._touch(frame.topic_id)
+                self._whole(frame.topic_id)
+                self._append(frame)
                 continue
-            if found.type is FrameType.CHECKPOINT_MARK:
-                for entry in decode_checkpoint_mark(found):
+            if frame.type is FrameType.CHECKPOINT_MARK:
+                for entry in decode_checkpoint_mark(frame):
                     self._follow_mark(entry)
                 continue
-            self._note_topic(found)
-            self._whole(found.topic_id)
-            self._apply(found)
+            self._note_topic(frame)
+            self._whole(frame.topic_id)
+            self._apply(frame)
         self._remember_keys()
 
     def covered_frame(self, shard_directory: PurePath) -> int:
@@ -299,7 +299,7 @@ class TopicRecovery:
         topic = self._touched.get(frame.topic_id)
         apply = _APPLY.get(frame.type)
         if topic is None or apply is None:
-            self.notes.frames_absorbed += 1
+            self.notes.frames_checkpointed += 1
             return
         self.notes.frames_replayed += 1
         try:
@@ -310,10 +310,10 @@ class TopicRecovery:
     def _append(self, rows: RecordRows) -> None:
         topic = self._touched.get(rows.topic_id)
         if topic is None:
-            self.notes.frames_absorbed += len(rows.seqs)
+            self.notes.frames_checkpointed += len(rows.seqs)
             return
         known = int(numpy.searchsorted(rows.seqs, topic.log.visible_seq, "right"))
-        self.notes.frames_absorbed += known
+        self.notes.frames_checkpointed += known
         self.notes.frames_replayed += len(rows.seqs) - known
         rows = rows.since(known)  # the rest is in segments already
         borders = (numpy.flatnonzero(numpy.diff(rows.seqs) != 1) + 1).tolist()
@@ -342,8 +342,8 @@ class TopicRecovery:
             return
         matcher = None if body.match is None else TagMatcher(body.match.encode(), body.prefix)
         if matcher is not None:
-            pieces = plan_tags(topic)
-            install_tags(topic, pieces, load_tags(topic, pieces))
+            reads = plan_tags(topic)
+            install_tags(topic, reads, load_tags(topic, reads))
         self._topics.apply_deletion(topic, body.before_seq, matcher, body.upto_seq)
 
     def _settings(self, topic: Topic, frame: Frame) -> None:
@@ -361,8 +361,8 @@ class TopicRecovery:
         ceiling = max(decode_head_watermark(frame), self._core.ceilings.ceiling_of(topic.topic_id))
         self._core.ceilings.restore(topic.topic_id, ceiling)
 
-    def _places(self, topic: Topic, frame: Frame) -> None:
-        self._routers.places(topic, frame)
+    def _fill_slots(self, topic: Topic, frame: Frame) -> None:
+        self._routers.fill_slots(topic, frame)
 
     def _lease(self, topic: Topic, frame: Frame) -> None:
         if topic.lease_history is None:
@@ -410,5 +410,5 @@ _APPLY: dict[FrameType, Callable[[TopicRecovery, Topic, Frame], None]] = {
     FrameType.HEAD_WATERMARK: TopicRecovery._ceiling,
     FrameType.IDEMPOTENCY: TopicRecovery._key,
     FrameType.LEASE: TopicRecovery._lease,
-    FrameType.ROUTER_PLACES: TopicRecovery._places,
+    FrameType.ROUTER_PLACES: TopicRecovery._fill_slots,
 }

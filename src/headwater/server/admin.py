@@ -12,7 +12,7 @@ from headwater.core.units import US_PER_MS
 from headwater.observe.metrics import metrics_as_json, metrics_as_text
 from headwater.server.damage import damage_seen, ledgers_of, parts_seen
 from headwater.server.exchange import Exchange
-from headwater.server.keys import NOBODY, ApiKey
+from headwater.server.keys import ANONYMOUS, ApiKey
 from headwater.server.logs import poison_of, state_of
 from headwater.server.metrics import collect
 from headwater.server.openapi import openapi_document
@@ -52,7 +52,7 @@ def ready(app: App, exchange: Exchange) -> None:
     gaps = gaps_in_brief(app)
     if gaps:
         body["gaps"] = gaps
-    if any(ledger.found for ledger in ledgers_of(app)):
+    if any(ledger.count for ledger in ledgers_of(app)):
         body["damage"] = damage_seen(app, key)
     answer(exchange, 200, body)
 
@@ -65,7 +65,7 @@ def _key_if_any(app: App, exchange: Exchange) -> ApiKey:
             app.sites.check(exchange.headers, takes_proof=False)
         return app.keys.find(exchange.headers.get(b"authorization"))
     except HeadwaterError:
-        return NOBODY
+        return ANONYMOUS
 
 
 def metrics(app: App, exchange: Exchange) -> None:

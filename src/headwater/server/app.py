@@ -40,7 +40,7 @@ from headwater.server.write_batcher import WriteBatcher, has_plain_head
 from headwater.wire.http_errors import HttpError
 
 if TYPE_CHECKING:
-    from headwater.engine.kafka.spaces import PartitionSpace
+    from headwater.engine.kafka.partition_space import PartitionSpace
     from headwater.server.kafka.listener import KafkaListener
     from headwater.server.rcpx.listener import RcpxListener
 
@@ -110,16 +110,16 @@ class App:
     def kafkas(self, name: str, key: ApiKey | None) -> PartitionSpace | None:
         """The partitions of the key's organisation, where the name is about Kafka's topics."""
         organisation = ORGANISATION_DEFAULT if key is None else key.organisation
-        if self.kafka is not None and self.kafka.away is not None:
-            refuse_while_away(self.engine, self.kafka.away, name, organisation)
+        if self.kafka is not None and self.kafka.unavailable is not None:
+            refuse_while_away(self.engine, self.kafka.unavailable, name, organisation)
         store = None if self.kafka is None else self.kafka.store
         return self.spaces.of(self.engine, store, name, organisation)
 
     @property
-    def trouble(self) -> Exception | None:
-        """Why a keeper could not do all of his last round; it is tried again in the next."""
+    def maintenance_error(self) -> Exception | None:
+        """Why the last round of maintenance is not whole; the next round tries it again."""
         store = None if self.kafka is None else self.kafka.store
-        return self.engine.trouble or (None if store is None else store.trouble)
+        return self.engine.last_error or (None if store is None else store.last_error)
 
     @property
     def ready_database(self) -> AsyncDatabase:
@@ -140,8 +140,8 @@ class App:
         self.database = database
         self._engine = self.write_batcher.engine = database.engine
         self.pressure.begin(database.engine.governing)
-        database.engine.core.on_news = self.delivery.on_news
-        database.engine.core.on_hardened = self.delivery.on_hardened
+        database.engine.core.on_update = self.delivery.on_news
+        database.engine.core.on_synced = self.delivery.on_synced
 
     def topic_totals(self, key: ApiKey) -> TopicTotals:
         """Sums over the topics that a key may name."""
@@ -178,13 +178,13 @@ class App:
         self.sessions.expire(now)
         self.delivery.heartbeat(now)
         if self._engine is not None:
-            self._log_maintenance_error(self.trouble)
+            self._log_maintenance_error(self.maintenance_error)
             self.log_watch.check()
             self.damage_watch.check()
 
-    def _log_maintenance_error(self, trouble: Exception | None) -> None:
-        """Nobody waits for the keeper's work, so its failures are told here, each kind once."""
-        failure = None if trouble is None else str(trouble) or repr(trouble)
+    def _log_maintenance_error(self, error: Exception | None) -> None:
+        """No caller waits for maintenance, so the server logs its failures here, each kind once."""
+        failure = None if error is None else str(error) or repr(error)
         if failure != self._logged_error:
             self._logged_error = failure
             if failure is None:

@@ -169,9 +169,9 @@ class HttpConnection(asyncio.Protocol):
         self._in_request = True
         self.deadline_us = self.app.now_us() + self.app.header_deadline_us
 
-    def expect_body(self, *, asks_to_go_on: bool) -> None:
+    def expect_body(self, *, expects_continue: bool) -> None:
         self.deadline_us = self.app.now_us() + self.app.body_deadline_us
-        if asks_to_go_on and not self._pending:  # else it would be taken for an answer that is owed
+        if expects_continue and not self._pending:  # else it would pass for an answer that is owed
             self.send(CONTINUE)
 
     def take_request(self) -> None:
@@ -316,12 +316,12 @@ class HttpConnection(asyncio.Protocol):
         if len(pending) >= self._pipeline_max:
             self._set_reading()
 
-    def _must_wait(self, place: int, head: Head) -> bool:
+    def _must_wait(self, position: int, head: Head) -> bool:
         """Writes go on beside each other. Anything else is begun when all before it is answered,
         so that it finds what they did; and so is whatever comes behind something slower."""
-        if self.paused or place == 0:
+        if self.paused or position == 0:
             return self.paused
-        return self._pending[place - 1].is_slow or not self.app.goes_beside(head)
+        return self._pending[position - 1].is_slow or not self.app.goes_beside(head)
 
     def _begin_held(self) -> None:
         if self._beginning:
@@ -329,8 +329,8 @@ class HttpConnection(asyncio.Protocol):
         self._beginning = True
         try:
             while self._held:
-                place = len(self._pending) - len(self._held)
-                if self._must_wait(place, self._held[0].head):
+                position = len(self._pending) - len(self._held)
+                if self._must_wait(position, self._held[0].head):
                     break
                 exchange = self._held.popleft()
                 exchange.started_us = self.app.now_us()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
-from headwater.engine.damage import DamagedPlace, DamageLedger
+from headwater.engine.damage import DamagedRange, DamageLedger
 from headwater.server.keys import ApiKey, Scope
 from headwater.wire.status_answers import DamageSeen, PlaceSeen
 
@@ -37,7 +37,7 @@ def parts_seen(app: App, key: ApiKey) -> dict[str, list[dict[str, Any]]]:
 
     return {
         "unavailable": [shown(each, "file") for each in parts.details()],
-        "mended": [shown(each, "path") for each in parts.told()],
+        "mended": [shown(each, "path") for each in parts.repairs()],
     }
 
 
@@ -51,8 +51,8 @@ def damage_seen(app: App, key: ApiKey) -> DamageSeen:
     entries = [
         entry
         for ledger in ledgers_of(app)
-        for entry in list(ledger.places)
-        if not entry.mended and _may_see(key, entry.topic, entry.organisation)
+        for entry in list(ledger.ranges)
+        if not entry.repaired and _may_see(key, entry.topic, entry.organisation)
     ]
     is_admin = _is_admin(key)
     return DamageSeen(
@@ -74,12 +74,12 @@ def damage_seen(app: App, key: ApiKey) -> DamageSeen:
 
 def damaged_records(app: App, key: ApiKey) -> Counter[str]:
     """Records that were met and cannot be read, by topic, of those that the key may name."""
-    found: Counter[str] = Counter()
+    records: Counter[str] = Counter()
     for ledger in ledgers_of(app):
         for (topic, organisation), count in ledger.records.items():
             if _may_see(key, topic, organisation):
-                found[topic] += count
-    return found
+                records[topic] += count
+    return records
 
 
 def _may_see(key: ApiKey, topic: str, organisation: int | None) -> bool:
@@ -95,20 +95,20 @@ class DamageWatch:
 
     def check(self) -> None:
         for number, ledger in enumerate(ledgers_of(self._app)):
-            for entry in ledger.take_news():
+            for entry in ledger.take_new():
                 self._log(entry)
             if ledger.overflowed and number not in self._overflow_logged:
                 self._overflow_logged.add(number)
                 self._app.log.error(
                     "more damaged places are met than are listed; run headwater verify",
-                    listed=len(ledger.places),
+                    listed=len(ledger.ranges),
                 )
 
-    def _log(self, entry: DamagedPlace) -> None:
-        say = self._app.log.warning if entry.mended else self._app.log.error
+    def _log(self, entry: DamagedRange) -> None:
+        say = self._app.log.warning if entry.repaired else self._app.log.error
         say(
             "a damaged index entry was read again from its data"
-            if entry.mended
+            if entry.repaired
             else "damage was met; the records are not served, and readers are told",
             topic=entry.topic,
             path=entry.path,

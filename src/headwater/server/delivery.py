@@ -19,10 +19,17 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakValueDictionary
 
 from headwater.core.units import US_PER_S
-from headwater.engine.governing import Governing
-from headwater.engine.reading import Reader, ReadFilter, ReadPlan, TailPiece
+from headwater.engine.governing import PressureControl
+from headwater.engine.reading import Reader, ReadFilter, ReadPlan, TailRead
 from headwater.engine.ready import ReadySet
-from headwater.engine.steps import DiffRequest, Found, Take, Taken, ensure_loaded, read_as_operation
+from headwater.engine.steps import (
+    DiffRequest,
+    ReadResult,
+    Take,
+    Taken,
+    ensure_loaded,
+    read_as_operation,
+)
 from headwater.engine.topic import Topic, Wakeup
 from headwater.model.loss import Tombstone
 from headwater.model.match import TagMatcher
@@ -101,14 +108,14 @@ class Delivery:
         self._prefix_watchers: set[TopicFollower] = set()
         self._wakeups: dict[str, Wakeup] = {}
         self._strong: Counter[str] = Counter()
-        self._governing: Governing | None = None
+        self._governing: PressureControl | None = None
         self._ready: ReadySet[Topic]
         self._scheduled = False
         self._delivering = False
         self._rendered: dict[tuple[int, int, ReadOptions], Batch] = {}
         self._shared: WeakValueDictionary[tuple[Any, ...], ReadOptions] = WeakValueDictionary()
 
-    def govern(self, governing: Governing) -> None:
+    def govern(self, governing: PressureControl) -> None:
         """Recovery is done: there will be news."""
         self._governing = governing
         self._ready = governing.ready_set()
@@ -173,7 +180,7 @@ class Delivery:
         if not self._scheduled:
             self._schedule(now_us)
 
-    def on_hardened(self, topic: Topic) -> None:
+    def on_synced(self, topic: Topic) -> None:
         """Records that were visible before are synced now."""
         if topic.name in self._strong:
             self.on_news(topic)
@@ -233,8 +240,10 @@ class Delivery:
             return None
         last_seq = horizon(topic, options)
         space = space_of(self._app.engine, topic)
-        steps = read_as_operation(space, topic, _request(cursor, options), _take(options, last_seq))
-        result = self._app.ready_database.drive_at_once(steps)
+        operation = read_as_operation(
+            space, topic, _request(cursor, options), _take(options, last_seq)
+        )
+        result = self._app.ready_database.drive_at_once(operation)
         if result is None:
             return None
         batch = _batch(result, cursor, options, last_seq)
@@ -275,17 +284,17 @@ def _take(options: ReadOptions, last_seq: int) -> Take[bytes]:
     def take_synced(reader: Reader, plan: ReadPlan, keep: ReadFilter) -> Taken[bytes]:
         """Only the tail can hold what is not synced: segments are, before they count."""
         pieces = [
-            TailPiece(piece.chunk, piece.seqs[: piece.seqs.searchsorted(last_seq, "right")])
-            if isinstance(piece, TailPiece)
+            TailRead(piece.chunk, piece.seqs[: piece.seqs.searchsorted(last_seq, "right")])
+            if isinstance(piece, TailRead)
             else piece
-            for piece in plan.pieces
+            for piece in plan.reads
         ]
-        return take(reader, replace(plan, pieces=[p for p in pieces if len(p.seqs)]), keep)
+        return take(reader, replace(plan, reads=[p for p in pieces if len(p.seqs)]), keep)
 
     return take_synced
 
 
-def _batch(result: Found[bytes], cursor: int, options: ReadOptions, last_seq: int) -> Batch:
+def _batch(result: ReadResult[bytes], cursor: int, options: ReadOptions, last_seq: int) -> Batch:
     next_from_seq, caught_up = result.next_from_seq, result.caught_up
     if options.strong and next_from_seq > last_seq:
         lost_to = 0 if result.tombstone is None else result.tombstone.gap_to

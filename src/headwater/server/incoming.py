@@ -91,8 +91,8 @@ class Incoming:
         length = self.headers.get(b"content-length")
         if length is not None:
             self.size.expect_body(int(length))
-        asks = modern and self.headers.get(b"expect", b"").lower() == b"100-continue"
-        self._connection.expect_body(asks_to_go_on=asks)
+        awaits_continue = modern and self.headers.get(b"expect", b"").lower() == b"100-continue"
+        self._connection.expect_body(expects_continue=awaits_continue)
 
     def on_body(self, body: bytes) -> None:
         self.size.add_body(len(body))

@@ -42,8 +42,8 @@ def full_request(store: MachineStore, key: ApiKey, request: R) -> R:
     if not isinstance(given, str) or not given:
         return request  # no instance, one without a name, or nothing that is an id
     params: Any = request
-    found: R = params._replace(instance_id=_full(store, key, given, request))
-    return found
+    full: R = params._replace(instance_id=_full(store, key, given, request))
+    return full
 
 
 def full_id(store: MachineStore, key: ApiKey, given: str) -> str:
@@ -51,12 +51,12 @@ def full_id(store: MachineStore, key: ApiKey, given: str) -> str:
     return _full(store, key, given, None) if key.tenant and given else given
 
 
-def full_id_steps(engine: Engine, key: ApiKey, given: str) -> Operation[str]:
+def full_id_operation(engine: Engine, key: ApiKey, given: str) -> Operation[str]:
     if not key.tenant:
         return given
     store = yield from open_store(engine)
-    found: str = yield AsOwner(lambda: full_id(store, key, given))
-    return found
+    full: str = yield AsOwner(lambda: full_id(store, key, given))
+    return full
 
 
 def _full(store: MachineStore, key: ApiKey, given: str, request: requests.Request | None) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from headwater.core.errors import HeadwaterError, InvalidRequestError
-from headwater.engine import machine_steps as steps
+from headwater.engine import machine_steps as engine_operations
 from headwater.engine.machines.log_reader import GapReason
 from headwater.engine.machines.watchers import (
     TransitionEvent,
@@ -54,24 +54,24 @@ def open_watch(app: App, exchange: Exchange) -> None:
     idle_us = number(exchange, "idle_ms", NEVER_IDLE, 0, 86_400_000) * 1_000
 
     def begin(opened: tuple[Watcher, int]) -> None:
-        watcher, place = opened
+        watcher, position = opened
         try:
             app.quotas.open_stream(key)
         except HeadwaterError:
             watcher.close()
             raise
         WatchStream(
-            app, exchange, key, watcher, begin=place, with_ctx=with_ctx, idle_us=idle_us
+            app, exchange, key, watcher, begin=position, with_ctx=with_ctx, idle_us=idle_us
         ).begin()
 
-    HttpOperation(app, exchange, _watch_steps(app, key, wanted, start), begin).begin()
+    HttpOperation(app, exchange, _open_watcher(app, key, wanted, start), begin).begin()
 
 
-def _watch_steps(
+def _open_watcher(
     app: App, key: ApiKey, wanted: WatchFilter, start: int | None
 ) -> Operation[tuple[Watcher, int]]:
     seen = yield from seen_by(app.engine, key, wanted)
-    store = yield from steps.open_store(app.engine)
+    store = yield from engine_operations.open_store(app.engine)
     opened: tuple[Watcher, int] = yield AsOwner(
         lambda: (store.watch(seen, start), store.committed_offset if start is None else start)
     )

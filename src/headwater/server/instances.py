@@ -43,8 +43,8 @@ def create_instance(app: App, exchange: Exchange) -> None:
     def answer(made: InstanceMadeAnswer) -> None:
         respond(exchange, made, 201 if made.applied else 200)
 
-    steps = operations.create_instance(app.engine, app.key_of(exchange), body)
-    HttpOperation(app, exchange, steps, answer).begin()
+    operation = operations.create_instance(app.engine, app.key_of(exchange), body)
+    HttpOperation(app, exchange, operation, answer).begin()
 
 
 def get_instance(app: App, exchange: Exchange) -> None:

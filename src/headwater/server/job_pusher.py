@@ -25,7 +25,7 @@ from headwater.engine.queues import Queues
 from headwater.engine.steps import Answered, Operation, ensure_loaded
 from headwater.engine.topic import Topic
 from headwater.server.exchange import Exchange
-from headwater.server.jobs import job_steps
+from headwater.server.jobs import fetch_jobs
 from headwater.server.queues import require_queue
 from headwater.server.streams import FRAME_BYTES, require_event_stream
 from headwater.server.topics import number
@@ -180,7 +180,7 @@ class WorkLine:
         try:
             await drive(_answered(change))
             assert request.grant is not None
-            jobs = await drive(job_steps(engine, self.queues, self.topic, request.grant))
+            jobs = await drive(fetch_jobs(engine, self.queues, self.topic, request.grant))
         except HeadwaterError as error:
             stream.send_error(error)
         else:

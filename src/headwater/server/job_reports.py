@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from headwater.server.app import App
 
 
-def _reports_steps(engine: Engine) -> Operation[Reports]:
+def _read_reports(engine: Engine) -> Operation[Reports]:
     core = engine.core
     reports: Reports = yield InFiles(partial(read_reports, core.disk, core.directory))
     return reports
 
 
 async def list_jobs(app: App, exchange: Exchange) -> None:
-    reports = await app.ready_database.drive(_reports_steps(app.engine))
+    reports = await app.ready_database.drive(_read_reports(app.engine))
     runs = [msgspec.structs.asdict(report) for report in reports.kept]
     answer(exchange, 200, {"runs": runs, "unreadable": reports.unreadable})

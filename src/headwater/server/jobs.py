@@ -27,16 +27,18 @@ class JobsText(NamedTuple):
     ready: int
 
 
-def job_steps(engine: Engine, queues: Queues, topic: Topic, grant: Grant) -> Operation[list[bytes]]:
+def fetch_jobs(
+    engine: Engine, queues: Queues, topic: Topic, grant: Grant
+) -> Operation[list[bytes]]:
     """Each job of a claim as a JSON object, by seq, as far as they are there and can be read."""
-    return (yield from _taken_steps(engine, queues, topic, grant, _take_objects))
+    return (yield from _fetch(engine, queues, topic, grant, _take_objects))
 
 
-def jobs_text_steps(
+def fetch_jobs_text(
     engine: Engine, queues: Queues, topic: Topic, grant: Grant
 ) -> Operation[JobsText]:
     """The same in one piece."""
-    return (yield from _taken_steps(engine, queues, topic, grant, _take_text))
+    return (yield from _fetch(engine, queues, topic, grant, _take_text))
 
 
 def jobs_text_at_hand(
@@ -53,7 +55,7 @@ def jobs_text_at_hand(
     return JobsText(text, len(grant.seqs), terms.ready)
 
 
-def _taken_steps(
+def _fetch(
     engine: Engine,
     queues: Queues,
     topic: Topic,

@@ -87,7 +87,7 @@ class ApiKey:
 
 
 ANYONE: Final = ApiKey(b"", EVERYTHING, ())
-NOBODY: Final = ApiKey(b"", Scope.NONE, ("\0",))
+ANONYMOUS: Final = ApiKey(b"", Scope.NONE, ("\0",))
 """May nothing, and no name begins like that."""
 
 

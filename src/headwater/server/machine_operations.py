@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from headwater.engine import machine_steps as steps
+from headwater.engine import machine_steps as engine_operations
 from headwater.engine import machine_telling as responses
 from headwater.engine.engine import Engine
 from headwater.engine.machines import requests
@@ -20,7 +20,7 @@ from headwater.engine.machines.watchers import WatchFilter
 from headwater.engine.steps import AsOwner, Operation
 from headwater.model.machines.errors import INSTANCE_NOT_FOUND, MachineError
 from headwater.model.machines.instance import Instance
-from headwater.server.instance_names import full_id_steps, full_request, own_answer
+from headwater.server.instance_names import full_id_operation, full_request, own_answer
 from headwater.server.keys import ApiKey, Scope
 from headwater.server.operation_runner import OneStep, Work
 from headwater.wire import machine_answers as wire
@@ -57,7 +57,9 @@ def put_machine(
     strict: bool = True,
 ) -> Operation[wire.MachinePutAnswer]:
     key.require_name(machine)
-    made = yield from steps.put_machine_operation(engine, machine, version, definition, strict)
+    made = yield from engine_operations.put_machine_operation(
+        engine, machine, version, definition, strict
+    )
     return responses.put(made)
 
 
@@ -65,11 +67,13 @@ def get_machine(
     engine: Engine, key: ApiKey, machine: str, version: int | None
 ) -> Operation[wire.MachineAnswer]:
     key.require_name(machine)
-    return responses.machine((yield from steps.get_machine_operation(engine, machine, version)))
+    return responses.machine(
+        (yield from engine_operations.get_machine_operation(engine, machine, version))
+    )
 
 
 def list_machines(engine: Engine, key: ApiKey) -> Operation[wire.MachineListAnswer]:
-    listed = yield from steps.list_machines_operation(engine)
+    listed = yield from engine_operations.list_machines_operation(engine)
     return responses.machines([each for each in listed if key.may_name(each.machine)])
 
 
@@ -85,7 +89,9 @@ def draw(
     key.require_name(machine)
     if key.tenant and instance_id is not None:
         instance_id = (yield from require_seen(engine, key, instance_id)).id
-    return (yield from steps.draw_operation(engine, machine, version, form, instance_id))
+    return (
+        yield from engine_operations.draw_operation(engine, machine, version, form, instance_id)
+    )
 
 
 # -- instances
@@ -99,15 +105,15 @@ def create_instance(
 
 
 def get_instance(engine: Engine, key: ApiKey, instance_id: str) -> Operation[wire.InstanceAnswer]:
-    found = yield from require_seen(engine, key, instance_id)
-    return own_answer(key, responses.instance(found))
+    instance = yield from require_seen(engine, key, instance_id)
+    return own_answer(key, responses.instance(instance))
 
 
 def list_instances(
     engine: Engine, key: ApiKey, wanted: ListInstancesParams
 ) -> Operation[wire.InstanceListAnswer]:
     require_named_machines(key, None if wanted.machine is None else [wanted.machine])
-    listed = yield from steps.list_instances_operation(
+    listed = yield from engine_operations.list_instances_operation(
         engine, wanted.machine, wanted.state, nearest_limit(wanted.limit), wanted.offset or 0
     )
     return own_answer(key, responses.instances(listed))
@@ -151,9 +157,9 @@ def run_batch(
             key.require(Scope.READ)
     wanted = [_request(each) for each in operations]
     if key.tenant:
-        store = yield from steps.open_store(engine)
+        store = yield from engine_operations.open_store(engine)
         wanted = yield AsOwner(lambda: [full_request(store, key, each) for each in wanted])
-    done = yield from steps.batch_operation(engine, wanted, mode, sees_of(key))
+    done = yield from engine_operations.batch_operation(engine, wanted, mode, sees_of(key))
     return own_answer(key, responses.batch(done))
 
 
@@ -162,8 +168,8 @@ def history(
 ) -> Operation[wire.HistoryAnswer]:
     if key.tenant:
         instance_id = (yield from require_seen(engine, key, instance_id)).id
-    found = yield from steps.history_operation(engine, instance_id, limit)
-    return own_answer(key, responses.history(instance_id, found))
+    page = yield from engine_operations.history_operation(engine, instance_id, limit)
+    return own_answer(key, responses.history(instance_id, page))
 
 
 def snapshot_instance(
@@ -171,7 +177,7 @@ def snapshot_instance(
 ) -> Operation[wire.InstanceSnapshotAnswer]:
     if key.tenant:
         instance_id = (yield from require_seen(engine, key, instance_id)).id
-    made = yield from steps.snapshot_instance_operation(engine, instance_id)
+    made = yield from engine_operations.snapshot_instance_operation(engine, instance_id)
     return own_answer(key, responses.one_snapshot(made))
 
 
@@ -184,15 +190,16 @@ def read_wal(
     if key.prefixes:
         raise HttpError("forbidden", "the log has everybody's entries; this key may not see them")
     offset = offset_of(body.from_offset) or 0
-    page = yield from steps.read_wal_operation(engine, offset, body.limit, body.newest, bytes_max)
+    page = yield from engine_operations.read_wal_operation(
+        engine, offset, body.limit, body.newest, bytes_max
+    )
     return responses.entries(page)
 
 
 def wal_stats(engine: Engine, key: ApiKey) -> Operation[wire.WalStatsAnswer]:
     """A key with prefixes is told what every answer tells, where the log ends, and whether it is
     well. How much is in it is about everybody."""
-    found = yield from steps.wal_stats_operation(engine)
-    whole = responses.stats(found)
+    whole = responses.stats((yield from engine_operations.wal_stats_operation(engine)))
     if not key.prefixes:
         return whole
     return wire.WalStatsAnswer(
@@ -229,9 +236,9 @@ def _change(
 def _change_later(
     engine: Engine, key: ApiKey, request: requests.Request, respond: Callable[[Any], T]
 ) -> Operation[T]:
-    store = yield from steps.open_store(engine)
+    store = yield from engine_operations.open_store(engine)
     full: requests.Request = yield AsOwner(lambda: full_request(store, key, request))
-    done = yield from steps.change_operation(engine, full, sees_of(key))
+    done = yield from engine_operations.change_operation(engine, full, sees_of(key))
     return own_answer(key, respond(done))
 
 
@@ -247,11 +254,11 @@ def require_named_machines(key: ApiKey, machines: list[str] | None) -> None:
 
 def require_seen(engine: Engine, key: ApiKey, instance_id: str) -> Operation[Instance]:
     """INSTANCE_NOT_FOUND when it is of a machine that this key may not name."""
-    full = yield from full_id_steps(engine, key, instance_id)
-    found = yield from steps.get_instance_operation(engine, full)
-    if not key.may_name(found.machine):
+    full = yield from full_id_operation(engine, key, instance_id)
+    instance = yield from engine_operations.get_instance_operation(engine, full)
+    if not key.may_name(instance.machine):
         raise MachineError(INSTANCE_NOT_FOUND, f"there is no instance {instance_id!r}")
-    return found
+    return instance
 
 
 def seen_by(engine: Engine, key: ApiKey, wanted: WatchFilter) -> Operation[WatchFilter]:
@@ -260,12 +267,12 @@ def seen_by(engine: Engine, key: ApiKey, wanted: WatchFilter) -> Operation[Watch
     if wanted.instance_id is None:
         require_named_machines(key, list(wanted.machines))
         return wanted
-    found = yield from require_seen(engine, key, wanted.instance_id)
-    wanted = replace(wanted, instance_id=found.id)
+    instance = yield from require_seen(engine, key, wanted.instance_id)
+    wanted = replace(wanted, instance_id=instance.id)
     if not key.prefixes:
         return wanted
-    require_named_machines(key, list(wanted.machines) or [found.machine])
-    return replace(wanted, machines=wanted.machines or frozenset((found.machine,)))
+    require_named_machines(key, list(wanted.machines) or [instance.machine])
+    return replace(wanted, machines=wanted.machines or frozenset((instance.machine,)))
 
 
 def _create(body: CreateInstanceBody) -> requests.CreateInstance:

@@ -44,8 +44,8 @@ def respond(exchange: Exchange, response: Told, status: int = 200) -> None:
         exchange.answer_json(status, body)
 
 
-def begin(app: App, exchange: Exchange, steps: Work[T]) -> None:
-    HttpOperation(app, exchange, steps, partial(respond, exchange)).begin()
+def begin(app: App, exchange: Exchange, operation: Work[T]) -> None:
+    HttpOperation(app, exchange, operation, partial(respond, exchange)).begin()
 
 
 def put_machine(app: App, exchange: Exchange) -> None:
@@ -56,10 +56,10 @@ def put_machine(app: App, exchange: Exchange) -> None:
         respond(exchange, made, 201 if made.created else 200)
 
     number = _number(version)
-    steps = operations.put_machine(
+    operation = operations.put_machine(
         app.engine, app.key_of(exchange), machine, number, body.definition
     )
-    HttpOperation(app, exchange, steps, answer).begin()
+    HttpOperation(app, exchange, operation, answer).begin()
 
 
 def get_machine(app: App, exchange: Exchange) -> None:
@@ -82,7 +82,7 @@ def draw_machine(app: App, exchange: Exchange) -> None:
     def answer(drawn: str) -> None:
         exchange.answer(200, drawn.encode(), {"content-type": DRAWINGS[form], **SAFE})
 
-    steps = operations.draw(
+    operation = operations.draw(
         app.engine,
         app.key_of(exchange),
         machine,
@@ -90,7 +90,7 @@ def draw_machine(app: App, exchange: Exchange) -> None:
         form=form,
         instance_id=query.get("instance"),
     )
-    HttpOperation(app, exchange, steps, answer).begin()
+    HttpOperation(app, exchange, operation, answer).begin()
 
 
 def read_wal(app: App, exchange: Exchange) -> None:

@@ -73,7 +73,7 @@ def _topic_samples(app: App, engine: Engine, key: ApiKey) -> list[Sample]:
         Sample("queue_leases_in_flight", totals.jobs_in_flight),
         Sample("records_live", totals.records),
         Sample("bytes_live", totals.bytes),
-        Sample("housekeeping_failing", int(app.trouble is not None)),
+        Sample("housekeeping_failing", int(app.maintenance_error is not None)),
     ]
     samples += [
         Sample("part_unavailable", int(part in core.parts.away), (part.value,)) for part in Part
@@ -118,7 +118,7 @@ def _damage_samples(app: App, key: ApiKey) -> list[Sample]:
     seen = sorted({*records, *itertools.islice(named, TOPICS_MAX)})
     samples = [Sample("damaged_records", records.total())]
     if not key.prefixes:
-        damaged = sum(ledger.found for ledger in ledgers_of(app))
+        damaged = sum(ledger.count for ledger in ledgers_of(app))
         samples.append(Sample("damaged_places", damaged))
     samples += [Sample("topic_damaged_records", records[name], (name,)) for name in seen]
     return samples

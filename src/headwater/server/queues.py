@@ -10,13 +10,13 @@ import msgspec
 
 from headwater.core.errors import NotAQueueError
 from headwater.engine.engine import Engine
-from headwater.engine.queue_answers import Settled
+from headwater.engine.queue_answers import LeaseResult
 from headwater.engine.queue_state import ClaimRequest
 from headwater.engine.queue_steps import (
-    Claiming,
-    ClaimWish,
+    ClaimOptions,
+    PendingClaim,
     ack_operation,
-    check_settled,
+    check_lease_request,
     claim_as_operation,
     extend_operation,
     nack_operation,
@@ -27,7 +27,7 @@ from headwater.engine.steps import AsOwner, Operation
 from headwater.engine.topic import Topic
 from headwater.server.body import body_of
 from headwater.server.exchange import GZIP_BYTES_MIN, Exchange
-from headwater.server.jobs import JobsText, jobs_text_at_hand, jobs_text_steps
+from headwater.server.jobs import JobsText, fetch_jobs_text, jobs_text_at_hand
 from headwater.server.operation_runner import HttpOperation, OneStep, Work
 from headwater.server.spaces import refuse_kafkas
 from headwater.wire.requests import AckBody, ClaimBody, ExtendBody, NackBody, decode_request
@@ -47,7 +47,7 @@ def require_queue(app: App, exchange: Exchange) -> None:
 def claim(app: App, exchange: Exchange) -> None:
     body = decode_request(body_of(exchange), ClaimBody)
     exchange.waits_for_event = True  # whoever leaves meanwhile shall not be given jobs
-    options = ClaimWish(
+    options = ClaimOptions(
         body.node, body.max, body.lease_ms, body.wait_ms, goes_on=lambda: not app.draining
     )
     engine, name = app.engine, exchange.head.parameters[0]
@@ -55,18 +55,18 @@ def claim(app: App, exchange: Exchange) -> None:
     if topic is None:
         require_queue(app, exchange)
     if topic is None or not topic.loaded:
-        steps = claim_as_operation(engine, name, options, _rendered)
+        operation = claim_as_operation(engine, name, options, _rendered)
     else:
-        claiming = Claiming(engine, topic, options)
+        claiming = PendingClaim(engine, topic, options)
         claimed = _claimed_at_once(engine, exchange, claiming)
         if claimed is not None:
             _answer_claim(exchange, claimed)
             return
-        steps = run_claim(engine, claiming, _rendered)
-    HttpOperation(app, exchange, steps, partial(_answer_claim, exchange)).begin(quits=True)
+        operation = run_claim(engine, claiming, _rendered)
+    HttpOperation(app, exchange, operation, partial(_answer_claim, exchange)).begin(quits=True)
 
 
-def _claimed_at_once(engine: Engine, exchange: Exchange, claiming: Claiming) -> JobsText | None:
+def _claimed_at_once(engine: Engine, exchange: Exchange, claiming: PendingClaim) -> JobsText | None:
     """What most claims get, without a step between: jobs that lie in memory, or none. None when
     there is more to it; the claim is begun then, and goes on from there."""
     exchange.usage.begin()
@@ -97,7 +97,7 @@ def _rendered(
     )
     if at_hand is not None:
         return at_hand
-    return (yield from jobs_text_steps(engine, queues, topic, grant))
+    return (yield from fetch_jobs_text(engine, queues, topic, grant))
 
 
 def _answer_claim(exchange: Exchange, claimed: JobsText) -> None:
@@ -117,12 +117,12 @@ def ack(app: App, exchange: Exchange) -> None:
     if topic is None:
         require_queue(app, exchange)
     if topic is None or not topic.loaded or _has_dying(topic):
-        steps = ack_operation(engine, name, body.node, body.seqs, body.lease_ids)
-        _begin_settling(app, exchange, steps, _say_acked)
+        operation = ack_operation(engine, name, body.node, body.seqs, body.lease_ids)
+        _begin_change(app, exchange, operation, _say_acked)
         return
-    check_settled(body.node, body.seqs, body.lease_ids)
+    check_lease_request(body.node, body.seqs, body.lease_ids)
     start = partial(Queues(engine).ack, topic, body.node, body.seqs, body.lease_ids)
-    _begin_settling(app, exchange, OneStep(start, _identity), _say_acked)
+    _begin_change(app, exchange, OneStep(start, _identity), _say_acked)
 
 
 def _has_dying(topic: Topic) -> bool:
@@ -130,7 +130,7 @@ def _has_dying(topic: Topic) -> bool:
     return topic.queue is not None and topic.queue.leases.has_dying
 
 
-def _identity(result: Settled) -> Settled:
+def _identity(result: LeaseResult) -> LeaseResult:
     return result
 
 
@@ -138,24 +138,28 @@ def nack(app: App, exchange: Exchange) -> None:
     body = decode_request(body_of(exchange), NackBody)
     require_queue(app, exchange)
     name = exchange.parameters[0]
-    steps = nack_operation(app.engine, name, body.node, body.seqs, body.lease_ids, body.delay_ms)
-    _begin_settling(app, exchange, steps, _say_nacked)
+    operation = nack_operation(
+        app.engine, name, body.node, body.seqs, body.lease_ids, body.delay_ms
+    )
+    _begin_change(app, exchange, operation, _say_nacked)
 
 
 def extend(app: App, exchange: Exchange) -> None:
     body = decode_request(body_of(exchange), ExtendBody)
     require_queue(app, exchange)
     name = exchange.parameters[0]
-    steps = extend_operation(app.engine, name, body.node, body.seqs, body.lease_ids, body.lease_ms)
-    _begin_settling(app, exchange, steps, _say_extended)
+    operation = extend_operation(
+        app.engine, name, body.node, body.seqs, body.lease_ids, body.lease_ms
+    )
+    _begin_change(app, exchange, operation, _say_extended)
 
 
-def _begin_settling(
-    app: App, exchange: Exchange, work: Work[Settled], say: Callable[[Settled], bytes]
+def _begin_change(
+    app: App, exchange: Exchange, work: Work[LeaseResult], say: Callable[[LeaseResult], bytes]
 ) -> None:
     topic = exchange.head.parameters[0].encode()
 
-    def answer(result: Settled) -> None:
+    def answer(result: LeaseResult) -> None:
         body = (
             b'{"topic":"%b",%b,"skipped":%b,"ready":%d,"in_flight":%d,'
             b'"performance":{"server_total_ms":%.3f}}'
@@ -177,13 +181,13 @@ def _begin_settling(
     HttpOperation(app, exchange, work, answer).begin()
 
 
-def _say_acked(result: Settled) -> bytes:
+def _say_acked(result: LeaseResult) -> bytes:
     return b'"acked":%d' % len(result.seqs)
 
 
-def _say_nacked(result: Settled) -> bytes:
+def _say_nacked(result: LeaseResult) -> bytes:
     return b'"nacked":%d' % len(result.seqs)
 
 
-def _say_extended(result: Settled) -> bytes:
+def _say_extended(result: LeaseResult) -> bytes:
     return b'"extended":%d,"deadlines":%b' % (len(result.seqs), _encode(result.deadlines))

@@ -15,9 +15,9 @@ from headwater.core.errors import InvalidRequestError
 from headwater.core.units import MIB
 from headwater.engine.router_steps import caught_up_operation
 from headwater.engine.steps import (
-    Found,
     InFiles,
     Operation,
+    ReadResult,
     diff_request,
     loaded_topic,
     long_poll_operation,
@@ -48,32 +48,36 @@ def diff(app: App, exchange: Exchange) -> None:
     )
     take = take_rendered(Projection(body.include_tags, body.include_meta))
     name = exchange.parameters[0]
-    steps = long_poll_operation(app.space(name, exchange.head.key), name, request, take)
+    operation = long_poll_operation(app.space(name, exchange.head.key), name, request, take)
     if body.consistency == "strong":
-        steps = _strong_steps(app, name, steps)
+        operation = _strong_read(app, name, operation)
     elif body.consistency != "eventual":
         raise InvalidRequestError("consistency is eventual or strong")
     # Most reads are near the head and need no file: answered at once, without a task.
-    result = app.ready_database.begin(steps)
-    if isinstance(result, Found):
+    result = app.ready_database.begin(operation)
+    if isinstance(result, ReadResult):
         _answer(exchange, result)
     else:
         exchange.waits_for_event = request.wait_us > 0
         app.spawn(exchange, _answer_later(exchange, result))
 
 
-def _strong_steps(app: App, name: str, reading: Operation[Found[bytes]]) -> Operation[Found[bytes]]:
+def _strong_read(
+    app: App, name: str, reading: Operation[ReadResult[bytes]]
+) -> Operation[ReadResult[bytes]]:
     topic = app.engine.find(name)  # partitions of Kafka topics have no routers
     if topic is not None:
         yield from caught_up_operation(app.engine, topic)
     return (yield from reading)
 
 
-async def _answer_later(exchange: Exchange, reading: Coroutine[Any, Any, Found[bytes]]) -> None:
+async def _answer_later(
+    exchange: Exchange, reading: Coroutine[Any, Any, ReadResult[bytes]]
+) -> None:
     _answer(exchange, await reading)
 
 
-def _answer(exchange: Exchange, result: Found[bytes]) -> None:
+def _answer(exchange: Exchange, result: ReadResult[bytes]) -> None:
     tombstone = b"null" if result.tombstone is None else encode_tombstone(result.tombstone)
     rest = (
         b'],"next_from_seq":%d,"head_seq":%d,"earliest_seq":%d,"caught_up":%b,'
@@ -105,7 +109,7 @@ def _load_arrow() -> None:
     import_module("headwater.server.arrow_reading")
 
 
-def _loading_steps() -> Operation[None]:
+def _load_arrow_in_files() -> Operation[None]:
     """By a thread that may wait: everybody else would be kept waiting by the loop."""
     yield InFiles(_load_arrow)
 
@@ -114,7 +118,7 @@ async def read_arrow(app: App, exchange: Exchange) -> None:
     """A range of records as an Arrow IPC stream."""
     database = app.ready_database
     if not _load_arrow.cache_info().currsize:
-        await database.drive(_loading_steps())
+        await database.drive(_load_arrow_in_files())
     from headwater.server.arrow_reading import ARROW_MEDIA_TYPE, arrow_stream, take_arrow
 
     from_seq = number(exchange, "from_seq", 0, 0, limits.INTEGER_MAX)

@@ -20,6 +20,6 @@ async def requeue(app: App, exchange: Exchange) -> None:
     body = decode_request(body_of(exchange), RequeueBody)
     require_queue(app, exchange)
     may_name = app.key_of(exchange).may_name
-    steps = requeue_operation(app.engine, exchange.parameters[0], body.seqs, may_name)
-    requeued = await app.ready_database.drive(steps)
+    operation = requeue_operation(app.engine, exchange.parameters[0], body.seqs, may_name)
+    requeued = await app.ready_database.drive(operation)
     answer(exchange, 200, {"requeued": len(requeued.seqs), "skipped": requeued.skipped})

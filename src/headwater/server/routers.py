@@ -55,8 +55,8 @@ async def put_router(app: App, exchange: Exchange) -> None:
         refuse_kafkas(app, end, key, InvalidRequestError, _NO_ROUTERS)
     settings = msgspec.to_builtins(body)
     try:
-        steps = put_router_operation(app.engine, name, settings)
-        state, created = await app.ready_database.drive(steps)
+        operation = put_router_operation(app.engine, name, settings)
+        state, created = await app.ready_database.drive(operation)
     except (RouterCycleError, TopicExistsIncompatibleError) as error:
         raise _without_others(key, error) from error
     made = describe(state)

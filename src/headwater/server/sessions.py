@@ -92,12 +92,12 @@ class WatchSessions:
             request.consistency == "strong",
             self._app.now_us() + self._app.settings.session_ttl_ms * 1_000,
         )
-        self._place_cursors(watch, request, lenient=lenient)
+        self._set_cursors(watch, request, lenient=lenient)
         shares.take(key.digest)
         self._by_id[watch.wid] = watch
         return watch
 
-    def _place_cursors(self, watch: Watch, request: WatchRequest, *, lenient: bool) -> None:
+    def _set_cursors(self, watch: Watch, request: WatchRequest, *, lenient: bool) -> None:
         engine = self._app.engine
         missing = []
         for name, start_at in request.topics.items():
@@ -112,18 +112,18 @@ class WatchSessions:
                         _begin(watch, topic, start_at)
                 continue
             space = self._app.space(name, watch.key)
-            found = space.find(name) if lenient else space.topic(name)
-            if found is None:
+            one = space.find(name) if lenient else space.topic(name)
+            if one is None:
                 missing.append(name)
                 continue
             if watch.strong:
                 refuse_partitions(name, "it is watched with consistency eventual only")
-            if watch.strong and is_never_synced(found):
+            if watch.strong and is_never_synced(one):
                 raise InvalidRequestError(
                     f"{name!r} is ephemeral and never synced; it cannot be watched with "
                     "consistency strong"
                 )
-            _begin(watch, found, start_at)
+            _begin(watch, one, start_at)
         watch.missing = tuple(missing)
 
     def get(self, wid: str, key: ApiKey) -> Watch:

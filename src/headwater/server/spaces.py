@@ -14,10 +14,10 @@ from headwater.engine.sides import TopicSpace
 from headwater.engine.topic import Topic
 
 if TYPE_CHECKING:
-    from headwater.engine.kafka.away import AwayKafka
+    from headwater.engine.kafka.partition_space import PartitionSpace
     from headwater.engine.kafka.partition_topics import PartitionTopic
-    from headwater.engine.kafka.spaces import PartitionSpace
     from headwater.engine.kafka.store import KafkaStore
+    from headwater.engine.kafka.unavailable import UnavailableKafka
     from headwater.server.app import App
     from headwater.server.keys import ApiKey
 
@@ -46,18 +46,20 @@ class Spaces:
         space = self._by_organisation.get(organisation)
         if space is None:
             # Late: a server without Kafka topics does not load what reads them.
-            from headwater.engine.kafka.spaces import PartitionSpace
+            from headwater.engine.kafka.partition_space import PartitionSpace
 
             space = PartitionSpace(store, engine, organisation)
             self._by_organisation[organisation] = space
         return space
 
 
-def refuse_while_away(engine: Engine, away: AwayKafka, name: str, organisation: int) -> None:
+def refuse_while_away(
+    engine: Engine, unavailable: UnavailableKafka, name: str, organisation: int
+) -> None:
     """A name of Kafka's topics, as far as they are known: nobody may make another one of it."""
-    is_theirs = engine.find(name) is None and away.is_taken(organisation, name)
+    is_theirs = engine.find(name) is None and unavailable.is_taken(organisation, name)
     if name.startswith(PARTITION_PREFIX) or is_theirs:
-        raise away.error()
+        raise unavailable.error()
 
 
 def space_of(engine: Engine, topic: Topic) -> TopicSpace:

@@ -19,7 +19,7 @@ from headwater.config.topic import TopicType
 from headwater.core.durability import Durability
 from headwater.core.units import US_PER_MS
 from headwater.engine.engine import Engine
-from headwater.engine.governing import Governing
+from headwater.engine.governing import PressureControl
 from headwater.engine.queues import Queues
 from headwater.engine.topic import Topic
 from headwater.model.pressure import Rung
@@ -168,7 +168,7 @@ def _of_class(durability: Durability) -> str:
     return f"topics of class {durability.value}"
 
 
-def _pressure(governing: Governing) -> PressureSeen:
+def _pressure(governing: PressureControl) -> PressureSeen:
     governor = governing.governor
     return PressureSeen(
         pressure=round(governor.pressure, 3),

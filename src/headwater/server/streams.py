@@ -74,12 +74,12 @@ class EventStream:
         self._send(sse.RETRY)
         app.delivery.add_stream(self)
         app.sse_connections += 1
-        self._place(seen)
+        self._resume(seen)
         if watch.prefixes:
             app.delivery.watch_prefixes(self._subscriptions)
         self._subscriptions.pump_all()
 
-    def _place(self, seen: dict[str, int]) -> None:
+    def _resume(self, seen: dict[str, int]) -> None:
         """Put the client where it says it was, but never beyond what was sent to it.
 
         What it does not name begins where the watch began: nothing is skipped because it was lost

@@ -163,8 +163,8 @@ def list_topics(app: App, exchange: Exchange) -> None:
 async def drop_topic(app: App, exchange: Exchange) -> None:
     name = check_topic_name(exchange.parameters[0])
     refuse_partitions(name, "drop the topic with a Kafka client")
-    steps = drop_operation(app.engine, name, if_empty=flag(exchange, "if_empty", False))
-    removed = await app.ready_database.drive(steps)
+    operation = drop_operation(app.engine, name, if_empty=flag(exchange, "if_empty", False))
+    removed = await app.ready_database.drive(operation)
     routers = list(filter(app.key_of(exchange).may_name, removed or []))
     body = {"topic": name, "deleted": removed is not None, "routers_removed": routers}
     answer(exchange, 200, body)
@@ -174,6 +174,6 @@ async def delete_records(app: App, exchange: Exchange) -> None:
     request = decode_request(body_of(exchange), DeleteRequest)
     name = exchange.parameters[0]
     space = app.space(name, exchange.head.key)
-    steps = delete_operation(space, name, request.before_seq, request.match)
-    deleted = await app.ready_database.drive(steps)
+    operation = delete_operation(space, name, request.before_seq, request.match)
+    deleted = await app.ready_database.drive(operation)
     answer(exchange, 200, {"topic": name, **msgspec.structs.asdict(deleted)})

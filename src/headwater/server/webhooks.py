@@ -70,8 +70,8 @@ class Webhook:
 
     @property
     def file_name(self) -> str:
-        told = f"{self.machine or ''}\n{self.url}".encode()
-        return hashlib.sha256(told).hexdigest()[:24] + ".json"
+        identity = f"{self.machine or ''}\n{self.url}".encode()
+        return hashlib.sha256(identity).hexdigest()[:24] + ".json"
 
     @property
     def label(self) -> str:
@@ -138,11 +138,11 @@ class WebhookDelivery:
         """One of an earlier process was restored when the log was opened. A new webhook begins at
         the end of the log as it is now."""
         holds, name = self._store.holds, webhook_hold_name(self.webhook.file_name)
-        found = holds.find(name)
-        if found is None:
+        restored = holds.find(name)
+        if restored is None:
             position: int | None = self._store.committed_offset
         else:
-            position = self.saved = self._store.position_within(found.position)
+            position = self.saved = self._store.position_within(restored.position)
         hold = holds.take(name, HoldOwner.WEBHOOK, position, bytes_max=WEBHOOK_HELD_BYTES_MAX)
         hold.label = self.webhook.label
         hold.save = self._catch_up_with_log
@@ -179,7 +179,7 @@ class WebhookDelivery:
             if not self._cannot_save:
                 self._cannot_save = True
                 self._app.log.warning(
-                    "the place of a webhook cannot be saved",
+                    "the position of a webhook cannot be saved",
                     webhook=self.webhook.label,
                     error=str(error),
                 )
@@ -205,21 +205,23 @@ class WebhookDelivery:
     async def run(self, next_batch: NextBatch, poster: Poster) -> None:
         """Until cancelled, or until the receiver says that it is gone."""
         while True:
-            for told in await next_batch():
-                if not await self._deliver(told, poster):
+            for notification in await next_batch():
+                if not await self._deliver(notification, poster):
                     self._app.log.warning("a webhook is gone", webhook=self.webhook.label)
                     self.is_gone = True
                     self._store.holds.release(self._hold, "its receiver wants no more (410)")
                     return
-                self.position = told.next_offset
+                self.position = notification.next_offset
                 self.delivered += 1
             await self.save()
 
-    async def _deliver(self, told: Notification, poster: Poster) -> bool:
+    async def _deliver(self, notification: Notification, poster: Poster) -> bool:
         """Try until it is taken. False when it will never be."""
         delay = self._app.settings.webhook_retry_ms / 1_000
         while True:
-            status, why = await poster.post(self.webhook.url, told.body, self._headers(told))
+            status, why = await poster.post(
+                self.webhook.url, notification.body, self._headers(notification)
+            )
             if 200 <= status < 300:
                 return True
             if status == GONE:
@@ -230,23 +232,23 @@ class WebhookDelivery:
                 webhook=self.webhook.label,
                 status=status,
                 why=why,
-                wal_offset=told.next_offset - 1,
+                wal_offset=notification.next_offset - 1,
                 again_in_s=round(delay, 3),
             )
             await asyncio.sleep(delay)
             delay = min(delay * 2, DELAY_S_MAX)
 
-    def _headers(self, told: Notification) -> dict[str, str]:
+    def _headers(self, notification: Notification) -> dict[str, str]:
         now = self._app.clock.wall_ms()
         headers = {
             "content-type": "application/json",
             "user-agent": f"headwater/{__version__}",
-            "headwater-delivery": str(told.next_offset - 1),
+            "headwater-delivery": str(notification.next_offset - 1),
             "headwater-timestamp": str(now),
         }
         secret = self._app.settings.webhook_secret
         if secret is not None:
-            headers["headwater-signature"] = signature(secret, now, told.body)
+            headers["headwater-signature"] = signature(secret, now, notification.body)
         return headers
 
 

@@ -92,9 +92,9 @@ class WebSocket(asyncio.Protocol):
         ]
         protocol.receive_data(b"\r\n".join(lines) + b"\r\n\r\n")
         responses = [
-            protocol.accept(found)
-            for found in protocol.events_received()
-            if isinstance(found, Request)
+            protocol.accept(event)
+            for event in protocol.events_received()
+            if isinstance(event, Request)
         ]
         if not responses or responses[0].status_code != _SWITCHING:
             why = protocol.handshake_exc
@@ -121,9 +121,9 @@ class WebSocket(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._received_us = self._app.now_us()
         self._protocol.receive_data(data)
-        for found in self._protocol.events_received():
-            if isinstance(found, Frame) and not self._subscriptions.ended:
-                self._frame(found)
+        for event in self._protocol.events_received():
+            if isinstance(event, Frame) and not self._subscriptions.ended:
+                self._frame(event)
         self._flush()
         if self._protocol.close_expected():
             self._close()
@@ -190,9 +190,9 @@ class WebSocket(asyncio.Protocol):
         except HeadwaterError as error:
             self._say_error(error, request_id)
         except Exception as error:
-            told = unforeseen(self._app.log, "a WebSocket message failed", error)
-            if isinstance(told, OverloadedError):
-                self._say_error(told, request_id)
+            failure = unforeseen(self._app.log, "a WebSocket message failed", error)
+            if isinstance(failure, OverloadedError):
+                self._say_error(failure, request_id)
             else:
                 self._fail(_OUR_FAULT, "something went wrong here")
 
@@ -200,17 +200,17 @@ class WebSocket(asyncio.Protocol):
         self._send(msgspec.json.encode({"op": op, **fields, "request_id": request_id}))
 
     def _say_error(self, error: HeadwaterError, request_id: Any = None) -> None:
-        told = {"detail": dict(error.detail)} if error.detail else {}
-        self._say("error", request_id, code=error.code, message=str(error), **told)
+        extra = {"detail": dict(error.detail)} if error.detail else {}
+        self._say("error", request_id, code=error.code, message=str(error), **extra)
 
     def _subscribe(self, request: Subscribe) -> None:
         self._key.require(Scope.READ)
-        places = request.places()
-        for name in places:
+        starts = request.places()
+        for name in starts:
             self._key.require_name(name)
         # All of them are looked up before any is followed: a name that is missing refuses it whole.
-        found = [
-            (self._app.space(name, self._key).topic(name), place) for name, place in places.items()
+        topics = [
+            (self._app.space(name, self._key).topic(name), start) for name, start in starts.items()
         ]
         read = diff_request(0, request.limit, request.max_batch_bytes, node=request.node)
         options = ReadOptions(
@@ -220,8 +220,8 @@ class WebSocket(asyncio.Protocol):
             read.nodes,
             None if request.match is None else parse_match(request.match),
         )
-        for topic, place in found:
-            cursor = topic.log.visible_seq if place.tail else place.from_seq or 0
+        for topic, start in topics:
+            cursor = topic.log.visible_seq if start.tail else start.from_seq or 0
             self._subscriptions.unfollow(topic.name)
             self._subscriptions.follow(topic, cursor, options)
             self._say(
@@ -232,7 +232,7 @@ class WebSocket(asyncio.Protocol):
                 head_seq=topic.log.visible_seq,
                 earliest_seq=topic.log.earliest_seq,
             )
-        for topic, _ in found:
+        for topic, _ in topics:
             self._subscriptions.pump(topic)
 
     def _unsubscribe(self, request: Unsubscribe) -> None:

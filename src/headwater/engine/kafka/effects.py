@@ -43,7 +43,7 @@ def _topic_dropped(core: KafkaCore, event: events.TopicDropped) -> None:
     core.limited.pop(topic.topic_id, None)
     core.offsets.forget_topic(topic.org, topic.name)
     core.removed_records = True
-    if core.damage.found:
+    if core.damage.count:
         names = (partition_name(topic.name, each.index) for each in topic.partitions)
         core.damage.forget(*names, organisation=topic.org)
     for partition in topic.partitions:
@@ -94,7 +94,7 @@ def _group_forgotten(core: KafkaCore, event: events.GroupForgotten) -> None:
 
 
 def _group_settled(core: KafkaCore, event: events.GroupSettled) -> None:
-    core.memberships.settle(event)
+    core.memberships.put(event)
 
 
 def _producer_ids_taken(core: KafkaCore, event: events.ProducerIdsTaken) -> None:

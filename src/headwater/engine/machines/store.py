@@ -16,7 +16,7 @@ from headwater.config.machines import FsyncKind, MachineSettings
 from headwater.core.clock import Clock
 from headwater.core.errors import ClosedError, PoisonedError
 from headwater.disk import DirectoryLock, Disk
-from headwater.engine.keeper import Keeper
+from headwater.engine.keeper import MaintenanceThread
 from headwater.engine.machines import requests
 from headwater.engine.machines.answers import (
     Applied,
@@ -102,7 +102,7 @@ class MachineStore:
         *,
         holds: RetentionHolds | None = None,
         make_shard: type[Shard] = Shard,
-        make_keeper: type[Keeper] = Keeper,
+        make_maintenance: type[MaintenanceThread] = MaintenanceThread,
     ) -> None:
         """Open and recover. One process at a time has a directory. `holds`: consumers that need
         old log are in there already, because compaction may begin before this returns."""
@@ -116,12 +116,12 @@ class MachineStore:
             opened = recover(disk, directory, settings, progress)
             self.report = opened.report
             self.tables = opened.tables
-            self._build(make_shard, make_keeper)
+            self._build(make_shard, make_maintenance)
         except BaseException:
             self._lock.release()
             raise
 
-    def _build(self, make_shard: type[Shard], make_keeper: type[Keeper]) -> None:
+    def _build(self, make_shard: type[Shard], make_maintenance: type[MaintenanceThread]) -> None:
         settings, clock = self.settings, self._clock
         position = self.report.log.position
         self._read_counters = ReadCounters()
@@ -149,7 +149,7 @@ class MachineStore:
             segment_bytes=settings.wal_segment_bytes,
             reserve_bytes=settings.reserve_bytes,
             zero_chunk_bytes=settings.zero_chunk_bytes,
-            hardens_when_idle=settings.fsync_policy.kind is not FsyncKind.NEVER,
+            syncs_when_idle=settings.fsync_policy.kind is not FsyncKind.NEVER,
             writes_at_risk=settings.fsync_policy.writes_at_risk,
         )
         self.shard = self.book.shard = make_shard(
@@ -173,7 +173,7 @@ class MachineStore:
         self.maintenance = MachineMaintenance(
             self.book, self.compactor, self._files, self._owner, clock, settings
         )
-        self._keeper = make_keeper(clock, settings.keep_interval_ms, self.maintenance.round)
+        self._keeper = make_maintenance(clock, settings.keep_interval_ms, self.maintenance.round)
         self._log.open()
         if settings.switch_interval_us is not None:
             switch_interval.lower(settings.switch_interval_us)

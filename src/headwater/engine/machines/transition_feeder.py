@@ -32,7 +32,7 @@ from headwater.core.units import MIB
 from headwater.disk import Disk
 from headwater.engine.blocking import Database
 from headwater.engine.input import EncodedRecords
-from headwater.engine.keeper import Keeper
+from headwater.engine.keeper import MaintenanceThread
 from headwater.engine.machines.log_reader import LogGap
 from headwater.engine.machines.positions import TRANSITIONS, fed_file
 from headwater.engine.machines.store import MachineStore
@@ -134,7 +134,7 @@ class TransitionFeeder:
         disk: Disk,
         directory: PurePath,
         *,
-        make_keeper: type[Keeper] = Keeper,
+        make_maintenance: type[MaintenanceThread] = MaintenanceThread,
     ) -> None:
         topic = store.settings.transitions_topic
         assert topic is not None, "there is no topic to feed"
@@ -157,7 +157,7 @@ class TransitionFeeder:
         self._moved_since: int | None = None
         clock = self._clock = database.engine.core.clock
         self._moved_us = clock.monotonic_us()
-        self._keeper = make_keeper(clock, store.settings.feed_interval_ms, self.round)
+        self._keeper = make_maintenance(clock, store.settings.feed_interval_ms, self.round)
         store.listeners.append(self._on_committed)
 
     def start(self) -> None:

@@ -19,7 +19,7 @@ from headwater.server.kafka.failures import code_of
 from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from headwater.engine.kafka.fetching import FetchPlan
+    from headwater.engine.kafka.fetch_plan import FetchPlan
     from headwater.engine.kafka.partition import Partition
     from headwater.server.kafka.call import Call
     from headwater.server.kafka.endpoint import KafkaEndpoint

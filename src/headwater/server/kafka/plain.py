@@ -16,8 +16,8 @@ from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.plain import PlainProduce, plain_values, produced_frame
 
 if TYPE_CHECKING:
+    from headwater.engine.kafka.batch_appender import Produced
     from headwater.engine.kafka.partition import Partition
-    from headwater.engine.kafka.producing import Produced
     from headwater.engine.pending import Pending
     from headwater.server.kafka.connection import KafkaConnection
     from headwater.server.kafka.endpoint import KafkaEndpoint

@@ -13,9 +13,9 @@ from headwater.server.kafka.failures import code_of, throttle_of
 from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from headwater.engine.kafka.joined import JoinedStore
+    from headwater.engine.kafka.batch_appender import Produced
+    from headwater.engine.kafka.joined_store import JoinedStore
     from headwater.engine.kafka.partition import Partition
-    from headwater.engine.kafka.producing import Produced
     from headwater.engine.pending import Pending
     from headwater.format.kafka.batch import BatchHeader
     from headwater.server.kafka.call import Call
@@ -123,8 +123,8 @@ class _Produce:
 
 
 def _why(store: JoinedStore, requested: dict[str, Any], row: dict[str, Any]) -> str:
-    if store.away is not None:
-        return str(store.away.error())
+    if store.unavailable is not None:
+        return str(store.unavailable.error())
     return f"there is no partition {requested['name']}/{row['index']}"
 
 

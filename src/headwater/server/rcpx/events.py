@@ -97,6 +97,6 @@ def take_event(connection: RcpxConnection, payload: bytes) -> bool:
         return False
     key, params = connection.key, request.params
     assert key is not None
-    asked = full_request(store, key, event_request(params.instance_id, params))
-    store.submit_event(RcpxEvent(connection, _encode(name), asked, sees_of(key)))
+    event = full_request(store, key, event_request(params.instance_id, params))
+    store.submit_event(RcpxEvent(connection, _encode(name), event, sees_of(key)))
     return True

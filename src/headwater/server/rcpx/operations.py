@@ -10,7 +10,7 @@ import msgspec
 
 from headwater import __version__
 from headwater.core.errors import ClosedError, InvalidRequestError
-from headwater.engine import machine_steps as steps
+from headwater.engine import machine_steps as engine_operations
 from headwater.engine.machine_telling import with_records
 from headwater.engine.steps import Operation
 from headwater.model.machines.errors import bad_request
@@ -94,10 +94,10 @@ def _of_machines(make: Callable[..., Work[Any]]) -> Run:
 
 def _info(connection: RcpxConnection, _params: requests.NoParams) -> Operation[Result]:
     app = connection.app
-    stats = yield from steps.wal_stats_operation(app.engine)
+    stats = yield from engine_operations.wal_stats_operation(app.engine)
     key = connection.key
     assert key is not None
-    counts = yield from steps.counts_operation(app.engine, machines.sees_of(key))
+    counts = yield from engine_operations.counts_operation(app.engine, machines.sees_of(key))
     whole = not key.prefixes  # others' connections and entries are none of a tenant's business
     body = {
         "server_name": "headwater",
@@ -156,7 +156,7 @@ def _read_wal(engine: Any, key: Any, params: requests.WalReadParams) -> Operatio
 
 
 def _flush_all(connection: RcpxConnection, _params: requests.NoParams) -> Operation[Result]:
-    flushed = yield from steps.flush_all_operation(connection.app.engine)
+    flushed = yield from engine_operations.flush_all_operation(connection.app.engine)
     body = {"flushed": True, **flushed._asdict()}
     return Result(_encode(body))
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from headwater.engine import machine_steps as steps
+from headwater.engine import machine_steps as engine_operations
 from headwater.engine.machines.log_reader import GapReason
 from headwater.engine.machines.watchers import TransitionEvent, Watcher, watch_filter
 from headwater.engine.steps import AsOwner, Operation
@@ -49,7 +49,7 @@ class RcpxSubscription:
         self, connection: RcpxConnection, key: ApiKey, watcher: Watcher, *, with_ctx: bool
     ) -> None:
         self.name = f"sub-{next(_numbers)}"
-        self._told_name = _encode(self.name)
+        self._encoded_name = _encode(self.name)
         self._connection = connection
         self._key = key
         self._with_ctx = with_ctx
@@ -66,7 +66,7 @@ class RcpxSubscription:
     def send_events(self, events: Sequence[TransitionEvent]) -> None:
         connection = self._connection
         transition_cache, mode = connection.listener.transition_cache, connection.mode
-        name, with_ctx = self._told_name, self._with_ctx
+        name, with_ctx = self._encoded_name, self._with_ctx
         messages = [
             message(
                 envelope.event(name, transition_cache.of(event, with_ctx=with_ctx)), mode, PUSHED
@@ -148,7 +148,7 @@ def watch_instance(connection: RcpxConnection, params: WatchInstanceParams) -> O
     app, key = connection.app, connection.key
     assert key is not None
     wanted = yield from seen_by(app.engine, key, watch_filter(params.instance_id))
-    store = yield from steps.open_store(app.engine)
+    store = yield from engine_operations.open_store(app.engine)
 
     def begin() -> Result:
         assert wanted.instance_id is not None
@@ -177,7 +177,7 @@ def watch_all(connection: RcpxConnection, params: WatchAllParams) -> Operation[R
         None, params.machines, params.events, params.from_states, params.to_states
     )
     wanted = yield from seen_by(app.engine, key, requested)
-    store = yield from steps.open_store(app.engine)
+    store = yield from engine_operations.open_store(app.engine)
 
     def begin() -> Result:
         watcher = store.watch(wanted, offset_of(params.from_offset))

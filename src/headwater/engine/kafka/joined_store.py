@@ -16,11 +16,11 @@ from headwater.core.durability import Durability
 from headwater.core.errors import HeadwaterError
 from headwater.engine.asynchronous import step_on
 from headwater.engine.engine import Engine
-from headwater.engine.kafka.away import AwayKafka
+from headwater.engine.kafka.batch_appender import Produced
 from headwater.engine.kafka.errors import KafkaError
-from headwater.engine.kafka.fetching import FetchPlan
-from headwater.engine.kafka.native_fetching import NativeFetch, NativeLookup, first_at, newest
-from headwater.engine.kafka.native_producing import produce_steps
+from headwater.engine.kafka.fetch_plan import FetchPlan
+from headwater.engine.kafka.native_fetch import NativeFetch, NativeLookup, first_at, newest
+from headwater.engine.kafka.native_produce import produce_operation
 from headwater.engine.kafka.native_topics import (
     ORGANISATION,
     Names,
@@ -30,9 +30,9 @@ from headwater.engine.kafka.native_topics import (
     native_id,
 )
 from headwater.engine.kafka.partition import KafkaTopic, Partition
-from headwater.engine.kafka.producing import Produced
 from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.kafka.timestamps import TimestampPlan
+from headwater.engine.kafka.unavailable import UnavailableKafka
 from headwater.engine.pending import Pending
 from headwater.engine.steps import Answered, AsOwner, InFiles, Operation, Step, delete_operation
 from headwater.engine.topic import Topic
@@ -46,7 +46,9 @@ T = TypeVar("T")
 class JoinedStore:
     """For the owner, as the store."""
 
-    def __init__(self, store: KafkaStore | AwayKafka, engine: Engine, readers: Executor) -> None:
+    def __init__(
+        self, store: KafkaStore | UnavailableKafka, engine: Engine, readers: Executor
+    ) -> None:
         self._store = store
         self._engine = engine
         self._readers = readers
@@ -57,20 +59,20 @@ class JoinedStore:
     # -- which there are
 
     @property
-    def away(self) -> AwayKafka | None:
+    def unavailable(self) -> UnavailableKafka | None:
         """The Kafka store, where it could not be opened. Topics of the engine are served."""
-        return self._store if isinstance(self._store, AwayKafka) else None
+        return self._store if isinstance(self._store, UnavailableKafka) else None
 
     def absent(self, org: int, name: str) -> ErrorCode:
         """What is told of a partition that was not found: nobody knows, while the log is away."""
-        if self.away is not None and self.topic(org, name) is None:
+        if self.unavailable is not None and self.topic(org, name) is None:
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def listed(self, org: int) -> Iterable[KafkaTopic]:
         """All topics by name, also of a log that is away: for Metadata, which tells no offsets."""
-        if self.away is not None:
-            yield from self.away.known(org)
+        if self.unavailable is not None:
+            yield from self.unavailable.known(org)
         yield from self.topics(org)
 
     def topics(self, org: int) -> Iterable[KafkaTopic]:
@@ -83,15 +85,15 @@ class JoinedStore:
         for topic in list(self._engine.core.registry):
             name = self._names.of(topic.name)
             if name is not None:
-                found = self.topic(ORGANISATION, name)
-                if isinstance(found, NativeTopic) and found.is_of(topic):
-                    yield found
+                shown = self.topic(ORGANISATION, name)
+                if isinstance(shown, NativeTopic) and shown.is_of(topic):
+                    yield shown
 
     def topic(self, org: int, name: str) -> KafkaTopic | None:
-        found = self._store.topic(org, name)
-        if found is not None or org != ORGANISATION:
-            return found
-        if self.away is not None and self.away.is_taken(org, name):
+        kafka_topic = self._store.topic(org, name)
+        if kafka_topic is not None or org != ORGANISATION:
+            return kafka_topic
+        if self.unavailable is not None and self.unavailable.is_taken(org, name):
             return None  # a topic of the engine may have the same name, and is not meant
         for own in (name, self._names.own(name)):
             if own is not None and self._names.of(own) == name:
@@ -174,7 +176,7 @@ class JoinedStore:
     ) -> Pending[Produced]:
         if not isinstance(partition, NativePartition):
             return self._store.append(partition, batch, durability, header)
-        return self._begin(produce_steps(self._engine, partition, bytes(batch), durability))
+        return self._begin(produce_operation(self._engine, partition, bytes(batch), durability))
 
     def refused(self, partition: Partition, header: BatchHeader) -> None:
         """A batch was turned away before it got here, for now."""
@@ -205,64 +207,72 @@ class JoinedStore:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE, f"there are {partition.high_watermark} records"
             )
-        return self._begin(_delete_steps(self._engine, partition, before_offset))
+        return self._begin(_delete_operation(self._engine, partition, before_offset))
 
     # -- operations of the engine, which take steps
 
-    def _begin(self, steps: Operation[T]) -> Pending[T]:
-        told: Pending[T] = Pending()
-        self._run(steps, told, partial(steps.send, None))
-        return told
+    def _begin(self, operation: Operation[T]) -> Pending[T]:
+        response: Pending[T] = Pending()
+        self._run(operation, response, partial(operation.send, None))
+        return response
 
-    def _run(self, steps: Operation[T], told: Pending[T], advance: Callable[[], Step]) -> None:
+    def _run(
+        self, operation: Operation[T], response: Pending[T], advance: Callable[[], Step]
+    ) -> None:
         """As the owner: as far as it goes. What it waits for carries it on."""
         try:
             step = advance()
             while isinstance(step, AsOwner):
-                step = step_on(steps, step)
+                step = step_on(operation, step)
             if isinstance(step, InFiles):
                 future = self._readers.submit(step.work)
-                future.add_done_callback(partial(self._read, steps, told))
+                future.add_done_callback(partial(self._read, operation, response))
                 return
             assert isinstance(step, Answered)
-            pending = _started(steps, step)
+            pending = _started(operation, step)
         except StopIteration as done:
-            told.succeed(done.value)
+            response.succeed(done.value)
             return
         except HeadwaterError as error:
-            told.fail(error)
+            response.fail(error)
             return
         if isinstance(pending, Pending):
             if pending.done:
-                self._heard(steps, told, pending)
+                self._on_complete(operation, response, pending)
             else:
-                pending.on_done = partial(self._heard, steps, told)
+                pending.on_done = partial(self._on_complete, operation, response)
         else:
-            self._run(steps, told, lambda: pending)
+            self._run(operation, response, lambda: pending)
 
-    def _heard(self, steps: Operation[T], told: Pending[T], pending: Pending[Any]) -> None:
+    def _on_complete(
+        self, operation: Operation[T], response: Pending[T], pending: Pending[Any]
+    ) -> None:
         if pending.error is not None:
-            self._run(steps, told, partial(steps.throw, pending.error))
+            self._run(operation, response, partial(operation.throw, pending.error))
         else:
-            self._run(steps, told, partial(steps.send, pending.result))
+            self._run(operation, response, partial(operation.send, pending.result))
 
-    def _read(self, steps: Operation[T], told: Pending[T], future: Future[Any]) -> None:
+    def _read(self, operation: Operation[T], response: Pending[T], future: Future[Any]) -> None:
         error = future.exception()
         go_on: Callable[[], Step] = (
-            partial(steps.send, future.result()) if error is None else partial(steps.throw, error)
+            partial(operation.send, future.result())
+            if error is None
+            else partial(operation.throw, error)
         )
-        self._engine.core.owner.post(lambda: self._run(steps, told, go_on))
+        self._engine.core.owner.post(lambda: self._run(operation, response, go_on))
 
 
-def _started(steps: Operation[Any], step: Answered) -> Pending[Any] | Step:
+def _started(operation: Operation[Any], step: Answered) -> Pending[Any] | Step:
     """What was started; or the next step, when it could not be."""
     try:
         return step.start()
     except BaseException as error:
-        return steps.throw(error)
+        return operation.throw(error)
 
 
-def _delete_steps(engine: Engine, partition: NativePartition, before_offset: int) -> Operation[int]:
+def _delete_operation(
+    engine: Engine, partition: NativePartition, before_offset: int
+) -> Operation[int]:
     yield from delete_operation(engine, partition.native.name, before_offset + 1, None)
     return partition.log_start_offset
 

@@ -24,14 +24,14 @@ from headwater.core.limits import PARTITION_PREFIX
 from headwater.engine.core import EngineCore
 from headwater.engine.engine import Engine
 from headwater.engine.input import EncodedRecords, checked_key
+from headwater.engine.kafka.batch_appender import Produced
+from headwater.engine.kafka.domain_errors import as_domain_error
 from headwater.engine.kafka.partition import KafkaTopic
 from headwater.engine.kafka.partition_topics import (
     PartitionReader,
     PartitionTopic,
     plan_partition,
 )
-from headwater.engine.kafka.producing import Produced
-from headwater.engine.kafka.told import told_plainly
 from headwater.engine.loading import Loaded
 from headwater.engine.pending import Appended, Keyed, Pending, Write
 from headwater.engine.reading import ReadPlan
@@ -44,7 +44,7 @@ from headwater.format.kafka.partition_names import parse_partition_name, partiti
 from headwater.format.kafka.records import NewRecord, encode_batch
 from headwater.model.idempotency import IdempotencyWindow
 from headwater.model.match import TagMatcher
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 
 if TYPE_CHECKING:
     from headwater.engine.kafka.store import KafkaStore
@@ -66,7 +66,7 @@ class PartitionList:
             for name in (partition_name(topic.name, each.index) for each in topic.partitions)
             if name.startswith(prefix) and (after is None or name > after)
         )
-        return (found for name in names if (found := self._space.find(name)) is not None)
+        return (topic for name in names if (topic := self._space.find(name)) is not None)
 
 
 class PartitionSpace:
@@ -106,10 +106,10 @@ class PartitionSpace:
         return known
 
     def topic(self, name: str) -> PartitionTopic:
-        found = self.find(name)
-        if found is None:
+        partition_topic = self.find(name)
+        if partition_topic is None:
             raise TopicNotFoundError(self._why_absent(name))
-        return found
+        return partition_topic
 
     def _why_absent(self, name: str) -> str:
         if name.startswith(PARTITION_PREFIX):
@@ -171,7 +171,7 @@ class PartitionSpace:
         core.counters.tombstones += plan.selection.tombstone is not None
         return plan
 
-    def note_damage(self, plan: ReadPlan, findings: Sequence[Finding]) -> bool:
+    def note_damage(self, plan: ReadPlan, findings: Sequence[RecordDamage]) -> bool:
         return False
 
     # -- writing
@@ -215,10 +215,10 @@ class PartitionSpace:
         try:
             pending = self._store.append(topic.partition, batch, Durability.FSYNC)
         except HeadwaterError as error:
-            raise told_plainly(error) from error
+            raise as_domain_error(error) from error
         if key is not None:
             _remember(topic.keys, write, key)
-        _when_done(pending, partial(_settle, write, len(records)))
+        _when_done(pending, partial(_complete, write, len(records)))
         return write
 
     # -- deleting
@@ -233,14 +233,14 @@ class PartitionSpace:
             )
         log = topic.log
         before = log.earliest_seq
-        told: Pending[Deleted] = Pending()
+        response: Pending[Deleted] = Pending()
 
         def done(pending: Pending[int]) -> None:
             if pending.error is not None:
-                told.fail(told_plainly(pending.error))
+                response.fail(as_domain_error(pending.error))
                 return
             count, size = log.count, topic.partition.bytes
-            told.succeed(
+            response.succeed(
                 Deleted(log.earliest_seq - before, log.earliest_seq, log.visible_seq, count, size)
             )
 
@@ -248,8 +248,8 @@ class PartitionSpace:
         try:
             _when_done(self._store.delete_records(topic.partition, upto), done)
         except HeadwaterError as error:
-            raise told_plainly(error) from error
-        return told
+            raise as_domain_error(error) from error
+        return response
 
 
 def _when_done(pending: Pending[Any], then: Callable[[Pending[Any]], None]) -> None:
@@ -272,13 +272,13 @@ def _new_records(records: EncodedRecords, now: int) -> Iterator[NewRecord]:
         yield NewRecord(now, *fields)
 
 
-def _settle(write: Write, records: int, pending: Pending[Produced]) -> None:
+def _complete(write: Write, records: int, pending: Pending[Produced]) -> None:
     """The log has answered."""
     keys = write.topic.keys
     for keyed in write.keys:
         keys.abandon(keyed.key)
     if pending.error is not None:
-        write.fail(told_plainly(pending.error))
+        write.fail(as_domain_error(pending.error))
         return
     first = pending.answer().base_offset + 1
     last = first + records - 1

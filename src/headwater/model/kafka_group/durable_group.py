@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from headwater.model.kafka_group.answers import Outcome, Phase
 from headwater.model.kafka_group.group import Group
 from headwater.model.kafka_group.member import Member
+from headwater.model.kafka_group.outcomes import Outcome, Phase
 
 
 class Standing(NamedTuple):
@@ -22,11 +22,11 @@ class Standing(NamedTuple):
     instances: dict[str, str]
 
 
-class LastingGroup(Group):
+class DurableGroup(Group):
     def __init__(self, org: int, name: str) -> None:
         super().__init__(name)
         self.org = org
-        self.said: Standing | None = None
+        self.logged: Standing | None = None
         """What the log was told last, taken or not, if that was of any members."""
         self.held: list[tuple[Any, Outcome]] | None = None
         """Answers that wait for the log, while it is told something."""
@@ -42,7 +42,7 @@ class LastingGroup(Group):
     def _is_stable(self) -> bool:
         return self.phase is Phase.STABLE
 
-    def come_back(
+    def restore(
         self,
         generation: int,
         protocol_type: str,
@@ -59,7 +59,7 @@ class LastingGroup(Group):
         self.instances = {
             each.instance_id: each.member_id for each in members if each.instance_id is not None
         }
-        self.said = self.standing
+        self.logged = self.standing
 
     def start_over(self, now_us: int) -> None:
         """The generation could not be made to last: everybody joins again."""

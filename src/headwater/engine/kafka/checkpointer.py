@@ -36,15 +36,15 @@ class SavedState(NamedTuple):
     memberships: tuple[GroupSettled, ...]
 
 
-class Checkpointing:
+class KafkaCheckpointer:
     def __init__(
         self,
         core: KafkaCore,
-        harden: Callable[[], SegmentMeta],
+        sync: Callable[[], SegmentMeta],
         saved: Callable[[SegmentMeta], None],
     ) -> None:
         self._core = core
-        self._harden = harden
+        self._note_synced = sync
         """Syncs the log and says how far its active segment is."""
         self._saved = saved
         """Told when a checkpoint vouches for that much."""
@@ -68,7 +68,7 @@ class Checkpointing:
 
     def _save(self, state: SavedState, *, clean: bool) -> KafkaCheckpoint:
         core = self._core
-        active = self._harden()
+        active = self._note_synced()
         sealed = core.owner.call(lambda: tuple(core.sealed))
         before = tuple(meta for meta in sealed if meta.base_id < active.base_id)
         checkpoint = KafkaCheckpoint(
@@ -112,7 +112,7 @@ class Checkpointing:
         core.unsaved_bytes = 0
         core.save_soon = False
         return SavedState(
-            core.settled_id,
+            core.applied_id,
             tuple(topic.meta() for topic in core.registry.all()),
             core.offsets.meta(),
             core.producer_ids_end,

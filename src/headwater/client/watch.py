@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from headwater.client import answers, calls
-from headwater.client.calls import Call
+from headwater.client.calls import HttpCall
 from headwater.client.errors import NoAnswerError, error_for, error_of
-from headwater.client.events import Event, EventParser
+from headwater.client.events import EventParser, SseEvent
+from headwater.client.operations import HttpAnswer, Now, Pause, RetryPolicy, Step, call_operation
 from headwater.client.retry import may_retry
-from headwater.client.steps import Answer, Manner, Now, Pause, Step, call_steps
 from headwater.config.topic import check_topic_name
 from headwater.core import limits
 from headwater.core.errors import HeadwaterError, InvalidRequestError, TopicNotFoundError
@@ -51,7 +51,7 @@ class Watched:
 class Follow:
     """Open a stream, in place of the one that is open. Gives an Answer: good, or an error."""
 
-    call: Call[bytes]
+    call: HttpCall[bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +61,17 @@ class NextBytes:
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """Give these to whoever watches."""
+    """Give these to the caller that watches."""
 
-    found: list[Watched]
+    watched: list[Watched]
 
 
 WatchStep = Step | Follow | NextBytes | HandOver
-WatchSteps = Generator[WatchStep, Any, None]
+WatchOperation = Generator[WatchStep, Any, None]
 
 
 @dataclass(slots=True)
-class Wanted:
+class WatchRequest:
     """What is watched, and how far it has been handed over."""
 
     topics: dict[str, int | None]
@@ -81,17 +81,17 @@ class Wanted:
     cursors: dict[str, int] = field(default_factory=dict)
     opened_before: bool = False
 
-    def opening(self) -> Call[answers.WatchOpened]:
-        wishes = {name: self._wish(name, begin) for name, begin in self.topics.items()}
-        if self.opened_before:  # those that were found by a prefix
-            found = itertools.islice(self.cursors.items(), limits.WATCH_TOPICS_MAX)
-            for name, cursor in found:
-                if len(wishes) < limits.WATCH_TOPICS_MAX:
-                    wishes.setdefault(name, {"from_seq": cursor})
+    def opening(self) -> HttpCall[answers.WatchOpened]:
+        options = {name: self._topic_options(name, begin) for name, begin in self.topics.items()}
+        if self.opened_before:  # those that were matched by a prefix
+            known = itertools.islice(self.cursors.items(), limits.WATCH_TOPICS_MAX)
+            for name, cursor in known:
+                if len(options) < limits.WATCH_TOPICS_MAX:
+                    options.setdefault(name, {"from_seq": cursor})
         node = self.node or None
-        return calls.open_watch(wishes, node, self.match, lenient=self.opened_before)
+        return calls.open_watch(options, node, self.match, lenient=self.opened_before)
 
-    def _wish(self, name: str, begin: int | None) -> dict[str, Any]:
+    def _topic_options(self, name: str, begin: int | None) -> dict[str, Any]:
         if name in self.cursors:
             return {"from_seq": self.cursors[name]}
         if name.endswith("*") and self.opened_before:
@@ -119,14 +119,14 @@ class Wanted:
         cursor = encode_cursor(self.cursors).decode() if self.cursors else None
         return cursor if cursor is None or len(cursor) <= CURSOR_BYTES_MAX else None
 
-    def take(self, event: Event) -> list[Watched]:
+    def take(self, event: SseEvent) -> list[Watched]:
         """What an event means. An `error` event is raised."""
         if event.name == "record":
             records = answers.decode(event.data, answers.RecordsEvent)
             seen = self._seen(records.topic, records.head_seq)
             self.cursors[records.topic] = max(seen, records.to_seq)
-            found = (each.record() for each in records.records)
-            return [Watched(records.topic, record) for record in found if record.seq > seen]
+            arrived = (each.record() for each in records.records)
+            return [Watched(records.topic, record) for record in arrived if record.seq > seen]
         if event.name == "tombstone":
             gap = answers.decode(event.data, answers.TombstoneEvent)
             seen = 0 if gap.reason == RECREATED else self._seen(gap.topic, gap.head_seq)
@@ -143,14 +143,14 @@ class Wanted:
         return []
 
 
-def wanted(
+def watch_request(
     topics: str | Iterable[str] | Mapping[str, int | None],
     node: str | Iterable[str] | None,
     match: object | None,
     *,
     from_seq: int | None,
-) -> Wanted:
-    """Check the wishes of a watcher before anything is sent."""
+) -> WatchRequest:
+    """Check the options of a watch before anything is sent."""
     if isinstance(topics, str):
         topics = [topics]
     begins: dict[str, int | None] = {}
@@ -165,27 +165,27 @@ def wanted(
             check_topic_name(name.removesuffix("*"))
         if begin is not None and begin < 0:
             raise InvalidRequestError("from_seq must be a whole number, 0 or more")
-    return Wanted(begins, (node,) if isinstance(node, str) else tuple(node or ()), match)
+    return WatchRequest(begins, (node,) if isinstance(node, str) else tuple(node or ()), match)
 
 
-def watch_steps(watch: Wanted, manner: Manner) -> WatchSteps:
+def watch_operation(watch: WatchRequest, policy: RetryPolicy) -> WatchOperation:
     """For ever, or until nothing is left to watch."""
     while watch.topics:
-        opened = yield from call_steps(watch.opening(), manner)
+        opened = yield from call_operation(watch.opening(), policy)
         gone = watch.opened(opened)
         if gone:
             yield HandOver(gone)
-        yield from _follow(watch, opened.wid, manner)
+        yield from _follow(watch, opened.wid, policy)
 
 
-def _follow(watch: Wanted, wid: str, manner: Manner) -> WatchSteps:
+def _follow(watch: WatchRequest, wid: str, policy: RetryPolicy) -> WatchOperation:
     """Follow one session until the server forgets it."""
     failures = 0
-    heard: float = yield Now()
+    last_received: float = yield Now()
     while watch.topics:
         error: HeadwaterError = NoAnswerError("the server ended the stream")
         try:
-            answer: Answer = yield Follow(calls.follow_watch(wid, watch.last_event_id()))
+            answer: HttpAnswer = yield Follow(calls.follow_watch(wid, watch.last_event_id()))
             if answer.status == 404:
                 return
             if not answer.is_good:
@@ -195,41 +195,41 @@ def _follow(watch: Wanted, wid: str, manner: Manner) -> WatchSteps:
                 chunk: bytes = yield NextBytes()
                 if not chunk:
                     break
-                failures, heard = 0, (yield Now())
+                failures, last_received = 0, (yield Now())
                 for event in parser.feed(chunk):
-                    found = watch.take(event)
-                    if found:
-                        yield HandOver(found)
+                    watched = watch.take(event)
+                    if watched:
+                        yield HandOver(watched)
         except HeadwaterError as caught:
             error = caught
             if not may_retry(error):
                 raise
         failures += 1
-        pause = manner.retry.delay_s(failures, error, manner.rng)
-        if (yield Now()) - heard + pause > manner.retry.give_up_after_s:
+        pause = policy.retry.delay_s(failures, error, policy.rng)
+        if (yield Now()) - last_received + pause > policy.retry.give_up_after_s:
             raise error
         yield Pause(pause)
 
 
-def only_one(found: Watched) -> Record | Tombstone:
+def only_one(watched: Watched) -> Record | Tombstone:
     """For a watch of one topic: as embedded, a topic that is gone is an error."""
-    if isinstance(found.item, TopicGone):
-        raise TopicNotFoundError(f"there is no topic {found.topic!r} any more")
-    return found.item
+    if isinstance(watched.item, TopicGone):
+        raise TopicNotFoundError(f"there is no topic {watched.topic!r} any more")
+    return watched.item
 
 
-def polling_steps(
+def polling_operation(
     topic: str,
     begin: int | None,
     idle_ms: int,
     node: tuple[str, ...],
     match: object | None,
-    manner: Manner,
-) -> WatchSteps:
+    policy: RetryPolicy,
+) -> WatchOperation:
     """A watch that ends when nothing came for a while: reads that wait, one after the other."""
     cursor = begin
     if cursor is None:
-        cursor = (yield from call_steps(calls.get_topic(topic), manner)).head_seq
+        cursor = (yield from call_operation(calls.get_topic(topic), policy)).head_seq
     while True:
         call = calls.diff(
             topic,
@@ -239,11 +239,11 @@ def polling_steps(
             node=node or None,
             match=match,
         )
-        diff = yield from call_steps(call, manner)
+        diff = yield from call_operation(call, policy)
         cursor = diff.next_from_seq
-        found = [] if diff.tombstone is None else [Watched(topic, diff.tombstone)]
-        found += [Watched(topic, record) for record in diff.records]
-        if found:
-            yield HandOver(found)
+        watched = [] if diff.tombstone is None else [Watched(topic, diff.tombstone)]
+        watched += [Watched(topic, record) for record in diff.records]
+        if watched:
+            yield HandOver(watched)
         elif diff.caught_up:
             return

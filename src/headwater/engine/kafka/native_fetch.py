@@ -13,7 +13,7 @@ from headwater.core.errors import DamageError
 from headwater.core.records import Record
 from headwater.engine.engine import Engine
 from headwater.engine.kafka.errors import DamagedError, KafkaError
-from headwater.engine.kafka.fetching import FetchPlan
+from headwater.engine.kafka.fetch_plan import FetchPlan
 from headwater.engine.kafka.native_topics import NativePartition
 from headwater.engine.loading import install
 from headwater.engine.reading import ReadFilter, ReadPlan
@@ -22,7 +22,7 @@ from headwater.format.kafka.mapping import to_kafka_as_it_is
 from headwater.format.kafka.records import NewRecord, encode_gapped
 from headwater.model.loss import DAMAGED
 from headwater.model.slots import DEAD
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 from headwater.store.segment import SegmentChangedError
 from headwater.wire.kafka.error_codes import ErrorCode
 
@@ -88,7 +88,7 @@ class NativeFetch(FetchPlan):
             return self._batches(records, plan.selection.next_from_seq)
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._topic.name!r} is being rewritten")
 
-    def _plan_again(self, plan: ReadPlan, findings: list[Finding]) -> ReadPlan:
+    def _plan_again(self, plan: ReadPlan, findings: list[RecordDamage]) -> ReadPlan:
         """It ends before what is damaged now, or tells of it."""
         self._engine.note_damage(plan, findings)
         return self._plan_now()
@@ -112,10 +112,12 @@ class NativeFetch(FetchPlan):
             return []
         last_delta = next_from_seq - 1 - self.offset
         deltas = [record.seq - 1 - self.offset for record in records]
-        return [encode_gapped(self.offset, deltas, [_told(each) for each in records], last_delta)]
+        return [
+            encode_gapped(self.offset, deltas, [_as_kafka(each) for each in records], last_delta)
+        ]
 
 
-def _told(record: Record) -> NewRecord:
+def _as_kafka(record: Record) -> NewRecord:
     fields = to_kafka_as_it_is(
         None if record.tag is None else record.tag.encode(),
         None if record.node is None else record.node.encode(),
@@ -136,40 +138,40 @@ class NativeLookup:
     """A place in a topic, by time. The index knows the time of every record."""
 
     def __init__(
-        self, engine: Engine, topic: Topic, look: Callable[[Topic], tuple[int, int] | None]
+        self, engine: Engine, topic: Topic, search: Callable[[Topic], tuple[int, int] | None]
     ) -> None:
         self._engine = engine
         self._topic = topic
-        self._look = look
+        self._search = search
 
     def read(self) -> tuple[int, int] | None:
         """Not as the owner: offset and time, if there is such a record."""
         load(self._engine, self._topic)
-        return self._engine.core.owner.call(lambda: self._look(self._topic))
+        return self._engine.core.owner.call(lambda: self._search(self._topic))
 
 
 def first_at(timestamp_ms: int) -> Callable[[Topic], tuple[int, int] | None]:
     """The first record that is not older."""
 
-    def look(topic: Topic) -> tuple[int, int] | None:
+    def search(topic: Topic) -> tuple[int, int] | None:
         for start, times, live in _slots(topic):
-            places = numpy.flatnonzero(live & (times >= max(timestamp_ms, 0)))
-            if len(places):
-                return start + int(places[0]) - 1, int(times[places[0]])
+            matches = numpy.flatnonzero(live & (times >= max(timestamp_ms, 0)))
+            if len(matches):
+                return start + int(matches[0]) - 1, int(times[matches[0]])
         return None
 
-    return look
+    return search
 
 
 def newest(topic: Topic) -> tuple[int, int] | None:
     """The first of the records with the latest time."""
-    found: tuple[int, int] | None = None
+    result: tuple[int, int] | None = None
     for start, times, live in _slots(topic):
         if live.any():
             best = int(numpy.where(live, times, 0).argmax())
-            if found is None or int(times[best]) > found[1]:
-                found = start + best - 1, int(times[best])
-    return found
+            if result is None or int(times[best]) > result[1]:
+                result = start + best - 1, int(times[best])
+    return result
 
 
 def _slots(topic: Topic) -> Iterator[tuple[int, NDArray[Any], NDArray[numpy.bool_]]]:

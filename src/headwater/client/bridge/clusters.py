@@ -35,15 +35,15 @@ except ImportError as error:
 ANSWER_S: Final = 30.0
 """How long an end may take to answer before it counts as away."""
 FLUSH_STEP_S: Final = 0.5
-LOOK_S: Final = 0.1
-"""How long records are gathered: a consumer waits for as many as it was asked for."""
+POLL_S: Final = 0.1
+"""How long one poll waits: a consumer waits for as many records as were requested."""
 _SILENT: Final = logging.Logger("librdkafka")
-"""It prints what kills a producer, which we say ourselves."""
+"""It prints what kills a producer, which the bridge reports itself."""
 _SILENT.addHandler(logging.NullHandler())
 _CALLING_AGAIN: Final[Settings] = {"reconnect.backoff.max.ms": 2_000}
 """A cluster that was away is noticed soon when it is back."""
 _READING: Final[Settings] = {
-    "group.id": "headwater-bridge",  # never joined, and asked for all the same
+    "group.id": "headwater-bridge",  # never joined, and required all the same
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "auto.offset.reset": "error",
@@ -92,7 +92,7 @@ _FORBIDDEN: Final = frozenset(
     (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 )
 _NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
-"""What a cluster from before there were ids of topics is taken to say."""
+"""The id that a cluster from before there were ids of topics gives."""
 _LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 Delivered = Callable[[Any, Any], None]
 Client = TypeVar("Client")
@@ -102,14 +102,14 @@ class AwayError(UnavailableError):
     """A cluster does not answer."""
 
 
-class Heard:
-    """Why a cluster does not answer is told beside the answers, or not at all."""
+class ClusterErrors:
+    """The reason why a cluster does not answer: librdkafka reports it beside the answers."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._last: KafkaError | None = None
 
-    def hear(self, error: KafkaError) -> None:
+    def on_error(self, error: KafkaError) -> None:
         if error.code() in _REASONS:
             self._last = error
 
@@ -135,7 +135,7 @@ class Heard:
 
 
 def _client(
-    make: Callable[[Any], Client], cluster: Cluster, wanted: Settings, heard: Heard
+    make: Callable[[Any], Client], cluster: Cluster, wanted: Settings, errors: ClusterErrors
 ) -> Client:
     refused = sorted(_MINE & set(cluster.settings))
     if refused:
@@ -144,7 +144,7 @@ def _client(
         settings: dict[str, Any] = {**_CALLING_AGAIN, **wanted, **cluster.settings}
         if "debug" not in cluster.settings:
             settings["logger"] = _SILENT
-        return make({**settings, "log_level": 2, "error_cb": heard.hear})
+        return make({**settings, "log_level": 2, "error_cb": errors.on_error})
     except KafkaException as error:
         said = " ".join(error.args[0].str().split())
         raise InvalidRequestError(f"settings of {cluster}: {said}") from error
@@ -152,17 +152,17 @@ def _client(
         raise InvalidRequestError(f"settings of {cluster}: {error}") from error
 
 
-class Reading:
+class ClusterReader:
     """A cluster that is read: assigned partitions, no group."""
 
     def __init__(self, cluster: Cluster, more: Settings | None = None) -> None:
         self._cluster = cluster
-        self._heard = Heard(cluster)
-        self._consumer = _client(Consumer, cluster, {**_READING, **(more or {})}, self._heard)
+        self._errors = ClusterErrors(cluster)
+        self._consumer = _client(Consumer, cluster, {**_READING, **(more or {})}, self._errors)
 
     @cached_property
     def _admin(self) -> AdminClient:
-        return _client(AdminClient, self._cluster, {}, self._heard)
+        return _client(AdminClient, self._cluster, {}, self._errors)
 
     def partitions(self) -> dict[str, list[int]]:
         """Every topic, before anything is read. Asking for one by name might make it."""
@@ -174,19 +174,19 @@ class Reading:
         return found
 
     def _metadata(self) -> Any:
-        """Asks in steps: what cannot be helped by waiting is told at once."""
+        """Retries with growing timeouts; an error that waiting cannot help is raised at once."""
         clock = SystemClock()
         until_us = clock.monotonic_us() + int(ANSWER_S * US_PER_S)
         step_s = 1.0
         while True:
             try:
                 found = self._consumer.list_topics(timeout=step_s)
-                self._heard.forget()
+                self._errors.forget()
                 return found
             except KafkaException as error:
-                self._consumer.poll(LOOK_S)  # hears why
-                if self._heard.is_refused or clock.monotonic_us() >= until_us:
-                    raise self._heard.error(error) from error
+                self._consumer.poll(POLL_S)  # calls on_error with the reason
+                if self._errors.is_refused or clock.monotonic_us() >= until_us:
+                    raise self._errors.error(error) from error
                 step_s = min(step_s * 2, ANSWER_S / 2)
 
     def topic_ids(
@@ -194,26 +194,26 @@ class Reading:
     ) -> dict[str, str | None]:
         """Of those that are there. A topic that is made anew has the same name and another id."""
         found: dict[str, str | None] = {}
-        asked = self._admin.describe_topics(
+        requested = self._admin.describe_topics(
             TopicCollection(list(topics)), request_timeout=timeout_s
         )
-        for topic, answer in asked.items():
+        for topic, answer in requested.items():
             try:
                 topic_id = str(answer.result().topic_id)
             except KafkaException as error:
                 if error.args[0].code() in _GONE:
                     continue
-                raise self._heard.error(error) from error
+                raise self._errors.error(error) from error
             found[topic] = None if topic_id == _NO_ID else topic_id
-        self._heard.forget()
+        self._errors.forget()
         return found
 
     def configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Of those that tell. Not everybody may ask."""
+        """Of those the cluster describes: not every user may read them."""
         found: dict[str, dict[str, str]] = {}
-        asked = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
+        requested = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
         for resource, answer in self._admin.describe_configs(
-            asked, request_timeout=ANSWER_S
+            requested, request_timeout=ANSWER_S
         ).items():
             try:
                 rows = answer.result()
@@ -225,33 +225,33 @@ class Reading:
     def watermarks(self, topic: str, partition: int) -> Watermarks:
         """Waits for a partition that was made just now: not every broker knows it at once."""
         spot = Spot(topic, partition)
-        for left in reversed(range(int(ANSWER_S / LOOK_S))):
+        for left in reversed(range(int(ANSWER_S / POLL_S))):
             try:
                 return Watermarks(*self._consumer.get_watermark_offsets(spot, timeout=ANSWER_S))
             except KafkaException as error:
                 if not left or error.args[0].code() not in _SOON:
-                    raise self._heard.error(error) from error
+                    raise self._errors.error(error) from error
             self._consumer.list_topics(topic, timeout=ANSWER_S)
-            self._consumer.poll(LOOK_S)
-        raise AwayError(f"{self._cluster} does not tell where {topic}/{partition} ends")
+            self._consumer.poll(POLL_S)
+        raise AwayError(f"{self._cluster} does not say where {topic}/{partition} ends")
 
     def ends(
         self, spots: Iterable[tuple[str, int]], timeout_s: float
     ) -> dict[tuple[str, int], int]:
         """Where partitions end just now; nothing about those that are not there."""
-        asked = {Spot(*each): _LATEST for each in spots}
+        requested = {Spot(*each): _LATEST for each in spots}
         found: dict[tuple[str, int], int] = {}
-        for spot, answer in self._admin.list_offsets(asked, request_timeout=timeout_s).items():
+        for spot, answer in self._admin.list_offsets(requested, request_timeout=timeout_s).items():
             try:
                 found[spot.topic, spot.partition] = answer.result().offset
             except KafkaException as error:
                 if error.args[0].code() not in _SOON:
-                    raise self._heard.error(error) from error
-        self._heard.forget()
+                    raise self._errors.error(error) from error
+        self._errors.forget()
         return found
 
     def known_end(self, topic: str, partition: int) -> int:
-        """As the last answer told it; -1 before there was one."""
+        """As of the last answer; -1 before there was one."""
         found = self._consumer.get_watermark_offsets(Spot(topic, partition), cached=True)
         return max(found[1], -1)
 
@@ -279,14 +279,14 @@ def is_too_large(error: KafkaError) -> bool:
     return error.code() == KafkaError.MSG_SIZE_TOO_LARGE
 
 
-class Writing:
+class ClusterWriter:
     """A cluster that is written to, by one idempotent producer."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        heard = Heard(cluster)
-        self._producer = _client(Producer, cluster, _WRITING, heard)
-        self._admin = _client(AdminClient, cluster, {}, heard)
+        errors = ClusterErrors(cluster)
+        self._producer = _client(Producer, cluster, _WRITING, errors)
+        self._admin = _client(AdminClient, cluster, {}, errors)
 
     def make_topic(self, topic: str, partitions: int, *, for_ever: bool = False) -> None:
         """`for_ever`: with nothing that would make its records go by themselves."""
@@ -301,7 +301,7 @@ class Writing:
                 ) from error
 
     def forget_before(self, topic: str, partition: int, offset: int) -> None:
-        """Nobody needs these any more. Not all clusters let everybody delete: then they stay."""
+        """Delete records that are not needed any more. They stay where the user may not delete."""
         self._admin.delete_records([Spot(topic, partition, offset)])
 
     def copy(self, message: Message, topic: str, delivered: Delivered) -> bool:
@@ -348,12 +348,12 @@ class Writing:
             raise self._refused(error) from error
         return True
 
-    def look(self, timeout_s: float = 0.0) -> None:
-        """Hear what the cluster said."""
+    def poll(self, timeout_s: float = 0.0) -> None:
+        """Let the producer call back for what the cluster answered."""
         try:
             self._producer.poll(timeout_s)
         except KafkaException as error:
-            self._hear_the_rest()
+            self._poll_rest()
             raise self._refused(error) from error
 
     def finish(self, patience_s: float) -> int:
@@ -364,17 +364,17 @@ class Writing:
             try:
                 left = self._producer.flush(FLUSH_STEP_S)
             except KafkaException as error:
-                self._hear_the_rest()
+                self._poll_rest()
                 raise self._refused(error) from error
             quiet_s = quiet_s + FLUSH_STEP_S if left >= before else 0.0
         return left
 
-    def _hear_the_rest(self) -> None:
-        """A producer that gives up says so first, and then of each record what was wrong."""
-        for _ in range(int(1 / LOOK_S)):
+    def _poll_rest(self) -> None:
+        """A producer that gives up reports that first, and then the error of each record."""
+        for _ in range(int(1 / POLL_S)):
             if not len(self._producer):
                 return
-            self._producer.poll(LOOK_S)
+            self._producer.poll(POLL_S)
 
     def _refused(self, error: KafkaException) -> BridgeStoppedError:
         return BridgeStoppedError(f"{self._cluster} does not take copies: {error.args[0].str()}")

@@ -1,7 +1,7 @@
 """What a client does, written once for threads and for event loops.
 
-Like the engine's own steps: each operation is a generator that asks for something to be sent, for
-the time, or for a pause; a face does it in its own way, and throws in what went wrong.
+As in the engine, each operation is a generator. It yields what it waits for: a request to be sent,
+the time, or a pause. A client does that in its own way, and throws errors into the generator.
 
 A write is sent again only while the server is sure to remember its key: after an answer that never
 came, the topic's window is looked up first, and half of it is the limit. So a retried write is
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from headwater.client import calls
-from headwater.client.calls import Call, Repeat
+from headwater.client.calls import HttpCall, RepeatRule
 from headwater.client.errors import ForbiddenError, NoAnswerError, UnauthorizedError, error_of
 from headwater.client.retry import Retry, may_retry
 from headwater.config.topic import DEFAULT_TOPIC_SETTINGS
@@ -29,7 +29,7 @@ WINDOW_SHARE: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     status: int
     headers: Mapping[str, str]
     body: bytes
@@ -43,7 +43,7 @@ class Answer:
 class Send:
     """Send it once. Gives an Answer, or UnreachableError or NoAnswerError is thrown in."""
 
-    call: Call[Any]
+    call: HttpCall[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +57,12 @@ class Now:
 
 
 Step = Send | Pause | Now
-Steps = Generator[Step, Any, T]
+ClientOperation = Generator[Step, Any, T]
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
-    """How a client behaves: how it retries, and where its chance comes from."""
+class RetryPolicy:
+    """How a client retries, and the source of its random numbers."""
 
     retry: Retry
     rng: random.Random
@@ -71,38 +71,40 @@ class Manner:
         return f"{self.rng.getrandbits(128):032x}"
 
 
-def once(call: Call[T]) -> Steps[T]:
-    answer: Answer = yield Send(call)
+def once(call: HttpCall[T]) -> ClientOperation[T]:
+    answer: HttpAnswer = yield Send(call)
     if not answer.is_good:
         raise error_of(answer.status, answer.headers, answer.body)
     return call.result(answer.headers, answer.body)
 
 
-def call_steps(call: Call[T], manner: Manner) -> Steps[T]:
+def call_operation(call: HttpCall[T], policy: RetryPolicy) -> ClientOperation[T]:
     started: float = yield Now()
     failures = 0
     in_doubt: NoAnswerError | None = None
     while True:
         try:
-            if in_doubt is not None and call.repeat is Repeat.WITH_KEY:
+            if in_doubt is not None and call.repeat is RepeatRule.WITH_KEY:
                 yield from _check_window(call, started, in_doubt)
             return (yield from once(call))
         except HeadwaterError as error:
             if isinstance(error, NoAnswerError):
-                if call.repeat is Repeat.NEVER or error is in_doubt:
+                if call.repeat is RepeatRule.NEVER or error is in_doubt:
                     raise
                 in_doubt = in_doubt or error
             if not may_retry(error):
                 raise
             failures += 1
-            delay = manner.retry.delay_s(failures, error, manner.rng)
+            delay = policy.retry.delay_s(failures, error, policy.rng)
             elapsed = (yield Now()) - started
-            if elapsed + delay > manner.retry.give_up_after_s:
+            if elapsed + delay > policy.retry.give_up_after_s:
                 raise in_doubt or error from error
             yield Pause(delay)
 
 
-def _check_window(call: Call[Any], started: float, in_doubt: NoAnswerError) -> Steps[None]:
+def _check_window(
+    call: HttpCall[Any], started: float, in_doubt: NoAnswerError
+) -> ClientOperation[None]:
     """Raise the old doubt again when the server may have forgotten the key."""
     assert call.topic is not None
     window_ms = DEFAULT_TOPIC_SETTINGS.idempotency_window_ms
@@ -118,21 +120,23 @@ def _check_window(call: Call[Any], started: float, in_doubt: NoAnswerError) -> S
         raise in_doubt
 
 
-def create_steps(topic: str, settings: Mapping[str, Any], manner: Manner) -> Steps[TopicState]:
-    yield from call_steps(calls.put_topic(topic, settings), manner)
+def create_operation(
+    topic: str, settings: Mapping[str, Any], policy: RetryPolicy
+) -> ClientOperation[TopicState]:
+    yield from call_operation(calls.put_topic(topic, settings), policy)
     try:
-        return (yield from call_steps(calls.get_topic(topic), manner))
+        return (yield from call_operation(calls.get_topic(topic), policy))
     except ForbiddenError as error:
         raise ForbiddenError(
-            f"the topic {topic!r} is there with these settings, but this key may not look at it"
+            f"the topic {topic!r} is there with these settings, but this key may not read them"
         ) from error
 
 
-def topics_steps(prefix: str, manner: Manner) -> Steps[list[TopicState]]:
+def topics_operation(prefix: str, policy: RetryPolicy) -> ClientOperation[list[TopicState]]:
     states: list[TopicState] = []
     cursor: str | None = None
     while True:
-        page = yield from call_steps(calls.list_topics(prefix, cursor), manner)
+        page = yield from call_operation(calls.list_topics(prefix, cursor), policy)
         states += page.topics
         cursor = page.next_cursor
         if cursor is None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headwater.model.kafka_group.answers import Phase
 from headwater.model.kafka_group.group import Group
+from headwater.model.kafka_group.outcomes import Phase
 
 
 def check_group(group: Group) -> None:

@@ -17,9 +17,9 @@ from headwater.core.errors import (
 from headwater.core.units import KIB
 from headwater.engine.engine import Engine
 from headwater.engine.input import EncodedRecords
+from headwater.engine.kafka.batch_appender import Produced, Repeated
 from headwater.engine.kafka.native_topics import NativePartition
 from headwater.engine.kafka.producers import SentBatch
-from headwater.engine.kafka.producing import Produced, Repeated
 from headwater.engine.pending import Appended, Pending, Write
 from headwater.engine.steps import Answered, AsOwner, InFiles, Operation, ensure_loaded
 from headwater.format.kafka.batch import BatchHeader, read_header
@@ -31,7 +31,7 @@ IN_PASSING_BYTES_MAX: Final = 16 * KIB
 """A batch that is not compressed and not longer is decoded at once, by the owner."""
 
 
-def produce_steps(
+def produce_operation(
     engine: Engine, partition: NativePartition, batch: bytes, durability: Durability
 ) -> Operation[Produced]:
     """The batch was checked by `check_batch`.
@@ -62,8 +62,8 @@ def produce_steps(
     finally:
         partition.turns.end(engine.core.owner)
     appended: Appended = yield Answered(lambda: write)
-    told = Produced if sent is None and not appended.deduped else Repeated
-    return told(appended.first_seq - 1, topic.last_ts, partition.log_start_offset)
+    answer_type = Produced if sent is None and not appended.deduped else Repeated
+    return answer_type(appended.first_seq - 1, topic.last_ts, partition.log_start_offset)
 
 
 def _decoded(batch: bytes) -> EncodedRecords:
@@ -103,25 +103,25 @@ def _start(
     sent = partition.producers.take(header, write.first_seq - 1, None if write.done else write)
     if write.done:
         return write
-    told = Write(write.topic, write.first_seq, write.ts)
-    write.on_done = partial(_settle, partition, header, sent, told)
-    return told
+    response = Write(write.topic, write.first_seq, write.ts)
+    write.on_done = partial(_complete, partition, header, sent, response)
+    return response
 
 
-def _settle(
+def _complete(
     partition: NativePartition,
     header: BatchHeader,
     sent: SentBatch,
-    told: Write,
+    response: Write,
     write: Pending[Appended],
 ) -> None:
     sent.pending = None
     if write.error is not None:
         assert partition.producers is not None
         partition.producers.give_up(header, sent)
-        told.fail(write.error)
+        response.fail(write.error)
     else:
-        told.succeed(write.answer())
+        response.succeed(write.answer())
 
 
 def encoded(records: Sequence[Record]) -> EncodedRecords:
@@ -130,7 +130,7 @@ def encoded(records: Sequence[Record]) -> EncodedRecords:
         raise BatchTooLargeError(
             f"a write takes up to {limits.BATCH_RECORDS_MAX} records, not {len(records)}"
         )
-    found = EncodedRecords([], [], [], [])
+    batch = EncodedRecords([], [], [], [])
     for position, record in enumerate(records):
         fields = to_native(record.key, record.value, record.headers)
         joined, meta = fields.joined, fields.meta
@@ -145,9 +145,9 @@ def encoded(records: Sequence[Record]) -> EncodedRecords:
             )
         if len(record.headers) > limits.META_KEYS_MAX:
             raise InvalidRequestError(f"record {position} has over {limits.META_KEYS_MAX} headers")
-        found.flags.append(fields.flags)
-        found.nodes.append(fields.node)
-        found.tags.append(fields.tag)
-        found.datas.append(joined)
-        found.size += len(fields.node) + len(fields.tag) + len(joined)
-    return found
+        batch.flags.append(fields.flags)
+        batch.nodes.append(fields.node)
+        batch.tags.append(fields.tag)
+        batch.datas.append(joined)
+        batch.size += len(fields.node) + len(fields.tag) + len(joined)
+    return batch

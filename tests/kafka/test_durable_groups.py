@@ -8,7 +8,7 @@ import pytest
 
 from headwater.model.kafka_group import Joined, Outcome, Phase, Synced
 from headwater.wire.kafka.error_codes import ErrorCode
-from tests.kafka.lasting import SESSION_US, Rig
+from tests.kafka.durable_groups import SESSION_US, Rig
 
 
 @pytest.fixture
@@ -191,9 +191,9 @@ def test_organisations_get_back_their_own_groups(rig: Rig) -> None:
 
 def test_heartbeats_and_empty_ticks_write_nothing(rig: Rig) -> None:
     member = rig.alone()
-    before = rig.life.store.core.settled_id
+    before = rig.life.store.core.applied_id
     for _ in range(20):
         assert rig.heartbeat(member, 1) is ErrorCode.NONE
         rig.sync(member, 1)
         rig.wait(SESSION_US // 10)
-    assert rig.life.store.core.settled_id == before
+    assert rig.life.store.core.applied_id == before

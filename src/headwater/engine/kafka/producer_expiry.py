@@ -21,7 +21,7 @@ _SLICE: Final = 500
 """Partitions that are looked at, and producers that are forgotten, before others get their turn."""
 
 
-class Forgetting:
+class ProducerExpiry:
     """The keeper's. Nothing here is called as the owner unless it says so."""
 
     def __init__(self, core: KafkaCore) -> None:

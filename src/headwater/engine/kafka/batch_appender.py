@@ -77,7 +77,7 @@ class Produce(Pending[Produced]):
             follower.fail(error)
 
 
-class Producing:
+class BatchAppender:
     def __init__(self, core: KafkaCore) -> None:
         self._core = core
 
@@ -152,11 +152,11 @@ class Producing:
     def take_effect(self, tickets: Sequence[Ticket]) -> None:
         """As the owner: the answers of the log, in its order."""
         broken: Exception | None = None
-        news: dict[Partition, None] = {}
+        updated: dict[Partition, None] = {}
         for ticket in tickets:
             ticket.taken = True
             try:
-                self._take(ticket, news)
+                self._take(ticket, updated)
             except Exception as error:  # whoever is behind it is answered all the same (I15)
                 broken = broken or error
         core = self._core
@@ -164,19 +164,19 @@ class Producing:
         while pending and pending[0].taken:
             first = pending.popleft()
             if first.error is None:  # a refused one may have been numbered before it failed
-                core.settled_id = max(core.settled_id, first.last_frame)
-        for partition in news:
+                core.applied_id = max(core.applied_id, first.last_frame)
+        for partition in updated:
             partition.wake()
         core.spans.look_now_and_then(core.clock.monotonic_us())
         if broken is not None:
             raise broken
 
-    def _take(self, ticket: Ticket, news: dict[Partition, None]) -> None:
+    def _take(self, ticket: Ticket, updated: dict[Partition, None]) -> None:
         context: Any = ticket.context
         if isinstance(context, Produce):
             if ticket.error is None:
                 self._published(ticket, context)
-                news[context.partition] = None
+                updated[context.partition] = None
             else:
                 self._failed(context, ticket.error)
         elif isinstance(context, EventChange):

@@ -1,4 +1,4 @@
-"""Working off a queue: what a worker has in hand, what became of it, when to hold it longer.
+"""The jobs a worker holds: their outcomes, and when to extend their leases.
 
 No I/O and no threads: the two workers, for threads and for event loops, do that in their own way.
 """
@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.core.limits import CLAIM_JOBS_CLAMP, LEASE_MS_CLAMP, NACK_DELAY_MS_MAX
 from headwater.core.units import US_PER_MS
-from headwater.engine.queue_answers import ClaimedJob, Settled
+from headwater.engine.queue_answers import ClaimedJob, LeaseResult
 
 WAIT_MS: Final = 2_000
-"""One claim waits so long for a job; being told to stop is noticed after that."""
+"""One claim waits so long for a job; the worker notices a stop after that."""
 HOLD_SHARE: Final = 3
 """Leases are renewed when a third of them is over."""
 
@@ -40,7 +40,7 @@ class Outcome(NamedTuple):
     """When it was given back: for how long."""
     begun: bool = True
     lost: bool = False
-    """The lease was over before the end; somebody else has the job, or had."""
+    """The lease was over before the handler ended; another worker has the job, or had."""
 
 
 class WorkDone(NamedTuple):
@@ -68,11 +68,11 @@ class Stop:
 
 
 def _quietly(_outcome: Outcome) -> None:
-    """Nobody wants to know."""
+    """The default of `on_done`: does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class WorkWishes:
+class WorkOptions:
     """How to work. Times are milliseconds."""
 
     node: str = field(default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}"[:128])
@@ -118,8 +118,12 @@ class WorkWishes:
         return self.idle_ms is not None and idle_us >= self.idle_ms * US_PER_MS
 
 
-class Settling(NamedTuple):
-    """What to tell the server: jobs that are done, or those to give back for so long."""
+WorkWishes = WorkOptions
+"""The old name, for one release."""
+
+
+class OutcomeBatch(NamedTuple):
+    """Outcomes for one ack or nack: jobs that are done, or those to give back for so long."""
 
     outcomes: list[Outcome]
     delay_ms: int | None
@@ -134,13 +138,13 @@ class Settling(NamedTuple):
         return [outcome.job.lease_id for outcome in self.outcomes]
 
 
-class Hand:
-    """The jobs a worker holds, from the claim to the answer that they are settled."""
+class HeldJobs:
+    """The jobs a worker holds, from the claim until the server has answered an ack or a nack."""
 
-    def __init__(self, wishes: WorkWishes, lease_ms: int) -> None:
+    def __init__(self, options: WorkOptions, lease_ms: int) -> None:
         low, high = LEASE_MS_CLAMP
         self.lease_ms = min(max(lease_ms, low), high)
-        self._wishes = wishes
+        self._options = options
         self._jobs: dict[int, ClaimedJob] = {}
         self._outcomes: list[Outcome] = []
         self._hold_us = 0
@@ -153,7 +157,7 @@ class Hand:
 
     @property
     def room(self) -> int:
-        return self._wishes.most - len(self._jobs)
+        return self._options.most - len(self._jobs)
 
     @property
     def has_outcomes(self) -> bool:
@@ -165,37 +169,37 @@ class Hand:
         self._jobs.update((job.record.seq, job) for job in jobs)
 
     def ended(self, job: ClaimedJob, error: BaseException | None = None) -> None:
-        delay_ms = 0 if error is None else self._wishes.delay_ms(job, error)
+        delay_ms = 0 if error is None else self._options.delay_ms(job, error)
         self._outcomes.append(Outcome(job, error, delay_ms))
 
     def never_begun(self, job: ClaimedJob) -> None:
         self._outcomes.append(Outcome(job, begun=False))
 
-    # -- what to tell the server
+    # -- reporting to the server
 
-    def settlings(self) -> list[Settling]:
-        """What happened since the last time, put together as far as it can be."""
+    def batches(self) -> list[OutcomeBatch]:
+        """The outcomes since the last call, those with the same delay together."""
         by_delay: dict[int | None, list[Outcome]] = {}
         for outcome in self._outcomes:
             is_done = outcome.begun and outcome.error is None
             by_delay.setdefault(None if is_done else outcome.delay_ms, []).append(outcome)
         self._outcomes = []
-        return [Settling(outcomes, delay_ms) for delay_ms, outcomes in by_delay.items()]
+        return [OutcomeBatch(outcomes, delay_ms) for delay_ms, outcomes in by_delay.items()]
 
-    def settled(self, settling: Settling, answer: Settled) -> None:
-        """The server has it."""
+    def reported(self, batch: OutcomeBatch, answer: LeaseResult) -> None:
+        """The server has answered the ack or nack of this batch."""
         taken = set(answer.seqs)
         done, failed, lost = self.counts
-        for outcome in settling.outcomes:
+        for outcome in batch.outcomes:
             self._jobs.pop(outcome.job.record.seq, None)
             if outcome.job.record.seq not in taken:
                 lost += outcome.begun
                 outcome = outcome._replace(lost=True)
-            elif settling.delay_ms is None:
+            elif batch.delay_ms is None:
                 done += 1
             else:
                 failed += outcome.error is not None
-            self._wishes.on_done(outcome)
+            self._options.on_done(outcome)
         self.counts = WorkDone(done, failed, lost)
 
     @property

@@ -21,14 +21,14 @@ from headwater.engine.kafka.registry import TopicRegistry
 from headwater.engine.parts import Part, Parts
 from headwater.engine.pending import Pending
 from headwater.format.kafka import events
-from headwater.recovery.kafka.survey import look_at_checkpoints
+from headwater.recovery.kafka.survey import scan_checkpoints
 from headwater.wire.kafka.error_codes import ErrorCode
 
 _PRODUCER_ID_BITS = 62
 """Ids from the log begin at 0 and are given one by one: they never come that far."""
 
 
-class AwayKafka:
+class UnavailableKafka:
     """For the owner, as the store."""
 
     def __init__(self, disk: Disk, directory: PurePath, parts: Parts) -> None:
@@ -37,9 +37,9 @@ class AwayKafka:
 
     def error(self) -> StorageError:
         """Why, with file and offset."""
-        found = self._parts.error(Part.KAFKA)
-        assert found is not None
-        return found
+        error = self._parts.error(Part.KAFKA)
+        assert error is not None
+        return error
 
     def refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(self.error()))
@@ -73,7 +73,7 @@ class AwayKafka:
 
     check_new_topic = create_topic = delete_topic = add_partitions = alter_configs = refuse
     append = refused = plan_fetch = find_timestamp = find_newest = delete_records = refuse
-    commit_offsets = forget_group = forget_offsets = settle_group = refuse
+    commit_offsets = forget_group = forget_offsets = log_membership = refuse
 
     # -- what would say something by its absence is empty, and nobody is shown it
 
@@ -96,15 +96,15 @@ class AwayKafka:
 
     def new_producer_id(self) -> Pending[int]:
         """For those who write to topics of the engine: an id that no log will ever give."""
-        told: Pending[int] = Pending()
-        told.succeed(1 << _PRODUCER_ID_BITS | secrets.randbits(_PRODUCER_ID_BITS))
-        return told
+        response: Pending[int] = Pending()
+        response.succeed(1 << _PRODUCER_ID_BITS | secrets.randbits(_PRODUCER_ID_BITS))
+        return response
 
 
 def _known_topics(disk: Disk, directory: PurePath) -> TopicRegistry:
     registry = TopicRegistry()
     try:
-        checkpoint = look_at_checkpoints(disk, directory).chosen.checkpoint
+        checkpoint = scan_checkpoints(disk, directory).chosen.checkpoint
     except OSError:
         checkpoint = None
     for meta in () if checkpoint is None else checkpoint.topics:

@@ -8,15 +8,15 @@ from dataclasses import replace
 import pytest
 
 from headwater.model.kafka_group import Joined, Member, Phase, Refusal, Synced
-from headwater.model.kafka_group.lasting import LastingGroup
-from headwater.model.kafka_group.promises import check_group
+from headwater.model.kafka_group.durable_group import DurableGroup
+from headwater.model.kafka_group.invariants import check_group
 from tests.unit.model.kafka_groups import SECOND, GroupRig
 
 
 class LastingRig(GroupRig):
     def __init__(self) -> None:
         super().__init__()
-        self.group: LastingGroup = LastingGroup(1, "workers")
+        self.group: DurableGroup = DurableGroup(1, "workers")
 
     def is_in(self, phase: Phase) -> bool:
         return self.group.phase is phase
@@ -28,8 +28,8 @@ class LastingRig(GroupRig):
         """What a settled group was, in a new process whose clock begins elsewhere."""
         old = self.group
         self.now_us += 1_000 * SECOND
-        self.group = LastingGroup(old.org, old.name)
-        self.group.come_back(
+        self.group = DurableGroup(old.org, old.name)
+        self.group.restore(
             old.generation,
             old.protocol_type,
             old.protocol_name,
@@ -89,7 +89,7 @@ def test_a_static_member_in_a_new_place_is_news_in_the_same_generation(rig: Last
 
 def test_members_go_on_where_they_were(rig: LastingRig) -> None:
     first, second = restarted_pair(rig)
-    assert rig.group.said == rig.group.standing
+    assert rig.group.logged == rig.group.standing
     for member in (first, second):
         assert rig.heartbeat(member, 2) is None
         assert rig.group.commit_refusal(member, 2, None, rig.now_us) is None

@@ -28,9 +28,9 @@ from headwater.format.kafka.partition_names import partition_name
 from headwater.format.kafka.records import encode_gapped
 from headwater.format.kafka.topic_hash import key_text
 from headwater.observe.tracing import FETCH_SPAN
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 from headwater.store.kafka.batch_lookup import Batches, Ids, SegmentTable, count_before, locate
-from headwater.store.kafka.files import SegmentFiles
+from headwater.store.kafka.files import KafkaSegmentFiles
 from headwater.wire.kafka.error_codes import ErrorCode
 
 WINDOW_MAX: Final = 16_384
@@ -38,7 +38,7 @@ WINDOW_MAX: Final = 16_384
 _NOTHING: Final = memoryview(b"")
 """The log of a record that a repair gave up."""
 WINDOW_MIN: Final = 64
-_LOOKS_MAX: Final = 16
+_ATTEMPTS_MAX: Final = 16
 """A segment may be rewritten while it is looked for, and again."""
 
 
@@ -61,7 +61,7 @@ class FetchPlan:
         self._core = core
         self._key = partition.entry_key
         self._partition = partition
-        self._files: SegmentFiles = core.files
+        self._files: KafkaSegmentFiles = core.files
         self._table: SegmentTable = core.table
         self._max_bytes = max_bytes
         self._in_memory = batches
@@ -96,7 +96,7 @@ class FetchPlan:
     def _find(self) -> list[bytes | memoryview]:
         if self._ids is None:
             return self._in_memory or []
-        for _ in range(_LOOKS_MAX):
+        for _ in range(_ATTEMPTS_MAX):
             try:
                 return self._read(self._ids)
             except FileNotFoundError:
@@ -116,19 +116,19 @@ class FetchPlan:
         return partition.topic.dropped or self.offset < partition.log_start_offset
 
     def _read(self, ids: Ids) -> list[bytes | memoryview]:
-        found = locate(self._files, self._table, ids)
-        entries = found.entries
+        located = locate(self._files, self._table, ids)
+        entries = located.entries
         lengths = entries["length"]
         within = int(numpy.searchsorted(numpy.cumsum(lengths), self._max_bytes, "right"))
         count = min(max(within, 1), len(lengths))
-        logs = self._logs(found, count)
+        logs = self._logs(located, count)
         numbers = entries["segment_id"][:count].tolist()
-        places = entries["physical_offset"][:count].tolist()
+        starts = entries["physical_offset"][:count].tolist()
         sizes = lengths[:count].tolist()
-        positions = found.first.tolist()
+        positions = located.first.tolist()
         batches: list[bytes | memoryview] = []
         for at, number in enumerate(numbers):
-            begin = places[at] + PREFIX_BYTES
+            begin = starts[at] + PREFIX_BYTES
             batch = logs.get(number, _NOTHING)[begin : begin + sizes[at]]
             try:
                 header = read_sound(batch)
@@ -151,9 +151,9 @@ class FetchPlan:
             batches.append(batch)
         return batches
 
-    def _logs(self, found: Batches, count: int) -> dict[int, memoryview]:
+    def _logs(self, located: Batches, count: int) -> dict[int, memoryview]:
         """The logs these batches are in, mapped as far as they reach."""
-        entries = found.entries[:count]
+        entries = located.entries[:count]
         ends = entries["physical_offset"].astype(numpy.int64) + entries["length"] + PREFIX_BYTES
         return {
             number: self._files.log(number, int(ends[entries["segment_id"] == number].max()))
@@ -178,7 +178,7 @@ class FetchPlan:
             ),
         )
         first, end = self.offset + first, self.offset + end
-        finding = Finding(path, begin, first + 1, reason, last_seq=end)
+        finding = RecordDamage(path, begin, first + 1, reason, last_seq=end)
         partition = self._partition
         name = partition_name(partition.topic.name, partition.index)
         if self._core.damage.note(name, finding, partition.topic.org):
@@ -186,7 +186,7 @@ class FetchPlan:
         return DamagedError(first, end, where)
 
 
-class Fetching:
+class FetchPlanner:
     def __init__(self, core: KafkaCore) -> None:
         self._core = core
 

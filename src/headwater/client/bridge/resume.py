@@ -1,6 +1,6 @@
-"""Where to go on: count the copies behind the last statement, and look that they are copies.
+"""Where to go on: count the copies behind the last statement, and check that they are copies.
 
-The last one before it is looked at too: a topic that was made anew, or one of another cluster, has
+The last one before it is checked too: a topic that was made anew, or one of another cluster, has
 the same name and other records, and offsets mean nothing in it.
 """
 
@@ -11,14 +11,19 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from headwater.client.bridge.records import (
-    Look,
+    Fingerprint,
+    fingerprint,
     is_copy,
-    look_of,
     read_each,
     read_range,
     same_record,
 )
-from headwater.client.bridge.statement import BridgeStoppedError, Place, Watermarks, uncounted
+from headwater.client.bridge.statement import (
+    BridgeStoppedError,
+    CopyPosition,
+    Watermarks,
+    uncounted,
+)
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -34,7 +39,7 @@ Marks = tuple[Watermarks, Watermarks]
 
 def check_last_copies(
     settings: BridgeSettings,
-    known: Mapping[Spot, Place],
+    known: Mapping[Spot, CopyPosition],
     marks: Mapping[Spot, Marks],
     timeless: Set[str] = frozenset(),
 ) -> None:
@@ -44,21 +49,21 @@ def check_last_copies(
     are deleted by now, on either side.
     """
     there = {
-        spot: place
-        for spot, place in known.items()
-        if _has(marks[spot][0], place.source - 1) and _has(marks[spot][1], place.dest - 1)
+        spot: position
+        for spot, position in known.items()
+        if _has(marks[spot][0], position.source - 1) and _has(marks[spot][1], position.dest - 1)
     }
     originals = read_each(settings.source, {spot: each.source - 1 for spot, each in there.items()})
     copies = read_each(settings.dest, {spot: each.dest - 1 for spot, each in there.items()})
-    for spot, place in there.items():
+    for spot, position in there.items():
         original, copy = originals.get(spot), copies.get(spot)
         if original is None or copy is None:
             continue
         if not same_record(original, copy, any_time=spot[0] in timeless):
             raise BridgeStoppedError(
-                f"{spot[0]}/{spot[1]}: what the destination has at {place.dest - 1} is no copy of "
-                f"what the source has at {place.source - 1}; it is another source, or it was made "
-                "anew. Under another --name it is copied behind what is there"
+                f"{spot[0]}/{spot[1]}: what the destination has at {position.dest - 1} is no copy "
+                f"of what the source has at {position.source - 1}; it is another source, or it was "
+                "made anew. Under another --name it is copied behind what is there"
             )
 
 
@@ -66,14 +71,14 @@ def _has(marks: Watermarks, offset: int) -> bool:
     return marks.low <= offset < marks.high
 
 
-def resume_place(
+def resume_position(
     settings: BridgeSettings,
     spot: Spot,
-    known: Place,
+    known: CopyPosition,
     marks: Marks,
     *,
     any_time: bool = False,
-) -> Place:
+) -> CopyPosition:
     topic, partition = spot
     where = f"{topic}/{partition}"
     source, dest = marks
@@ -85,41 +90,41 @@ def resume_place(
             raise
         copies = dest.high - known.dest
         originals = read_range(settings.source, topic, partition, source.low, source.high)
-        left = [(each.offset() or 0, look_of(each)) for each in islice(originals, copies)]
+        left = [(each.offset() or 0, fingerprint(each)) for each in islice(originals, copies)]
         there = read_range(settings.dest, topic, partition, first, dest.high)
-        found = {each.offset() or 0: look_of(each) for each in there}
-        loss = Loss(known, source, dest, left, found, any_time)
-        place = loss.place(skip=settings.skip_lost)
-        if place is None and settings.skip_lost:
+        found = {each.offset() or 0: fingerprint(each) for each in there}
+        source_loss = SourceLoss(known, source, dest, left, found, any_time)
+        position = source_loss.position(skip=settings.skip_lost)
+        if position is None and settings.skip_lost:
             raise BridgeStoppedError(
                 f"{where}: what the destination has from {known.dest} on are no copies of what the "
-                f"source has from {source.low} on; somebody else writes to it"
+                f"source has from {source.low} on; another producer writes to it"
             ) from error
-        if place is None:
+        if position is None:
             raise
-        return place
+        return position
     if not copies:
         return known
     originals = read_range(settings.source, topic, partition, known.source, source.high)
     there = read_range(settings.dest, topic, partition, first, dest.high)
     last = compare(originals, there, known.dest, copies, where, any_time=any_time)
-    return Place(last + 1, dest.high)
+    return CopyPosition(last + 1, dest.high)
 
 
-class Loss:
+class SourceLoss:
     """The source has deleted records behind the statement, so they cannot all be counted.
 
     As many as there are copies were copied, and perhaps all of those that are gone. The last copies
-    are looked for among the first records that are left.
+    are searched for among the first records that are left.
     """
 
     def __init__(
         self,
-        known: Place,
+        known: CopyPosition,
         source: Watermarks,
         dest: Watermarks,
-        left: list[tuple[int, Look]],
-        copies: Mapping[int, Look],
+        left: list[tuple[int, Fingerprint]],
+        copies: Mapping[int, Fingerprint],
         any_time: bool = False,
     ) -> None:
         self._source = source
@@ -131,8 +136,8 @@ class Loss:
         self._copied_until = known.source + dest.high - known.dest
         self._least = sum(offset < self._copied_until for offset, _ in left)
 
-    def place(self, *, skip: bool) -> Place | None:
-        """Where to go on; None where nobody can tell, or where records are lost unskipped."""
+    def position(self, *, skip: bool) -> CopyPosition | None:
+        """Where to go on; None where that is unclear, or where records are lost unskipped."""
         fitting = (count for count in range(self._least, len(self._left) + 1) if self._fits(count))
         found = list(islice(fitting, 2))
         if not found or (not skip and (len(found) > 1 or self._copied_until < self._source.low)):
@@ -150,9 +155,9 @@ class Loss:
                 return False
         return True
 
-    def _after(self, count: int) -> Place:
+    def _after(self, count: int) -> CopyPosition:
         at = self._left[count - 1][0] + 1 if count else self._source.low
-        return Place(at, self._dest.high)
+        return CopyPosition(at, self._dest.high)
 
 
 def compare(
@@ -172,7 +177,7 @@ def compare(
         if original is None:
             raise BridgeStoppedError(
                 f"{where}: the destination has {first + copies - dest_offset} records more than "
-                "the source; somebody else writes to it"
+                "the source; another producer writes to it"
             )
         while copy is not None and (copy.offset() or 0) < dest_offset:
             copy = next(there, None)
@@ -180,7 +185,7 @@ def compare(
         if copy is not None and is_there and not same_record(original, copy, any_time=any_time):
             raise BridgeStoppedError(
                 f"{where}: what the destination has at {dest_offset} is no copy of what the source "
-                f"has at {original.offset()}; somebody else writes to it"
+                f"has at {original.offset()}; another producer writes to it"
             )
         last = original.offset() or 0
     return last

@@ -30,7 +30,7 @@ _KINDS: Final[dict[int, type[HeadwaterError]]] = {
 """What is not here is the caller's to change."""
 
 
-def told_plainly(error: HeadwaterError) -> HeadwaterError:
+def as_domain_error(error: HeadwaterError) -> HeadwaterError:
     """The same error as other doors tell it."""
     if not isinstance(error, KafkaError):
         return error

@@ -20,21 +20,21 @@ import msgspec
 
 from headwater.core.errors import DamageError
 from headwater.disk import sync_names
-from headwater.engine.kafka.checkpointing import Checkpointing
+from headwater.engine.kafka.checkpointer import KafkaCheckpointer
 from headwater.engine.kafka.core import KafkaCore
 from headwater.format.checksum import checksum64
 from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta, rewritten
 from headwater.format.kafka.names import REWRITE_SUFFIX, index_name, log_name
-from headwater.store.kafka.live_batches import Living, find_living, keys_in, strangers
-from headwater.store.kafka.rewrite import swap_index, write_index_again, write_living
+from headwater.store.kafka.live_batches import LiveBatches, find_live_batches, keys_in, strangers
+from headwater.store.kafka.rewrite import swap_index, write_index_again, write_live_batches
 
 _NONE_LIVES: Final = 2**63
 _KEYS_AT_ONCE: Final = 1_024
 """The owner looks up so many in one call."""
-_ACTIVE_LOOK_US: Final = 60_000_000
+_ACTIVE_SCAN_US: Final = 60_000_000
 
 
-class _Looked(NamedTuple):
+class _Scanned(NamedTuple):
     """What a segment was found worth keeping for."""
 
     log_number: int
@@ -43,25 +43,25 @@ class _Looked(NamedTuple):
     """Of each key, within the segment."""
 
 
-class Reclaiming:
+class SpaceReclaimer:
     """The keeper's. Nothing here is called as the owner."""
 
     def __init__(
         self,
         core: KafkaCore,
-        checkpointing: Checkpointing,
+        checkpointer: KafkaCheckpointer,
         take_number: Callable[[], int],
         seal: Callable[[int], bool],
     ) -> None:
         self._core = core
-        self._checkpointing = checkpointing
+        self._checkpointer = checkpointer
         self._take_number = take_number
         self._seal = seal
         """End the active segment, if it still is that one."""
-        self._active_looked = (-1, 0, 0)
+        self._active_scanned = (-1, 0, 0)
         """Its number, bytes and the time, when it was last looked at."""
-        self._looked: dict[int, _Looked] = {}
-        self._doomed: list[str] = []
+        self._scanned: dict[int, _Scanned] = {}
+        self._to_delete: list[str] = []
         """Files that the next checkpoint no longer leads to."""
 
     def run(self) -> None:
@@ -72,8 +72,8 @@ class Reclaiming:
             if self._seal_what_is_dead(checkpoint):
                 self._round()
         except Exception:
-            self._looked.clear()
-            core.owner.call(core.look_for_space)
+            self._scanned.clear()
+            core.owner.call(core.reclaim_soon)
             raise
 
     def _begin(self) -> None:
@@ -82,12 +82,12 @@ class Reclaiming:
     def _round(self) -> KafkaCheckpoint:
         checkpoint = self._save()
         deleted: list[SegmentMeta] = []
-        mostly_dead: list[tuple[SegmentMeta, Living]] = []
+        mostly_dead: list[tuple[SegmentMeta, LiveBatches]] = []
         for listed in checkpoint.segments[:-1]:
-            meta = self._settled(listed)
+            meta = self._resolved(listed)
             if meta.base_id + meta.entries > checkpoint.as_of:
                 continue
-            living = self._look(meta)
+            living = self._find_live(meta)
             if living is None:
                 continue
             if not living.is_needed:
@@ -98,35 +98,37 @@ class Reclaiming:
             self._delete(deleted)
         for meta, living in mostly_dead:
             self._rewrite(meta, living)
-        if self._doomed:
+        if self._to_delete:
             self._save()
         return checkpoint
 
     def _save(self) -> KafkaCheckpoint:
         """A checkpoint; then nothing leads to the doomed files any more."""
         core = self._core
-        checkpoint = self._checkpointing.run()
-        if self._doomed:
-            while self._doomed:
+        checkpoint = self._checkpointer.run()
+        if self._to_delete:
+            while self._to_delete:
                 with contextlib.suppress(FileNotFoundError):
-                    core.disk.unlink(core.directory / self._doomed[-1])
-                self._doomed.pop()
+                    core.disk.unlink(core.directory / self._to_delete[-1])
+                self._to_delete.pop()
             sync_names(core.disk, core.directory)
         return checkpoint
 
-    def _look(self, meta: SegmentMeta) -> Living | None:
+    def _find_live(self, meta: SegmentMeta) -> LiveBatches | None:
         """What lives in it. None when that is what it was when it was last found worth keeping."""
-        core, known = self._core, self._looked.get(meta.number)
+        core, known = self._core, self._scanned.get(meta.number)
         if known is None or known.log_number != meta.log_number:
             keys = keys_in(core.files.entries(meta.number, meta.entries))
-            known = _Looked(meta.log_number, keys, [])
+            known = _Scanned(meta.log_number, keys, [])
         first_live = self._first_live(known.keys)
         end = meta.base_id + meta.entries
         within = [min(max(first_live[key], meta.base_id), end) for key in known.keys]
         if within == known.first_live:
             return None
-        self._looked[meta.number] = known._replace(first_live=within)
-        return find_living(core.files.entries(meta.number, meta.entries), meta.base_id, first_live)
+        self._scanned[meta.number] = known._replace(first_live=within)
+        return find_live_batches(
+            core.files.entries(meta.number, meta.entries), meta.base_id, first_live
+        )
 
     def _first_live(self, keys: Sequence[bytes]) -> dict[bytes, int]:
         """The first global id of each key that somebody may still read.
@@ -134,30 +136,30 @@ class Reclaiming:
         None of what the log said about itself: the checkpoint has it. And whatever was removed
         since the partition's bytes were counted waits for the next round, with its sizes.
         """
-        found: dict[bytes, int] = dict.fromkeys(keys, _NONE_LIVES)
+        first_live: dict[bytes, int] = dict.fromkeys(keys, _NONE_LIVES)
 
-        def look(some: Sequence[bytes]) -> None:
+        def lookup(some: Sequence[bytes]) -> None:
             for key in some:
                 partition = self._core.registry.by_key(key)
                 if partition is not None and partition.sized_from < partition.high_watermark:
-                    found[key] = partition.id_at(partition.sized_from)
+                    first_live[key] = partition.id_at(partition.sized_from)
 
         for at in range(0, len(keys), _KEYS_AT_ONCE):
             some = keys[at : at + _KEYS_AT_ONCE]
-            self._core.owner.call(partial(look, some))
-        return found
+            self._core.owner.call(partial(lookup, some))
+        return first_live
 
     def _seal_what_is_dead(self, checkpoint: KafkaCheckpoint) -> bool:
         """Whether the active segment was sealed, because that gives enough space back."""
         core, active = self._core, checkpoint.segments[-1]
-        settled = min(active.entries, checkpoint.as_of - active.base_id)
-        if settled <= 0 or active.log_bytes < core.settings.seal_dead_bytes:
+        applied = min(active.entries, checkpoint.as_of - active.base_id)
+        if applied <= 0 or active.log_bytes < core.settings.seal_dead_bytes:
             return False
-        if not self._is_worth_a_look(active):
-            core.owner.call(core.look_for_space)
+        if not self._is_worth_a_scan(active):
+            core.owner.call(core.reclaim_soon)
             return False
-        entries = core.files.entries(active.number, settled)
-        living = find_living(entries, active.base_id, self._first_live(keys_in(entries)))
+        entries = core.files.entries(active.number, applied)
+        living = find_live_batches(entries, active.base_id, self._first_live(keys_in(entries)))
         dead = living.stored_bytes - living.live_bytes
         if dead < core.settings.seal_dead_bytes:
             return False
@@ -165,53 +167,53 @@ class Reclaiming:
             return False
         return self._seal(active.number)
 
-    def _is_worth_a_look(self, active: SegmentMeta) -> bool:
+    def _is_worth_a_scan(self, active: SegmentMeta) -> bool:
         """It may have millions of entries, and something may be removed in every round."""
-        number, size, at_us = self._active_looked
+        number, size, at_us = self._active_scanned
         now_us = self._core.clock.monotonic_us()
         grown = active.log_bytes - size >= self._core.settings.seal_dead_bytes
-        if active.number == number and not grown and now_us - at_us < _ACTIVE_LOOK_US:
+        if active.number == number and not grown and now_us - at_us < _ACTIVE_SCAN_US:
             return False
-        self._active_looked = (active.number, active.log_bytes, now_us)
+        self._active_scanned = (active.number, active.log_bytes, now_us)
         return True
 
-    def _delete(self, doomed: Sequence[SegmentMeta]) -> None:
+    def _delete(self, segments: Sequence[SegmentMeta]) -> None:
         core = self._core
-        keys = {key for meta in doomed for key in self._looked[meta.number].keys}
-        core.owner.call(lambda: self._forget(doomed, keys))
-        for meta in doomed:
-            del self._looked[meta.number]
-            self._doom(index_name(meta.number), *self._log_names(meta))
+        keys = {key for meta in segments for key in self._scanned[meta.number].keys}
+        core.owner.call(lambda: self._forget(segments, keys))
+        for meta in segments:
+            del self._scanned[meta.number]
+            self._delete_later(index_name(meta.number), *self._log_names(meta))
         self._save()
-        for meta in doomed:
+        for meta in segments:
             core.files.forget(meta.number)
             core.files.forget(meta.log_number)
-        core.counters.segments_deleted += len(doomed)
+        core.counters.segments_deleted += len(segments)
 
-    def _forget(self, doomed: Sequence[SegmentMeta], keys: set[bytes]) -> None:
+    def _forget(self, segments: Sequence[SegmentMeta], keys: set[bytes]) -> None:
         """As the owner: the segments are no longer there, nor the records they had."""
         core = self._core
         for key in keys:
             partition = core.registry.by_key(key)
             if partition is None or partition.ids is None:
                 continue
-            for meta in doomed:
+            for meta in segments:
                 end = meta.base_id + meta.entries
                 partition.dropped += partition.ids.range_cardinality(meta.base_id, end)
                 partition.ids.remove_range(meta.base_id, end)
             core.changed(partition.topic)
-        numbers = {meta.number for meta in doomed}
+        numbers = {meta.number for meta in segments}
         left = [meta for meta in core.sealed if meta.number not in numbers]
         core.set_segments(left, core.active_number, core.active_base_id)
 
-    def _rewrite(self, meta: SegmentMeta, living: Living) -> None:
+    def _rewrite(self, meta: SegmentMeta, living: LiveBatches) -> None:
         core = self._core
         if strangers(living, meta.log_number, meta.log_bytes):
             path = core.directory / index_name(meta.number)
             raise DamageError("entries lead out of their log", path=path, advice="restore a backup")
         number = self._take_number()
         log = core.files.log(meta.log_number, meta.log_bytes)
-        rewrite = write_living(core.disk, core.directory, meta.number, number, log, living)
+        rewrite = write_live_batches(core.disk, core.directory, meta.number, number, log, living)
         changing = msgspec.structs.replace(meta, rewrite=rewrite)
         self._replace(changing)
         self._save()
@@ -222,7 +224,7 @@ class Reclaiming:
         core.files.forget(meta.log_number)
         core.counters.segments_rewritten += 1
 
-    def _settled(self, meta: SegmentMeta) -> SegmentMeta:
+    def _resolved(self, meta: SegmentMeta) -> SegmentMeta:
         """The segment as it is: an error may have ended its rewrite before the swap, or behind."""
         core, rewrite = self._core, meta.rewrite
         if rewrite is None:
@@ -236,12 +238,12 @@ class Reclaiming:
             return self._finish(meta)
         with contextlib.suppress(FileNotFoundError):
             core.disk.unlink(core.directory / (index_name(meta.number) + REWRITE_SUFFIX))
-        self._doom(log_name(rewrite.log_number), index_name(rewrite.log_number))
+        self._delete_later(log_name(rewrite.log_number), index_name(rewrite.log_number))
         return self._replace(msgspec.structs.replace(meta, rewrite=None))
 
     def _finish(self, meta: SegmentMeta) -> SegmentMeta:
         """The index is the new one."""
-        self._doom(*self._log_names(meta))
+        self._delete_later(*self._log_names(meta))
         return self._replace(rewritten(meta))
 
     def _replace(self, new: SegmentMeta) -> SegmentMeta:
@@ -254,8 +256,8 @@ class Reclaiming:
         core.owner.call(work)
         return new
 
-    def _doom(self, *names: str) -> None:
-        self._doomed += names
+    def _delete_later(self, *names: str) -> None:
+        self._to_delete += names
 
     def _log_names(self, meta: SegmentMeta) -> list[str]:
         """The log of a segment; with the empty index of its own that a rewrite gave it."""
