@@ -2,9 +2,9 @@
 
 `keys` holds the API keys: a key has scopes (read, write, work, delete, own, admin), may be limited
 to names with certain prefixes, and belongs to an organisation. Only digests are kept and compared,
-each of them in constant time. A server without keys serves everybody who reaches it, which is why it listens on
-loopback only. Keys do not change while the server runs, so an admission is remembered with the head
-of the request or with the connection.
+each of them in constant time. A server without keys serves everybody who reaches it, which is why
+it listens on loopback only. Keys do not change while the server runs, so an admission is remembered
+with the head of the request or with the connection.
 
 `quotas` counts what each key uses: requests under way, open streams, connections. Limits are
 shares: no key can take all connections of the server or all of its streams.

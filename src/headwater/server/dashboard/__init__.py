@@ -2,9 +2,9 @@
 
 The pages are static files of `headwater.web`: HTML, CSS and JavaScript without a build step.
 `files` loads them once and sends them with an ETag that browsers check again on each visit, so an
-upgrade of the server is seen at once. They are public like the program itself. What the pages show, they request
-over the same HTTP API as any client, with the key that the user entered; the dashboard has no
-privileges.
+upgrade of the server is seen at once. They are public like the program itself. What the pages show,
+they request over the same HTTP API as any client, with the key that the user entered; the dashboard
+has no privileges.
 
 `maintenance_reports` serves the last reports of `headwater verify`, `headwater doctor` and the
 pipeline's jobs, which those leave in a directory beside the data (`engine.reports`).
