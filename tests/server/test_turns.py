@@ -48,7 +48,7 @@ class Scene:
         app: Any = SimpleNamespace(loop=self.loop, now_us=self.clock.monotonic_us)
         self.delivery = Delivery(app)
         self.delivery.govern(self.governing)
-        self.engine.core.on_news = self.delivery.on_news
+        self.engine.core.on_update = self.delivery.on_news
         self.served: list[tuple[str, int]] = []
 
     def topic(self, name: str, **settings: Any) -> str:

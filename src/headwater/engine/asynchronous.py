@@ -83,7 +83,7 @@ class AsyncDatabase:
         """State machines: definitions, instances, events."""
         engine = self._engine
         return AsyncMachines(
-            lambda ask: self.drive(call_operation(engine, ask)),
+            lambda call: self.drive(call_operation(engine, call)),
             partial(follow_async, engine, self.drive),
         )
 

@@ -76,7 +76,7 @@ class Database:
         """State machines: definitions, instances, events."""
         engine = self._engine
         return Machines(
-            lambda ask: self.drive(call_operation(engine, ask)),
+            lambda call: self.drive(call_operation(engine, call)),
             partial(follow_blocking, engine, self.drive),
         )
 

@@ -177,14 +177,14 @@ class Checkpointer:
         seqs = numpy.concatenate(topic.unflagged)
         last = topic.segments[-1].end_seq if topic.segments else 0
         seqs = numpy.unique(seqs[(seqs >= topic.log.index.base_seq) & (seqs <= last)])
-        found = []
+        flagged = []
         for segment in topic.segments:
             low, high = numpy.searchsorted(seqs, (segment.first_seq, segment.end_seq + 1))
             here = seqs[low:high]
             if len(here):
                 entries = topic.log.index.entries(int(here[0]), int(here[-1]))
-                found.append((segment, entries, here))
-        return found
+                flagged.append((segment, entries, here))
+        return flagged
 
     def _write(self, job: TopicJob, now: int) -> None:
         files = job.topic.files

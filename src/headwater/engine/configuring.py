@@ -25,11 +25,11 @@ def create_operation(
     if existing is not None:
         yield from ensure_loaded(engine, existing)
     create = partial(_create, engine, name, settings)
-    found: Topic | tuple[TopicState, bool] = yield Answered(create)
-    while isinstance(found, Topic):
-        yield Woken(found, None, partial(_may_configure, found))
-        found = yield Answered(create)
-    return found[0]
+    outcome: Topic | tuple[TopicState, bool] = yield Answered(create)
+    while isinstance(outcome, Topic):
+        yield Woken(outcome, None, partial(_may_configure, outcome))
+        outcome = yield Answered(create)
+    return outcome[0]
 
 
 def _create(engine: Engine, name: str, settings: Mapping[str, Any]) -> Change:

@@ -26,7 +26,7 @@ from headwater.format.segment import topic_directory_name
 from headwater.format.snapshot import ShardMeta
 from headwater.model.retention_clock import RetentionClock
 from headwater.model.topic import TopicLog
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 from headwater.store.maps import SegmentMaps
 from headwater.store.segment_stores import ColdTier, SegmentStore
 from headwater.store.topic_files import TopicFiles
@@ -132,7 +132,7 @@ class EngineCore:
     wake_forwarder: Callable[[], None] = lambda: None
     to_route: dict[int, Topic] = field(default_factory=dict)
     """Topics that routers may have something to copy from, by id."""
-    on_news: Callable[[Topic], None] | None = None
+    on_update: Callable[[Topic], None] | None = None
     """Told of every topic that has something new, or is gone: for delivery to streams."""
     on_synced: Callable[[Topic], None] | None = None
     """Told of a topic whose visible records were synced only now: for streams that wait for it."""
@@ -182,16 +182,16 @@ class EngineCore:
             self.to_route[source.topic_id] = source
             self.wake_forwarder()
 
-    def _note_in_files(self, topic_id: int, finding: Finding) -> None:
+    def _note_in_files(self, topic_id: int, finding: RecordDamage) -> None:
         topic = self.registry.by_id(topic_id)
         self.note(f"topic {topic_id}" if topic is None else topic.name, finding)
 
-    def note(self, topic: str, finding: Finding) -> None:
+    def note(self, topic: str, finding: RecordDamage) -> None:
         """Damage that was met in segment files: each place is counted once."""
         if self.damage.note(topic, finding):
             self.counters.bad_frames += 1
 
-    def note_damage(self, topic: Topic, findings: Sequence[Finding]) -> None:
+    def note_damage(self, topic: Topic, findings: Sequence[RecordDamage]) -> None:
         """As the owner: records that cannot be read. Readers are told of them from now on."""
         for finding in findings:
             topic.log.note_damaged(finding.seq, finding.end_seq)

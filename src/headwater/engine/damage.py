@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import Final, NamedTuple
 
 from headwater.model.damage import DamagedSeqs
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 
 RANGES_MAX: Final = 1_000
 """Damaged places that are remembered; further ones are only counted."""
@@ -51,33 +51,33 @@ class DamageLedger:
         self.ranges: list[DamagedRange] = []
         """The first of them; `count` is of all."""
         self.count = 0
-        self.findings: list[Finding] = []
+        self.findings: list[RecordDamage] = []
         self._unreported: list[DamagedRange] = []
         self._seqs: dict[DamageKey, DamagedSeqs] = {}
 
-    def note(self, topic: str, finding: Finding, organisation: int | None = None) -> bool:
+    def note(self, topic: str, finding: RecordDamage, organisation: int | None = None) -> bool:
         """False when this place is known already."""
-        place = DamagedRange(
+        entry = DamagedRange(
             topic,
             str(finding.path),
             finding.offset,
             finding.seq,
             finding.end_seq,
             finding.reason,
-            finding.mended,
+            finding.repaired,
             organisation,
         )
         with self._lock:
-            if place in self._known:
+            if entry in self._known:
                 return False
             self.count += 1
-            if not place.repaired:
+            if not entry.repaired:
                 seqs = self._seqs.setdefault((topic, organisation), DamagedSeqs())
-                seqs.add(place.first_seq, place.last_seq + 1)
+                seqs.add(entry.first_seq, entry.last_seq + 1)
             if len(self.ranges) < RANGES_MAX:
-                self._known.add(place)
-                self.ranges.append(place)
-                self._unreported.append(place)
+                self._known.add(entry)
+                self.ranges.append(entry)
+                self._unreported.append(entry)
                 self.findings.append(finding)
             return True
 
@@ -87,8 +87,8 @@ class DamageLedger:
         with self._lock:
             kept = [
                 at
-                for at, place in enumerate(self.ranges)
-                if (place.topic, place.organisation) not in gone
+                for at, entry in enumerate(self.ranges)
+                if (entry.topic, entry.organisation) not in gone
             ]
             if len(kept) == len(self.ranges) and gone.isdisjoint(self._seqs):
                 return

@@ -89,7 +89,7 @@ def dead_letter_operation(engine: Engine, queues: Queues, topic: Topic) -> Opera
 
 def dead_letter(topic: Topic, record: Record, job: ExhaustedJob) -> EncodedRecords:
     """The copy: the record with where it is from. Its own meta goes when there is no room."""
-    told = _told(topic, job)
+    meta = _origin(topic, job)
     copy: dict[str, Any] = {"data": msgspec.Raw(record.data_json)}
     if record.tag is not None:
         copy["tag"] = record.tag
@@ -97,26 +97,26 @@ def dead_letter(topic: Topic, record: Record, job: ExhaustedJob) -> EncodedRecor
         copy["node"] = record.node
     try:
         return encode_records(
-            [{**copy, "meta": {**(record.meta or {}), **told}}], bytes_max=LETTER_BYTES_MAX
+            [{**copy, "meta": {**(record.meta or {}), **meta}}], bytes_max=LETTER_BYTES_MAX
         )
     except RequestError:
-        return encode_records([{**copy, "meta": told}], bytes_max=LETTER_BYTES_MAX)
+        return encode_records([{**copy, "meta": meta}], bytes_max=LETTER_BYTES_MAX)
 
 
 def damaged_letter(engine: Engine, topic: Topic, job: ExhaustedJob) -> EncodedRecords:
     """What is known of a job that cannot be read. Its payload is not: the data is null."""
-    told = {**_told(topic, job), DEAD_LETTER_CAUSE: DAMAGED}
-    place = engine.core.damage.find(topic.name, job.seq)
-    if place is not None:
-        told["$dead_letter_damage"] = f"{place.reason} at byte {place.offset} of {place.file}"
-    copy: dict[str, Any] = {"data": None, "meta": told}
+    meta = {**_origin(topic, job), DEAD_LETTER_CAUSE: DAMAGED}
+    damage = engine.core.damage.find(topic.name, job.seq)
+    if damage is not None:
+        meta["$dead_letter_damage"] = f"{damage.reason} at byte {damage.offset} of {damage.file}"
+    copy: dict[str, Any] = {"data": None, "meta": meta}
     tag = None if topic.log.tags is None else topic.log.tags.tag_of(job.seq)
     if tag is not None:
         copy["tag"] = tag.decode("utf-8", "replace")
     return encode_records([copy])
 
 
-def _told(topic: Topic, job: ExhaustedJob) -> dict[str, Any]:
+def _origin(topic: Topic, job: ExhaustedJob) -> dict[str, Any]:
     return {
         DEAD_LETTER_ORIGIN: topic.name,
         "$dead_letter_deliveries": job.deliveries,

@@ -43,5 +43,5 @@ def _matching_seqs(
     if topic.log.tags is None:
         return ()
     end = upto_seq + 1 if before_seq is None else min(before_seq, upto_seq + 1)
-    found = topic.log.tags.find(matcher, end).tolist()
-    return tuple(found if topic.logged_upto is None else filter(topic.logs, found))
+    seqs = topic.log.tags.find(matcher, end).tolist()
+    return tuple(seqs if topic.logged_upto is None else filter(topic.logs, seqs))

@@ -41,7 +41,7 @@ from headwater.model.retention_clock import RetentionClock
 from headwater.recovery.open_wal import OpenWal, open_wal
 from headwater.recovery.report import WalReport
 from headwater.recovery.snapshots import retired_logs
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 from headwater.store.cold_address import remember_cold_tier
 from headwater.store.object_store import open_cold_tier
 from headwater.wal.ceilings import SeqCeilings
@@ -122,8 +122,8 @@ class Engine:
         self._housekeeping = Housekeeping(
             self.core, self.topics, Checkpointer(self.core), Snapshotter(self.core)
         )
-        self._keeper = make_maintenance(clock, settings.checkpoint_interval_ms, self._keep)
-        self.core.wake_maintenance = self._keeper.wake
+        self._maintenance = make_maintenance(clock, settings.checkpoint_interval_ms, self._maintain)
+        self.core.wake_maintenance = self._maintenance.wake
 
     def _recover(self, opened: OpenWal, progress: Progress) -> None:
         core = self.core
@@ -132,7 +132,7 @@ class Engine:
             core.disk.make_directory(topics_directory)
             core.disk.sync_directory(core.directory)
         recovery = TopicRecovery(
-            core, self.topics, opened.recovered.report.shards, found=opened.found
+            core, self.topics, opened.recovered.report.shards, known_snapshot=opened.snapshot
         )
         recovery.run(progress)
         self.notes: RecoveryNotes = recovery.notes
@@ -150,7 +150,7 @@ class Engine:
         opened.start()
         self._housekeeping.note_recovery(recovery.notes, recovery.filled)
         self.forwarding.catch_up()
-        self._keeper.start()
+        self._maintenance.start()
         core.wake_forwarder = self.forwarder.wake
         core.owner.call(self.forwarding.route_all)
         self.machines.start_feeder(self)
@@ -182,7 +182,7 @@ class Engine:
     def plan(self, topic: Topic, from_seq: int, limit: int, bytes_max: int) -> ReadPlan:
         return self._reader.plan(topic, from_seq, limit, bytes_max)
 
-    def note_damage(self, plan: ReadPlan, findings: Sequence[Finding]) -> bool:
+    def note_damage(self, plan: ReadPlan, findings: Sequence[RecordDamage]) -> bool:
         """Bad frames were met. If the plan was not merely out of date, they are known from now on.
         True in both cases: what is planned now stops before them, or tells of them."""
         if plan.is_current:
@@ -204,9 +204,9 @@ class Engine:
         return self.core.wal.poison
 
     @property
-    def trouble(self) -> Exception | None:
+    def last_error(self) -> Exception | None:
         """Why the keeper could not do all of his last round; it is tried again in the next."""
-        return self._keeper.error or self.machines.trouble
+        return self._maintenance.error or self.machines.last_error
 
     # -- what the log says
 
@@ -219,7 +219,7 @@ class Engine:
 
     # -- care
 
-    def _keep(self) -> None:
+    def _maintain(self) -> None:
         """The keeper's round. Pressure goes by itself, also when nobody writes any more."""
         self.core.owner.call(self.governing.tick)
         self._housekeeping.round()
@@ -235,7 +235,7 @@ class Engine:
         self.core.owner.call(self._begin_closing)
         self.machines.close()
         self.forwarder.stop()
-        self._keeper.stop()
+        self._maintenance.stop()
         try:
             self._housekeeping.finish()
         finally:

@@ -37,7 +37,7 @@ from headwater.engine.topic import Topic
 from headwater.engine.topics import Topics
 from headwater.model.router import RouterCursor
 from headwater.model.scheduler import TURNS_A_ROUND
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 from headwater.store.segment import SegmentChangedError
 from headwater.wal.committer import LogState
 
@@ -50,7 +50,7 @@ DESTS_PER_TURN: Final = 32
 ATTEMPTS_MAX: Final = 16
 """Reads that are begun again because files changed under them."""
 
-NoteDamage = Callable[[ReadPlan, Sequence[Finding]], bool]
+NoteDamage = Callable[[ReadPlan, Sequence[RecordDamage]], bool]
 
 
 class CopyRounds:
@@ -159,8 +159,8 @@ class CopyRounds:
         moved = False
         groups: dict[tuple[int, int], list[Router]] = {}
         for router in routers:
-            place = router.source.topic_id, router.cursor.source_seq
-            groups.setdefault(place, []).append(router)
+            position = router.source.topic_id, router.cursor.source_seq
+            groups.setdefault(position, []).append(router)
         for group in groups.values():
             try:
                 moved = self._advance(group) or moved
@@ -208,21 +208,21 @@ class CopyRounds:
                 made[keep] = copies_for(keep, batch)
             writes.append(CopyWrite(router, made[keep]))
         for at in range(0, len(writes), DESTS_PER_TURN):
-            self._place(writes[at : at + DESTS_PER_TURN])
+            self._publish(writes[at : at + DESTS_PER_TURN])
         for router in routers:
             self.failures.pop(router.name, None)
         return any(
             router.cursor.source_seq > seq for router, seq in zip(routers, before, strict=True)
         )
 
-    def _place(self, writes: list[CopyWrite]) -> None:
+    def _publish(self, writes: list[CopyWrite]) -> None:
         core, publisher = self._core, self._publisher
         admitted, changes = core.owner.call(lambda: publisher.admit(writes))
         for change in changes:
             self._wait(change)
         for write in admitted:
             write.encoded = write.encode()
-        core.owner.call(lambda: publisher.place(admitted))
+        core.owner.call(lambda: publisher.publish(admitted))
 
     def _mark_all(self, routers: list[Router]) -> None:
         for router in routers:
@@ -244,19 +244,19 @@ class CopyRounds:
         core = self._core
         from_seq = cursor.source_seq
         for _ in range(ATTEMPTS_MAX):
-            found = core.owner.call(partial(self._plan_next, source, cursor))
-            if found is None or isinstance(found, SourceBatch):
-                return found
+            planned = core.owner.call(partial(self._plan_next, source, cursor))
+            if planned is None or isinstance(planned, SourceBatch):
+                return planned
             try:
-                runs, findings = self._reader.runs(found)
+                runs, findings = self._reader.runs(planned)
             except SegmentChangedError:
                 continue
-            if findings and self._is_stale(found, findings):
+            if findings and self._is_stale(planned, findings):
                 continue
-            return _batch(found, from_seq, decode_source(runs))
+            return _batch(planned, from_seq, decode_source(runs))
         raise SegmentChangedError(f"{source.name!r} is being rewritten; it is tried again")
 
-    def _is_stale(self, plan: ReadPlan, findings: Sequence[Finding]) -> bool:
+    def _is_stale(self, plan: ReadPlan, findings: Sequence[RecordDamage]) -> bool:
         stale: bool = self._core.owner.call(partial(self._note_damage, plan, findings))
         return stale
 

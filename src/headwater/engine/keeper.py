@@ -22,7 +22,7 @@ class MaintenanceThread:
         self._stopping = False
         self.error: Exception | None = None
         """What the last round failed with; None after a good one."""
-        self._thread = threading.Thread(target=self._run, name="headwater-keeper", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="headwater-maintenance", daemon=True)
 
     def start(self) -> None:
         self._thread.start()

@@ -151,8 +151,8 @@ def _batch(engine: Engine, call: Batch) -> Operation[Any]:
 
 
 def _history(engine: Engine, call: ReadHistory) -> Operation[Any]:
-    found = yield from operations.history_operation(engine, *call)
-    return responses.history(call.instance_id, found, decode_content)
+    entries = yield from operations.history_operation(engine, *call)
+    return responses.history(call.instance_id, entries, decode_content)
 
 
 def _snapshot_instance(engine: Engine, call: SnapshotInstance) -> Operation[Any]:

@@ -44,10 +44,10 @@ class MachineHost:
         return self._core.disk.is_directory(self._core.directory / MACHINES_DIRECTORY)
 
     @property
-    def trouble(self) -> Exception | None:
+    def last_error(self) -> Exception | None:
         """What fails while nobody waits for it: expiries, compaction, feeding the topic."""
-        found = None if self.store is None else self.store.last_error
-        return found or (None if self.feeder is None else self.feeder.last_error)
+        error = None if self.store is None else self.store.last_error
+        return error or (None if self.feeder is None else self.feeder.last_error)
 
     def open_at_start(self) -> None:
         """What is damaged is away from now on; the topics do not wait for it."""
@@ -81,17 +81,17 @@ class MachineHost:
                 if self.on_open is not None:
                     self.on_open(store)
                 self.store = store
-                core.parts.mended[Part.MACHINES] = store.report.repaired
-                self._feed()
+                core.parts.repaired[Part.MACHINES] = store.report.repaired
+                self._feed_transitions()
             return self.store
 
     def start_feeder(self, engine: Engine) -> None:
         """The engine takes writes from now on, also those that tell of transitions."""
         with self._lock:
             self._engine = engine
-            self._feed()
+            self._feed_transitions()
 
-    def _feed(self) -> None:
+    def _feed_transitions(self) -> None:
         from headwater.engine.blocking import Database
         from headwater.engine.machines.transition_feeder import TransitionFeeder
 
@@ -103,9 +103,9 @@ class MachineHost:
         ):
             return
         database = Database(self._engine)
-        place = core.directory / MACHINES_DIRECTORY
-        keeper = self._make_maintenance
-        self.feeder = TransitionFeeder(database, store, core.disk, place, make_maintenance=keeper)
+        directory = core.directory / MACHINES_DIRECTORY
+        make = self._make_maintenance
+        self.feeder = TransitionFeeder(database, store, core.disk, directory, make_maintenance=make)
         self.feeder.start()
 
     def close(self) -> None:

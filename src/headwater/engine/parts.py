@@ -42,7 +42,7 @@ class Parts:
     """Which parts are away, and why. Set by whoever opens a part; read by everybody."""
 
     away: dict[Part, StorageError] = field(default_factory=dict)
-    mended: dict[Part, Sequence[Finding]] = field(default_factory=dict)
+    repaired: dict[Part, Sequence[Finding]] = field(default_factory=dict)
     """What a start found that it goes on in spite of: skipped, cut, moved to quarantine."""
 
     def set_away(self, part: Part, error: Exception, directory: PurePath) -> None:
@@ -85,11 +85,11 @@ class Parts:
             "advice": reason.advice,
         }
 
-    def told(self) -> list[dict[str, Any]]:
+    def repairs(self) -> list[dict[str, Any]]:
         """What was mended, for readiness and status: an operator may want to know his disk."""
         return [
             {"part": part.value, **finding.as_dict()}
-            for part, findings in self.mended.items()
+            for part, findings in self.repaired.items()
             for finding in findings
         ]
 
@@ -107,10 +107,10 @@ def _as_storage_error(error: Exception, directory: PurePath) -> StorageError:
         return error
     assert isinstance(error, OSError), error
     why = (error.strerror or str(error)).lower()
-    found = AccessError(
+    access_error = AccessError(
         f"the system says {why!r}",
         path=PurePath(error.filename) if isinstance(error.filename, str) else directory,
         advice="check the disk, then start again",
     )
-    found.__cause__ = error
-    return found
+    access_error.__cause__ = error
+    return access_error

@@ -164,7 +164,7 @@ class CopyPublisher:
 
     # -- making visible
 
-    def place(self, writes: list[CopyWrite]) -> None:
+    def publish(self, writes: list[CopyWrite]) -> None:
         """Make copies visible, or hand them to the log."""
         for write in writes:
             router, dest = write.router, write.dest

@@ -184,8 +184,8 @@ def announce(core: EngineCore, topic: Topic) -> None:
     """The topic has something new: tell readers, streams and routers."""
     if topic.waiters:
         topic.wake()
-    if core.on_news is not None:
-        core.on_news(topic)
+    if core.on_update is not None:
+        core.on_update(topic)
     if topic.outbound:
         core.route(topic)
 

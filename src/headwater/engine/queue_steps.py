@@ -76,7 +76,7 @@ class PendingClaim:
     """One claim of a topic that is loaded. Most are over with their first look, and whoever is the
     owner anyway may take it by itself; then it goes on with the steps, or is abandoned."""
 
-    __slots__ = ("_begun", "options", "queues", "request", "told", "topic")
+    __slots__ = ("_begun", "log_change", "options", "queues", "request", "topic")
 
     def __init__(self, engine: Engine, topic: Topic, options: ClaimOptions) -> None:
         check_node(options.node)
@@ -84,7 +84,7 @@ class PendingClaim:
         self.topic = topic
         self.options = options
         self.request = ClaimRequest(options.node, claim_limit(options.wanted))
-        self.told: Change | None = None
+        self.log_change: Change | None = None
         """What the log is told of it, if jobs were there."""
         self._begun = False
 
@@ -92,7 +92,7 @@ class PendingClaim:
         """As the owner: everything about it that need not wait. Once."""
         if not self._begun:
             self._begun = True
-            self.told = self.queues.begin(
+            self.log_change = self.queues.begin(
                 self.topic, self.request, self.options.lease_ms, limits.CLAIM_BYTES_MAX
             )
 
@@ -103,7 +103,7 @@ class PendingClaim:
         request, queue = self.request, self.topic.queue
         if queue is None or not request.served or queue.leases.has_exhausted:
             return False
-        return self.options.wait_ms <= 0 if request.grant is None else self.told is COVERED
+        return self.options.wait_ms <= 0 if request.grant is None else self.log_change is COVERED
 
     def abandon(self) -> None:
         """Nobody is told of these jobs: they are free for others."""
@@ -115,15 +115,15 @@ def run_claim(engine: Engine, claim: PendingClaim, take: TakeJobs[P]) -> Operati
     queues, topic, request = claim.queues, claim.topic, claim.request
     try:
         yield AsOwner(claim.begin)
-        told = claim.told
+        log_change = claim.log_change
         if not request.served:
             yield from serve_operation(engine, queues, topic, [request])
         if request.grant is None and claim.options.wait_ms > 0:
             yield from _wait_operation(engine, queues, topic, request, claim.options)
-        if told is None and request.grant is not None:
+        if log_change is None and request.grant is not None:
             yield Answered(lambda: queues.confirm(topic, request))
-        elif told is not None and told is not COVERED:
-            yield Answered(lambda: told)
+        elif log_change is not None and log_change is not COVERED:
+            yield Answered(lambda: log_change)
         taken = yield from take(engine, queues, topic, request)
         yield from set_aside_operation(queues, topic, request)
         yield from dead_letter_operation(engine, queues, topic)

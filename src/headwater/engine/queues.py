@@ -268,9 +268,9 @@ class Queues:
             if waits:
                 leases.take_back(grant)
 
-        told = Change(confirmed, refused)
-        self._submit_events(topic, [LeaseEvent(LeaseKind.NUMBERED, lease_id=value)], told)
-        return told if waits else COVERED
+        change = Change(confirmed, refused)
+        self._submit_events(topic, [LeaseEvent(LeaseKind.NUMBERED, lease_id=value)], change)
+        return change if waits else COVERED
 
     def claimed(self, topic: Topic, request: ClaimRequest, records: dict[int, Record]) -> Claimed:
         """The answer: the jobs of a claim, and how many more there are."""

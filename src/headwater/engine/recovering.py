@@ -53,9 +53,9 @@ from headwater.model.loss import Loss
 from headwater.model.match import TagMatcher
 from headwater.model.queue import LeaseHistory
 from headwater.model.topic import TopicLog
-from headwater.recovery.replay import Group, replay
+from headwater.recovery.replay import FrameGroup, replay
 from headwater.recovery.rows import RecordRows, replay_rows
-from headwater.recovery.snapshots import FoundSnapshot, covered_frames, find_snapshot
+from headwater.recovery.snapshots import LatestSnapshot, covered_frames, find_snapshot
 from headwater.recovery.survey import ShardSurvey
 from headwater.store.segment import SegmentChangedError
 
@@ -71,14 +71,14 @@ class TopicRecovery:
         topics: Topics,
         shards: list[ShardSurvey],
         load: Callable[[Topic], Loaded] = load_topic,
-        found: FoundSnapshot | None = None,
+        known_snapshot: LatestSnapshot | None = None,
     ) -> None:
         """`found`: read before the log was opened. Whoever reads beside an owner reads it later."""
         self._core = core
         self._topics = topics
         self._shards = shards
         self._load = load
-        self._metas = found
+        self._known_snapshot = known_snapshot
         self._touched: dict[int, Topic] = {}
         self._covered: dict[PurePath, int] = {}
         self._was_ephemeral: set[int] = set()
@@ -105,21 +105,21 @@ class TopicRecovery:
         """Everything the files tell, and nothing that only their owner may conclude from it."""
         self._from_snapshot()
         progress(0.1)
-        for found in self._rows(records=False):
-            if isinstance(found, RecordRows):
-                self._touch(found.topic_id)
+        for entry in self._rows(records=False):
+            if isinstance(entry, RecordRows):
+                self._touch(entry.topic_id)
             else:
-                self._note_topic(found)
+                self._note_topic(entry)
         self._routers.attach()
         progress(0.4)
         for topic in list(self._touched.values()):
             self._load_or_leave(topic)
         progress(0.6)
-        for found in self._rows(records=True):
-            if isinstance(found, RecordRows):
-                self._append(found)
+        for entry in self._rows(records=True):
+            if isinstance(entry, RecordRows):
+                self._append(entry)
             else:
-                self._apply(found)
+                self._apply(entry)
         self._remember_keys()
         self.notes.topics = len(self._core.registry)
         progress(0.9)
@@ -145,7 +145,7 @@ class TopicRecovery:
 
     def _from_snapshot(self) -> None:
         core = self._core
-        snapshot, unreadable = self._metas or find_snapshot(core.disk, core.directory)
+        snapshot, unreadable = self._known_snapshot or find_snapshot(core.disk, core.directory)
         self.notes.snapshots_unreadable += unreadable
         if snapshot is not None:
             core.snapshot_number = self.notes.snapshot_number = snapshot.number
@@ -161,25 +161,25 @@ class TopicRecovery:
             self._covered = covered_frames(core.directory, snapshot, self._shards)
         self._check_reach()
 
-    def follow(self, groups: Iterator[Group]) -> None:
+    def follow(self, groups: Iterator[FrameGroup]) -> None:
         """What was written to the log since: for somebody who reads it beside its owner.
 
         Records stay in memory when the owner has put them into segments: where they are read from
         makes no difference, and the segments that are known stay what they were.
         """
-        for found in replay_rows(groups, {}, records=True):
-            if isinstance(found, RecordRows):
-                self._touch(found.topic_id)
-                self._whole(found.topic_id)
-                self._append(found)
+        for frame in replay_rows(groups, {}, records=True):
+            if isinstance(frame, RecordRows):
+                self._touch(frame.topic_id)
+                self._whole(frame.topic_id)
+                self._append(frame)
                 continue
-            if found.type is FrameType.CHECKPOINT_MARK:
-                for entry in decode_checkpoint_mark(found):
+            if frame.type is FrameType.CHECKPOINT_MARK:
+                for entry in decode_checkpoint_mark(frame):
                     self._follow_mark(entry)
                 continue
-            self._note_topic(found)
-            self._whole(found.topic_id)
-            self._apply(found)
+            self._note_topic(frame)
+            self._whole(frame.topic_id)
+            self._apply(frame)
         self._remember_keys()
 
     def covered_frame(self, shard_directory: PurePath) -> int:

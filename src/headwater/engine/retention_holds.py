@@ -84,16 +84,16 @@ class RetentionHolds:
         """A hold under this name from now on. One that was restored is handed over, with the
         position it has, if it has one."""
         with self._lock:
-            found = self._holds.get((log, name))
-            if found is None:
-                found = Hold(
+            hold = self._holds.get((log, name))
+            if hold is None:
+                hold = Hold(
                     name, owner, log, position, self._clock.wall_ms(),
                     durable=durable, bytes_max=bytes_max,
                 )  # fmt: skip
-                self._holds[log, name] = found
-            elif found.position is None:
-                found.position = position
-            return found
+                self._holds[log, name] = hold
+            elif hold.position is None:
+                hold.position = position
+            return hold
 
     def move(self, hold: Hold, position: int) -> None:
         """The owner needs nothing before this any more."""

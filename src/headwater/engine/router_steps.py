@@ -40,8 +40,8 @@ def put_router_operation(
     dest: Topic | None = yield AsOwner(lambda: engine.find(wanted.dest))
     if dest is not None:
         yield from ensure_loaded(engine, dest)
-    found: tuple[RouterState, bool] = yield Answered(lambda: engine.routers.put(name, wanted))
-    return found
+    outcome: tuple[RouterState, bool] = yield Answered(lambda: engine.routers.put(name, wanted))
+    return outcome
 
 
 def caught_up_operation(engine: Engine, topic: Topic) -> Operation[None]:
@@ -79,10 +79,10 @@ def _into(topic: Topic, seen: set[int]) -> list[Router]:
     if topic.inbound is None or topic.topic_id in seen:
         return []
     seen.add(topic.topic_id)
-    found: list[Router] = []
+    outcome: list[Router] = []
     for router in topic.inbound.routers:
-        found += [*_into(router.source, seen), router]
-    return found
+        outcome += [*_into(router.source, seen), router]
+    return outcome
 
 
 def router_operation(engine: Engine, name: str) -> Operation[RouterState]:

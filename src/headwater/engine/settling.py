@@ -49,13 +49,13 @@ def flush_copies(core: EngineCore, topic: Topic) -> CopyFlush | None:
     # The mark stands first: it keeps what follows apart from the records of the group before.
     frames = [encode_router_marks(topic.topic_id, marks, core.clock.wall_ms())]
     count = 1
-    for body, frame_count in _places(topic, first, last):
+    for body, frame_count in _slot_frames(topic, first, last):
         frames.append(body)
         count += frame_count
     return CopyFlush(topic, b"".join(frames), count, last, marks)
 
 
-def _places(topic: Topic, first_seq: int, last_seq: int) -> Iterator[tuple[bytes, int]]:
+def _slot_frames(topic: Topic, first_seq: int, last_seq: int) -> Iterator[tuple[bytes, int]]:
     """What these places hold: pieces of the log, with how many frames each has."""
     index = topic.log.index
     start = max(first_seq, index.base_seq)

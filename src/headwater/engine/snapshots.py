@@ -111,8 +111,8 @@ class Snapshotter:
         core = self._core
         assert core.wal is not None
         for log, shard in zip(core.wal.logs, core.shards, strict=True):
-            found = map(parse_wal_file_name, core.disk.list_directory(log.directory))
-            numbers = sorted(n for n in found if n is not None and n <= log.active_number)
+            name = map(parse_wal_file_name, core.disk.list_directory(log.directory))
+            numbers = sorted(n for n in name if n is not None and n <= log.active_number)
             if len(numbers) > 1 and numbers[1] <= shard.published_frame + 1:
                 return True
         return False
@@ -126,10 +126,10 @@ class Snapshotter:
             # CURRENT first: without it, files that are already gone are not missed. Then one
             # by one from the oldest, so that what is left is always whole.
             names = core.disk.list_directory(directory)
-            old = [found for found in names if found in (CURRENT_NAME, REPAIRS_NAME)]
-            old += [found for found in names if parse_wal_file_name(found) is not None]
-            for found in old:
-                core.disk.unlink(directory / found)
+            old = [old_name for old_name in names if old_name in (CURRENT_NAME, REPAIRS_NAME)]
+            old += [old_name for old_name in names if parse_wal_file_name(old_name) is not None]
+            for old_name in old:
+                core.disk.unlink(directory / old_name)
                 sync_names(core.disk, directory)
             if name and not core.disk.list_directory(directory):
                 core.disk.remove_directory(directory)

@@ -32,7 +32,7 @@ from headwater.engine.topic import Topic
 from headwater.engine.topics import Deleted, TopicState
 from headwater.model.loss import Tombstone
 from headwater.model.match import TagMatcher, parse_match
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 from headwater.store.segment import SegmentChangedError
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ class Taken(NamedTuple, Generic[P]):
 
     payload: P
     records: int
-    findings: list[Finding]
+    findings: list[RecordDamage]
 
 
 Take = Callable[[Reader, ReadPlan, ReadFilter], Taken[P]]
@@ -284,39 +284,39 @@ def diff_request(
 
 def diff_operation(engine: ReadSide, name: str, request: DiffRequest) -> Operation[Diff]:
     """What came after a cursor, as records; waits for something if the request says so."""
-    found = yield from long_poll_operation(engine, name, request, take_records)
-    return as_diff(found)
+    result = yield from long_poll_operation(engine, name, request, take_records)
+    return as_diff(result)
 
 
 def long_poll_operation(
     engine: ReadSide, name: str, request: DiffRequest, take: Take[P]
 ) -> Operation[ReadResult[P]]:
     topic = yield from loaded_topic(engine, name)
-    found = yield from read_as_operation(engine, topic, request, take)
-    if request.wait_us and found.is_empty:
+    result = yield from read_as_operation(engine, topic, request, take)
+    if request.wait_us and result.is_empty:
         until = engine.core.clock.monotonic_us() + request.wait_us
-        cursor = found.next_from_seq
+        cursor = result.next_from_seq
         yield Woken(topic, until, lambda: topic.log.visible_seq > cursor or topic.dropped)
-        found = yield from read_as_operation(engine, topic, request, take)
-    return found
+        result = yield from read_as_operation(engine, topic, request, take)
+    return result
 
 
 def read_operation(engine: ReadSide, topic: Topic, request: DiffRequest) -> Operation[Diff]:
     """One answer, as records."""
-    found = yield from read_as_operation(engine, topic, request, take_records)
-    return as_diff(found)
+    result = yield from read_as_operation(engine, topic, request, take_records)
+    return as_diff(result)
 
 
-def as_diff(found: ReadResult[list[Record]]) -> Diff:
+def as_diff(result: ReadResult[list[Record]]) -> Diff:
     return Diff(
-        found.payload,
-        found.next_from_seq,
-        found.head_seq,
-        found.earliest_seq,
-        found.caught_up,
-        found.tombstone,
-        found.records_scanned,
-        found.cold_segments_read,
+        result.payload,
+        result.next_from_seq,
+        result.head_seq,
+        result.earliest_seq,
+        result.caught_up,
+        result.tombstone,
+        result.records_scanned,
+        result.cold_segments_read,
     )
 
 
@@ -357,8 +357,8 @@ def read_as_operation(
         scanned += selection.records_scanned
         cold += plan.cold_segments
         tombstone = tombstone or selection.tombstone
-        found_something = taken.records > 0 or tombstone is not None
-        if found_something or selection.caught_up or rounds >= EMPTY_ROUNDS_MAX:
+        has_something = taken.records > 0 or tombstone is not None
+        if has_something or selection.caught_up or rounds >= EMPTY_ROUNDS_MAX:
             break
     engine.core.counters.records_read += taken.records
     return ReadResult(

@@ -276,8 +276,8 @@ class Topics:
             core.dropped.append(topic.topic_id)
             core.wake_maintenance()
             topic.wake()
-            if core.on_news is not None:
-                core.on_news(topic)
+            if core.on_update is not None:
+                core.on_update(topic)
             return [router.name for router in routers]
 
         def give_up() -> None:

@@ -119,7 +119,7 @@ class App:
     def maintenance_error(self) -> Exception | None:
         """Why the last round of maintenance is not whole; the next round tries it again."""
         store = None if self.kafka is None else self.kafka.store
-        return self.engine.trouble or (None if store is None else store.last_error)
+        return self.engine.last_error or (None if store is None else store.last_error)
 
     @property
     def ready_database(self) -> AsyncDatabase:
@@ -140,7 +140,7 @@ class App:
         self.database = database
         self._engine = self.write_batcher.engine = database.engine
         self.pressure.begin(database.engine.governing)
-        database.engine.core.on_news = self.delivery.on_news
+        database.engine.core.on_update = self.delivery.on_news
         database.engine.core.on_synced = self.delivery.on_synced
 
     def topic_totals(self, key: ApiKey) -> TopicTotals:

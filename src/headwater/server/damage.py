@@ -37,7 +37,7 @@ def parts_seen(app: App, key: ApiKey) -> dict[str, list[dict[str, Any]]]:
 
     return {
         "unavailable": [shown(each, "file") for each in parts.details()],
-        "mended": [shown(each, "path") for each in parts.told()],
+        "mended": [shown(each, "path") for each in parts.repairs()],
     }
 
 

@@ -287,9 +287,9 @@ def _take(options: ReadOptions, last_seq: int) -> Take[bytes]:
             TailRead(piece.chunk, piece.seqs[: piece.seqs.searchsorted(last_seq, "right")])
             if isinstance(piece, TailRead)
             else piece
-            for piece in plan.pieces
+            for piece in plan.reads
         ]
-        return take(reader, replace(plan, pieces=[p for p in pieces if len(p.seqs)]), keep)
+        return take(reader, replace(plan, reads=[p for p in pieces if len(p.seqs)]), keep)
 
     return take_synced
 

@@ -35,7 +35,7 @@ from headwater.format.kafka.names import (
     parse_name,
 )
 from headwater.recovery.kafka.repair import recover_kafka
-from headwater.store.kafka.files import SegmentFiles
+from headwater.store.kafka.files import KafkaSegmentFiles
 from headwater.store.pair import read_all
 from headwater.store.segment import SegmentChangedError
 
@@ -164,7 +164,7 @@ def read_every_batch(disk: Disk, directory: PurePath) -> int:
     recovered = recover_kafka(disk, kafka_directory) if disk.is_directory(kafka_directory) else None
     if recovered is None:
         return 0
-    files, records = SegmentFiles(disk, kafka_directory), 0
+    files, records = KafkaSegmentFiles(disk, kafka_directory), 0
     for segment in recovered.segments:
         runs = find_runs(files.entries(segment.number, segment.entries))
         for entry in runs.entries[runs.entries["length"] > 0]:

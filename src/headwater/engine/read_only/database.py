@@ -48,7 +48,7 @@ from headwater.engine.topics import TopicState
 from headwater.engine.watching import watch_requests
 from headwater.model.loss import Tombstone
 from headwater.recovery.survey import access_error
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 from headwater.store.segment import SegmentChangedError
 
 T = TypeVar("T")
@@ -78,7 +78,7 @@ class ReadOnlyDatabase:
         self._lock = threading.RLock()
         self._waiting: set[Doorbell] = set()
         self._closed = False
-        self._suspects: set[Finding] = set()
+        self._suspects: set[RecordDamage] = set()
         self._view: DirectoryView | None = None
         self._refreshed_us = 0
         self._last_fingerprint: object = None
@@ -136,7 +136,7 @@ class ReadOnlyDatabase:
             return self._refresh()
 
     @property
-    def bad_frames(self) -> Sequence[Finding]:
+    def bad_frames(self) -> Sequence[RecordDamage]:
         """Damage that was met and left out of what was read."""
         with self._lock:
             return [] if self._view is None else list(self._view.core.damage.findings)
@@ -281,7 +281,7 @@ class ReadOnlyDatabase:
     def _note_fingerprint(self, fingerprint: object) -> None:
         self._last_fingerprint = fingerprint
 
-    def _judge(self, findings: Sequence[Finding]) -> None:
+    def _judge(self, findings: Sequence[RecordDamage]) -> None:
         """A bad frame counts when a second view finds it too: the first may have been between an
         old index and a new file."""
         if not self._suspects.issuperset(findings):

@@ -36,7 +36,7 @@ from headwater.spark.jobs.log_places import owned
 from headwater.spark.jobs.mapping import MapAll, SparkMap
 from headwater.spark.jobs.topic_names import topic_ids
 from headwater.spark.jobs.watching import tasks_shown
-from headwater.store.object_store import shown_place
+from headwater.store.object_store import shown_address
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -154,7 +154,7 @@ def _report(
     return CompactReport(
         ok=not refused,
         source=options.path,
-        cold=shown_place(options.cold),
+        cold=shown_address(options.cold),
         topics=topics,
         segments=len(done),
         rewritten=sum(each.outcome is Outcome.REWRITTEN for each in done),

@@ -32,7 +32,7 @@ from headwater.store.ownership import cold_identity, pair_identity, read_head
 from headwater.store.pair import end_of, read_all, whole_entries
 from headwater.store.reclaim import is_rewrite_due
 from headwater.store.segment import Segment, Tier
-from headwater.store.topic_directory import COLD, HOT, TopicDirectory, settle
+from headwater.store.topic_directory import COLD, HOT, TopicDirectory, finish_interrupted
 from headwater.store.topic_files import TopicFiles
 
 SEE: str = "`headwater pipeline verify` tells more"
@@ -81,10 +81,10 @@ def find_cold_segments(disk: Disk, topic: ColdTopic) -> list[ColdSegment]:
         return True
 
     with file_work(directory.path):
-        directory.look()
+        directory.scan()
         for first_seq, files in directory.segments.items():
             if SegmentFile.COLD in files or not files <= HOT:
-                settle(directory, first_seq, drop)
+                finish_interrupted(directory, first_seq, drop)
     there = frozenset(cold.list())
     return [
         ColdSegment(topic, first_seq)

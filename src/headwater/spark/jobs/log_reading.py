@@ -9,7 +9,7 @@ from typing import Protocol
 
 from headwater.disk import Disk
 from headwater.recovery.catalog import TopicNotes
-from headwater.recovery.parallel_survey import Piece, PieceTask, look_in_pieces
+from headwater.recovery.parallel_survey import FileSurvey, FileSurveyTask, survey_in_parallel
 from headwater.recovery.report import WalReport
 from headwater.recovery.scan import Surroundings
 from headwater.recovery.survey import FileTask, ShardSurvey
@@ -22,7 +22,7 @@ class ScanResult(Protocol):
     """What a look at one file tells."""
 
     @property
-    def piece(self) -> Piece: ...
+    def piece(self) -> FileSurvey: ...
 
     @property
     def notes(self) -> list[Noted]: ...
@@ -37,7 +37,7 @@ class ScanResult(Protocol):
     def router_marks(self) -> dict[int, int]: ...
 
 
-MakeJob = Callable[[PieceTask, GivenGroups | None], FileJob]
+MakeJob = Callable[[FileSurveyTask, GivenGroups | None], FileJob]
 Scan = Callable[[Sequence[FileJob]], Sequence[ScanResult]]
 
 
@@ -67,12 +67,12 @@ def read_log(
     """Look at every file by itself. Whether the log is to be believed is for the caller to see."""
     files: dict[PurePath, ScanResult] = {}
 
-    def look(tasks: Sequence[PieceTask]) -> list[Piece]:
+    def look(tasks: Sequence[FileSurveyTask]) -> list[FileSurvey]:
         results = scan([job(task, None) for task in tasks])
         files.update(zip((task.file.path for task in tasks), results, strict=True))
         return [each.piece for each in results]
 
-    report = look_in_pieces(disk, wal_directory, look, deep=deep)
+    report = survey_in_parallel(disk, wal_directory, look, deep=deep)
     for shard in report.shards:
         if shard.repairs.skips and not report.refusals:
             jobs = [job(task, given) for task, given in _as_read(shard)]
@@ -81,11 +81,11 @@ def read_log(
     return LogRead(report, files)
 
 
-def _as_read(shard: ShardSurvey) -> list[tuple[PieceTask, GivenGroups]]:
+def _as_read(shard: ShardSurvey) -> list[tuple[FileSurveyTask, GivenGroups]]:
     """Its files with the groups that were found by reading in order."""
     return [
         (
-            PieceTask(FileTask(scan.path, scan.number, Surroundings()), shard.chain.log_id),
+            FileSurveyTask(FileTask(scan.path, scan.number, Surroundings()), shard.chain.log_id),
             GivenGroups(scan.spans.tobytes(), scan.end),
         )
         for scan in shard.files

@@ -29,7 +29,7 @@ from headwater.format.snapshot import META_DIRECTORY, Snapshot
 from headwater.recovery.catalog import Catalog, KnownTopic
 from headwater.recovery.data_directory import DIRECTORY_NAMES, gone
 from headwater.recovery.kafka.verify import join_kafka, plan_kafka
-from headwater.recovery.kafka.verify_segment import look_at_kafka_segment
+from headwater.recovery.kafka.verify_segment import check_kafka_segment
 from headwater.recovery.machines.segment import scan_machine_segment
 from headwater.recovery.machines.survey import begin_survey
 from headwater.recovery.machines.verify import machine_faults
@@ -39,16 +39,16 @@ from headwater.recovery.survey import ShardSurvey
 from headwater.spark.jobs.log_reading import LogRead
 from headwater.spark.jobs.mapping import MapAll
 from headwater.spark.jobs.topic_names import catalog_of, noted_log
-from headwater.store.object_store import open_cold_tier, shown_place
+from headwater.store.object_store import open_cold_tier, shown_address
 from headwater.store.tier import TopicTier
 from headwater.store.topic_directory import TopicDirectory
 from headwater.store.verify import (
     Expected,
-    Fault,
     FaultKind,
-    SegmentLook,
+    SegmentCheck,
     SegmentRange,
-    look_at_names,
+    VerifyFault,
+    check_names,
     verify_continuity,
     verify_segment,
 )
@@ -60,7 +60,7 @@ UNKNOWN: Final = "not a name this software gives"
 @dataclass(slots=True)
 class DirectoryScan:
     wal: WalReport
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[VerifyFault] = field(default_factory=list)
     snapshots: int = 0
     topics: int = 0
     segments: int = 0
@@ -71,10 +71,10 @@ class DirectoryScan:
     kafka_batches: int = 0
     machine_segments: int = 0
     machine_entries: int = 0
-    by_topic: dict[int, list[Fault]] = field(default_factory=dict)
+    by_topic: dict[int, list[VerifyFault]] = field(default_factory=dict)
     """Faults of topics' files, by topic."""
 
-    def all_faults(self) -> list[Fault]:
+    def all_faults(self) -> list[VerifyFault]:
         return [*self.faults, *(fault for of in self.by_topic.values() for fault in of)]
 
 
@@ -126,7 +126,7 @@ def _scan_kafka(disk: Disk, path: PurePath, map_all: MapAll, scan: DirectoryScan
     except FileNotFoundError as error:
         scan.faults.append(gone(path, error))
         return
-    scans = map_all(partial(look_at_kafka_segment, disk), plan.segments)
+    scans = map_all(partial(check_kafka_segment, disk), plan.segments)
     scan.kafka_segments = len(scans)
     scan.kafka_batches = sum(each.batches for each in scans)
     scan.data_bytes += sum(each.data_bytes for each in scans)
@@ -146,36 +146,36 @@ def _scan_machines(disk: Disk, path: PurePath, map_all: MapAll, scan: DirectoryS
     scan.faults += machine_faults(plan, scans)
 
 
-def _snapshot(disk: Disk, directory: PurePath) -> tuple[Snapshot | None, Fault | None]:
+def _snapshot(disk: Disk, directory: PurePath) -> tuple[Snapshot | None, VerifyFault | None]:
     try:
         return load_snapshot(disk, directory, []), None
     except StorageError as error:
         path = directory / META_DIRECTORY if error.path is None else PurePath(error.path)
-        return None, Fault(path, error.offset, error.what, True, FaultKind.SNAPSHOT)
+        return None, VerifyFault(path, error.offset, error.what, True, FaultKind.SNAPSHOT)
 
 
-def _strange_names(disk: Disk, directory: PurePath) -> Iterator[Fault]:
+def _strange_names(disk: Disk, directory: PurePath) -> Iterator[VerifyFault]:
     for name in disk.list_directory(directory):
         if name not in DIRECTORY_NAMES:
-            yield Fault(directory / name, None, UNKNOWN, False, FaultKind.NAME)
+            yield VerifyFault(directory / name, None, UNKNOWN, False, FaultKind.NAME)
 
 
-def _bytes_behind(log: LogRead) -> Iterator[Fault]:
+def _bytes_behind(log: LogRead) -> Iterator[VerifyFault]:
     """Of an earlier file nobody reads what is behind its end; but nobody changes it either."""
     for shard in log.report.shards:
         for scan in shard.files[:-1]:
             result = log.files.get(scan.path)
             if result is not None and not result.ends_in_zeros and not scan.abandoned:
                 what = "bytes behind the last group of the file; nobody reads them"
-                yield Fault(scan.path, scan.end, what, False, FaultKind.BEYOND)
+                yield VerifyFault(scan.path, scan.end, what, False, FaultKind.BEYOND)
             if scan.groups and scan.length < scan.file_bytes:
                 what = f"shorter than the {scan.file_bytes} bytes it was made with; nothing is lost"
-                yield Fault(scan.path, scan.length, what, False, FaultKind.BEYOND)
+                yield VerifyFault(scan.path, scan.length, what, False, FaultKind.BEYOND)
 
 
 def _beyond_reach(
     shards: Sequence[ShardSurvey], directory: PurePath, snapshot: Snapshot | None
-) -> Iterator[Fault]:
+) -> Iterator[VerifyFault]:
     """The log must begin no later than where the snapshot ends."""
     covered = {} if snapshot is None else covered_frames(directory, snapshot, list(shards))
     for shard in shards:
@@ -185,7 +185,7 @@ def _beyond_reach(
                 f"the log begins at frame {shard.files[0].number}, but the newest readable "
                 f"snapshot ends at frame {ends}"
             )
-            yield Fault(shard.files[0].path, 0, what, True, FaultKind.CONTINUITY)
+            yield VerifyFault(shard.files[0].path, 0, what, True, FaultKind.CONTINUITY)
 
 
 def _scan_topics(
@@ -204,12 +204,12 @@ def _scan_topics(
         topic_id = parse_topic_directory_name(name)
         if parse_deleted_directory_name(name) is not None:
             what = "a dropped topic whose files still have to go"
-            scan.faults.append(Fault(root / name, None, what, False, FaultKind.UNFINISHED))
+            scan.faults.append(VerifyFault(root / name, None, what, False, FaultKind.UNFINISHED))
         elif topic_id is None:
-            scan.faults.append(Fault(root / name, None, UNKNOWN, False, FaultKind.NAME))
+            scan.faults.append(VerifyFault(root / name, None, UNKNOWN, False, FaultKind.NAME))
         elif catalog is not None and topic_id not in known:
             what = "belongs to no topic"
-            scan.faults.append(Fault(root / name, None, what, False, FaultKind.TOPIC))
+            scan.faults.append(VerifyFault(root / name, None, what, False, FaultKind.TOPIC))
         else:
             there.add(topic_id)
     topics = [
@@ -238,7 +238,7 @@ def _scan_segments(
     map_all: MapAll,
     scan: DirectoryScan,
 ) -> None:
-    faults: dict[int, list[Fault]] = defaultdict(list)
+    faults: dict[int, list[VerifyFault]] = defaultdict(list)
     ranges: dict[int, list[SegmentRange]] = defaultdict(list)
     tasks: list[SegmentTask] = []
     for task, named in zip(topics, map_all(partial(scan_topic_names, disk), topics), strict=True):
@@ -262,7 +262,7 @@ def _scan_segments(
 
 def _miscounted(
     path: PurePath, topic: KnownTopic, ranges: Sequence[SegmentRange]
-) -> Iterator[Fault]:
+) -> Iterator[VerifyFault]:
     """Where nothing happened since, the segments hold what the snapshot counted."""
     meta = topic.meta
     if meta is None or topic.changed or not topic.now.durability.is_logged:
@@ -273,12 +273,12 @@ def _miscounted(
             f"{counted[0]} records of {counted[1]} bytes are in segments, and the snapshot counts "
             f"{meta.count} of {meta.bytes}"
         )
-        yield Fault(path, None, what, True, FaultKind.CONTINUITY)
+        yield VerifyFault(path, None, what, True, FaultKind.CONTINUITY)
 
 
 @dataclass(frozen=True, slots=True)
 class NamesScan:
-    faults: list[Fault]
+    faults: list[VerifyFault]
     first_seqs: list[int]
 
 
@@ -286,7 +286,7 @@ def scan_topic_names(disk: Disk, task: TopicTask) -> NamesScan:
     """The names of one topic's files, and what in the cold tier nothing leads to."""
     path = PurePath(task.path)
     try:
-        faults, first_seqs = look_at_names(disk, path, task.expected)
+        faults, first_seqs = check_names(disk, path, task.expected)
         if task.cold is not None:
             tier = TopicTier(
                 TopicDirectory(disk, path), open_cold_tier(disk, task.cold).topic(task.topic_id)
@@ -294,13 +294,13 @@ def scan_topic_names(disk: Disk, task: TopicTask) -> NamesScan:
             for first_seq in tier.orphans():
                 copy = _cold_directory(task) / segment_file_name(first_seq, SegmentFile.DATA)
                 what = "nothing leads to this copy; left by work that was interrupted"
-                faults.append(Fault(copy, None, what, False, FaultKind.UNFINISHED))
+                faults.append(VerifyFault(copy, None, what, False, FaultKind.UNFINISHED))
     except FileNotFoundError as error:
         return NamesScan([gone(path, error)], [])
     return NamesScan(faults, first_seqs)
 
 
-def scan_segment(disk: Disk, task: SegmentTask) -> SegmentLook:
+def scan_segment(disk: Disk, task: SegmentTask) -> SegmentCheck:
     """Every frame and entry of one segment, in both tiers."""
     topic = task.topic
     path = PurePath(topic.path)
@@ -312,12 +312,12 @@ def scan_segment(disk: Disk, task: SegmentTask) -> SegmentLook:
             return scan
         if topic.cold is None:
             what = "its frames were not looked at: the cold tier was not named"
-            scan.faults.append(Fault(pointer, None, what, True, FaultKind.COLD))
+            scan.faults.append(VerifyFault(pointer, None, what, True, FaultKind.COLD))
             return scan
         store = open_cold_tier(disk, topic.cold).topic(topic.topic_id)
         cold_scan = verify_cold_segment(disk, path, task.first_seq, store, _cold_directory(topic))
     except FileNotFoundError as error:
-        return SegmentLook([gone(path, error)])
+        return SegmentCheck([gone(path, error)])
     scan.faults += cold_scan.faults
     scan.data_bytes += cold_scan.data_bytes
     return scan
@@ -325,4 +325,6 @@ def scan_segment(disk: Disk, task: SegmentTask) -> SegmentLook:
 
 def _cold_directory(topic: TopicTask) -> PurePath:
     assert topic.cold is not None
-    return PurePath(shown_place(topic.cold), TOPICS_DIRECTORY, topic_directory_name(topic.topic_id))
+    return PurePath(
+        shown_address(topic.cold), TOPICS_DIRECTORY, topic_directory_name(topic.topic_id)
+    )

@@ -36,7 +36,7 @@ from headwater.spark.reading.pieces import ColdSlice, LostSplit, SegmentSplit, S
 from headwater.spark.reading.places import ReadContext, TopicFacts
 from headwater.store.object_store import URL_START
 from headwater.store.ownership import BEGIN_BYTES, Wrong, seq_of_first
-from headwater.store.pair import mend_entries, whole_entries
+from headwater.store.pair import repair_entries, whole_entries
 from headwater.store.segment import Segment, SegmentSlice, Tier
 from headwater.store.segment_stores import SegmentStore
 from headwater.wire.frame_rows import Rows
@@ -74,7 +74,7 @@ class ColdFiles:
         salt = self._salt(first_seq, entries)
         if len(bad_entries(entries, first_seq, salt)):
             data = self._store.read_range(first_seq, SegmentPart.DATA, 0, segment.data_bytes)
-            entries, _ = mend_entries(entries, first_seq, memoryview(data), self._directory, salt)
+            entries, _ = repair_entries(entries, first_seq, memoryview(data), self._directory, salt)
         return entries
 
     def _salt(self, first_seq: int, entries: Entries) -> int:

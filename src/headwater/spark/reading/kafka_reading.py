@@ -18,7 +18,7 @@ from headwater.format.kafka.batch_frames import BatchFrames
 from headwater.format.kafka.partition_names import parse_partition_name
 from headwater.model.loss import Loss
 from headwater.recovery.kafka.topics import SeenTopics
-from headwater.recovery.kafka.view import KafkaView, OwnedBatches, look_at_topics
+from headwater.recovery.kafka.view import KafkaView, OwnedBatches, scan_topics
 from headwater.spark.reading.assembling import Gap
 from headwater.spark.reading.directory import MAY_PASS, Tries
 from headwater.spark.reading.kafka_batches import StoredBatch, between, stored_batches
@@ -34,7 +34,7 @@ def read_slices(
     directory: KafkaDirectory, slices: list[KafkaSlice], context: ReadContext
 ) -> Iterator[tuple[str, Rows | Gap]]:
     try:
-        topics = look_at_topics(directory.disk, directory.path)
+        topics = scan_topics(directory.disk, directory.path)
     except MAY_PASS:  # files were changed just now, or a crash left something behind
         topics = directory.now(lambda view: view.topics)
     for each in slices:

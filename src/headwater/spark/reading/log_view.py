@@ -37,13 +37,13 @@ from headwater.format.topic_frames import (
 from headwater.model.loss import Loss
 from headwater.model.match import TagMatcher
 from headwater.recovery.follower import LogFollower
-from headwater.recovery.inspection import look_until_settled
-from headwater.recovery.replay import Group, replay
+from headwater.recovery.inspection import inspect_until_stable
+from headwater.recovery.replay import FrameGroup, replay
 from headwater.recovery.rows import RecordRows, replay_rows
 from headwater.recovery.snapshots import covered_frames, covered_logs, load_snapshot
 from headwater.recovery.survey import ShardSurvey
-from headwater.recovery.verdict import Verdict
-from headwater.recovery.wal_recovery import look
+from headwater.recovery.verdict import FileVerdict
+from headwater.recovery.wal_recovery import inspect_wal
 from headwater.store.segment import SegmentChangedError
 
 
@@ -187,9 +187,9 @@ class LogView:
         # trimmed behind a newer one in between, that shows, and another view is taken.
         snapshot = load_snapshot(disk, directory, [])
         known = {} if snapshot is None else covered_logs(directory, snapshot)
-        report = look(disk, wal_directory, covered=known)
+        report = inspect_wal(disk, wal_directory, covered=known)
         if report.refusals:
-            report = look_until_settled(disk, wal_directory, covered=known)
+            report = inspect_until_stable(disk, wal_directory, covered=known)
         report.raise_if_refused()
         _refuse_unfinished(report.shards)
         self._follower = LogFollower(disk, wal_directory, report.shards)
@@ -239,7 +239,7 @@ class LogView:
                 )
         return covered
 
-    def _take_in(self, groups: Iterator[Group], covered: dict[PurePath, int]) -> None:
+    def _take_in(self, groups: Iterator[FrameGroup], covered: dict[PurePath, int]) -> None:
         for entry in replay_rows(groups, covered, records=True):
             if isinstance(entry, RecordRows):
                 topic = self._by_id.get(entry.topic_id)
@@ -297,7 +297,7 @@ def _refuse_unfinished(shards: Iterable[ShardSurvey]) -> None:
     """Only the last file of a shard can be in the middle of a write."""
     for shard in shards:
         for scan in shard.files[:-1]:
-            if scan.verdict is not Verdict.CLEAN:
+            if scan.verdict is not FileVerdict.CLEAN:
                 raise SegmentChangedError(f"{scan.path} was changed while it was being read")
 
 
