@@ -12,7 +12,7 @@ import numpy
 from headwater.model.index import BLOCK_SLOTS, SeqIndex
 from headwater.model.slots import DEAD, OVERHEAD
 
-_SCALAR_STEPS: Final = 4
+_SCALAR_SLOTS: Final = 4
 
 
 def first_kept_by_age(index: SeqIndex, cutoff_ms: int) -> int:
@@ -20,10 +20,10 @@ def first_kept_by_age(index: SeqIndex, cutoff_ms: int) -> int:
 
     Only a prefix expires: a record behind a younger one waits for it, whatever its own time.
     """
-    for seq in range(index.base_seq, min(index.base_seq + _SCALAR_STEPS, index.next_seq)):
+    for seq in range(index.base_seq, min(index.base_seq + _SCALAR_SLOTS, index.next_seq)):
         if not index.flags_at(seq) & DEAD and index.ts_at(seq) >= cutoff_ms:
             return seq
-    seq = index.base_seq + _SCALAR_STEPS
+    seq = index.base_seq + _SCALAR_SLOTS
     cutoff = numpy.uint64(max(cutoff_ms, 0))
     while seq < index.next_seq:
         end = min(seq + BLOCK_SLOTS, index.next_seq)
@@ -37,13 +37,13 @@ def first_kept_by_age(index: SeqIndex, cutoff_ms: int) -> int:
 
 def first_kept_by_cap(index: SeqIndex, over_records: int, over_bytes: int) -> int:
     """The first seq to keep when this many records and bytes are too many."""
-    for seq in range(index.base_seq, min(index.base_seq + _SCALAR_STEPS, index.next_seq)):
+    for seq in range(index.base_seq, min(index.base_seq + _SCALAR_SLOTS, index.next_seq)):
         if over_records <= 0 and over_bytes <= 0:
             return seq
         if not index.flags_at(seq) & DEAD:
             over_records -= 1
             over_bytes -= index.payload_at(seq)
-    seq = index.base_seq + _SCALAR_STEPS
+    seq = index.base_seq + _SCALAR_SLOTS
     while (over_records > 0 or over_bytes > 0) and seq < index.next_seq:
         end = min(seq + BLOCK_SLOTS, index.next_seq)
         slots = index.peek(seq, end)

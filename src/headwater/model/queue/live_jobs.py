@@ -53,10 +53,10 @@ def next_live(jobs: LiveSeqs, from_seq: int, wanted: int) -> tuple[Sequence[int]
     if first >= jobs.next_seq:
         return [], jobs.next_seq
     if wanted <= _FEW:
-        found = [first]
-        while len(found) < wanted and (seq := jobs.first_live(found[-1] + 1)) < jobs.next_seq:
-            found.append(seq)
-        return found, found[-1] + 1
+        seqs = [first]
+        while len(seqs) < wanted and (seq := jobs.first_live(seqs[-1] + 1)) < jobs.next_seq:
+            seqs.append(seq)
+        return seqs, seqs[-1] + 1
     end = min(first + wanted, jobs.next_seq)
     if jobs.all_live(first, end):
         return range(first, end), end

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from headwater.model.topic import TopicLog
 
 
-def broken_promises(log: TopicLog) -> list[str]:
+def broken_invariants(log: TopicLog) -> list[str]:
     """The promises that do not hold, in words. For tests: takes as long as the log is."""
     index = log.index
     slots = index.entries(index.base_seq, index.next_seq - 1)

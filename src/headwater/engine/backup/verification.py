@@ -17,10 +17,10 @@ from headwater.core.records import Record
 from headwater.core.units import MIB
 from headwater.disk import Disk
 from headwater.engine.backup.archive import ArchiveReader
+from headwater.engine.backup.backup import Begin
 from headwater.engine.backup.kafka_files import read_every_batch
 from headwater.engine.backup.machine_files import check_machines, read_every_entry
-from headwater.engine.backup.making import Begin
-from headwater.engine.backup.restoring import check_facts, unpacked
+from headwater.engine.backup.restore import check_facts, unpacked
 from headwater.engine.backup.still_clock import StillClock
 from headwater.engine.loading import install
 from headwater.engine.read_only import DirectoryView
@@ -51,12 +51,12 @@ def verify_backup(disk: Disk, path: PurePath, clock: Clock, begin: Begin) -> Ver
         manifest = archive.manifest
         beside = path.with_name(path.name + VERIFYING_SUFFIX)
         still = StillClock(clock, manifest.created_ms)
-        with unpacked(disk, archive, beside, begin(manifest.file_bytes)) as place:
-            view = DirectoryView(disk, place, EngineSettings(), still)
+        with unpacked(disk, archive, beside, begin(manifest.file_bytes)) as staging:
+            view = DirectoryView(disk, staging, EngineSettings(), still)
             check_facts(view, manifest, path)
-            read_every_batch(disk, place)
-            check_machines(disk, place)
-            read_every_entry(disk, place)
+            read_every_batch(disk, staging)
+            check_machines(disk, staging)
+            read_every_entry(disk, staging)
             checksum = RunningChecksum()
             records = sum(
                 _read_all(view, view.topic(topic.name), checksum, path) for topic in manifest.topics
@@ -73,17 +73,17 @@ def _read_all(view: DirectoryView, topic: Topic, checksum: RunningChecksum, path
     cursor, records = topic.log.earliest_seq - 1, 0
     while True:
         plan = view.plan(topic, cursor, RECORDS_AT_ONCE, BYTES_AT_ONCE)
-        found, findings = view.reader.fetch(plan, ReadFilter())
+        fetched, findings = view.reader.fetch(plan, ReadFilter())
         gap = plan.selection.tombstone
         if gap is not None and gap.reason == DAMAGED:
             what = f"the records at seqs {gap.gap_from} to {gap.gap_to} cannot be read"
             raise DamageError(f"topic {topic.name!r}: {what}", path=path)
-        if findings or len(found) != len(plan.selection.seqs):
+        if findings or len(fetched) != len(plan.selection.seqs):
             what = str(findings[0]) if findings else f"records behind seq {cursor} are missing"
             raise DamageError(f"topic {topic.name!r}: {what}", path=path)
-        for record in found:
+        for record in fetched:
             _take_in(checksum, record)
-        records += len(found)
+        records += len(fetched)
         cursor = plan.selection.next_from_seq
         if plan.selection.caught_up:
             return records

@@ -20,10 +20,10 @@ from headwater.core.errors import DamageError, DiskFullError, RequestError
 from headwater.core.units import MIB
 from headwater.disk import Disk, File, OpenMode, sync_file, sync_names, write_all
 from headwater.engine.backup.archive import Advance, ArchiveReader
+from headwater.engine.backup.backup import Begin
 from headwater.engine.backup.facts import topic_facts
 from headwater.engine.backup.kafka_files import check_kafka
 from headwater.engine.backup.machine_files import check_machines
-from headwater.engine.backup.making import Begin
 from headwater.engine.backup.point import RestorePoint, cut_back
 from headwater.engine.backup.still_clock import StillClock
 from headwater.engine.read_only import DirectoryView
@@ -59,17 +59,17 @@ def restore_backup(
         with file_work(directory):
             _check_target(disk, directory)
         still = StillClock(clock, manifest.created_ms)
-        with unpacked(disk, archive, directory, begin(manifest.file_bytes)) as place:
-            check_facts(DirectoryView(disk, place, EngineSettings(), still), manifest, path)
-            check_kafka(disk, place)
-            check_machines(disk, place)
+        with unpacked(disk, archive, directory, begin(manifest.file_bytes)) as staging:
+            check_facts(DirectoryView(disk, staging, EngineSettings(), still), manifest, path)
+            check_kafka(disk, staging)
+            check_machines(disk, staging)
             deleted = 0
             if not point.is_the_end:
-                deleted = cut_back(disk, place, _shards(manifest), still, point)
+                deleted = cut_back(disk, staging, _shards(manifest), still, point)
             with file_work(directory):
-                disk.unlink(place / MARKER_NAME)
-                sync_names(disk, place)
-                disk.rename(place, directory)
+                disk.unlink(staging / MARKER_NAME)
+                sync_names(disk, staging)
+                disk.rename(staging, directory)
                 sync_names(disk, directory.parent)
         return RestoreReport(directory, manifest, deleted)
     finally:
@@ -89,27 +89,27 @@ def _check_target(disk: Disk, directory: PurePath) -> None:
 
 def _shards(manifest: Manifest) -> int:
     """How many shards the log in the backup was written with; one when it lies flat."""
-    places = [member.name.split("/") for member in manifest.members]
-    found = {parts[1] for parts in places if parts[0] == WAL_DIRECTORY and len(parts) == 3}
-    return max(len(found), 1)
+    paths = [member.name.split("/") for member in manifest.members]
+    shards = {parts[1] for parts in paths if parts[0] == WAL_DIRECTORY and len(parts) == 3}
+    return max(len(shards), 1)
 
 
 def check_facts(view: DirectoryView, manifest: Manifest, path: PurePath) -> None:
     """Every topic holds exactly what it held when the backup was made."""
-    found = {}
+    restored = {}
     for topic in list(view.core.registry):
         log = topic.log if topic.loaded else view.load(topic).log
-        found[topic.name] = topic_facts(topic, log)
+        restored[topic.name] = topic_facts(topic, log)
     for expected in manifest.topics:
-        facts = found.pop(expected.name, None)
+        facts = restored.pop(expected.name, None)
         if facts != expected:
             raise DamageError(
                 f"topic {expected.name!r} came back as {facts}, not as {expected}",
                 path=path,
                 advice="use another backup, and report this",
             )
-    if found:
-        raise DamageError(f"the backup holds unknown topics: {sorted(found)[:3]}", path=path)
+    if restored:
+        raise DamageError(f"the backup holds unknown topics: {sorted(restored)[:3]}", path=path)
 
 
 @contextlib.contextmanager
@@ -118,41 +118,41 @@ def unpacked(
 ) -> Iterator[PurePath]:
     """The files of a backup in a directory beside the wanted one. Gone afterwards, unless it was
     given another name."""
-    place = directory.with_name(directory.name + RESTORING_SUFFIX)
-    with file_work(place):
-        _make_place(disk, place, archive.manifest)
+    staging = directory.with_name(directory.name + RESTORING_SUFFIX)
+    with file_work(staging):
+        _make_staging(disk, staging, archive.manifest)
     try:
-        with file_work(place):
-            _unpack(disk, archive, place, advance)
-        yield place
+        with file_work(staging):
+            _unpack(disk, archive, staging, advance)
+        yield staging
     finally:
-        with file_work(place):
-            if disk.is_directory(place):
-                remove_tree(disk, place)
+        with file_work(staging):
+            if disk.is_directory(staging):
+                remove_tree(disk, staging)
 
 
-def _make_place(disk: Disk, place: PurePath, manifest: Manifest) -> None:
-    if disk.exists(place):
-        if not disk.exists(place / MARKER_NAME):
-            raise RequestError(f"{place} is in the way; move it elsewhere first")
-        remove_tree(disk, place)
-    needed, free = manifest.file_bytes, disk.free_bytes(place.parent)
+def _make_staging(disk: Disk, staging: PurePath, manifest: Manifest) -> None:
+    if disk.exists(staging):
+        if not disk.exists(staging / MARKER_NAME):
+            raise RequestError(f"{staging} is in the way; move it elsewhere first")
+        remove_tree(disk, staging)
+    needed, free = manifest.file_bytes, disk.free_bytes(staging.parent)
     if free < needed:
         raise DiskFullError(
-            f"restoring needs {needed // MIB + 1} MiB, and beside {place} there are "
+            f"restoring needs {needed // MIB + 1} MiB, and beside {staging} there are "
             f"{free // MIB} MiB free"
         )
-    disk.make_directory(place)
-    disk.open(place / MARKER_NAME, OpenMode.CREATE).close()
-    sync_names(disk, place)
+    disk.make_directory(staging)
+    disk.open(staging / MARKER_NAME, OpenMode.CREATE).close()
+    sync_names(disk, staging)
 
 
-def _unpack(disk: Disk, archive: ArchiveReader, place: PurePath, advance: Advance) -> None:
-    made = {place}
+def _unpack(disk: Disk, archive: ArchiveReader, staging: PurePath, advance: Advance) -> None:
+    made = {staging}
     for name in (WAL_DIRECTORY, TOPICS_DIRECTORY, META_DIRECTORY):
-        _make_directories(disk, place / name, made)
+        _make_directories(disk, staging / name, made)
     for member in archive.manifest.members:
-        path = place / member.name
+        path = staging / member.name
         _make_directories(disk, path.parent, made)
         file = disk.open(path, OpenMode.CREATE)
         try:
@@ -174,9 +174,9 @@ def _unpack_file(
     archive: ArchiveReader, member: BackupMember, file: File, advance: Advance
 ) -> None:
     offset = 0
-    for piece in archive.read(member):
-        offset += write_all(file, offset, [piece])
-        advance(len(piece))
+    for chunk in archive.read(member):
+        offset += write_all(file, offset, [chunk])
+        advance(len(chunk))
     if member.file_bytes > offset:
         file.truncate(member.file_bytes)
     sync_file(file)

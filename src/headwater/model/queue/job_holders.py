@@ -29,8 +29,8 @@ def one_holder(holders: Mapping[int, H | None], seqs: list[int]) -> H | None:
     """Who holds all of these, when they ascend, which is how most workers name them. None when
     they do not, or are not held, or not by one."""
     if _native is not None:
-        found: H | None = _native.one_holder(holders, seqs)
-        return found
+        holder: H | None = _native.one_holder(holders, seqs)
+        return holder
     held = list(map(holders.get, seqs))
     first = held[0] if held else None
     if first is None or held.count(first) != len(seqs):
@@ -50,8 +50,8 @@ def let_go_together(holders: dict[int, H], seqs: list[int]) -> H | None:
     """Take out jobs that ascend and give the one who held all of them. None, and nothing is done,
     when they do not, or it was not one."""
     if _native is not None:
-        found: H | None = _native.let_go_together(holders, seqs)
-        return found
+        holder: H | None = _native.let_go_together(holders, seqs)
+        return holder
     one = one_holder(holders, seqs)
     if one is not None:
         for seq in seqs:
