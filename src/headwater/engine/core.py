@@ -26,7 +26,7 @@ from headwater.format.segment import topic_directory_name
 from headwater.format.snapshot import ShardMeta
 from headwater.model.retention_clock import RetentionClock
 from headwater.model.topic import TopicLog
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 from headwater.store.maps import SegmentMaps
 from headwater.store.segment_stores import ColdTier, SegmentStore
 from headwater.store.topic_files import TopicFiles
@@ -183,16 +183,16 @@ class EngineCore:
             self.to_route[source.topic_id] = source
             self.wake_forwarder()
 
-    def _note_in_files(self, topic_id: int, finding: Finding) -> None:
+    def _note_in_files(self, topic_id: int, finding: RecordDamage) -> None:
         topic = self.registry.by_id(topic_id)
         self.note(f"topic {topic_id}" if topic is None else topic.name, finding)
 
-    def note(self, topic: str, finding: Finding) -> None:
+    def note(self, topic: str, finding: RecordDamage) -> None:
         """Damage in segment files: each damaged range is counted once."""
         if self.damage.note(topic, finding):
             self.counters.bad_frames += 1
 
-    def note_damage(self, topic: Topic, findings: Sequence[Finding]) -> None:
+    def note_damage(self, topic: Topic, findings: Sequence[RecordDamage]) -> None:
         """As the owner: records that cannot be read. From now on reads report them as damaged."""
         for finding in findings:
             topic.log.note_damaged(finding.seq, finding.end_seq)

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import Final, NamedTuple
 
 from headwater.model.damage import DamagedSeqs
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 
 RANGES_MAX: Final = 1_000
 """Damaged ranges that are remembered; further ones are only counted."""
@@ -51,11 +51,11 @@ class DamageLedger:
         self.ranges: list[DamagedRange] = []
         """The first of them; `count` is of all."""
         self.count = 0
-        self.findings: list[Finding] = []
+        self.findings: list[RecordDamage] = []
         self._unreported: list[DamagedRange] = []
         self._seqs: dict[DamageKey, DamagedSeqs] = {}
 
-    def note(self, topic: str, finding: Finding, organisation: int | None = None) -> bool:
+    def note(self, topic: str, finding: RecordDamage, organisation: int | None = None) -> bool:
         """False when this range is known already."""
         entry = DamagedRange(
             topic,
@@ -64,7 +64,7 @@ class DamageLedger:
             finding.seq,
             finding.end_seq,
             finding.reason,
-            finding.mended,
+            finding.repaired,
             organisation,
         )
         with self._lock:

@@ -41,7 +41,7 @@ from headwater.model.retention_clock import RetentionClock
 from headwater.recovery.open_wal import OpenWal, open_wal
 from headwater.recovery.report import WalReport
 from headwater.recovery.snapshots import retired_logs
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 from headwater.store.cold_address import remember_cold_tier
 from headwater.store.object_store import open_cold_tier
 from headwater.wal.ceilings import SeqCeilings
@@ -132,7 +132,7 @@ class Engine:
             core.disk.make_directory(topics_directory)
             core.disk.sync_directory(core.directory)
         recovery = TopicRecovery(
-            core, self.topics, opened.recovered.report.shards, known_snapshot=opened.found
+            core, self.topics, opened.recovered.report.shards, known_snapshot=opened.snapshot
         )
         recovery.run(progress)
         self.notes: RecoveryNotes = recovery.notes
@@ -182,7 +182,7 @@ class Engine:
     def plan(self, topic: Topic, from_seq: int, limit: int, bytes_max: int) -> ReadPlan:
         return self._reader.plan(topic, from_seq, limit, bytes_max)
 
-    def note_damage(self, plan: ReadPlan, findings: Sequence[Finding]) -> bool:
+    def note_damage(self, plan: ReadPlan, findings: Sequence[RecordDamage]) -> bool:
         """Bad frames were met. If the plan was not merely out of date, they are known from now on.
         True in both cases: the next plan stops before them, or reports them."""
         if plan.is_current:

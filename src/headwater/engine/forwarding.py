@@ -37,7 +37,7 @@ from headwater.engine.topic import Topic
 from headwater.engine.topics import Topics
 from headwater.model.router import RouterCursor
 from headwater.model.scheduler import TURNS_A_ROUND
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 from headwater.store.segment import SegmentChangedError
 from headwater.wal.committer import LogState
 
@@ -50,7 +50,7 @@ DESTS_PER_TURN: Final = 32
 ATTEMPTS_MAX: Final = 16
 """Reads that are begun again because files changed under them."""
 
-NoteDamage = Callable[[ReadPlan, Sequence[Finding]], bool]
+NoteDamage = Callable[[ReadPlan, Sequence[RecordDamage]], bool]
 
 
 class CopyRounds:
@@ -256,7 +256,7 @@ class CopyRounds:
             return _batch(planned, from_seq, decode_source(runs))
         raise SegmentChangedError(f"{source.name!r} is being rewritten; it is tried again")
 
-    def _is_stale(self, plan: ReadPlan, findings: Sequence[Finding]) -> bool:
+    def _is_stale(self, plan: ReadPlan, findings: Sequence[RecordDamage]) -> bool:
         stale: bool = self._core.owner.call(partial(self._note_damage, plan, findings))
         return stale
 

@@ -30,8 +30,8 @@ from headwater.format.snapshot import TopicMeta
 from headwater.model.queue import LeaseHistory
 from headwater.model.tags import TagIndex
 from headwater.model.topic import TopicLog
-from headwater.recovery.stored_topic import Stored, StoredLog, load_log
-from headwater.store.checked_reads import Finding
+from headwater.recovery.stored_topic import StoredLog, StoredTopic, load_log
+from headwater.store.checked_reads import RecordDamage
 from headwater.store.segment import Segment
 
 Loaded = StoredLog
@@ -48,7 +48,7 @@ def topic_from_meta(core: EngineCore, meta: TopicMeta) -> Topic:
     log.last_write_ts = meta.last_ts
     topic = core.new_topic(meta.topic_id, meta.name, log)
     topic.checkpointed_seq = meta.checkpointed_seq
-    topic.stored = Stored.from_meta(meta)
+    topic.stored = StoredTopic.from_meta(meta)
     topic.last_ts = meta.last_ts
     topic.durable_earliest = meta.earliest_seq
     topic.loaded = False
@@ -103,7 +103,9 @@ def note_refused(core: EngineCore, topic: Topic, error: StorageError) -> None:
     stored, path = topic.stored, error.path or topic.files.directory
     first, last = stored.first_needed, max(topic.checkpointed_seq, stored.first_needed)
     reason = f"the whole topic is refused: {error.what}"
-    core.note(topic.name, Finding(PurePath(path), error.offset or 0, first, reason, last_seq=last))
+    core.note(
+        topic.name, RecordDamage(PurePath(path), error.offset or 0, first, reason, last_seq=last)
+    )
 
 
 def install(topic: Topic, loaded: Loaded, core: EngineCore | None = None) -> None:

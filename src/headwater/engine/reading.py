@@ -28,7 +28,7 @@ from headwater.model.loss import Tombstone
 from headwater.model.match import TagMatcher
 from headwater.model.selection import Selection
 from headwater.model.slots import as_run
-from headwater.store.checked_reads import Finding, good_positions
+from headwater.store.checked_reads import RecordDamage, good_positions
 from headwater.store.segment import (
     Segment,
     SegmentMissingError,
@@ -227,7 +227,7 @@ class Reader:
                 seqs = seqs[until:]
             at += 1
 
-    def fetch(self, plan: ReadPlan, keep: ReadFilter) -> tuple[list[Record], list[Finding]]:
+    def fetch(self, plan: ReadPlan, keep: ReadFilter) -> tuple[list[Record], list[RecordDamage]]:
         """Anywhere: the records of a plan that the filter keeps, and what was found damaged."""
         records: list[Record] = []
         runs, findings = self.runs(plan)
@@ -235,10 +235,10 @@ class Reader:
             decode_run(run, keep, records)
         return records, findings
 
-    def runs(self, plan: ReadPlan) -> tuple[list[FrameRun], list[Finding]]:
+    def runs(self, plan: ReadPlan) -> tuple[list[FrameRun], list[RecordDamage]]:
         """Anywhere: where the frames of a plan lie, checked; records that are near lie together."""
         runs: list[FrameRun] = []
-        findings: list[Finding] = []
+        findings: list[RecordDamage] = []
         tails: list[TailRead] = []
         for read in plan.reads:
             if isinstance(read, TailRead):
@@ -258,7 +258,7 @@ class Reader:
             runs.append(_from_tail(tails))  # the tail is behind every segment
         return runs, findings
 
-    def _from_segment(self, topic: Topic, read: SegmentRead) -> tuple[FrameRun, list[Finding]]:
+    def _from_segment(self, topic: Topic, read: SegmentRead) -> tuple[FrameRun, list[RecordDamage]]:
         seqs = read.seqs
         first = int(seqs[0])
         data = read.at_hand
@@ -266,7 +266,7 @@ class Reader:
             data = topic.files.read(read.segment, first, int(seqs[-1]), read.entries)
         # None: all of them, as mostly. Nothing is picked then.
         positions = None if len(seqs) == len(read.entries) else seqs - first
-        findings: list[Finding] = []
+        findings: list[RecordDamage] = []
         checked = topic.files.checked(read.segment)
         if checked is not None:
             checked = checked[first - read.segment.first_seq :][: len(read.entries)]
@@ -285,16 +285,16 @@ class Reader:
         return FrameRun(data.buffer, offsets, in_segment=True), findings
 
 
-def _missing(segment: Segment, error: SegmentMissingError) -> Finding:
+def _missing(segment: Segment, error: SegmentMissingError) -> RecordDamage:
     """`Engine.note_damage` checks whether the plan is current: a segment that is still the topic's
     and has no file was taken away from outside."""
     reason = "the file is missing"
-    return Finding(error.path, 0, segment.first_seq, reason, last_seq=segment.end_seq)
+    return RecordDamage(error.path, 0, segment.first_seq, reason, last_seq=segment.end_seq)
 
 
-def _unreadable(segment: Segment, error: UnreadableSegmentError) -> Finding:
+def _unreadable(segment: Segment, error: UnreadableSegmentError) -> RecordDamage:
     path = PurePath(error.path or "")
-    return Finding(path, 0, segment.first_seq, error.what, last_seq=segment.end_seq)
+    return RecordDamage(path, 0, segment.first_seq, error.what, last_seq=segment.end_seq)
 
 
 def _all_true(checked: NDArray[numpy.bool_] | None, positions: NDArray[numpy.int64] | None) -> bool:

@@ -53,9 +53,9 @@ from headwater.model.loss import Loss
 from headwater.model.match import TagMatcher
 from headwater.model.queue import LeaseHistory
 from headwater.model.topic import TopicLog
-from headwater.recovery.replay import Group, replay
+from headwater.recovery.replay import FrameGroup, replay
 from headwater.recovery.rows import RecordRows, replay_rows
-from headwater.recovery.snapshots import FoundSnapshot, covered_frames, find_snapshot
+from headwater.recovery.snapshots import LatestSnapshot, covered_frames, find_snapshot
 from headwater.recovery.survey import ShardSurvey
 from headwater.store.segment import SegmentChangedError
 
@@ -71,7 +71,7 @@ class TopicRecovery:
         topics: Topics,
         shards: list[ShardSurvey],
         load: Callable[[Topic], Loaded] = load_topic,
-        known_snapshot: FoundSnapshot | None = None,
+        known_snapshot: LatestSnapshot | None = None,
     ) -> None:
         """`known_snapshot`: read before the log was opened. A reader beside an owner reads it
         later."""
@@ -162,7 +162,7 @@ class TopicRecovery:
             self._covered = covered_frames(core.directory, snapshot, self._shards)
         self._check_reach()
 
-    def follow(self, groups: Iterator[Group]) -> None:
+    def follow(self, groups: Iterator[FrameGroup]) -> None:
         """What was written to the log since: for a process that reads it beside its owner.
 
         Records stay in memory when the owner has put them into segments: where they are read from

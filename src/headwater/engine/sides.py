@@ -14,7 +14,7 @@ from headwater.engine.routers import Routers
 from headwater.engine.topic import Topic
 from headwater.engine.topics import TopicState
 from headwater.model.match import TagMatcher
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 
 
 class TopicList(Protocol):
@@ -42,7 +42,7 @@ class ReadSide(Protocol):
 
     def plan(self, topic: Topic, from_seq: int, limit: int, bytes_max: int) -> ReadPlan: ...
 
-    def note_damage(self, plan: ReadPlan, findings: Sequence[Finding]) -> bool:
+    def note_damage(self, plan: ReadPlan, findings: Sequence[RecordDamage]) -> bool:
         """Whether to plan again: the topic may know the damage by then."""
 
 

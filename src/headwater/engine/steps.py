@@ -32,7 +32,7 @@ from headwater.engine.topic import Topic
 from headwater.engine.topics import Deleted, TopicState
 from headwater.model.loss import Tombstone
 from headwater.model.match import TagMatcher, parse_match
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 from headwater.store.segment import SegmentChangedError
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ class Taken(NamedTuple, Generic[P]):
 
     payload: P
     records: int
-    findings: list[Finding]
+    findings: list[RecordDamage]
 
 
 Take = Callable[[Reader, ReadPlan, ReadFilter], Taken[P]]

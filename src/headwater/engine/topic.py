@@ -18,7 +18,7 @@ from headwater.format.snapshot import TopicMeta
 from headwater.model.idempotency import IdempotencyWindow
 from headwater.model.queue import LeaseHistory
 from headwater.model.topic import TopicLog
-from headwater.recovery.stored_topic import Stored
+from headwater.recovery.stored_topic import StoredTopic
 from headwater.store.segment import Segment
 from headwater.store.topic_files import TopicFiles
 
@@ -56,7 +56,7 @@ class Topic:
     """Seqs deleted in memory whose files do not know it yet."""
     durable_earliest: int = 1
     """The earliest live seq, as far as the disk knows: below it, segments may go."""
-    stored: Stored = field(default_factory=Stored)
+    stored: StoredTopic = field(default_factory=StoredTopic)
     """What the disk was last known to hold; used to read it back."""
     tags_complete: bool = True
     """False until the tags of records in segments were read."""

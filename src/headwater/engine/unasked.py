@@ -62,7 +62,7 @@ class BackgroundLoader:
                 continue
             directory = TopicDirectory(core.disk, topic.files.directory)
             try:
-                directory.look()
+                directory.scan()
                 moves = may_relocate(directory.hot_bytes(), core.settings.segments)
             except OSError:
                 moves = True  # reading it will show what is wrong

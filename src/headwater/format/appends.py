@@ -62,8 +62,8 @@ def encode_appends(
     if not count:
         return Appends(b"", [], [])
     if _native is not None:
-        found = _native.encode_appends(topic_id, first_seq, times, flags, nodes, tags, datas)
-        return Appends(*found)
+        columns = _native.encode_appends(topic_id, first_seq, times, flags, nodes, tags, datas)
+        return Appends(*columns)
     if count == 1:
         return _encode_one(topic_id, first_seq, times[0], flags[0], nodes[0], tags[0], datas[0])
     sizes = list(map(len, datas))

@@ -127,7 +127,7 @@ def ack(app: App, exchange: Exchange) -> None:
 
 def _has_dying(topic: Topic) -> bool:
     """Whoever settles jobs next puts them away."""
-    return topic.queue is not None and topic.queue.leases.has_dying
+    return topic.queue is not None and topic.queue.leases.has_exhausted
 
 
 def _identity(result: LeaseResult) -> LeaseResult:

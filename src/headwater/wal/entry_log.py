@@ -78,7 +78,7 @@ class EntryLog:
         segment_bytes: int,
         reserve_bytes: int,
         zero_chunk_bytes: int,
-        hardens_when_idle: bool = True,
+        syncs_when_idle: bool = True,
         writes_at_risk: int | None = None,
         request_preparation: RequestPreparation | None = None,
     ) -> None:
@@ -88,11 +88,11 @@ class EntryLog:
         self._segment_bytes = segment_bytes
         self._reserve = min(reserve_bytes, segment_bytes // 16)
         self._prepared = PreparedFile(disk, directory, segment_bytes, zero_chunk_bytes)
-        self._hardens_when_idle = hardens_when_idle
+        self._syncs_when_idle = syncs_when_idle
         self._writes_at_risk = writes_at_risk
         self._unsynced_writes = 0
         self._request_preparation = request_preparation
-        self._asked_for_next = False
+        self._next_requested = False
         self._oldest = position.oldest
         self._segment = position.segment
         self._offset = self._durable = position.offset
@@ -143,8 +143,8 @@ class EntryLog:
         if self._writes_at_risk is not None and self._unsynced_writes >= self._writes_at_risk:
             # Before anybody of this group is answered: a large one would be too many at once.
             self.sync()
-        if not self._asked_for_next and self._offset > self._file_bytes // 2:
-            self._ask_for_next()
+        if not self._next_requested and self._offset > self._file_bytes // 2:
+            self._request_next()
         return written
 
     def _write_run(self, place: int, bodies: Sequence[bytes]) -> int:
@@ -165,7 +165,7 @@ class EntryLog:
 
     def witness(self, *, clean_stop: bool) -> None:
         """CURRENT tells what is synced, for the time when no later entry can."""
-        if not clean_stop and not self._hardens_when_idle:
+        if not clean_stop and not self._syncs_when_idle:
             return
         if self._file is not None:
             self.sync()
@@ -176,13 +176,13 @@ class EntryLog:
 
     def release_before(self, segment: int) -> list[PurePath]:
         """Say durably that segments before this one are not needed; returns those to delete."""
-        found = map(parse_segment_name, self._disk.list_directory(self._directory))
+        numbers = map(parse_segment_name, self._disk.list_directory(self._directory))
         limit = min(segment, self._segment)
-        doomed = sorted(number for number in found if number is not None and number < limit)
+        to_delete = sorted(number for number in numbers if number is not None and number < limit)
         if limit > self._oldest:
             self._oldest = limit
             self._replace_current()
-        return [self._path_of(number) for number in doomed]
+        return [self._path_of(number) for number in to_delete]
 
     def close(self) -> None:
         for file in (self._file, *(file for file, _ in self._staged.values())):
@@ -260,7 +260,7 @@ class EntryLog:
             self._counters.rotations += 1
         self._file, self._file_bytes = self._staged.pop(segment)
         self._segment, self._offset, self._durable = segment, 0, 0
-        self._asked_for_next = False
+        self._next_requested = False
         self.synced_offset = global_offset(segment, 0)
         try:
             self._replace_current()
@@ -274,7 +274,7 @@ class EntryLog:
         current = MachineCurrent(self._segment, self._durable, min(self._oldest, self._segment))
         replace_file(self._disk, self._directory / CURRENT_NAME, encode_machine_current(current))
 
-    def _ask_for_next(self) -> None:
-        self._asked_for_next = True
+    def _request_next(self) -> None:
+        self._next_requested = True
         if self._request_preparation is not None:
             self._request_preparation(self._prepared)

@@ -76,9 +76,9 @@ def count_entries(buffer: bytes | memoryview) -> int:
     words = numpy.frombuffer(buffer, numpy.uint64, high * _ENTRY_WORDS).reshape(high, _ENTRY_WORDS)
     while high:
         low = max(high - _LOOK_BACK, 0)
-        found = numpy.flatnonzero(words[low:high].any(axis=1))
-        if len(found):
-            return int(low + found[-1] + 1)
+        used = numpy.flatnonzero(words[low:high].any(axis=1))
+        if len(used):
+            return int(low + used[-1] + 1)
         high = low
     return 0
 

@@ -70,7 +70,7 @@ def decode_records(batch: Bytes, *, output_bytes_max: int = OUTPUT_BYTES_MAX) ->
     """All records of a batch whose CRC was checked. Anything wrong in it is a BatchError."""
     header, body = _body(batch, output_bytes_max)
     appended = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
-    found: list[Record] = []
+    records: list[Record] = []
     at, size = 0, len(body)
     try:
         for index in range(header.record_count):
@@ -83,12 +83,12 @@ def decode_records(batch: Bytes, *, output_bytes_max: int = OUTPUT_BYTES_MAX) ->
                 raise BatchError(f"record {index} does not fill its {length} bytes", at)
             if record.offset_delta != index:
                 raise BatchError(f"record {index} says it is number {record.offset_delta}", at)
-            found.append(record)
+            records.append(record)
     except IndexError as error:
-        raise BatchError(f"the batch ends within record {len(found)}", at) from error
+        raise BatchError(f"the batch ends within record {len(records)}", at) from error
     if at != size:
         raise BatchError(f"{size - at} bytes after the last record", at)
-    return found
+    return records
 
 
 def _body(batch: Bytes, output_bytes_max: int) -> tuple[BatchHeader, bytes]:

@@ -63,8 +63,8 @@ class Places:
 
     def __getitem__(self, number: int) -> tuple[int, int]:
         """Offset and position."""
-        found: tuple[int, int] = _unpack(self._packed, number * HISTORY_PLACE.size)
-        return found
+        position: tuple[int, int] = _unpack(self._packed, number * HISTORY_PLACE.size)
+        return position
 
     def find(self, offset: int) -> int | None:
         low, high = 0, len(self)

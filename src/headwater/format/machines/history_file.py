@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from headwater.core.errors import FormatError
-from headwater.format.machines.entry import Entry, decode_entry
+from headwater.format.machines.entry import MachineEntry, decode_entry
 from headwater.format.machines.history import (
     HISTORY_FOOTER,
     HISTORY_PLACE,
@@ -30,17 +30,17 @@ class HistoryFile:
         self._end = end - length
         self._places = decode_places(read(self._end, length), self.footer)
 
-    def entry_at(self, offset: int) -> Entry | None:
+    def entry_at(self, offset: int) -> MachineEntry | None:
         """By its offset in the segment; None when it was not kept. FormatError when damaged."""
         number = self._places.find(offset)
         return None if number is None else self._entry(number)
 
-    def entries(self) -> Iterator[tuple[int, Entry]]:
+    def entries(self) -> Iterator[tuple[int, MachineEntry]]:
         """All of them, by offset in the segment. FormatError at the first that is damaged."""
         for number in range(len(self._places)):
             yield self._places[number][0], self._entry(number)
 
-    def _entry(self, number: int) -> Entry:
+    def _entry(self, number: int) -> MachineEntry:
         begin = self._places[number][1]
         following = number + 1
         end = self._places[following][1] if following < len(self._places) else self._end

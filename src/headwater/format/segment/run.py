@@ -135,8 +135,8 @@ def _hash_alike(
     at_once = max(min(_HASH_AT_ONCE, _ALIKE_BYTES_MAX // length), 1)
     for at in range(0, len(rows), at_once):
         some = rows[at : at + at_once]
-        found = map(checksum64, cut[starts[some]].tolist())
-        hashes[some] = numpy.fromiter(found, numpy.uint64, len(some))
+        checksums = map(checksum64, cut[starts[some]].tolist())
+        hashes[some] = numpy.fromiter(checksums, numpy.uint64, len(some))
 
 
 def _hash_some(view: memoryview, starts: Integers, ends: Integers) -> list[int]:
@@ -217,8 +217,8 @@ def _look(
     ends = offsets + sizes
     if verify:
         borders = ends - CHECKSUM_BYTES
-        found = hash_ranges(view, offsets + LENGTH_BYTES, borders)
-        _refuse(found != at_each_byte(view, "<u8")[borders], offsets, "checksum does not match")
+        checksums = hash_ranges(view, offsets + LENGTH_BYTES, borders)
+        _refuse(checksums != at_each_byte(view, "<u8")[borders], offsets, "checksum does not match")
     places = live + whom.start
     columns.sizes[places] = sizes - _SHRINKAGE
     columns.flags[places] = heads["flags"]

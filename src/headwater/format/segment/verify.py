@@ -112,10 +112,10 @@ def frame_faults(
     seqs = numpy.uint64(first_seq) + places.astype(numpy.uint64)
     if heads is None:
         heads = heads_at(view, SEGMENT_FRAME, offsets)
-    found = _header_faults(view, heads, entries, offsets, sizes, seqs)
-    if found is not None:
-        faults[places] = found
-        hashed = (found == FrameFault.NONE) | (found >= FrameFault.STATE)
+    header_faults = _header_faults(view, heads, entries, offsets, sizes, seqs)
+    if header_faults is not None:
+        faults[places] = header_faults
+        hashed = (header_faults == FrameFault.NONE) | (header_faults >= FrameFault.STATE)
         places, offsets, sizes = places[hashed], offsets[hashed], sizes[hashed]
     if not checksums:
         return faults

@@ -8,16 +8,16 @@ from pathlib import PurePath
 
 from headwater.core.errors import DamageError, FormatError
 from headwater.disk import Disk
-from headwater.format.machines.entry import HEADER_BYTES, Entry, decode_entry, sequence_in
+from headwater.format.machines.entry import HEADER_BYTES, MachineEntry, decode_entry, sequence_in
 from headwater.format.machines.names import global_offset, segment_of, within_segment
 from headwater.recovery.finding import Action
-from headwater.recovery.machines.judge import Stretch
+from headwater.recovery.machines.judge import BadStretch
 from headwater.recovery.machines.survey import MachineSurvey
 from headwater.recovery.machines.table import STRETCH_ROWS
 from headwater.store.pair import read_all, read_range
 from headwater.wal.entry_log import EntryPosition
 
-Deliver = Callable[[int, Entry], None]
+Deliver = Callable[[int, MachineEntry], None]
 """Called with each entry and its global offset."""
 
 
@@ -51,9 +51,9 @@ class MachineLogReport:
 
     position: EntryPosition
     entries: int = 0
-    damage: list[Stretch] = field(default_factory=list)
+    damage: list[BadStretch] = field(default_factory=list)
     """Stretches that were skipped."""
-    torn: Stretch | None = None
+    torn: BadStretch | None = None
     torn_bytes: int = 0
     segments: list[int] = field(default_factory=list)
     first_sequences: dict[int, int] = field(default_factory=dict)
@@ -93,13 +93,13 @@ def _position(survey: MachineSurvey) -> EntryPosition:
     return EntryPosition(segment, offset, length, oldest, judgement.next_sequence)
 
 
-def _used_behind(survey: MachineSurvey, place: int) -> int:
+def _used_behind(survey: MachineSurvey, offset: int) -> int:
     """Bytes that are not the zeros a segment is made of."""
-    segment = segment_of(place)
+    segment = segment_of(offset)
     behind = 0
     for scan in survey.scans:
         if scan.number == segment:
-            behind += max(scan.used - within_segment(place), 0)
+            behind += max(scan.used - within_segment(offset), 0)
         elif scan.number > segment:
             behind += scan.used
     return behind

@@ -125,8 +125,8 @@ class KafkaListener:
             parts = engine.core.parts
             parts.set_away(Part.KAFKA, error, self._directory)
             self.unavailable = UnavailableKafka(self._disk, self._directory, parts)
-        if self.store is not None and self.store.report.mended:
-            engine.core.parts.repaired[Part.KAFKA] = self.store.report.mended
+        if self.store is not None and self.store.report.repaired:
+            engine.core.parts.repaired[Part.KAFKA] = self.store.report.repaired
         store = self.store or self.unavailable
         assert store is not None
         self.endpoint = KafkaEndpoint(
