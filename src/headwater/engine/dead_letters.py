@@ -28,22 +28,22 @@ from headwater.engine.queues import Queues
 from headwater.engine.steps import Answered, AsOwner, Operation, append_encoded_operation
 from headwater.engine.topic import Topic
 from headwater.model.loss import DAMAGED
-from headwater.model.queue import Dying
+from headwater.model.queue import ExhaustedJob
 
 
 def dead_letter_operation(engine: Engine, queues: Queues, topic: Topic) -> Operation[None]:
     """Put away what is to be put away since the last time, as far as that is possible."""
     assert topic.queue is not None
     leases = topic.queue.leases
-    if not leases.has_dying:
+    if not leases.has_exhausted:
         return
-    dying: list[Dying] = yield AsOwner(leases.take_dying)
+    dying: list[ExhaustedJob] = yield AsOwner(leases.take_exhausted)
     if not dying:
         return
     left = {job.seq: job for job in dying}
     reasons: dict[int, str] = {}
 
-    def put_away(job: Dying) -> Change:
+    def put_away(job: ExhaustedJob) -> Change:
         """From here on the change itself says what becomes of the job, whoever waits for it."""
         del left[job.seq]
         return queues.put_away(topic, job.seq)
@@ -87,7 +87,7 @@ def dead_letter_operation(engine: Engine, queues: Queues, topic: Topic) -> Opera
             engine.core.owner.post(end)
 
 
-def dead_letter(topic: Topic, record: Record, job: Dying) -> EncodedRecords:
+def dead_letter(topic: Topic, record: Record, job: ExhaustedJob) -> EncodedRecords:
     """The copy: the record with where it is from. Its own meta goes when there is no room."""
     meta = _origin(topic, job)
     copy: dict[str, Any] = {"data": msgspec.Raw(record.data_json)}
@@ -103,7 +103,7 @@ def dead_letter(topic: Topic, record: Record, job: Dying) -> EncodedRecords:
         return encode_records([{**copy, "meta": meta}], bytes_max=LETTER_BYTES_MAX)
 
 
-def damaged_letter(engine: Engine, topic: Topic, job: Dying) -> EncodedRecords:
+def damaged_letter(engine: Engine, topic: Topic, job: ExhaustedJob) -> EncodedRecords:
     """What is known of a job that cannot be read. Its payload is not: the data is null."""
     meta = {**_origin(topic, job), DEAD_LETTER_CAUSE: DAMAGED}
     damage = engine.core.damage.find(topic.name, job.seq)
@@ -116,7 +116,7 @@ def damaged_letter(engine: Engine, topic: Topic, job: Dying) -> EncodedRecords:
     return encode_records([copy])
 
 
-def _origin(topic: Topic, job: Dying) -> dict[str, Any]:
+def _origin(topic: Topic, job: ExhaustedJob) -> dict[str, Any]:
     return {
         DEAD_LETTER_ORIGIN: topic.name,
         "$dead_letter_deliveries": job.deliveries,

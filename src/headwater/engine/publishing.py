@@ -242,7 +242,7 @@ def _no_longer_under_way(write: Write) -> None:
 def _complete_keys(write: Write, now_ms: int) -> None:
     keys = write.topic.keys
     for keyed in write.keys:
-        keys.settle(keyed.key)
+        keys.complete(keyed.key)
     keys.expire(now_ms)
 
 

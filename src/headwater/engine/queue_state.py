@@ -46,7 +46,7 @@ def schedule(topic: Topic, scheduled: Mapping[int, int]) -> None:
     if topic.queue is None:
         if topic.lease_history is None:
             topic.lease_history = LeaseHistory()
-        topic.lease_history.appoint(scheduled)
+        topic.lease_history.schedule(scheduled)
         return
     for seq, deliver_at_ms in scheduled.items():
-        topic.queue.leases.appoint(seq, deliver_at_ms)
+        topic.queue.leases.schedule(seq, deliver_at_ms)

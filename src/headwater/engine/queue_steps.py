@@ -101,7 +101,7 @@ class PendingClaim:
         """As the owner: there is nothing to wait for but the jobs themselves, if there are any, and
         nothing else to be done."""
         request, queue = self.request, self.topic.queue
-        if queue is None or not request.served or queue.leases.has_dying:
+        if queue is None or not request.served or queue.leases.has_exhausted:
             return False
         return self.options.wait_ms <= 0 if request.grant is None else self.log_change is COVERED
 

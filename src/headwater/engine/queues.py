@@ -26,8 +26,8 @@ from headwater.format.frame import FrameType
 from headwater.format.lease_frames import LeaseEvent, LeaseKind, encode_lease_event
 from headwater.format.topic_frames import RecordsDeleted, encode_body
 from headwater.model.queue import Grant, LeaseHistory, QueueLeases, Verdict, share
-from headwater.model.queue.fresh import fitting
 from headwater.model.queue.history import resume
+from headwater.model.queue.live_jobs import fitting
 
 _log = logging.getLogger("headwater.queues")
 
@@ -87,7 +87,7 @@ class Queues:
     def stats(self, topic: Topic) -> QueueStats:
         leases = self.of(topic).leases
         self._sweep(topic, leases)
-        delayed = len(leases.delays) + len(leases.appointments)
+        delayed = len(leases.delays) + len(leases.scheduled)
         ready = leases.ready(topic.log.index)
         blocked = leases.kept_back
         return QueueStats(ready, leases.in_flight, delayed, leases.dead_lettered, blocked)

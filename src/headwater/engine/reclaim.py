@@ -194,7 +194,7 @@ def _rewritten(topic: Topic, old: Segment, new: Segment, entries: Entries) -> No
     """The segment has new bytes at new offsets."""
     if topic.dropped:
         return
-    topic.log.index.set_places(new.first_seq, entries)
+    topic.log.index.set_entries(new.first_seq, entries)
     _replace(topic, old, new)
 
 

@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
 """The bodies of single writes that bring a payload, maybe a tag, and nothing else, read together.
 
-The twin is `headwater.server.writing.plain_record` behind the decoder of requests, which decides
+The twin is `headwater.server.http.write_handler.plain_record` behind the decoder of requests, which decides
 what is right: what is taken here is what that takes, with the same bytes. This one is stricter.
 A body that has anything unusual about it is not refused but left to the twin.
 """
