@@ -19,13 +19,13 @@ from headwater.cli.pipeline_run import progress_bar, session_for
 from headwater.core.clock import SystemClock
 from headwater.core.errors import HeadwaterError, RequestError
 from headwater.core.units import GIB, US_PER_S
-from headwater.spark.archive import find_archive, make_archive
-from headwater.spark.failures import explained
-from headwater.spark.java import Java, JavaMissingError, Passed, find_java
-from headwater.spark.sessions import INSTALL
+from headwater.spark.sessions.class_archive import find_archive, make_archive
+from headwater.spark.sessions.java import Java, JavaMissingError, Passed, find_java
+from headwater.spark.sessions.session import INSTALL
+from headwater.spark.sessions.spark_errors import explained
 
 if TYPE_CHECKING:
-    from headwater.spark.probe import Executor
+    from headwater.spark.sessions.executor_probe import Executor
 
 TASKS = 4
 
@@ -160,7 +160,7 @@ def _archive(java: Java, *, prepare: bool) -> DoctorCheck:
 
 def _job(run_options: RunOptions, shared: Path | None) -> list[DoctorCheck]:
     from headwater.cli.pipeline_trial import optimizations, try_topic
-    from headwater.spark.probe import probe
+    from headwater.spark.sessions.executor_probe import probe
 
     clock = SystemClock()
     started_us = clock.monotonic_us()

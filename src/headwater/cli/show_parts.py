@@ -25,9 +25,9 @@ from headwater.format.machines.current import decode_machine_current
 from headwater.format.machines.entry import MAGIC_BYTES, decode_entry
 from headwater.format.machines.history import (
     HISTORY_FOOTER,
-    HISTORY_PLACE,
+    HISTORY_INDEX_ENTRY,
     decode_footer,
-    decode_places,
+    decode_history_index,
 )
 from headwater.format.machines.snapshot import BlockKind, decode_blocks
 
@@ -204,8 +204,8 @@ def _machine_history(buffer: memoryview) -> Iterator[FilePart]:
     segment = HISTORY_FOOTER.unpack(footer)["segment"] if footer_at else 0
     try:
         decoded = decode_footer(footer, len(contents), segment)
-        index_at = footer_at - decoded.entries * HISTORY_PLACE.size
-        decode_places(contents[index_at:footer_at], decoded)
+        index_at = footer_at - decoded.entries * HISTORY_INDEX_ENTRY.size
+        decode_history_index(contents[index_at:footer_at], decoded)
     except FormatError as error:
         yield FilePart(footer_at, len(contents) - footer_at, {}, error.reason)
         return

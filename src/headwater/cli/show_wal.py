@@ -25,7 +25,7 @@ from headwater.format.frame import CHECKSUM_BYTES, FRAME, Frame, FrameFlag
 from headwater.format.layout import Layout
 from headwater.format.mark import decode_mark, find_mark
 from headwater.format.names import parse_wal_file_name
-from headwater.recovery.verdict import Verdict
+from headwater.recovery.verdict import FileVerdict
 
 Row = tuple[str, int, str, str]
 """Field, offset in the file, type, value."""
@@ -42,7 +42,7 @@ def show_wal(
 ) -> Problem | None:
     file_regions = read_regions(buffer, path, _number_of(path, buffer))
     scan = file_regions.scan
-    if scan.verdict is Verdict.NEWER:
+    if scan.verdict is FileVerdict.NEWER:
         raise NewerFormatError(
             scan.reason,
             path=path,
@@ -56,7 +56,7 @@ def show_wal(
         else:
             _say(buffer, item)
     gaps = file_regions.gaps
-    if not gaps or (scan.verdict is Verdict.TORN and len(gaps) == 1):
+    if not gaps or (scan.verdict is FileVerdict.TORN and len(gaps) == 1):
         return None
     return gaps[0].problem or "damaged", gaps[0].start
 
@@ -75,7 +75,9 @@ def _number_of(path: PurePath, buffer: memoryview) -> int:
 
 def _say_head(file_regions: FileRegions, summary: dict[str, Any], as_json: bool) -> None:
     scan = file_regions.scan
-    state = "damaged" if file_regions.gaps and scan.verdict is Verdict.CLEAN else scan.verdict.value
+    state = (
+        "damaged" if file_regions.gaps and scan.verdict is FileVerdict.CLEAN else scan.verdict.value
+    )
     if as_json:
         facts = {"state": state, "groups": scan.groups, "frames": scan.frames, "end": scan.end}
         say_json({**summary, **facts})

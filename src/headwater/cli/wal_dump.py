@@ -34,7 +34,7 @@ from headwater.core.errors import FormatError, StorageError
 from headwater.disk import PosixDisk
 from headwater.format.bodies import body_fields
 from headwater.format.frame import Frame, FrameFlag, FrameType
-from headwater.recovery.inspection import look_until_settled
+from headwater.recovery.inspection import inspect_until_stable
 from headwater.recovery.report import WalReport
 from headwater.recovery.survey import ShardSurvey, read_log_file
 
@@ -72,7 +72,7 @@ def dump(
     """
     log = find_log(PosixDisk(), directory)
     with reading(log.wal, "Reading the log") as disk:
-        report = look_until_settled(disk, log.wal)
+        report = inspect_until_stable(disk, log.wal)
     printer = _Printer(log.wal, as_json)
     shown = 0
     for path, item in _everything(PosixDisk(), report, from_frame):

@@ -13,14 +13,14 @@ from headwater.cli.wal_verify import finding_line, report_as_json, shown_directo
 from headwater.core.errors import RequestError, StorageError
 from headwater.disk import Disk, PosixDisk
 from headwater.recovery.finding import Finding
-from headwater.recovery.inspection import look_until_settled
+from headwater.recovery.inspection import inspect_until_stable
 from headwater.recovery.open_wal import claim_directory
 from headwater.recovery.repair import RepairPlan, RepairStep
 from headwater.recovery.report import WalReport
 from headwater.recovery.stores import BESIDE_TOPICS, EVERY_STORE
 from headwater.recovery.survey import access_error
 from headwater.recovery.topic_repair import plan_repairs
-from headwater.recovery.wal_recovery import look
+from headwater.recovery.wal_recovery import inspect_wal
 
 Plans = list[RepairPlan]
 
@@ -56,7 +56,7 @@ def repair(
         if not as_json:
             _say_plans(plans)
         _carry_out(disk, plans)
-        report = look(disk, log.wal)
+        report = inspect_wal(disk, log.wal)
         beside = [
             finding
             for store in BESIDE_TOPICS
@@ -71,10 +71,10 @@ def repair(
 def _plan(disk: Disk, log: LogDirectory) -> Plans:
     """Scans first: on a log in use, damage that a single scan reports may be a writer at work."""
     if not log.is_whole:
-        report = look_until_settled(disk, log.wal)
+        report = inspect_until_stable(disk, log.wal)
         return list(plan_repairs(disk, log.wal)) if report.refusals else []
     assert log.data is not None
-    return [plan for store in EVERY_STORE for plan in store.settled_plans(disk, log.data)]
+    return [plan for store in EVERY_STORE for plan in store.agreed_plans(disk, log.data)]
 
 
 def _plan_now(disk: Disk, log: LogDirectory) -> Plans:

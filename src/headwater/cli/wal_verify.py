@@ -13,12 +13,12 @@ from headwater.cli.progress import reading
 from headwater.core.errors import NewerFormatError, RequestError, StorageError
 from headwater.disk import Disk, PosixDisk
 from headwater.recovery.finding import Action, Finding
-from headwater.recovery.inspection import look_until_settled
+from headwater.recovery.inspection import inspect_until_stable
 from headwater.recovery.repair import StepKind
 from headwater.recovery.report import WalReport
 from headwater.recovery.stores import BESIDE_TOPICS
 from headwater.recovery.topic_repair import plan_repairs
-from headwater.recovery.verdict import FileScan, Verdict
+from headwater.recovery.verdict import FileScan, FileVerdict
 
 BEING_WRITTEN = "being written"
 
@@ -39,7 +39,7 @@ def verify(
     """
     log = find_log(PosixDisk(), directory)
     with reading(log.wal, "Reading the log") as disk:
-        report = look_until_settled(disk, log.wal, deep=deep)
+        report = inspect_until_stable(disk, log.wal, deep=deep)
         report.findings += further_damage(disk, log.wal, report)
         if log.is_whole and log.data is not None:
             for store in BESIDE_TOPICS:
@@ -124,7 +124,7 @@ def finding_line(finding: Finding) -> str:
 def state_of(scan: FileScan, report: WalReport) -> str:
     """A bad end that the second scan did not confirm is a writer at work."""
     verdict: str = scan.verdict.value
-    if scan.verdict in (Verdict.CLEAN, Verdict.EMPTY):
+    if scan.verdict in (FileVerdict.CLEAN, FileVerdict.EMPTY):
         return verdict
     confirmed = any(finding.path == scan.path for finding in report.findings)
     return verdict if confirmed else BEING_WRITTEN

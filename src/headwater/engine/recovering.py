@@ -1,8 +1,8 @@
 """From files to topics: the latest snapshot, the index files, then the log.
 
 Two passes over the log: first what topics there are and how far each was checkpointed, then the
-records and deletes that segments do not have yet. A frame that was already absorbed changes
-nothing, so recovering twice gives the same state as once (I4).
+records and deletes that segments do not have yet. A frame that was already checkpointed
+changes nothing, so recovering twice gives the same state as once (I4).
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ from headwater.model.loss import Loss
 from headwater.model.match import TagMatcher
 from headwater.model.queue import LeaseHistory
 from headwater.model.topic import TopicLog
-from headwater.recovery.replay import Group, replay
+from headwater.recovery.replay import FrameGroup, replay
 from headwater.recovery.rows import RecordRows, replay_rows
-from headwater.recovery.snapshots import FoundSnapshot, covered_frames, find_snapshot
+from headwater.recovery.snapshots import LatestSnapshot, covered_frames, find_snapshot
 from headwater.recovery.survey import ShardSurvey
 from headwater.store.segment import SegmentChangedError
 
@@ -63,7 +63,7 @@ Progress = Callable[[float], None]
 
 
 class TopicRecovery:
-    """`shards` is what a look at the log found; `load` reads the files of one topic."""
+    """`shards` is what a survey of the log found; `load` reads the files of one topic."""
 
     def __init__(
         self,
@@ -71,14 +71,15 @@ class TopicRecovery:
         topics: Topics,
         shards: list[ShardSurvey],
         load: Callable[[Topic], Loaded] = load_topic,
-        found: FoundSnapshot | None = None,
+        known_snapshot: LatestSnapshot | None = None,
     ) -> None:
-        """`found`: read before the log was opened. Whoever reads beside an owner reads it later."""
+        """`known_snapshot`: read before the log was opened. A reader beside an owner reads it
+        later."""
         self._core = core
         self._topics = topics
         self._shards = shards
         self._load = load
-        self._metas = found
+        self._known_snapshot = known_snapshot
         self._touched: dict[int, Topic] = {}
         self._covered: dict[PurePath, int] = {}
         self._was_ephemeral: set[int] = set()
@@ -88,7 +89,7 @@ class TopicRecovery:
         self._deleted_in: dict[int, Topic] = {}
         """Topics of which the log deletes something."""
         self.filled: list[Topic] = []
-        """Topics with seqs that are lost, as nothing on the disk tells yet."""
+        """Topics with seqs that are lost, which is not on the disk yet."""
         self.notes = RecoveryNotes()
 
     def run(self, progress: Progress) -> None:
@@ -102,24 +103,24 @@ class TopicRecovery:
         progress(1.0)
 
     def read(self, progress: Progress) -> None:
-        """Everything the files tell, and nothing that only their owner may conclude from it."""
+        """Everything the files say, and nothing that only their owner may conclude from it."""
         self._from_snapshot()
         progress(0.1)
-        for found in self._rows(records=False):
-            if isinstance(found, RecordRows):
-                self._touch(found.topic_id)
+        for entry in self._rows(records=False):
+            if isinstance(entry, RecordRows):
+                self._touch(entry.topic_id)
             else:
-                self._note_topic(found)
+                self._note_topic(entry)
         self._routers.attach()
         progress(0.4)
         for topic in list(self._touched.values()):
             self._load_or_leave(topic)
         progress(0.6)
-        for found in self._rows(records=True):
-            if isinstance(found, RecordRows):
-                self._append(found)
+        for entry in self._rows(records=True):
+            if isinstance(entry, RecordRows):
+                self._append(entry)
             else:
-                self._apply(found)
+                self._apply(entry)
         self._remember_keys()
         self.notes.topics = len(self._core.registry)
         progress(0.9)
@@ -130,7 +131,7 @@ class TopicRecovery:
             install(topic, self._load(topic), self._core)
         except StorageError as error:
             if self._core.read_only:
-                raise  # their owner may be at work on them: look again
+                raise  # their owner may be changing them: try again
             if isinstance(error.__cause__, OSError) and not isinstance(error, DamageError):
                 raise  # the disk failed, not the files: the next start may find them sound
             topic.broken = error
@@ -145,7 +146,7 @@ class TopicRecovery:
 
     def _from_snapshot(self) -> None:
         core = self._core
-        snapshot, unreadable = self._metas or find_snapshot(core.disk, core.directory)
+        snapshot, unreadable = self._known_snapshot or find_snapshot(core.disk, core.directory)
         self.notes.snapshots_unreadable += unreadable
         if snapshot is not None:
             core.snapshot_number = self.notes.snapshot_number = snapshot.number
@@ -161,34 +162,34 @@ class TopicRecovery:
             self._covered = covered_frames(core.directory, snapshot, self._shards)
         self._check_reach()
 
-    def follow(self, groups: Iterator[Group]) -> None:
-        """What was written to the log since: for somebody who reads it beside its owner.
+    def follow(self, groups: Iterator[FrameGroup]) -> None:
+        """What was written to the log since: for a process that reads it beside its owner.
 
         Records stay in memory when the owner has put them into segments: where they are read from
         makes no difference, and the segments that are known stay what they were.
         """
-        for found in replay_rows(groups, {}, records=True):
-            if isinstance(found, RecordRows):
-                self._touch(found.topic_id)
-                self._whole(found.topic_id)
-                self._append(found)
+        for frame in replay_rows(groups, {}, records=True):
+            if isinstance(frame, RecordRows):
+                self._touch(frame.topic_id)
+                self._whole(frame.topic_id)
+                self._append(frame)
                 continue
-            if found.type is FrameType.CHECKPOINT_MARK:
-                for entry in decode_checkpoint_mark(found):
+            if frame.type is FrameType.CHECKPOINT_MARK:
+                for entry in decode_checkpoint_mark(frame):
                     self._follow_mark(entry)
                 continue
-            self._note_topic(found)
-            self._whole(found.topic_id)
-            self._apply(found)
+            self._note_topic(frame)
+            self._whole(frame.topic_id)
+            self._apply(frame)
         self._remember_keys()
 
     def covered_frame(self, shard_directory: PurePath) -> int:
-        """The last frame of this shard that the snapshot has absorbed."""
+        """The last frame of this shard that the snapshot covers."""
         return self._covered.get(shard_directory, 0)
 
     @property
     def touched(self) -> Iterable[Topic]:
-        """Topics that the log speaks of."""
+        """Topics that have frames in the log."""
         return self._touched.values()
 
     def _whole(self, topic_id: int) -> None:
@@ -374,7 +375,7 @@ class TopicRecovery:
         self._keys.append((topic, decode_idempotency(frame)))
 
     def _remember_keys(self) -> None:
-        """A key stands in front of the records it protects, so it is looked at after them."""
+        """A key stands in front of the records it protects, so it is applied after them."""
         for topic, entry in self._keys:
             if entry.last_seq <= topic.log.visible_seq:
                 topic.keys.remember(

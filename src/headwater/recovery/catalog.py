@@ -23,7 +23,7 @@ from headwater.format.topic_frames import (
     decode_body,
     decode_evict_watermark,
 )
-from headwater.recovery.stored_topic import Stored
+from headwater.recovery.stored_topic import StoredTopic
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class KnownTopic:
     """As the snapshot or the creation had them: what the log changed later is in `now`."""
     now: TopicSettings
     checkpointed_seq: int = 0
-    stored: Stored = field(default_factory=Stored)
+    stored: StoredTopic = field(default_factory=StoredTopic)
     last_ts: int = 0
     ceiling: int = 0
     """No seq up to here may be handed out again."""
@@ -106,7 +106,7 @@ def _from_meta(meta: TopicMeta) -> KnownTopic:
         settings,
         settings,
         meta.checkpointed_seq,
-        Stored.from_meta(meta),
+        StoredTopic.from_meta(meta),
         meta.last_ts,
         meta.ceiling,
         meta.keys,

@@ -26,7 +26,7 @@ from headwater.format.frame import (
 )
 from headwater.format.segment import INDEX_DTYPE, SEGMENT_FRAME_BYTES_MIN, Entries, IndexFlag
 from headwater.format.table import FrameTable, read_table
-from headwater.recovery.replay import Group
+from headwater.recovery.replay import FrameGroup
 
 ROWS_MAX: Final = 16_384
 """Frames that are looked at together."""
@@ -86,7 +86,7 @@ class RecordRows:
 
 
 def replay_rows(
-    groups: Iterator[Group], covered: Mapping[PurePath, int], *, records: bool
+    groups: Iterator[FrameGroup], covered: Mapping[PurePath, int], *, records: bool
 ) -> Iterator[Frame | RecordRows]:
     """Everything a snapshot does not cover. Without `records`, of those only which topics."""
     for table, buffer, path in _tables(groups, covered):
@@ -94,7 +94,7 @@ def replay_rows(
 
 
 def _tables(
-    groups: Iterator[Group], covered: Mapping[PurePath, int]
+    groups: Iterator[FrameGroup], covered: Mapping[PurePath, int]
 ) -> Iterator[tuple[FrameTable, memoryview, PurePath]]:
     """Groups of one file and run together, without the frames that are covered."""
     for (path, _run), together in itertools.groupby(groups, lambda g: (g.path, g.run)):
@@ -119,7 +119,7 @@ def _tables(
                 yield table, buffer, path
 
 
-def _numbers(table: FrameTable, groups: list[Group]) -> NDArray[numpy.int64]:
+def _numbers(table: FrameTable, groups: list[FrameGroup]) -> NDArray[numpy.int64]:
     """The number of each frame in its shard."""
     counts = numpy.diff(table.first_rows)
     firsts = numpy.array([group.first_frame for group in groups], numpy.int64)

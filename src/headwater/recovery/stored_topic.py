@@ -29,7 +29,7 @@ _TAGGED = int(FrameFlag.HAS_TAG)
 
 
 @dataclass(slots=True)
-class Stored:
+class StoredTopic:
     """How far the files of a topic are good, and the floors that were written down."""
 
     head_seq: int = 0
@@ -43,7 +43,7 @@ class Stored:
     """First seq of a segment -> a seq whose delete its files are known to have."""
 
     @classmethod
-    def from_meta(cls, meta: TopicMeta) -> Stored:
+    def from_meta(cls, meta: TopicMeta) -> StoredTopic:
         return cls(
             meta.head_seq,
             meta.active_first_seq,
@@ -82,7 +82,7 @@ def load_log(
     files: TopicFiles,
     settings: TopicSettings,
     epoch: int,
-    stored: Stored,
+    stored: StoredTopic,
     checkpointed_seq: int,
     last_ts: int,
     lost_as: Loss = Loss.LOST_TAIL,
@@ -116,7 +116,7 @@ def _load_gap(
     """Seqs that are in no segment: fine below the earliest live one, damage above."""
     log.load_gap(min(end_seq, max(earliest_seq, log.index.next_seq)), last_ts, lost=False)
     if log.index.next_seq < end_seq:
-        files.tell_missing(log.index.next_seq, end_seq - 1)
+        files.report_missing(log.index.next_seq, end_seq - 1)
         log.load_entries(_unreadable(end_seq - log.index.next_seq, last_ts))
 
 

@@ -30,7 +30,7 @@ from headwater.format.kafka.entry import PREFIX_BYTES
 from headwater.format.kafka.events import INTERNAL_KEY, AnyEvent, encode_event
 from headwater.observe.tracing import Spans
 from headwater.store.kafka.batch_lookup import SegmentTable
-from headwater.store.kafka.files import SegmentFiles
+from headwater.store.kafka.files import KafkaSegmentFiles
 from headwater.wal.shard import Shard
 from headwater.wal.ticket import Ticket
 
@@ -69,7 +69,7 @@ class KafkaCore:
     settings: KafkaSettings
     clock: Clock
     owner: Owner
-    files: SegmentFiles
+    files: KafkaSegmentFiles
     registry: TopicRegistry = field(default_factory=TopicRegistry)
     offsets: GroupOffsets = field(default_factory=GroupOffsets)
     memberships: Memberships = field(default_factory=Memberships)

@@ -17,8 +17,8 @@ from headwater.engine.kafka.errors import DamagedError, KafkaError
 from headwater.engine.kafka.partition import Partition
 from headwater.format.kafka.batch import (
     LEADER_EPOCH,
-    PLACED_BYTES,
-    pack_place,
+    PREAMBLE_BYTES,
+    pack_preamble,
     read_header,
     read_sound,
 )
@@ -28,9 +28,9 @@ from headwater.format.kafka.partition_names import partition_name
 from headwater.format.kafka.records import encode_gapped
 from headwater.format.kafka.topic_hash import key_text
 from headwater.observe.tracing import FETCH_SPAN
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 from headwater.store.kafka.batch_lookup import Batches, Ids, SegmentTable, count_before, locate
-from headwater.store.kafka.files import SegmentFiles
+from headwater.store.kafka.files import KafkaSegmentFiles
 from headwater.wire.kafka.error_codes import ErrorCode
 
 WINDOW_MAX: Final = 16_384
@@ -61,7 +61,7 @@ class FetchPlan:
         self._core = core
         self._key = partition.entry_key
         self._partition = partition
-        self._files: SegmentFiles = core.files
+        self._files: KafkaSegmentFiles = core.files
         self._table: SegmentTable = core.table
         self._max_bytes = max_bytes
         self._in_memory = batches
@@ -147,7 +147,9 @@ class FetchPlan:
             if at == 0:
                 base -= count_before(self._files, self._table, int(ids[0]), header.record_count)
             if header.base_offset != base or header.leader_epoch != LEADER_EPOCH:
-                batch = memoryview(pack_place(base, len(batch)) + batch[PLACED_BYTES:].tobytes())
+                batch = memoryview(
+                    pack_preamble(base, len(batch)) + batch[PREAMBLE_BYTES:].tobytes()
+                )
             batches.append(batch)
         return batches
 
@@ -178,7 +180,7 @@ class FetchPlan:
             ),
         )
         first, end = self.offset + first, self.offset + end
-        finding = Finding(path, begin, first + 1, reason, last_seq=end)
+        finding = RecordDamage(path, begin, first + 1, reason, last_seq=end)
         partition = self._partition
         name = partition_name(partition.topic.name, partition.index)
         if self._core.damage.note(name, finding, partition.topic.org):

@@ -22,7 +22,7 @@ from headwater.format.kafka.mapping import to_kafka_as_it_is
 from headwater.format.kafka.records import NewRecord, encode_gapped
 from headwater.model.loss import DAMAGED
 from headwater.model.slots import DEAD
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 from headwater.store.segment import SegmentChangedError
 from headwater.wire.kafka.error_codes import ErrorCode
 
@@ -88,7 +88,7 @@ class NativeFetch(FetchPlan):
             return self._batches(records, plan.selection.next_from_seq)
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._topic.name!r} is being rewritten")
 
-    def _plan_again(self, plan: ReadPlan, findings: list[Finding]) -> ReadPlan:
+    def _plan_again(self, plan: ReadPlan, findings: list[RecordDamage]) -> ReadPlan:
         """It ends before what is damaged now, or tells of it."""
         self._engine.note_damage(plan, findings)
         return self._plan_now()

@@ -44,7 +44,7 @@ from headwater.format.kafka.partition_names import parse_partition_name, partiti
 from headwater.format.kafka.records import NewRecord, encode_batch
 from headwater.model.idempotency import IdempotencyWindow
 from headwater.model.match import TagMatcher
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 
 if TYPE_CHECKING:
     from headwater.engine.kafka.store import KafkaStore
@@ -171,7 +171,7 @@ class PartitionSpace:
         core.counters.tombstones += plan.selection.tombstone is not None
         return plan
 
-    def note_damage(self, plan: ReadPlan, findings: Sequence[Finding]) -> bool:
+    def note_damage(self, plan: ReadPlan, findings: Sequence[RecordDamage]) -> bool:
         return False
 
     # -- writing

@@ -29,7 +29,7 @@ from headwater.format.kafka.partition_names import partition_name
 from headwater.model.loss import DAMAGED, RECREATED, Tombstone
 from headwater.model.selection import Selection
 from headwater.model.topic import TopicLog
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 from headwater.store.segment import SegmentChangedError
 from headwater.store.topic_files import TopicFiles
 from headwater.wire.kafka.error_codes import ErrorCode
@@ -201,7 +201,7 @@ def _tombstone(from_seq: int, earliest: int, head: int) -> Tombstone | None:
 class PartitionReader(Reader):
     """Reads plans of partitions: batches in, frames out."""
 
-    def runs(self, plan: ReadPlan) -> tuple[list[FrameRun], list[Finding]]:
+    def runs(self, plan: ReadPlan) -> tuple[list[FrameRun], list[RecordDamage]]:
         """Anywhere. Says in the plan how far it came."""
         assert isinstance(plan, PartitionPlan)
         if plan.fetch is None:

@@ -25,8 +25,8 @@ from headwater.engine.kafka.core import KafkaCore
 from headwater.format.checksum import checksum64
 from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta, rewritten
 from headwater.format.kafka.names import REWRITE_SUFFIX, index_name, log_name
-from headwater.store.kafka.live_batches import Living, find_living, keys_in, strangers
-from headwater.store.kafka.rewrite import swap_index, write_index_again, write_living
+from headwater.store.kafka.live_batches import LiveBatches, find_live_batches, keys_in, strangers
+from headwater.store.kafka.rewrite import swap_index, write_index_again, write_live_batches
 
 _NONE_LIVES: Final = 2**63
 _KEYS_AT_ONCE: Final = 1_024
@@ -82,7 +82,7 @@ class SpaceReclaimer:
     def _round(self) -> KafkaCheckpoint:
         checkpoint = self._save()
         deleted: list[SegmentMeta] = []
-        mostly_dead: list[tuple[SegmentMeta, Living]] = []
+        mostly_dead: list[tuple[SegmentMeta, LiveBatches]] = []
         for listed in checkpoint.segments[:-1]:
             meta = self._resolved(listed)
             if meta.base_id + meta.entries > checkpoint.as_of:
@@ -114,7 +114,7 @@ class SpaceReclaimer:
             sync_names(core.disk, core.directory)
         return checkpoint
 
-    def _find_live(self, meta: SegmentMeta) -> Living | None:
+    def _find_live(self, meta: SegmentMeta) -> LiveBatches | None:
         """What lives in it. None when that is what it was when it was last found worth keeping."""
         core, known = self._core, self._scanned.get(meta.number)
         if known is None or known.log_number != meta.log_number:
@@ -126,7 +126,9 @@ class SpaceReclaimer:
         if within == known.first_live:
             return None
         self._scanned[meta.number] = known._replace(first_live=within)
-        return find_living(core.files.entries(meta.number, meta.entries), meta.base_id, first_live)
+        return find_live_batches(
+            core.files.entries(meta.number, meta.entries), meta.base_id, first_live
+        )
 
     def _first_live(self, keys: Sequence[bytes]) -> dict[bytes, int]:
         """The first global id of each key that somebody may still read.
@@ -157,7 +159,7 @@ class SpaceReclaimer:
             core.owner.call(core.reclaim_soon)
             return False
         entries = core.files.entries(active.number, applied)
-        living = find_living(entries, active.base_id, self._first_live(keys_in(entries)))
+        living = find_live_batches(entries, active.base_id, self._first_live(keys_in(entries)))
         dead = living.stored_bytes - living.live_bytes
         if dead < core.settings.seal_dead_bytes:
             return False
@@ -204,14 +206,14 @@ class SpaceReclaimer:
         left = [meta for meta in core.sealed if meta.number not in numbers]
         core.set_segments(left, core.active_number, core.active_base_id)
 
-    def _rewrite(self, meta: SegmentMeta, living: Living) -> None:
+    def _rewrite(self, meta: SegmentMeta, living: LiveBatches) -> None:
         core = self._core
         if strangers(living, meta.log_number, meta.log_bytes):
             path = core.directory / index_name(meta.number)
             raise DamageError("entries lead out of their log", path=path, advice="restore a backup")
         number = self._take_number()
         log = core.files.log(meta.log_number, meta.log_bytes)
-        rewrite = write_living(core.disk, core.directory, meta.number, number, log, living)
+        rewrite = write_live_batches(core.disk, core.directory, meta.number, number, log, living)
         changing = msgspec.structs.replace(meta, rewrite=rewrite)
         self._replace(changing)
         self._save()

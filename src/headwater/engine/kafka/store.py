@@ -33,9 +33,9 @@ from headwater.engine.pending import Pending
 from headwater.format.kafka import events
 from headwater.format.kafka.batch import BatchHeader
 from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta
-from headwater.recovery.kafka.repair import Cut, recover_kafka
+from headwater.recovery.kafka.repair import TailCut, recover_kafka
 from headwater.recovery.kafka.report import KafkaReport
-from headwater.store.kafka.files import SegmentFiles
+from headwater.store.kafka.files import KafkaSegmentFiles
 from headwater.wal.batch_log import BatchLog
 from headwater.wal.committer import LogState
 from headwater.wal.counters import WalCounters
@@ -64,10 +64,10 @@ class KafkaStore:
         make_maintenance: type[MaintenanceThread] = MaintenanceThread,
     ) -> None:
         self.core = KafkaCore(
-            disk, directory, settings, clock, owner, SegmentFiles(disk, directory)
+            disk, directory, settings, clock, owner, KafkaSegmentFiles(disk, directory)
         )
         self.counters = self.core.counters
-        self.cut: Cut | None = None
+        self.cut: TailCut | None = None
         """What recovery cut behind the last whole batch, if it did."""
         self.report = KafkaReport()
         """What recovery found, kept, cut and put aside."""
@@ -310,7 +310,7 @@ class KafkaStore:
 
     def _note_synced(self) -> SegmentMeta:
         if self._closed:
-            return self._log.hardened()
-        future: Any = self.shard.call(self._log.hardened)
+            return self._log.synced_meta()
+        future: Any = self.shard.call(self._log.synced_meta)
         meta: SegmentMeta = future.result()
         return meta

@@ -21,7 +21,7 @@ from headwater.format.kafka.entry import HOLE_SEGMENT, PREFIX_BYTES
 from headwater.format.kafka.names import log_name
 from headwater.format.kafka.records import decode_records
 from headwater.store.kafka.batch_lookup import Batches, Ids, SegmentTable, count_before, locate
-from headwater.store.kafka.files import SegmentFiles
+from headwater.store.kafka.files import KafkaSegmentFiles
 from headwater.wire.kafka.error_codes import ErrorCode
 
 WINDOW: Final = 65_536
@@ -41,7 +41,7 @@ class TimestampPlan:
 
     def __init__(self, core: KafkaCore, partition: Partition, timestamp_ms: int) -> None:
         self._core = core
-        self._files: SegmentFiles = core.files
+        self._files: KafkaSegmentFiles = core.files
         self._table: SegmentTable = core.table
         self._timestamp_ms = timestamp_ms
         self._start = partition.log_start_offset
@@ -131,7 +131,7 @@ class NewestPlan(TimestampPlan):
         return super()._search()
 
 
-def newest_timestamps(files: SegmentFiles, located: Batches) -> NDArray[numpy.int64]:
+def newest_timestamps(files: KafkaSegmentFiles, located: Batches) -> NDArray[numpy.int64]:
     """The newest timestamp of every batch, from the headers in the logs."""
     entries = located.entries
     positions = entries["physical_offset"].astype(numpy.int64) + PREFIX_BYTES + MAX_TIMESTAMP_AT

@@ -21,7 +21,7 @@ from headwater.engine.kafka.registry import TopicRegistry
 from headwater.engine.parts import Part, Parts
 from headwater.engine.pending import Pending
 from headwater.format.kafka import events
-from headwater.recovery.kafka.survey import look_at_checkpoints
+from headwater.recovery.kafka.survey import scan_checkpoints
 from headwater.wire.kafka.error_codes import ErrorCode
 
 _PRODUCER_ID_BITS = 62
@@ -104,7 +104,7 @@ class UnavailableKafka:
 def _known_topics(disk: Disk, directory: PurePath) -> TopicRegistry:
     registry = TopicRegistry()
     try:
-        checkpoint = look_at_checkpoints(disk, directory).chosen.checkpoint
+        checkpoint = scan_checkpoints(disk, directory).chosen.checkpoint
     except OSError:
         checkpoint = None
     for meta in () if checkpoint is None else checkpoint.topics:

@@ -22,8 +22,8 @@ from headwater.disk import Disk
 from headwater.engine.asynchronous import AsyncDatabase
 from headwater.engine.parts import CAUSES, Part
 from headwater.format.kafka.names import KAFKA_DIRECTORY
+from headwater.server.access.quotas import Shares
 from headwater.server.kafka.users import Users
-from headwater.server.quotas import Shares
 
 if TYPE_CHECKING:
     from headwater.engine.kafka.store import KafkaStore
@@ -81,7 +81,7 @@ class KafkaListener:
                 start_serving=False,
             )
         except OSError as error:
-            from headwater.server.listener import why_not
+            from headwater.server.server import why_not
 
             raise AccessError(
                 f"cannot listen for Kafka clients on {settings.host}:{settings.kafka_port} "
@@ -125,8 +125,8 @@ class KafkaListener:
             parts = engine.core.parts
             parts.set_away(Part.KAFKA, error, self._directory)
             self.unavailable = UnavailableKafka(self._disk, self._directory, parts)
-        if self.store is not None and self.store.report.mended:
-            engine.core.parts.mended[Part.KAFKA] = self.store.report.mended
+        if self.store is not None and self.store.report.repaired:
+            engine.core.parts.repaired[Part.KAFKA] = self.store.report.repaired
         store = self.store or self.unavailable
         assert store is not None
         self.endpoint = KafkaEndpoint(
