@@ -13,7 +13,7 @@ from headwater.native import compiled
 from headwater.wire.frames import render_frames
 from headwater.wire.render import Projection, render_record
 
-_one_at_a_time = threading.Lock() if compiled("printing") is None else nullcontext()
+_one_at_a_time = threading.Lock() if compiled("printer") is None else nullcontext()
 """Printing that is not compiled needs the interpreter all the time. Threads that take turns at it
 get more done than threads that take it from each other every fifth of a millisecond."""
 

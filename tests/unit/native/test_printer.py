@@ -22,7 +22,7 @@ from headwater.wire.frames import NOTHING_MORE, More, render_frames, render_obje
 from headwater.wire.render import Projection
 
 pytestmark = pytest.mark.skipif(
-    "printing" in missing() and (not os.environ.get("CI") or bool(os.environ.get(PURE_VARIABLE))),
+    "printer" in missing() and (not os.environ.get("CI") or bool(os.environ.get(PURE_VARIABLE))),
     reason="not compiled here, or not wanted",
 )
 

@@ -12,7 +12,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from headwater.native.fetching cimport HEADWATER_FETCH
+from headwater.native.prefetch cimport HEADWATER_FETCH
 
 
 cdef enum:
@@ -150,7 +150,7 @@ cdef bytes _print_frames(
     cdef char *start
     cdef char *at
     cdef char *end
-    cdef bytes told, text
+    cdef bytes extra, text
     if in_memory and count <= HELD_FRAMES_MAX:
         total = _measure(source, length, &offsets[0], count, form, more_len)
     else:
@@ -159,8 +159,8 @@ cdef bytes _print_frames(
     if total < 0:
         return None
     if special is not None:
-        for told in special.values():
-            total += PyBytes_GET_SIZE(told)  # more than enough: not all need be among these
+        for extra in special.values():
+            total += PyBytes_GET_SIZE(extra)  # more than enough: not all need be among these
     text = PyBytes_FromStringAndSize(NULL, total)
     start = at = PyBytes_AS_STRING(text)
     end = start + total
@@ -181,8 +181,8 @@ cdef bytes _print_frames(
             if not _read(source, length, offsets[row], form, &record):
                 at = NULL
                 break
-            told = special.get(record.seq, more)
-            more_at, more_len = PyBytes_AS_STRING(told), PyBytes_GET_SIZE(told)
+            extra = special.get(record.seq, more)
+            more_at, more_len = PyBytes_AS_STRING(extra), PyBytes_GET_SIZE(extra)
             at = _print(at, end, &record, &time, more_at, more_len, row + 1 < count)
             if at == NULL:
                 break
