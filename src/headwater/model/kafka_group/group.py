@@ -351,7 +351,7 @@ class Group:
     def commit_refusal(
         self, member_id: str, generation: int, instance_id: str | None, now_us: int
     ) -> Refusal | None:
-        """Whether offsets may be stored. An empty group takes them from clients without generation."""
+        """Whether offsets may be stored. Without members a client may that names no generation."""
         if self.phase is Phase.DEAD:
             return Refusal.COORDINATOR_NOT_AVAILABLE
         if generation < 0 and not self.members:
