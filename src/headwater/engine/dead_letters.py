@@ -1,4 +1,4 @@
-"""Jobs that nobody can finish: copied to the dead letter topic, then deleted.
+"""Jobs that no worker can finish: copied to the dead letter topic, then deleted.
 
 They were delivered as often as they may be; or they are damaged, and then the letter has what is
 known of them: where they lay, what is wrong there, and the tag if the topic's index has it.
@@ -6,7 +6,7 @@ known of them: where they lay, what is wrong there, and the tag if the topic's i
 The copy is safe before the delete is written, so a crash in between leaves both and loses none.
 The copy carries a key made of the job's topic and seq: done again within the dead letter topic's
 idempotency window, it is not made twice. What cannot be put away now, because the dead letter
-topic or the log refuses, is blocked: nobody is given it, it is counted, and later claims try again.
+topic or the log refuses, is blocked: no worker gets it, it is counted, and later claims try again.
 """
 
 from __future__ import annotations
@@ -44,15 +44,16 @@ def dead_letter_operation(engine: Engine, queues: Queues, topic: Topic) -> Opera
     reasons: dict[int, str] = {}
 
     def put_away(job: ExhaustedJob) -> Change:
-        """From here on the change itself says what becomes of the job, whoever waits for it."""
+        """From here on the change itself decides what becomes of the job, even when no caller
+        waits."""
         del left[job.seq]
         return queues.put_away(topic, job.seq)
 
     def end() -> None:
         for seq, reason in reasons.items():
             queues.block(topic, seq, reason, is_copied=left[seq].is_copied)
-        # The others are tried again with the next claim: whoever did this left, or the rules
-        # changed meanwhile.
+        # The next claim tries the others again: this caller left, or the settings changed
+        # meanwhile.
         leases.stays(left.keys() - reasons.keys(), engine.core.clock.monotonic_us())
 
     try:
