@@ -21,13 +21,13 @@ from rich.progress import (
 )
 
 from headwater.cli.output import complain, printable, say_json
-from headwater.cli.pipeline_flags import Running
+from headwater.cli.pipeline_flags import RunOptions
 from headwater.core.clock import SystemClock
 from headwater.core.errors import AccessError
 from headwater.disk import PosixDisk, replace_file
 from headwater.engine.reports import keep_report
 from headwater.spark.jobs.job import NoProgress, Report
-from headwater.spark.jobs.job import Progress as Watching
+from headwater.spark.jobs.job import Progress as JobProgress
 from headwater.spark.sessions.spark_errors import explained
 
 if TYPE_CHECKING:
@@ -39,28 +39,28 @@ ReportT = TypeVar("ReportT", bound=Report)
 
 def run_job(
     name: str,
-    job: Callable[[SparkSession, OptionsT, Watching | None], ReportT],
+    job: Callable[[SparkSession, OptionsT, JobProgress | None], ReportT],
     options: OptionsT,
-    running: Running,
+    run_options: RunOptions,
     show: Callable[[ReportT], None],
 ) -> None:
-    """Run it, show what it found, and leave with 0 only when all is well."""
-    with explained(), watching(name) as progress:
+    """Run it, show its report, and exit with 0 only when all is well."""
+    with explained(), progress_bar(name) as progress:
         progress.say("starting Spark")
-        with session_for(name, running) as spark:
+        with session_for(name, run_options) as spark:
             progress.say(name)
             report = job(spark, options, progress)
     keep_run(name, report, options)
-    finish_job(name, report, running, show)
+    finish_job(name, report, run_options, show)
 
 
 def finish_job(
-    name: str, report: ReportT, running: Running, show: Callable[[ReportT], None]
+    name: str, report: ReportT, run_options: RunOptions, show: Callable[[ReportT], None]
 ) -> None:
-    """Tell what a job found, in the form that was asked for."""
-    if running.report is not None:
-        _write_report(report, running)
-    if running.as_json:
+    """Print a job's report, in the form that was requested."""
+    if run_options.report is not None:
+        _write_report(report, run_options)
+    if run_options.as_json:
         say_json(report.as_json())
     else:
         show(report)
@@ -70,11 +70,13 @@ def finish_job(
 
 
 @contextmanager
-def session_for(name: str, running: Running) -> Iterator[SparkSession]:
+def session_for(name: str, run_options: RunOptions) -> Iterator[SparkSession]:
     """A session for one job; it is over with the block, however that ends."""
     from headwater.spark.sessions.session import start
 
-    spark = start(f"headwater {name}", running.master, dict(running.settings()), use_launcher=True)
+    spark = start(
+        f"headwater {name}", run_options.master, dict(run_options.settings()), use_launcher=True
+    )
     try:
         yield spark
     finally:
@@ -82,8 +84,8 @@ def session_for(name: str, running: Running) -> Iterator[SparkSession]:
 
 
 @contextmanager
-def watching(name: str) -> Iterator[Watching]:
-    """A bar on stderr while the job runs, when somebody is there to see it."""
+def progress_bar(name: str) -> Iterator[JobProgress]:
+    """A progress bar on stderr while the job runs, when stderr is a terminal."""
     if not sys.stderr.isatty():
         yield NoProgress()
         return
@@ -117,11 +119,13 @@ def keep_run(name: str, report: Report, options: object) -> None:
         keep_report(PosixDisk(), PurePath(path), f"pipeline-{name}", at_ms, report.as_json())
 
 
-def _write_report(report: Report, running: Running) -> None:
-    assert running.report is not None
+def _write_report(report: Report, run_options: RunOptions) -> None:
+    assert run_options.report is not None
     text = msgspec.json.format(msgspec.json.encode(report.as_json()), indent=2)
     try:
-        replace_file(PosixDisk(), running.report.absolute(), text + b"\n")
+        replace_file(PosixDisk(), run_options.report.absolute(), text + b"\n")
     except OSError as error:
         why = (error.strerror or "").lower()
-        raise AccessError(f"the report cannot be written ({why})", path=running.report) from error
+        raise AccessError(
+            f"the report cannot be written ({why})", path=run_options.report
+        ) from error

@@ -1,4 +1,4 @@
-"""Groups of verbs whose failures leave as `headwater.cli.leaving` says."""
+"""Groups of verbs whose failures become one line and an exit code."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from headwater.cli.leaving import leave_after
+from headwater.cli.exit_codes import run_and_exit
 from headwater.core.errors import RequestError
 
 
 class FriendlyCommand(TyperCommand):
-    """A verb. Whatever is wrong with its words, the advice is to look at its own help."""
+    """A verb. When its arguments are wrong, the error names its own help."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:
             return super().parse_args(ctx, args)
         except typer.TyperException as error:
-            # A forgotten value is found by a parser that does not know whose words it reads.
+            # The parser that misses a value does not know which verb it parses for.
             if getattr(error, "ctx", ctx) is None:
                 error.ctx = ctx  # type: ignore[attr-defined]
             raise
@@ -50,7 +50,7 @@ class FriendlyGroup(TyperGroup):
             return act(args, name, complete_var, False, windows_expand_args, **extra)
 
         if standalone_mode:
-            leave_after(lambda: _in_our_words(work))
+            run_and_exit(lambda: _in_our_words(work))
         return work()
 
 

@@ -1,4 +1,4 @@
-"""From a log file to its stretches: whole groups, and what lies between them.
+"""From a log file to its regions: whole groups, and what lies between them.
 
 Uses the one scan there is, over and over: where it stops and a believable mark follows, the gap is
 noted and the scan goes on behind it, as a repair would.
@@ -21,7 +21,7 @@ _HASHES: Final = frozenset({"body_hash", "chain", "log_id", "xxh3"})
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class Region:
     """Part of a file: whole groups when there is no `problem`."""
 
     start: int
@@ -30,13 +30,13 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Walked:
+class FileRegions:
     scan: FileScan
-    stretches: tuple[Stretch, ...]
+    regions: tuple[Region, ...]
 
     @property
-    def gaps(self) -> list[Stretch]:
-        return [stretch for stretch in self.stretches if stretch.problem is not None]
+    def gaps(self) -> list[Region]:
+        return [region for region in self.regions if region.problem is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,10 @@ class NumberedFrame:
     frame: Frame
 
 
-def walk_file(
+def read_regions(
     buffer: memoryview, path: PurePath, number: int, agreed: Mapping[int, int] | None = None
-) -> Walked:
-    """`agreed`: losses that REPAIRS tells of, offset -> where to go on."""
+) -> FileRegions:
+    """`agreed`: losses that REPAIRS records, offset -> where to go on."""
     skips = dict(agreed or {})
     reasons = dict.fromkeys(skips, "passed over, as agreed in REPAIRS")
     while True:
@@ -59,34 +59,34 @@ def walk_file(
             break
         skips[scan.end] = scan.resume
         reasons[scan.end] = scan.reason
-    return Walked(scan, tuple(_cut(buffer, scan, skips, reasons)))
+    return FileRegions(scan, tuple(_cut(buffer, scan, skips, reasons)))
 
 
 def _cut(
     buffer: memoryview, scan: FileScan, skips: Mapping[int, int], reasons: Mapping[int, str]
-) -> Iterator[Stretch]:
+) -> Iterator[Region]:
     start = 0
     for offset in sorted(skips):
         if not start <= offset <= scan.end:
             continue
         if offset > start:
-            yield Stretch(start, offset)
+            yield Region(start, offset)
         start = len(buffer) if skips[offset] == END_OF_FILE else skips[offset]
-        yield Stretch(offset, start, reasons[offset])
+        yield Region(offset, start, reasons[offset])
     if scan.end > start:
-        yield Stretch(start, scan.end)
+        yield Region(start, scan.end)
     if scan.verdict not in (FileVerdict.CLEAN, FileVerdict.EMPTY):
-        yield Stretch(scan.end, len(buffer), f"{scan.verdict.value}: {scan.reason}")
+        yield Region(scan.end, len(buffer), f"{scan.verdict.value}: {scan.reason}")
 
 
 def frames_between(
-    buffer: memoryview, stretch: Stretch, first_number: int = 0
+    buffer: memoryview, region: Region, first_number: int = 0
 ) -> Iterator[NumberedFrame]:
     """Every frame of a stretch of whole groups, marks too. Groups before `first_number` are
-    passed over without being read."""
-    at = stretch.start
-    while at < stretch.end:
-        mark = decode_mark(buffer, at, stretch.end)
+    skipped without being read."""
+    at = region.start
+    while at < region.end:
+        mark = decode_mark(buffer, at, region.end)
         number = mark.frame
         if number + mark.frame_count < first_number:
             at = mark.end

@@ -1,4 +1,4 @@
-"""Where a verb's machines are: a server, or with --dir a data directory that nobody has open."""
+"""Where a verb's machines are: a server, or with --dir a data directory that is not open."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DirectoryOption = Annotated[
     typer.Option(
         "--dir",
         metavar="DIR",
-        help="A data directory instead of a server; nobody else may have it open.",
+        help="A data directory instead of a server; no other process may have it open.",
     ),
 ]
 InstanceArgument = Annotated[str, typer.Argument(metavar="ID", help="The instance.")]
@@ -30,7 +30,7 @@ RepeatOption = Annotated[
 
 
 @contextmanager
-def machines_at(
+def open_machines(
     url: str | None,
     context: str | None,
     token: str | None,
@@ -47,7 +47,7 @@ def machines_at(
     if url is not None or context is not None:
         raise RequestError("give --dir, or --url or --context, not both")
     import headwater  # late: most verbs talk to a server
-    from headwater.cli.place import find_log
+    from headwater.cli.log_directory import find_log
     from headwater.disk import PosixDisk
 
     if not may_begin:
@@ -61,12 +61,12 @@ def json_object(text: str | None, what: str) -> dict[str, Any] | None:
     if text is None:
         return None
     try:
-        found = msgspec.json.decode(text.encode("utf-8", "surrogateescape"))
+        value = msgspec.json.decode(text.encode("utf-8", "surrogateescape"))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise RequestError(f"{what} is not JSON: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise RequestError(f"{what} must be a JSON object")
-    return found
+    return value
 
 
 def compact_json(value: Any) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import typer
 from typer.main import get_command
 
-from headwater.cli.door import FriendlyCommand, FriendlyGroup
+from headwater.cli.friendly_groups import FriendlyCommand, FriendlyGroup
 from headwater.cli.output import say
 
 Verbs = Mapping[str, str | typer.Typer]
@@ -25,14 +25,14 @@ def late_group(verbs: Verbs) -> type[FriendlyGroup]:
             return list(verbs)
 
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
-            place = verbs.get(cmd_name)
-            if place is None:
+            target = verbs.get(cmd_name)
+            if target is None:
                 close = get_close_matches(cmd_name, verbs)
                 if close and not ctx.resilient_parsing:
                     meant = " or ".join(f"'{each}'" for each in close)
                     ctx.fail(f"No such command '{cmd_name}'. Did you mean {meant}?")
                 return None
-            command = get_command(_app_of(place, cmd_name))
+            command = get_command(_app_of(target, cmd_name))
             command.name = cmd_name
             return command
 
@@ -57,13 +57,13 @@ def help_when_alone(context: typer.Context) -> None:
         raise typer.Exit(2)
 
 
-def _app_of(place: str | typer.Typer, name: str) -> typer.Typer:
-    if isinstance(place, typer.Typer):
-        return place
-    module, _, there = place.partition(":")
-    found = getattr(import_module(module), there)
-    if isinstance(found, typer.Typer):
-        return found
+def _app_of(target: str | typer.Typer, name: str) -> typer.Typer:
+    if isinstance(target, typer.Typer):
+        return target
+    module, _, there = target.partition(":")
+    loaded = getattr(import_module(module), there)
+    if isinstance(loaded, typer.Typer):
+        return loaded
     alone = typer.Typer(rich_markup_mode="markdown", add_completion=False)
-    alone.command(name, cls=FriendlyCommand)(found)
+    alone.command(name, cls=FriendlyCommand)(loaded)
     return alone

@@ -28,7 +28,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for progra
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LogDirectory:
     wal: PurePath
     data: PurePath | None
     """The directory whose lock protects the log; None for a log directory that stands alone."""
@@ -36,7 +36,7 @@ class Place:
     """The data directory itself was named, and so every store in it."""
 
 
-def find_log(disk: Disk, directory: Path) -> Place:
+def find_log(disk: Disk, directory: Path) -> LogDirectory:
     directory = directory.resolve() if directory.name in ("", "..") else directory
     try:
         if not disk.is_directory(directory):
@@ -44,18 +44,18 @@ def find_log(disk: Disk, directory: Path) -> Place:
                 raise RequestError(f"there is no directory {directory}; check the path")
             raise RequestError(
                 f"{directory} is not a directory; name the data directory, "
-                f"or look at one file with `headwater show`"
+                f"or show one file with `headwater show`"
             )
         names = list_directory(disk, directory)
         if WAL_DIRECTORY in names and disk.is_directory(directory / WAL_DIRECTORY):
-            return Place(directory / WAL_DIRECTORY, directory, is_whole=True)
+            return LogDirectory(directory / WAL_DIRECTORY, directory, is_whole=True)
     except OSError as error:
         raise access_error(directory, error) from error
     if any(map(_is_log_name, names)):
         data = directory.absolute().parent if directory.name == WAL_DIRECTORY else None
-        return Place(directory, data)
+        return LogDirectory(directory, data)
     if directory.name == WAL_DIRECTORY and not names:
-        return Place(directory, directory.absolute().parent)
+        return LogDirectory(directory, directory.absolute().parent)
     raise RequestError(
         f"{directory} is not a Headwater data directory: there is no {WAL_DIRECTORY}/ in it; "
         "name the directory that Headwater was started with"

@@ -15,8 +15,8 @@ from headwater.config.loading import SettingsError, load_settings
 from headwater.core.errors import RequestError
 
 
-def begin_serving(flags: Mapping[str, Any], config: str | None) -> int:
-    """Serve until told to stop; gives the exit code."""
+def start_server(flags: Mapping[str, Any], config: str | None) -> int:
+    """Serve until a signal stops it; gives the exit code."""
     try:
         settings = load_settings(flags, os.environ, config, read_text_file)
     except SettingsError as error:
@@ -24,10 +24,10 @@ def begin_serving(flags: Mapping[str, Any], config: str | None) -> int:
             complain(mistake)
         return RequestError.exit_code
     # Late: a mistake among the settings should not wait for a server to be imported. What is
-    # imported stays, so looking for garbage meanwhile finds none and takes a tenth of the time;
+    # imported stays, so a garbage collection meanwhile finds none and takes a tenth of the time;
     # `run_server` goes on.
     gc.disable()
-    from headwater.cli.serving import run_server
+    from headwater.cli.server_run import run_server
     from headwater.observe.logs import configure_logs
 
     configure_logs(

@@ -1,4 +1,4 @@
-"""The way out: every error becomes one line and an exit code.
+"""Exit codes: every error becomes one line and an exit code.
 
 `HeadwaterError` brings its own code. A wrong option is the caller's (2), Ctrl-C is 130, a reader
 who went away (`| head`) is 141 and silent, as for a program that died of SIGPIPE. Anything else
@@ -22,10 +22,10 @@ ADVICE: Final = {
     "unreachable": " `headwater serve` starts one",
     "unexpected_answer": ": --url, HEADWATER_URL or the context in use",
 }
-"""What somebody in front of a terminal can do about a code, after what the library says."""
+"""What the user of a terminal can do about a code, after the library's message."""
 
 
-def leave_after(work: Callable[[], object]) -> NoReturn:
+def run_and_exit(work: Callable[[], object]) -> NoReturn:
     """Do the work, end the process. A number that the work gives is the exit code."""
     accept_any_character()
     try:
