@@ -12,12 +12,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from headwater.engine import machine_steps as engine_operations
-from headwater.engine import machine_telling as responses
 from headwater.engine.engine import Engine
-from headwater.engine.machines import requests
+from headwater.engine.machines import operations as engine_operations
+from headwater.engine.machines import requests, responses
 from headwater.engine.machines.watchers import WatchFilter
-from headwater.engine.steps import AsOwner, Operation
+from headwater.engine.operation import AsOwner, Operation
 from headwater.model.machines.errors import INSTANCE_NOT_FOUND, MachineError
 from headwater.model.machines.instance import Instance
 from headwater.server.access.keys import ApiKey, Scope
@@ -188,9 +187,7 @@ def read_wal(
     engine: Engine, key: ApiKey, body: WalReadBody, bytes_max: int | None = None
 ) -> Operation[wire.WalReadAnswer]:
     if key.prefixes:
-        raise HttpError(
-            "forbidden", "the log has everybody's entries; this key may not see them"
-        )
+        raise HttpError("forbidden", "the log has everybody's entries; this key may not see them")
     offset = offset_of(body.from_offset) or 0
     page = yield from engine_operations.read_wal_operation(
         engine, offset, body.limit, body.newest, bytes_max
