@@ -256,7 +256,7 @@ def test_a_directory_that_changes_at_every_look_ends_in_try_again(full: Path) ->
 
     with headwater.open(full, settings=SETTINGS) as db:
         db.append("orders", {"data": "so that a look at the log is not enough"})
-        with pytest.raises(UnavailableError, match="changed by its owner each time"):
+        with pytest.raises(UnavailableError, match="changed by its owner during every read"):
             headwater.open(full, read_only=True, disk=Restless(), clock=ImpatientClock())
 
 

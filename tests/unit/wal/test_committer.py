@@ -147,7 +147,9 @@ def test_no_room_refuses_ordinary_tickets_and_tries_essential_ones(number: int) 
 
 def test_a_full_disk_is_not_asked_again_before_its_time_and_resumes_by_itself() -> None:
     rig = Rig()
-    rig.log.failures.update({verb: OSError(errno.ENOSPC, "full") for verb in ("write", "make room")})
+    rig.log.failures.update(
+        {verb: OSError(errno.ENOSPC, "full") for verb in ("write", "make room")}
+    )
     rig.committer.commit([ticket(b"a")])
     rig.committer.commit([ticket(b"b")])
     assert rig.log.events.count("write") == 1, "the second was refused without a try"

@@ -50,7 +50,7 @@ def cut_back(
     disk: Disk, directory: PurePath, shards: int, clock: Clock, point: RestorePoint
 ) -> int:
     """Delete what came after the point; gives how many records that were."""
-    # The machines stay as they are: nothing is told of them or compacted before the first start.
+    # The machines stay as they are: nothing is published or compacted before the first start.
     still = CompactionSettings(enabled=False)
     machines = MachineSettings(transitions_topic=None, compaction=still)
     settings = EngineSettings(wal=WalSettings(shards=shards), machines=machines)

@@ -1,7 +1,7 @@
-"""The partitions of one organisation, with the surface that doors use of an engine.
+"""The partitions of one organisation, with the methods of an engine that the protocols use.
 
-A door asks `App.space` whose topics a name is about and then does the same for both kinds. What a
-partition cannot do is refused here, with what to do instead.
+A protocol handler gets the space for a name from `App.space` and then does the same for both kinds.
+What a partition cannot do is refused here, with what to do instead.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _HAS_NODE: Final = int(FrameFlag.HAS_NODE)
 
 
 class PartitionList:
-    """All partitions by name. For whoever asks for `kafka:` and nothing else."""
+    """All partitions by name, for listings with the prefix `kafka:`."""
 
     def __init__(self, space: PartitionSpace) -> None:
         self._space = space
@@ -79,7 +79,7 @@ class PartitionSpace:
         self.topics = PartitionList(self)
         self.reader = PartitionReader(engine.core, engine.topics)
         self._known: dict[str, PartitionTopic] = {}
-        """Those that somebody asked for: they remember keys of writes."""
+        """Those in use: they remember idempotency keys of writes."""
 
     @property
     def core(self) -> EngineCore:
@@ -291,7 +291,7 @@ def _complete(write: Write, records: int, pending: Pending[Produced]) -> None:
 
 
 def _remember(keys: IdempotencyWindow, write: Write, key: bytes) -> None:
-    write.keys = [Keyed(key, 0, 0)]  # the log has not said which offsets it gets
+    write.keys = [Keyed(key, 0, 0)]  # its offsets are not known before the log answers
     write.expires_ts = write.ts + write.topic.log.settings.idempotency_window_ms
     keys.expire(write.ts)
     keys.begin(key, 0, 0, created=False, expires_ts=write.expires_ts, waiting=write)

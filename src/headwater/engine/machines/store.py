@@ -228,7 +228,7 @@ class MachineStore:
         )
 
     def get_instance(self, instance_id: str) -> Instance:
-        """As it is committed. `is_doubtful` says whether damage may have taken something of it."""
+        """As it is committed. `is_doubtful` is true when damage may have taken something of it."""
         instance = self.tables.instances.get(checked_text(instance_id, "the instance id"))
         if instance is None or 0 < instance.expires_at <= self.book.now_ms():
             raise MachineError(INSTANCE_NOT_FOUND, f"there is no instance {instance_id!r}")
@@ -464,7 +464,7 @@ class MachineStore:
         self._closing = True
         self._watchers.close()
 
-    # -- what the log says
+    # -- answers of the log
 
     def _tickets_resolved(self, tickets: Sequence[Ticket]) -> None:
         """On the log's thread: one hand-over per batch of answers."""
