@@ -16,11 +16,11 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 import headwater.spark
-from headwater.cli import pipeline_running
+from headwater.cli import pipeline_run
 from headwater.cli.app import app
-from headwater.spark.archive import find_archive, make_archive
-from headwater.spark.java import find_java
-from headwater.spark.sessions import require_pyspark
+from headwater.spark.sessions.class_archive import find_archive, make_archive
+from headwater.spark.sessions.java import find_java
+from headwater.spark.sessions.session import require_pyspark
 
 QUICK = "-XX:TieredStopAtLevel=1"
 """Jobs of a second end before Java's second compiler has earned its keep."""
@@ -64,7 +64,7 @@ def headwater_pipeline(
     def session_for(name: str, running: Any) -> Iterator[SparkSession]:
         yield spark
 
-    monkeypatch.setattr(pipeline_running, "session_for", session_for)
+    monkeypatch.setattr(pipeline_run, "session_for", session_for)
 
     def run(*words: object) -> tuple[int, str]:
         result = CliRunner().invoke(app, ["pipeline", *map(str, words)])

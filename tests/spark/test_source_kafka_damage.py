@@ -33,7 +33,7 @@ from headwater.format.kafka.events import INTERNAL_KEY
 from headwater.format.kafka.names import CHECKPOINT_NAME, COPY_NAME, index_name, log_name
 from headwater.format.kafka.records import NewRecord, encode_batch
 from headwater.recovery.kafka.view import KafkaView, scan_topics
-from headwater.spark.reading.filters import Filters
+from headwater.spark.source.filters import Filters
 from headwater.store.segment import SegmentChangedError
 from headwater.testing import FakeDisk, Fault, FaultDisk, Verb
 from tests.rig.kafka import KAFKA, LARGE_KAFKA, NOW_MS, KafkaLife, batch_of

@@ -17,7 +17,7 @@ from headwater.format.names import WAL_DIRECTORY
 from headwater.recovery.inspection import inspect_until_stable
 from headwater.recovery.scan import CoveredFrames
 from headwater.recovery.snapshots import covered_logs, load_snapshot
-from headwater.spark.reading.log_view import LogView
+from headwater.spark.source.log_view import LogView
 from tests.spark.reading_by_hand import read
 
 SETTINGS = EngineSettings(

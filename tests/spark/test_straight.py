@@ -20,11 +20,11 @@ from headwater.core.errors import (
 )
 from headwater.disk import PosixDisk
 from headwater.engine.verifying import verify_directory
-from headwater.spark.failures import explained
 from headwater.spark.jobs.backfill import BackfillOptions, BackfillReport, run
 from headwater.spark.jobs.job import Place
 from headwater.spark.jobs.origins import Origin
 from headwater.spark.jobs.straight import StraightTask, columns_of
+from headwater.spark.sessions.spark_errors import explained
 
 pytestmark = pytest.mark.spark
 ROWS = 25_000

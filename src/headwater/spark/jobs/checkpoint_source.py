@@ -25,9 +25,9 @@ from headwater.recovery.snapshots import load_snapshot
 from headwater.recovery.survey import ShardSurvey, find_shard_directories
 from headwater.recovery.verdict import FileScan, FileVerdict
 from headwater.spark.jobs.checkpoint_workers import Chosen, Workers
+from headwater.spark.jobs.log_directories import LogDirectory
 from headwater.spark.jobs.log_files import Covered, FileJob, GivenGroups, covered_by
-from headwater.spark.jobs.log_places import LogDirectory
-from headwater.spark.jobs.log_reading import Noted, ScanResult, read_log
+from headwater.spark.jobs.log_scan import Noted, ScanResult, read_log
 
 
 @dataclass(slots=True)

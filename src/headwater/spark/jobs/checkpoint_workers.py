@@ -19,7 +19,7 @@ from headwater.recovery.catalog import TopicNotes
 from headwater.recovery.parallel_survey import FileSurvey
 from headwater.spark.jobs.log_files import FileJob, Order, ScannedFile, TopicRows, scan_log_file
 from headwater.spark.jobs.segment_plan import SegmentItem, TopicPlan, TopicTask, plan_topic
-from headwater.spark.jobs.segment_writing import Written, write_segment
+from headwater.spark.jobs.segment_writer import Written, write_segment
 from headwater.spark.jobs.topic_replay import Counts
 
 if TYPE_CHECKING:

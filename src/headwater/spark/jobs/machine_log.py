@@ -31,7 +31,7 @@ from headwater.recovery.machines.segment import MachineScan, scan_machine_segmen
 from headwater.recovery.machines.snapshot import load_machine_snapshot
 from headwater.recovery.machines.survey import MachineSurvey, begin_survey
 from headwater.recovery.machines.verify import machine_faults
-from headwater.spark.jobs.mapping import MapAll
+from headwater.spark.jobs.task_map import MapAll
 from headwater.store.pair import read_all
 from headwater.store.verify import FaultKind, VerifyFault
 

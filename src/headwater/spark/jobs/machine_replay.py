@@ -33,8 +33,8 @@ from headwater.spark.jobs.machine_log import (
     read_splits,
     view_machine_log,
 )
-from headwater.spark.jobs.mapping import SparkMap
-from headwater.spark.jobs.watching import tasks_shown
+from headwater.spark.jobs.task_map import SparkMap
+from headwater.spark.jobs.task_progress import tasks_shown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

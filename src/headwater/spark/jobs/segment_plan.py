@@ -26,7 +26,7 @@ from headwater.format.segment import (
 from headwater.format.snapshot import KeyMeta, TopicMeta
 from headwater.recovery.catalog import KnownTopic
 from headwater.spark.jobs.log_files import TopicRows
-from headwater.spark.jobs.mapped import MappedFiles
+from headwater.spark.jobs.mapped_files import MappedFiles
 from headwater.spark.jobs.topic_replay import Counts, Place, TopicReplay
 from headwater.store.appender import is_full, room_for
 from headwater.store.checked_reads import RecordDamage

@@ -15,8 +15,8 @@ from headwater.recovery.parallel_survey import FileSurveyTask
 from headwater.recovery.snapshots import load_snapshot
 from headwater.recovery.survey import find_shard_directories
 from headwater.spark.jobs.log_files import FileJob, GivenGroups, covered_by, scan_log_file
-from headwater.spark.jobs.log_reading import LogRead, read_log
-from headwater.spark.jobs.mapping import MapAll
+from headwater.spark.jobs.log_scan import LogRead, read_log
+from headwater.spark.jobs.task_map import MapAll
 
 
 def topic_ids(

@@ -54,7 +54,7 @@ from headwater.model.topic import TopicLog
 from headwater.recovery.catalog import KnownTopic
 from headwater.recovery.stored_topic import load_log
 from headwater.spark.jobs.log_files import Control, TopicRows
-from headwater.spark.jobs.mapped import MappedFiles
+from headwater.spark.jobs.mapped_files import MappedFiles
 from headwater.spark.jobs.tag_table import Tagged, TagTable
 from headwater.store.checked_reads import RecordDamage
 from headwater.store.segment import Segment
