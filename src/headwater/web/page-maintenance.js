@@ -1,4 +1,4 @@
-// What `headwater verify`, `headwater doctor` and the pipeline's jobs found last.
+// The last reports of `headwater verify`, `headwater doctor` and the pipeline's jobs.
 
 import { get } from "./api.js";
 import { badge, facts, head, make, refill } from "./element.js";
@@ -19,12 +19,12 @@ const COMMANDS = [
     ],
 ];
 
-export function openJobs({ place, signal, problem }) {
+export function openMaintenance({ container, signal, problem }) {
     const shown = make("div");
     refill(
-        place,
+        container,
         head(
-            "Jobs",
+            "Maintenance",
             "verify, doctor and the Spark pipeline: their last runs on this data directory",
         ),
         shown,
@@ -58,7 +58,7 @@ function nothingYet() {
     return make(
         "div",
         { class: "notice soft" },
-        make("p", {}, "Nothing was run yet. Each of these leaves its result here:"),
+        make("p", {}, "No report yet. Each of these commands leaves one here:"),
         make(
             "ul",
             {},
@@ -78,7 +78,7 @@ function runCard(run) {
             "header",
             {},
             make("h2", {}, run.job.replace("pipeline-", "pipeline ")),
-            badge(run.ok ? "all well" : "problems", run.ok ? "good" : "bad"),
+            badge(run.ok ? "no problems" : "problems", run.ok ? "good" : "bad"),
             make("span", { class: "quiet", title: clock(run.at_ms) }, ago(run.at_ms)),
         ),
         facts(plain),

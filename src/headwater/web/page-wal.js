@@ -1,4 +1,4 @@
-// The write-ahead log: its shards, how long syncs take, how hard the machine is pressed.
+// The write-ahead log: its shards, how long syncs take, the pressure on the server.
 
 import { histogram, meter, tile } from "./chart.js";
 import { badge, head, make, refill, section } from "./element.js";
@@ -13,15 +13,15 @@ const SIGNALS = {
     stall: "age of the oldest write under way",
 };
 
-export function openLog({ place, signal, problem }) {
+export function openWal({ container, signal, problem }) {
     const tiles = make("div", { class: "tiles three" });
     const shards = make("div");
     const pressure = make("div", { class: "card signals" });
     const ladder = make("ol", { class: "ladder" });
     const holds = make("div");
     refill(
-        place,
-        head("Log", "what has been promised is here first"),
+        container,
+        head("Write-ahead log", "acknowledged writes are here first"),
         tiles,
         make(
             "div",
@@ -30,13 +30,13 @@ export function openLog({ place, signal, problem }) {
                 "div",
                 {},
                 section("Shards", "time of fdatasync since the start", shards),
-                section("Retention holds", "who still needs old log", holds),
+                section("Retention holds", "consumers that still need old log", holds),
             ),
             make(
                 "div",
                 {},
                 section("Pressure", "each signal, 0 to 100 %", pressure),
-                section("Ladder", "what is done about it, the mildest below", ladder),
+                section("Ladder", "what the server does about it, the mildest below", ladder),
             ),
         ),
     );
@@ -57,16 +57,16 @@ function tilesOf(status) {
     const now = history.at(-1)?.speed ?? { bytes: 0, syncs: 0, written: 0 };
     const queued = status.shards.reduce((sum, shard) => sum + shard.queue_depth, 0);
     return [
-        tile("Written", `${size(now.bytes)}/s`, { values: lately((look) => look.speed.bytes) }),
-        tile("Syncs", rate(now.syncs), { values: lately((look) => look.speed.syncs) }),
+        tile("Written", `${size(now.bytes)}/s`, { values: lately((sample) => sample.speed.bytes) }),
+        tile("Syncs", rate(now.syncs), { values: lately((sample) => sample.speed.syncs) }),
         tile("Records a sync", now.syncs ? about(now.written / now.syncs) : "0", {
-            more: "those who wait share one",
+            more: "waiting writes share one",
         }),
         tile("Waiting for the log", count(queued), {
             more: `${size(status.tail_bytes)} not in segments yet`,
         }),
         tile("Pressure", percent(status.pressure.pressure), {
-            values: lately((look) => look.status.pressure.pressure),
+            values: lately((sample) => sample.status.pressure.pressure),
         }),
         tile("Refused", count(status.pressure.writes_refused), {
             more: "writes, with 429",
@@ -135,7 +135,7 @@ const HOLDERS = {
 
 function holdsOf({ retention_holds, gaps }) {
     const cards = [...retention_holds.map(holdCard), ...gaps.map(gapCard)];
-    return cards.length ? cards : [make("div", { class: "quiet" }, "Nobody needs old log.")];
+    return cards.length ? cards : [make("div", { class: "quiet" }, "No consumer needs old log.")];
 }
 
 function holdCard(hold) {
@@ -153,7 +153,7 @@ function holdCard(hold) {
             [
                 HOLDERS[hold.owner] ?? hold.owner,
                 behind,
-                `${size(hold.held_bytes)} kept for it`,
+                `${size(hold.held_bytes)} retained for it`,
                 `moved ${span(hold.still_ms)} ago`,
             ].join(", "),
         ),
