@@ -383,8 +383,8 @@ def _lease_operation(
 
 def check_lease_request(node: str, seqs: Sequence[int], lease_ids: Sequence[int] | None) -> None:
     check_node(node)
-    if not 1 <= len(seqs) <= limits.SETTLE_JOBS_MAX:
-        raise InvalidRequestError(f"seqs must be 1 to {limits.SETTLE_JOBS_MAX} jobs")
+    if not 1 <= len(seqs) <= limits.ACK_JOBS_MAX:
+        raise InvalidRequestError(f"seqs must be 1 to {limits.ACK_JOBS_MAX} jobs")
     if lease_ids is not None and len(lease_ids) != len(seqs):
         raise InvalidRequestError("lease_ids must be as many as seqs, in the same order")
 

@@ -167,7 +167,7 @@ class BatchAppender:
                 core.applied_id = max(core.applied_id, first.last_frame)
         for partition in updated:
             partition.wake()
-        core.spans.look_now_and_then(core.clock.monotonic_us())
+        core.spans.refresh_if_due(core.clock.monotonic_us())
         if broken is not None:
             raise broken
 
@@ -215,7 +215,7 @@ class BatchAppender:
                 "record_count": write.records,
                 "base_offset": base,
             }
-            core.spans.tell(PRODUCE_SPAN, write.began_ms, core.clock.wall_ms(), facts)
+            core.spans.record(PRODUCE_SPAN, write.began_ms, core.clock.wall_ms(), facts)
         write.succeed(Produced(base, -1, partition.log_start_offset))
 
     def _failed(self, write: Produce, error: HeadwaterError) -> None:

@@ -80,7 +80,7 @@ class FetchPlan:
         The first one may begin before the offset that was asked for, as in Kafka.
         """
         spans, clock = self._core.spans, self._core.clock
-        if not spans.look():
+        if not spans.refresh():
             return self._find()
         began_ms = clock.wall_ms()
         batches = self._find()
@@ -90,7 +90,7 @@ class FetchPlan:
             "returned_count": sum(read_header(batch).record_count for batch in batches),
             "high_watermark": self.high_watermark,
         }
-        spans.tell(FETCH_SPAN, began_ms, clock.wall_ms(), facts)
+        spans.record(FETCH_SPAN, began_ms, clock.wall_ms(), facts)
         return batches
 
     def _find(self) -> list[bytes | memoryview]:

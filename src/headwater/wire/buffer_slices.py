@@ -1,4 +1,4 @@
-"""Copying many pieces of a buffer to many places of another at once, in numpy."""
+"""Copying many slices of a buffer to many offsets of another at once, in numpy."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from headwater.format.segment.run import at_each_byte
 Integers = NDArray[numpy.int64]
 Bytes = NDArray[numpy.uint8]
 
-PIECES_MIN: Final = 64
+SLICES_MIN: Final = 64
 """Fewer are copied one by one in the time in which columns are made."""
 SPREAD_MAX: Final = 3
 """How many times as long as the others the longest may be, or too much is copied."""
 
 
-class Pieces:
-    """Pieces of a buffer, by their offsets, which rise, and their lengths."""
+class BufferSlices:
+    """Slices of a buffer, by their offsets, which rise, and their lengths."""
 
     def __init__(self, source: bytes | memoryview, at: Integers, lengths: Integers) -> None:
         self._source = source
@@ -28,10 +28,10 @@ class Pieces:
         self.longest = int(lengths.max())
         self.total = int(lengths.sum())
         alike = self.longest * len(at)
-        self.are_worth_it = len(at) >= PIECES_MIN and 0 < alike <= SPREAD_MAX * self.total
+        self.are_worth_it = len(at) >= SLICES_MIN and 0 < alike <= SPREAD_MAX * self.total
         self._are_of_one_length = alike == self.total
 
-    def lay_out(self, target: Bytes, to: Integers, before: NDArray[Any] | None = None) -> None:
+    def copy_to(self, target: Bytes, to: Integers, before: NDArray[Any] | None = None) -> None:
         """Copy them to these offsets of a target that has room for the longest behind its end, with
         a row of `before` in front of each, and nothing else between them."""
         even = self._are_of_one_length
@@ -39,7 +39,7 @@ class Pieces:
         if even and _are_even(self._at):
             _every(target, form, to)[:] = _every(self._source, form, self._at)
         else:
-            self._lay_out_anyhow(target, to, form)
+            self._copy_uneven(target, to, form)
         if before is not None:
             to = to - before.itemsize
             if even:
@@ -53,14 +53,14 @@ class Pieces:
             return None
         form = f"V{self.longest}"
         if len(self._at) > 1 and _are_even(self._at):
-            found = _every(self._source, form, self._at).copy()
+            copied = _every(self._source, form, self._at).copy()
         else:
-            found = at_each_byte(self._source, form)[self._at]
-        return found.view(numpy.uint8)
+            copied = at_each_byte(self._source, form)[self._at]
+        return copied.view(numpy.uint8)
 
-    def _lay_out_anyhow(self, target: Bytes, to: Integers, form: str) -> None:
+    def _copy_uneven(self, target: Bytes, to: Integers, form: str) -> None:
         """As many bytes are copied of each as the longest has. What that is too much is overwritten
-        by the pieces behind it, and by what stands in front of those."""
+        by the slices behind it, and by what stands in front of those."""
         source, at, lengths = self._source, self._at, self._lengths
         inside = int(at.searchsorted(len(source) - self.longest, "right"))
         if inside:
@@ -71,7 +71,7 @@ class Pieces:
 
 
 def _are_even(offsets: Integers) -> bool:
-    """All at one distance, as are pieces of one length that lie one behind the other."""
+    """All at one distance, as are slices of one length that lie one behind the other."""
     return bool((offsets[1:] - offsets[:-1] == offsets[1] - offsets[0]).all())
 
 
