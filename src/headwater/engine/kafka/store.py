@@ -27,7 +27,7 @@ from headwater.engine.kafka.partition import KafkaTopic, Partition
 from headwater.engine.kafka.recovered_state import restore
 from headwater.engine.kafka.timestamps import NewestPlan, TimestampPlan
 from headwater.engine.kafka.topics import KafkaTopics
-from headwater.engine.keeper import MaintenanceThread
+from headwater.engine.maintenance.thread import MaintenanceThread
 from headwater.engine.owner import Owner
 from headwater.engine.pending import Pending
 from headwater.format.kafka import events
