@@ -66,8 +66,7 @@ docs: $(STAMP) ## Build the documentation as a site, in build/site
 
 docs-format: $(STAMP) ## Write docs/format.md from the layout tables
 	@mkdir -p build
-	@$(BIN)/python -c 'from headwater.format.page import render; print(render(), end="")' \
-	  > build/format.md
+	@$(BIN)/python -m tests.format_page.page > build/format.md
 	@mv build/format.md docs/format.md
 
 docs-conformance: $(STAMP) ## Write docs/conformance.md: which test shows which claim

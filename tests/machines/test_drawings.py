@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headwater.model.machines.drawing import Picture, mermaid, picture
-from headwater.model.machines.drawing_layout import STATE_HEIGHT, lay_out
-from headwater.model.machines.drawing_svg import svg
+from headwater.engine.machines.drawing.layout import STATE_HEIGHT, lay_out
+from headwater.engine.machines.drawing.picture import Picture, mermaid, picture
+from headwater.engine.machines.drawing.svg import svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 ORDER = picture(

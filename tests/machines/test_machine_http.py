@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from headwater.engine.machines.drawing import svg as drawing_svg
+from headwater.engine.machines.drawing.picture import Picture
+from headwater.engine.machines.drawing.svg import svg
 from headwater.engine.machines.operations import catch_up_operation
 from headwater.engine.machines.watchers import CatchUpPlan, CaughtUp
 from headwater.engine.operation import Operation
-from headwater.model.machines import drawing_svg
-from headwater.model.machines.drawing import Picture
-from headwater.model.machines.drawing_svg import svg
 from headwater.server.machines import transition_follower
 from tests.machines.conftest import ORDER
 from tests.server.running import RunningServer, running, settings

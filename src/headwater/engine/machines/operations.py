@@ -131,8 +131,8 @@ def draw_operation(
 
     definition, current = yield from query_operation(engine, query)
     # Late: drawings bring a good part of the library of XML, and servers draw few.
-    from headwater.model.machines.drawing import mermaid, picture_of
-    from headwater.model.machines.drawing_svg import svg
+    from headwater.engine.machines.drawing.picture import mermaid, picture_of
+    from headwater.engine.machines.drawing.svg import svg
 
     def draw() -> str:
         drawn = picture_of(definition, current)

@@ -13,7 +13,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
-from headwater.model.machines.drawing import Arrow, Picture, shortened
+from headwater.engine.machines.drawing.picture import Arrow, Picture, shortened
 
 CHARACTER_WIDTH: Final = 7.4
 LABEL_SCALE: Final = 0.94

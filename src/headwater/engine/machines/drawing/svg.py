@@ -6,8 +6,7 @@ from __future__ import annotations
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
-from headwater.model.machines.drawing import Picture, shortened
-from headwater.model.machines.drawing_layout import (
+from headwater.engine.machines.drawing.layout import (
     MARGIN,
     ROW_HEIGHT,
     STATE_HEIGHT,
@@ -16,6 +15,7 @@ from headwater.model.machines.drawing_layout import (
     lay_out,
     one_label_width,
 )
+from headwater.engine.machines.drawing.picture import Picture, shortened
 
 CORNER: Final = 7.0
 STYLE: Final = """

@@ -7,6 +7,7 @@ when it is stale.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -29,16 +30,16 @@ from headwater.format.names import (
     shard_directory_name,
     wal_file_name,
 )
-from headwater.format.page_example import example_hex, example_table
-from headwater.format.page_kafka import KAFKA_PARTS
-from headwater.format.page_machines import MACHINE_PARTS
-from headwater.format.page_segments import SEGMENT_PARTS
-from headwater.format.page_snapshot import BACKUP_PARTS, SNAPSHOT_PARTS
 from headwater.format.repairs import Repairs, Skip, encode_repairs
 from headwater.format.router_frames import ROUTER_MARK, ROUTER_PLACES, SEQ_CEILING
 from headwater.format.segment import SegmentFile, segment_file_name
 from headwater.format.snapshot import META_DIRECTORY, snapshot_name
 from headwater.format.topic_frames import CHECKPOINT_ENTRY, EVICT_WATERMARK
+from tests.format_page.example import example_hex, example_table
+from tests.format_page.kafka import KAFKA_PARTS
+from tests.format_page.machines import MACHINE_PARTS
+from tests.format_page.segments import SEGMENT_PARTS
+from tests.format_page.snapshot import BACKUP_PARTS, SNAPSHOT_PARTS
 
 
 @dataclass(frozen=True)
@@ -297,3 +298,7 @@ CHAPTERS: Final[tuple[Chapter, ...]] = (
     Chapter("A group, byte by byte", (_example(),)),
     Chapter("Downsides and nasty corners", (_CORNERS,)),
 )
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())

@@ -1,4 +1,4 @@
-"""A machine as a picture: what is drawn, and the same as Mermaid text. The SVG is in `drawing_svg`.
+"""A machine as a picture: what is drawn, and the same as Mermaid text. The SVG is in `svg`.
 
 Names come from strangers. In Mermaid they stand as labels only, with every character that means
 something there written as its number.
