@@ -10,7 +10,7 @@ import pytest
 import typer
 from pyspark.sql import SparkSession
 
-from headwater.cli.pipeline_flags import Running, place_of
+from headwater.cli.pipeline_flags import Running, place_from_flags
 from headwater.cli.pipeline_running import finish_job
 from headwater.core.errors import AccessError, RequestError
 from headwater.spark.jobs.job import NoProgress, Place, Report
@@ -89,9 +89,9 @@ def test_a_report_that_is_not_well_has_an_exit_code(capsys: pytest.CaptureFixtur
     with pytest.raises(typer.Exit) as caught:
         finish_job("job", report, Running(as_json=True), lambda _: None)
     assert caught.value.exit_code == 5
-    told = capsys.readouterr()
-    assert json.loads(told.out)["ok"] is False
-    assert told.err == "headwater: job: not all is well; the report says what\n"
+    output = capsys.readouterr()
+    assert json.loads(output.out)["ok"] is False
+    assert output.err == "headwater: job: not all is well; the report says what\n"
 
 
 def test_a_report_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
@@ -119,9 +119,9 @@ def test_a_job_reads_a_directory_or_a_server(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("HEADWATER_TOKEN", "secret")
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nowhere")
     here = str(Path("data").absolute())
-    assert place_of("data", None, None, ["a"]) == Place(path=here, topics=("a",))
-    assert place_of("s3://bucket/data", None, None, None).path == "s3://bucket/data"
-    server = place_of(None, "host:4000", None, None)
+    assert place_from_flags("data", None, None, ["a"]) == Place(path=here, topics=("a",))
+    assert place_from_flags("s3://bucket/data", None, None, None).path == "s3://bucket/data"
+    server = place_from_flags(None, "host:4000", None, None)
     assert (server.url, server.token) == ("http://host:4000", "secret")
     assert server.reading() == {
         "url": "http://host:4000",
@@ -130,6 +130,6 @@ def test_a_job_reads_a_directory_or_a_server(monkeypatch: pytest.MonkeyPatch) ->
     }
     for path, url in ((None, None), ("data", "http://host")):
         with pytest.raises(RequestError, match="one of them"):
-            place_of(path, url, None, None)
+            place_from_flags(path, url, None, None)
     with pytest.raises(RequestError, match="--token is for a server"):
-        place_of("data", None, "secret", None)
+        place_from_flags("data", None, "secret", None)

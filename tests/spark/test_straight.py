@@ -32,27 +32,30 @@ ROWS = 25_000
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    place = tmp_path / "data"
-    with headwater.open(place) as db:
+    directory_path = tmp_path / "data"
+    with headwater.open(directory_path) as db:
         db.append("old", {"data": "old"})
-    return place
+    return directory_path
 
 
 def fill(
     spark: SparkSession, directory: Path, origin: Origin, topic: str = "filled", **more: Any
 ) -> BackfillReport:
-    place = Place(path=str(directory), topics=(topic,))
+    target = Place(path=str(directory), topics=(topic,))
     with explained():
-        return run(spark, BackfillOptions(place=place, origin=origin, straight=True, **more))
+        return run(
+            spark,
+            BackfillOptions(place=target, origin=origin, straight=True, **more),
+        )
 
 
 def read(directory: Path, topic: str = "filled") -> list[Any]:
-    found: list[Any] = []
+    records: list[Any] = []
     with headwater.open(directory) as db:
         head = db.state(topic).head_seq
-        while len(found) < head:
-            found += db.diff(topic, len(found), limit=1_000).records
-    return found
+        while len(records) < head:
+            records += db.diff(topic, len(records), limit=1_000).records
+    return records
 
 
 def test_many_tasks_write_one_topic_without_a_gap(
@@ -96,8 +99,8 @@ def test_lines_of_json_are_kept_byte_for_byte_and_in_order(
     finally:
         spark.conf.unset(setting)
     rows = spark.read.format("headwater").option("path", str(directory)).option("topic", "filled")
-    found = {row["seq"]: row["data"] for row in rows.load().select("seq", "data").collect()}
-    assert [found[seq] for seq in range(1, 1_001)] == texts
+    read = {row["seq"]: row["data"] for row in rows.load().select("seq", "data").collect()}
+    assert [read[seq] for seq in range(1, 1_001)] == texts
 
 
 def test_a_server_that_runs_is_not_written_under(

@@ -73,14 +73,14 @@ def doctor(
             checks += _job(running, path)
     elif run:
         checks.append(Check("small job", "not run: something above is missing", BAD))
-    _tell(checks, as_json=as_json)
+    _report(checks, as_json=as_json)
 
 
 def _bad(checks: list[Check]) -> list[Check]:
     return [check for check in checks if check.verdict == BAD]
 
 
-def _tell(checks: list[Check], *, as_json: bool) -> None:
+def _report(checks: list[Check], *, as_json: bool) -> None:
     bad = _bad(checks)
     # Several packages are missed for the same reason.
     advice = list(dict.fromkeys(check.advice for check in checks if check.advice))
@@ -137,9 +137,9 @@ def _java(checks: list[Check]) -> Java | None:
     except JavaMissingError as error:
         checks.append(Check("java", "none that Spark runs on", BAD, str(error)))
         return None
-    told = f"{java.version} from {java.origin}, {java.real_home}"
+    text = f"{java.version} from {java.origin}, {java.real_home}"
     seen = "; ".join(f"{each.program}: {each.why}" for each in passed)
-    checks.append(Check("java", told, NOTE if seen else "ok", f"not taken: {seen}" if seen else ""))
+    checks.append(Check("java", text, NOTE if seen else "ok", f"not taken: {seen}" if seen else ""))
     return java
 
 
@@ -175,15 +175,15 @@ def _job(running: Running, shared: Path | None) -> list[Check]:
                 more = [optimizations(spark), *try_topic(spark, shared, hosts, TASKS)]
     except HeadwaterError as error:
         return [Check("small job", "failed", BAD, str(error))]
-    told = (
+    text = (
         f"on {running.master}: session in {(ready_us - started_us) / US_PER_S:.1f} s, "
         f"{TASKS} tasks in {(ended_us - ready_us) / US_PER_S:.1f} s"
     )
-    return [Check("small job", told), *_executors(executors), *more]
+    return [Check("small job", text), *_executors(executors), *more]
 
 
 def _executors(executors: list[Executor]) -> list[Check]:
-    checks = [Check("executor", told) for told in dict.fromkeys(map(_told, executors))]
+    checks = [Check("executor", text) for text in dict.fromkeys(map(_executor_text, executors))]
     missing = {name for each in executors for name, found in each.modules.items() if not found}
     if missing:
         advice = "install them for the Python of every executor, or set PYSPARK_PYTHON"
@@ -191,6 +191,6 @@ def _executors(executors: list[Executor]) -> list[Check]:
     return checks
 
 
-def _told(executor: Executor) -> str:
+def _executor_text(executor: Executor) -> str:
     modules = ", ".join(f"{name} {found}" for name, found in executor.modules.items() if found)
     return f"{executor.host}: python {executor.python}, headwater in {executor.package}, {modules}"

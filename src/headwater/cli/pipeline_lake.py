@@ -23,7 +23,7 @@ from headwater.cli.pipeline_flags import (
     TokenOption,
     TopicFlag,
     UrlFlag,
-    place_of,
+    place_from_flags,
 )
 from headwater.cli.pipeline_running import run_job
 from headwater.cli.place import JsonOption
@@ -154,7 +154,7 @@ def lake(
         raise RequestError("--once and --every exclude each other")
     place = "" if catalog is not None else _absolute(table)
     options = job.LakeOptions(
-        place=place_of(path, url, token, topic),
+        place=place_from_flags(path, url, token, topic),
         table=place or table,
         format=table_format,
         checkpoint=_absolute(checkpoint or f"{place or location}-checkpoint"),
@@ -173,27 +173,27 @@ def lake(
         run_job("lake", lake_replay.replay, options, running, _show_replay)
         return
 
-    def run_until_told(
-        spark: SparkSession, asked: LakeOptions, progress: Progress | None
+    def run_until_stopped(
+        spark: SparkSession, chosen: LakeOptions, progress: Progress | None
     ) -> LakeReport:
-        with _told_to_stop() as stop:
-            return job.run(spark, asked, progress, stop=stop)
+        with _on_stop_signal() as stop:
+            return job.run(spark, chosen, progress, stop=stop)
 
-    run_job("lake", run_until_told, options, running, _show)
+    run_job("lake", run_until_stopped, options, running, _show)
 
 
 @contextmanager
-def _told_to_stop() -> Iterator[threading.Event]:
+def _on_stop_signal() -> Iterator[threading.Event]:
     """An event for SIGINT and SIGTERM; a second one ends the process as it always did."""
     stop = threading.Event()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
-    def told(number: int, _frame: FrameType | None) -> None:
+    def text(number: int, _frame: FrameType | None) -> None:
         stop.set()
         signal.signal(number, before[signal.Signals(number)])
 
     for number in before:
-        signal.signal(number, told)
+        signal.signal(number, text)
     try:
         yield stop
     finally:

@@ -87,8 +87,8 @@ def replay(
     )
     live = _live_state(path, url, token) if check else None
 
-    def run(spark: SparkSession, asked: ReplayOptions, progress: Progress | None) -> ReplayReport:
-        return job.run(spark, asked, progress, live)
+    def run(spark: SparkSession, chosen: ReplayOptions, progress: Progress | None) -> ReplayReport:
+        return job.run(spark, chosen, progress, live)
 
     run_job("replay", run, options, Running(master, conf, as_json, report), _show)
 
@@ -105,8 +105,8 @@ def _show(report: ReplayReport) -> None:
         columns = ("instance_id", "machine", "version", "state", "ctx", "updated_at", "wal_offset")
         rows = [[*(str(row[name]) for name in columns), _marks(row)] for row in report.rows]
         say_table([*columns, ""], rows)
-    if report.told:
-        rows = [[each.instance_id, each.what] for each in report.told]
+    if report.listed:
+        rows = [[each.instance_id, each.what] for each in report.listed]
         say_table(["instance", "difference"], rows)
     counts = [
         [each.machine, str(each.version), each.state, f"{each.instances:,}"]

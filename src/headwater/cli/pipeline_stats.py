@@ -17,7 +17,7 @@ from headwater.cli.pipeline_flags import (
     TokenOption,
     TopicFlag,
     UrlFlag,
-    place_of,
+    place_from_flags,
 )
 from headwater.cli.pipeline_running import run_job
 from headwater.cli.place import JsonOption
@@ -71,7 +71,7 @@ def stats(
     from headwater.spark.jobs import stats as job
 
     options = job.StatsOptions(
-        place=place_of(path, url, token, topic),
+        place=place_from_flags(path, url, token, topic),
         top=top,
         bucket_s=bucket,
         table=table,
@@ -79,14 +79,14 @@ def stats(
     )
 
     def run_and_draw(
-        spark: SparkSession, asked: job.StatsOptions, progress: Progress | None
+        spark: SparkSession, chosen: job.StatsOptions, progress: Progress | None
     ) -> job.StatsReport:
-        found = job.run(spark, asked, progress)
+        result = job.run(spark, chosen, progress)
         if plots is not None:
             from headwater.spark.jobs.stats_plots import write_plots
 
-            write_plots(found, plots.absolute())
-        return found
+            write_plots(result, plots.absolute())
+        return result
 
     running = Running(master=master, conf=conf, as_json=as_json, report=report)
     run_job("stats", run_and_draw, options, running, _show)
@@ -114,11 +114,11 @@ def _show(report: StatsReport) -> None:
     )
     for each in report.topics:
         if each.tags:
-            told = ", ".join(
+            text = ", ".join(
                 f"{'(none)' if tag.tag is None else printable(tag.tag)} {tag.share:.1%}"
                 for tag in each.top_tags
             )
-            say(f"{printable(each.topic)}: {each.tags:,} tags ({told}), {each.nodes:,} nodes")
+            say(f"{printable(each.topic)}: {each.tags:,} tags ({text}), {each.nodes:,} nodes")
     if report.latency:
         say()
         say_table(

@@ -43,14 +43,14 @@ Row = tuple[str, int]
 
 def optimizations(spark: SparkSession) -> Check:
     """What is faster on this Spark by its insides, and what is not."""
-    found = optimize(spark)
-    active = ", ".join(name for name, is_active in found.items() if is_active) or "none"
-    missing = ", ".join(name for name, is_active in found.items() if not is_active)
-    told = f"on Spark {spark.version}: {active}"
+    result = optimize(spark)
+    active = ", ".join(name for name, is_active in result.items() if is_active) or "none"
+    missing = ", ".join(name for name, is_active in result.items() if not is_active)
+    text = f"on Spark {spark.version}: {active}"
     if not missing:
-        return Check("optimizations", told)
+        return Check("optimizations", text)
     advice = f"queries are right and slower: this session has no {missing}"
-    return Check("optimizations", f"{told}; not active: {missing}", NOTE, advice)
+    return Check("optimizations", f"{text}; not active: {missing}", NOTE, advice)
 
 
 def try_topic(spark: SparkSession, shared: Path | None, hosts: set[str], tasks: int) -> list[Check]:
@@ -63,14 +63,14 @@ def try_topic(spark: SparkSession, shared: Path | None, hosts: set[str], tasks: 
             return [written]
         missed = hosts_that_miss(spark, trial.marker, tasks)
         if missed:
-            told = f"not tried: {directory} is not seen on {', '.join(sorted(missed))}"
+            text = f"not tried: {directory} is not seen on {', '.join(sorted(missed))}"
             advice = "to try a topic on these executors, name a directory all see with --path DIR"
-            return [written, *(Check(what, told, NOTE, advice) for what in (BATCH, STREAM, SINK))]
+            return [written, *(Check(what, text, NOTE, advice) for what in (BATCH, STREAM, SINK))]
         checks = [written, _tried(BATCH, trial.batch), _tried(STREAM, trial.stream)]
         elsewhere = hosts - {platform.node()}
         if elsewhere:
-            told = f"not tried: {', '.join(sorted(elsewhere))} cannot reach a server on loopback"
-            return [*checks, Check(SINK, told, NOTE)]
+            text = f"not tried: {', '.join(sorted(elsewhere))} cannot reach a server on loopback"
+            return [*checks, Check(SINK, text, NOTE)]
         return [*checks, _tried(SINK, trial.sink)]
 
 
@@ -79,10 +79,10 @@ def _tried(what: str, work: Callable[[], str]) -> Check:
     started_us = clock.monotonic_us()
     try:
         with explained():
-            told = work()
+            text = work()
     except Exception as error:  # whatever it is: to tell of it is what the doctor is there for
         return Check(what, "failed", BAD, f"{what}: {type(error).__name__}: {error}")
-    return Check(what, f"{told} in {(clock.monotonic_us() - started_us) / US_PER_S:.1f} s")
+    return Check(what, f"{text} in {(clock.monotonic_us() - started_us) / US_PER_S:.1f} s")
 
 
 class _Trial:
@@ -103,16 +103,16 @@ class _Trial:
         whole = self._load(_TOPIC)
         self._compare(whole)
         half = RECORDS // 2
-        if (found := whole.where(f"seq > {half}").count()) != RECORDS - half:
-            raise JobFailedError(f"{found} records instead of {RECORDS - half} are behind {half}")
+        if (result := whole.where(f"seq > {half}").count()) != RECORDS - half:
+            raise JobFailedError(f"{result} records instead of {RECORDS - half} are behind {half}")
         return f"{RECORDS} records"
 
     def stream(self) -> str:
         options = {"path": str(self._data), "topic": _TOPIC, "fields": _FIELDS}
         rows = self._spark.readStream.format("headwater").options(**options).load()
         memory = rows.select("tag", "n").writeStream.format("memory").queryName(_VIEW)
-        place = (self._directory / "checkpoint").as_uri()
-        query = memory.option("checkpointLocation", place).trigger(availableNow=True).start()
+        location = (self._directory / "checkpoint").as_uri()
+        query = memory.option("checkpointLocation", location).trigger(availableNow=True).start()
         try:
             if not query.awaitTermination(WAIT_S):
                 raise JobFailedError(f"the query did not end within {WAIT_S} s")
@@ -133,11 +133,11 @@ class _Trial:
         return self._spark.read.format("headwater").options(**options).load()
 
     def _compare(self, rows: DataFrame) -> None:
-        found = sorted((row["tag"], row["n"]) for row in rows.select("tag", "n").collect())
-        if found != self._expected:
-            alike = len(set(found) & set(self._expected))
+        result = sorted((row["tag"], row["n"]) for row in rows.select("tag", "n").collect())
+        if result != self._expected:
+            alike = len(set(result) & set(self._expected))
             raise JobFailedError(
-                f"of {RECORDS} records that were written {alike} were read, in {len(found)} rows"
+                f"of {RECORDS} records that were written {alike} were read, in {len(result)} rows"
             )
 
 

@@ -103,14 +103,14 @@ class Rig:
         return [record.data for record in self.records(topic)]
 
     def records(self, topic: str = "t") -> list[headwater.Record]:
-        found: list[headwater.Record] = []
+        written: list[headwater.Record] = []
         cursor = 0
         while True:
             diff = self.client.diff(topic, cursor, limit=1_000)
-            found += diff.records
+            written += diff.records
             cursor = diff.next_from_seq
             if diff.caught_up:
-                return found
+                return written
 
 
 def text_of(value: Any) -> str:

@@ -71,7 +71,7 @@ def run(
     clock = clock or SystemClock()
     started_us = clock.monotonic_us()
     topic = options.topic()
-    _check_place(options)
+    _check_target(options)
     rows = read_origin(spark, options.origin)
     progress.say("looking at every row")
     with tasks_shown(spark, progress):
@@ -97,7 +97,7 @@ def run(
     )
 
 
-def _check_place(options: BackfillOptions) -> None:
+def _check_target(options: BackfillOptions) -> None:
     if options.straight and options.place.path is None:
         raise RequestError("segments are written into a stopped data directory: name it with path")
     if options.straight and not PurePath(options.place.path or "").is_absolute():

@@ -38,7 +38,7 @@ Chosen = Mapping[tuple[int, int], int]
 class Scanned:
     """What a look at one file tells; its rows stay where they are."""
 
-    piece: FileSurvey
+    survey: FileSurvey
     notes: list[tuple[Order, dict[int, TopicNotes]]]
     ends_in_zeros: bool
     routing: bool
@@ -46,7 +46,7 @@ class Scanned:
 
     @classmethod
     def of(cls, file: ScannedFile) -> Scanned:
-        return cls(file.piece, file.notes, file.ends_in_zeros, file.routing, file.router_marks)
+        return cls(file.survey, file.notes, file.ends_in_zeros, file.routing, file.router_marks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,7 @@ class FileJob:
 
 @dataclass(slots=True)
 class ScannedFile:
-    piece: FileSurvey
+    survey: FileSurvey
     notes: list[tuple[Order, dict[int, TopicNotes]]] = field(default_factory=list)
     rows: list[TopicRows] = field(default_factory=list)
     ends_in_zeros: bool = True
@@ -159,10 +159,10 @@ def scan_log_file(disk: Disk, job: FileJob) -> ScannedFile:
     path = job.task.file.path
     buffer = read_log_file(disk, path)
     if job.given is None:
-        piece, table = survey_file(buffer, job.task)
+        survey, table = survey_file(buffer, job.task)
     else:
-        piece, table = _given(buffer, job.task, job.given)
-    scanned = ScannedFile(piece, ends_in_zeros=is_zero(buffer[piece.scan.end :]))
+        survey, table = _given(buffer, job.task, job.given)
+    scanned = ScannedFile(survey, ends_in_zeros=is_zero(buffer[survey.scan.end :]))
     try:
         if table is not None and len(table):
             _cut(scanned, table, buffer, job)
@@ -170,7 +170,7 @@ def scan_log_file(disk: Disk, job: FileJob) -> ScannedFile:
         raise NewerFormatError(error.reason, path=path, offset=error.offset) from error
     except FormatError as error:
         raise DamageError(error.reason, path=path, offset=error.offset) from error
-    piece.scan.spans = array("Q")  # of use here only, and large
+    survey.scan.spans = array("Q")  # of use here only, and large
     return scanned
 
 
@@ -180,9 +180,9 @@ def _given(
     scan = FileScan(task.file.path, task.file.number, end=given.end, length=len(buffer))
     scan.spans.frombytes(given.spans)
     groups = list(zip(scan.spans[0::4], scan.spans[1::4], strict=True))
-    piece = FileSurvey(scan, None)
-    piece.chain.log_id = task.log_id
-    return piece, read_table(buffer, groups)
+    survey = FileSurvey(scan, None)
+    survey.chain.log_id = task.log_id
+    return survey, read_table(buffer, groups)
 
 
 class _Stretch(NamedTuple):
@@ -199,11 +199,11 @@ Marks = dict[tuple[int, int], list[tuple[int, CheckpointEntry]]]
 
 def _cut(scanned: ScannedFile, table: FrameTable, buffer: memoryview, job: FileJob) -> None:
     """Into one stretch for each topic and run."""
-    spans = numpy.array(scanned.piece.scan.spans, numpy.uint64).reshape(-1, 4).astype(numpy.int64)
+    spans = numpy.array(scanned.survey.scan.spans, numpy.uint64).reshape(-1, 4).astype(numpy.int64)
     counts = numpy.diff(table.first_rows)
     runs = numpy.repeat(spans[:, 2], counts)
     numbers = numpy.repeat(spans[:, 3] + 1 - table.first_rows[:-1], counts)
-    covered = _covered(job, scanned.piece.chain.log_id)
+    covered = _covered(job, scanned.survey.chain.log_id)
     wanted = numpy.flatnonzero(numbers + numpy.arange(len(table)) > covered)
     _note_routers(scanned, table, buffer, wanted)
     marks = _marks(table, buffer, runs, wanted)

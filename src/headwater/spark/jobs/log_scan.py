@@ -22,7 +22,7 @@ class ScanResult(Protocol):
     """What a look at one file tells."""
 
     @property
-    def piece(self) -> FileSurvey: ...
+    def survey(self) -> FileSurvey: ...
 
     @property
     def notes(self) -> list[Noted]: ...
@@ -53,7 +53,7 @@ class LogRead:
         for shard in self.report.shards:
             for scan in shard.files:
                 result = self.files.get(scan.path)
-                if not shard.repairs.skips and (result is None or result.piece.scan is not scan):
+                if not shard.repairs.skips and (result is None or result.survey.scan is not scan):
                     return scan.path
         return None
 
@@ -70,7 +70,7 @@ def read_log(
     def look(tasks: Sequence[FileSurveyTask]) -> list[FileSurvey]:
         results = scan([job(task, None) for task in tasks])
         files.update(zip((task.file.path for task in tasks), results, strict=True))
-        return [each.piece for each in results]
+        return [each.survey for each in results]
 
     report = survey_in_parallel(disk, wal_directory, look, deep=deep)
     for shard in report.shards:

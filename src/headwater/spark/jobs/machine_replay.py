@@ -105,7 +105,7 @@ class ReplayReport(Report, frozen=True, kw_only=True):
     changed_since: int = 0
     differences: int = 0
     """All of them; at most a thousand are told one by one."""
-    told: tuple[Difference, ...] = ()
+    listed: tuple[Difference, ...] = msgspec.field(default=(), name="told")
     seconds: float
 
 
@@ -157,7 +157,7 @@ def run(
         compared=checked.compared,
         changed_since=checked.changed_since,
         differences=checked.differences,
-        told=checked.told,
+        listed=checked.listed,
         seconds=round((clock.monotonic_us() - began_us) / US_PER_S, 3),
     )
 

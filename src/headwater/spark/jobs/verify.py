@@ -30,7 +30,7 @@ from headwater.spark.jobs.task_progress import tasks_shown
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LOOKS_MAX: Final = 6
+SCANS_MAX: Final = 6
 _LOG_KINDS: Final = {
     Action.CUT: "torn tail",
     Action.REWRITE: "CURRENT",
@@ -105,7 +105,7 @@ def verify(
         scan = scan_directory(disk, directory, options.cold, map_all)
         findings = list(_findings(scan))
         suspects = scan
-        for _ in range(LOOKS_MAX):
+        for _ in range(SCANS_MAX):
             if not findings:
                 break
             say("looking again at what was found")

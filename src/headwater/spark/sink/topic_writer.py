@@ -34,7 +34,7 @@ class TopicPart:
     claimed_seq: int
     rows: int = 0
     chunks_sent: int = 0
-    chunks_found: int = 0
+    chunks_skipped: int = 0
     """Chunks that an earlier attempt had written."""
     staged: bytes | None = None
     """Rows for the driver to compare with what an earlier run of the batch has written."""
