@@ -11,7 +11,7 @@ import pytest
 from headwater.engine.topic import Topic
 from headwater.model.pressure import Governor, Signals
 from headwater.model.scheduler import TURNS_A_ROUND
-from headwater.server.delivery import Delivery
+from headwater.server.streams.delivery import Delivery
 from headwater.testing import ManualClock
 from tests.rig.life import SMALL, new_disk, open_stepped
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, Response
 
-from headwater.server.openapi import openapi_document
-from headwater.server.routes import ROUTES
+from headwater.server.http.openapi import openapi_document
+from headwater.server.http.routes import ROUTES
 from tests.machines.conftest import ORDER
 from tests.server.running import RunningServer, running, settings
 from tests.server.speaking import Browserless
-from tests.web.looking import CHROMIUM, browsing
+from tests.web.dashboard_page import CHROMIUM, browsing
 
 REBOUND = "rebound.example"
 FORBIDDEN, NOT_ALLOWED = 403, 405

@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
+from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import say, say_json, shown_path
-from headwater.cli.place import JsonOption
 from headwater.core.errors import AccessError
 from headwater.disk import PosixDisk, replace_file
 from headwater.disk.cache import make_directories

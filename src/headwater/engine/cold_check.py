@@ -1,6 +1,6 @@
 """The frames of cold segments, for a check of a whole data directory.
 
-A store that does not answer is no damage: it is told once, and what was in it stays unchecked.
+A store that does not answer is no damage: it is reported once, and its segments stay unchecked.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ UNKNOWN: Final = "its frames were not checked: name the cold tier with --cold"
 
 
 class ColdCheck:
-    """`place` is where the caller says the tier is; without it, what the directory remembers."""
+    """`location` is where the caller says the tier is; without it, what the directory remembers."""
 
     def __init__(self, disk: Disk, directory: PurePath, location: str | None) -> None:
         self._disk = disk
@@ -37,7 +37,7 @@ class ColdCheck:
         return ColdTopic(self, self._disk, path, topic_id)
 
     def store_of(self, topic_id: int) -> SegmentStore | None:
-        """None while the tier is not known or does not answer, which is told then."""
+        """None while the tier is not known or does not answer; `unchecked` has the reason then."""
         if self._tier is None and self._location is not None and self._away is None:
             try:
                 self._tier = find_cold_tier(self._disk, self._location)

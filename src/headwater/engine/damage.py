@@ -1,8 +1,8 @@
-"""Damage that readers and loading met: each place once, for logs, readiness and metrics.
+"""Damage that reads and loading met: each range once, for logs, readiness and metrics.
 
-A place is noted when it is found and not each time somebody comes to it: the topic knows the seqs
-from then on and tells readers by itself. Whoever reports it polls, so that finding damage costs a
-reader nothing but the finding. Any thread may note.
+A range is noted when a read finds it, not at each later read: from then on the topic knows the seqs
+and reports them to readers by itself. The server polls for new ranges, so damage costs a reader
+nothing but finding it. Any thread may call `note`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headwater.model.damage import DamagedSeqs
 from headwater.store.checked_reads import RecordDamage
 
 RANGES_MAX: Final = 1_000
-"""Damaged places that are remembered; further ones are only counted."""
+"""Damaged ranges that are remembered; further ones are only counted."""
 
 
 DamageKey = tuple[str, int | None]
@@ -43,7 +43,7 @@ class DamagedRange(NamedTuple):
 
 
 class DamageLedger:
-    """All places of this life, in the order in which they were found."""
+    """All damaged ranges since the start, in the order in which they were found."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -56,7 +56,7 @@ class DamageLedger:
         self._seqs: dict[DamageKey, DamagedSeqs] = {}
 
     def note(self, topic: str, finding: RecordDamage, organisation: int | None = None) -> bool:
-        """False when this place is known already."""
+        """False when this range is known already."""
         entry = DamagedRange(
             topic,
             str(finding.path),
@@ -99,7 +99,7 @@ class DamageLedger:
                 self._seqs.pop(whose, None)
 
     def take_new(self) -> list[DamagedRange]:
-        """Those that were found since the last time."""
+        """Those that were found since the last call."""
         if not self._unreported:
             return []
         with self._lock:
@@ -108,7 +108,7 @@ class DamageLedger:
 
     @property
     def overflowed(self) -> bool:
-        """More places were found than are remembered."""
+        """More ranges were found than are remembered."""
         return self.count > RANGES_MAX
 
     @property

@@ -1,8 +1,8 @@
-"""What the log is told of a delete: the predicate, or the records it meant.
+"""The frame of a delete: the predicate, or the records it meant.
 
 A predicate is short, but it takes the tags of all records to find out again what it meant. Where
-records may have moved to a cold store a start would have to read them from there; so their seqs are
-told instead, and a start needs nothing from the cold store (I7).
+records may have moved to a cold store a start would have to read them from there; so the frame
+names their seqs instead, and a start needs nothing from the cold store (I7).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headwater.format.topic_frames import RecordsDeleted
 from headwater.model.match import TagMatcher
 
 SEQS_MAX: Final = 100_000
-"""With more of them the predicate is told: a frame of many megabytes would hold up its group."""
+"""With more of them the frame has the predicate: many megabytes would hold up its group."""
 
 
 def delete_body(

@@ -1,6 +1,6 @@
 """The engine: one data directory, opened, recovered and kept. For its owner only.
 
-What callers use are its faces: `headwater.open` for threads, `headwater.open_async` for event
+Callers use its APIs: `headwater.open` for threads, `headwater.open_async` for event
 loops, and the server. All of them go through the same few calls here.
 """
 
@@ -53,7 +53,7 @@ Progress = Callable[[float], None]
 
 
 def _no_progress(_: float) -> None:
-    """For callers who do not show any."""
+    """For callers that show no progress."""
 
 
 class Engine:
@@ -173,7 +173,7 @@ class Engine:
         return self.core.registry.get(name)
 
     def load(self, topic: Topic) -> Loaded:
-        """Anywhere: the index files of a topic nobody has asked for until now."""
+        """Anywhere: the index files of a topic that no call has used until now."""
         return load_once(self.core, topic)
 
     def state(self, topic: Topic) -> TopicState:
@@ -184,7 +184,7 @@ class Engine:
 
     def note_damage(self, plan: ReadPlan, findings: Sequence[RecordDamage]) -> bool:
         """Bad frames were met. If the plan was not merely out of date, they are known from now on.
-        True in both cases: what is planned now stops before them, or tells of them."""
+        True in both cases: the next plan stops before them, or reports them."""
         if plan.is_current:
             self.core.note_damage(plan.topic, findings)
         return True
@@ -205,10 +205,10 @@ class Engine:
 
     @property
     def last_error(self) -> Exception | None:
-        """Why the keeper could not do all of his last round; it is tried again in the next."""
+        """Why the last round of maintenance is not whole; the next round tries it again."""
         return self._maintenance.error or self.machines.last_error
 
-    # -- what the log says
+    # -- answers of the log
 
     def _tickets_resolved(self, tickets: Sequence[Ticket]) -> None:
         """On a log's thread: one hand-over per batch of answers."""
@@ -217,19 +217,20 @@ class Engine:
     def _take_effect(self, tickets: Sequence[Ticket]) -> None:
         self._publisher.take_effect(tickets)
 
-    # -- care
+    # -- maintenance
 
     def _maintain(self) -> None:
-        """The keeper's round. Pressure goes by itself, also when nobody writes any more."""
+        """One round of the maintenance thread. Pressure falls also when no client writes any
+        more."""
         self.core.owner.call(self.governing.tick)
         self._housekeeping.round()
 
     def checkpoint(self) -> None:
-        """Absorb everything and take a snapshot now. Not for the owner's own thread."""
+        """A full checkpoint and a snapshot now. Not for the owner's own thread."""
         self._housekeeping.checkpoint_all()
 
     def close(self) -> None:
-        """Stop the keeper, absorb what is there, close the log. Not for the owner's own thread."""
+        """Stop the threads, checkpoint, close the log. Not for the owner's own thread."""
         if self.core.closing:
             return
         self.core.owner.call(self._begin_closing)

@@ -1,12 +1,12 @@
-"""Forwarding: what routers do, in rounds, away from the way of any writer.
+"""What routers do, in rounds, off the path of any writer.
 
 A round takes each source that has something new, reads a stretch of it once for all of its routers
-that stand at the same place, and places the copies. Files are read, frames are made and syncs are
-waited for on the forwarder's own thread; the owner only decides and is told. One round does a
-bounded amount of work for each source, so no source keeps another waiting for long. Sources have
-their turns by priority; under pressure they stand a band lower, and those of band 0 wait.
+at the same position, and publishes the copies. The forwarder's own thread reads files, encodes
+frames and waits for syncs; the owner only decides and publishes. One round does a bounded amount of
+work for each source, so no source keeps another waiting for long. Sources have their turns by
+priority; under pressure they go a band lower, and those of band 0 wait.
 
-`pause`, `resume` and `records_per_round` are for whoever governs the load.
+`pause`, `resume` and `records_per_round` are for the governor of the load.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from headwater.wal.committer import LogState
 RECORDS_PER_ROUND: Final = 1_000
 BYTES_PER_ROUND: Final = 1 * MIB
 SLOTS_PER_TRIM: Final = 4_096
-"""Lost places that are made in one go."""
+"""Lost slots that are made in one go."""
 DESTS_PER_TURN: Final = 32
 """Destinations that are served in one turn of the owner."""
 ATTEMPTS_MAX: Final = 16
@@ -68,13 +68,13 @@ class CopyRounds:
         self._note_damage = note_damage
         self._publisher = CopyPublisher(core, topics)
         self._turn = threading.Lock()
-        """Held by whoever forwards: the forwarder, or a caller who wants it done now."""
+        """Held by the thread that copies: the forwarder, or a caller that wants it done now."""
         self.paused = False
         self.records_per_round = RECORDS_PER_ROUND
         self._waiting: dict[int, Topic] = {}
-        """Sources with routers that could not go on, by id."""
+        """Sources with routers that could not continue, by id."""
         self.failures: dict[str, str] = {}
-        """Why a router could not go on when it was last tried, by name."""
+        """Why a router could not continue at the last try, by name."""
 
     def pause(self) -> None:
         """Copy nothing until `resume`; a round that is under way ends first."""
@@ -121,7 +121,7 @@ class CopyRounds:
             continue
 
     def catch_up(self) -> None:
-        """At a start, before anybody reads: copies of exactly_once routers that a crash took are
+        """At a start, before any client reads: copies of exactly_once routers that a crash took are
         made again, so that no reader finds its destination shorter than it was."""
         core = self._core
 
@@ -166,7 +166,7 @@ class CopyRounds:
                 moved = self._advance(group) or moved
             except ClosedError:
                 return False
-            except Exception as error:  # one router's trouble is not that of all
+            except Exception as error:  # one router's error does not stop the others
                 for router in group:
                     self._failed(router, error)
             if any(router.cursor.held for router in group):
@@ -189,7 +189,7 @@ class CopyRounds:
         return True
 
     def _advance(self, group: list[Router]) -> bool:
-        """These stand at the same place of the same source: one step for all of them."""
+        """These are at the same position of the same source: one step for all of them."""
         source = group[0].source
         self._load(source)
         routers = [router for router in group if self._has_dest(router)]
@@ -287,7 +287,7 @@ def _batch(plan: ReadPlan, from_seq: int, records: list[SourceRecord]) -> Source
     if selection.tombstone is not None:
         lost.append(range(selection.tombstone.gap_from, selection.tombstone.gap_to + 1))
     if len(records) < len(selection.seqs):
-        # Damaged: never served, and told of.
+        # Damaged: never served, and reported as a gap.
         read = {record.seq for record in records}
         lost += [range(seq, seq + 1) for seq in selection.seqs.tolist() if seq not in read]
         lost.sort(key=lambda gap: gap.start)

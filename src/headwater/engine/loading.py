@@ -1,6 +1,6 @@
-"""Reading a topic back from its files, when somebody first needs it.
+"""Reading a topic back from its files, when a call first needs it.
 
-A topic that nobody touches after a restart costs its line in the snapshot and nothing else, so a
+A topic that no call touches after a restart costs its entry in the snapshot and nothing else, so a
 hundred thousand idle topics start as fast as ten. Loading is file work and may run anywhere;
 `install` is for the owner.
 """
@@ -42,7 +42,7 @@ _TAG_IS_SOUND = (FrameFault.NONE, FrameFault.DELETED, FrameFault.STATE)
 
 
 def topic_from_meta(core: EngineCore, meta: TopicMeta) -> Topic:
-    """A topic as its snapshot tells."""
+    """A topic as its snapshot describes it."""
     settings = stored_settings(meta.settings)
     log = TopicLog(settings, meta.epoch, meta.head_seq + 1)
     log.last_write_ts = meta.last_ts
@@ -67,7 +67,7 @@ def topic_from_meta(core: EngineCore, meta: TopicMeta) -> Topic:
 
 
 def load_topic(topic: Topic) -> Loaded:
-    """Read the index files. What is below the earliest live seq is not even looked at."""
+    """Read the index files. Entries below the earliest live seq are not read."""
     log = topic.log
     return load_log(
         topic.files,
@@ -81,7 +81,7 @@ def load_topic(topic: Topic) -> Loaded:
 
 
 def load_once(core: EngineCore, topic: Topic) -> Loaded:
-    """Load a topic that several may ask for at once. Files are settled by the first only: a
+    """Load a topic that several callers may need at once. Only the first repairs its files: a
     second time would cut what was appended since."""
     if topic.broken is not None:
         raise topic.broken
@@ -99,7 +99,7 @@ def load_once(core: EngineCore, topic: Topic) -> Loaded:
 
 
 def note_refused(core: EngineCore, topic: Topic, error: StorageError) -> None:
-    """Everybody who asks is refused with the same error; the operator is told once."""
+    """Every caller is refused with the same error; the log reports it once."""
     stored, path = topic.stored, error.path or topic.files.directory
     first, last = stored.first_needed, max(topic.checkpointed_seq, stored.first_needed)
     reason = f"the whole topic is refused: {error.what}"
@@ -111,7 +111,7 @@ def note_refused(core: EngineCore, topic: Topic, error: StorageError) -> None:
 def install(topic: Topic, loaded: Loaded, core: EngineCore | None = None) -> None:
     """As the owner: the topic is whole again.
 
-    With `core`, the keeper looks at its segments: an earlier life may have left some to drop.
+    With `core`, maintenance checks its segments: an earlier process may have left some to drop.
     """
     if topic.loaded:
         return
@@ -139,7 +139,7 @@ class TagRead:
 
 
 def plan_tags(topic: Topic) -> list[TagRead]:
-    """As the owner: where the tags are that nobody has read yet."""
+    """As the owner: where the tags are that are not in memory yet."""
     reads: list[TagRead] = []
     if topic.tags_complete:
         return reads

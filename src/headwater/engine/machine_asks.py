@@ -1,6 +1,6 @@
-"""Everything that can be asked of machines, as data, and how an engine answers it.
+"""All calls of machines, as data, and how an engine answers them.
 
-The faces say what they want by one of these, so there is one list of calls for threads and for
+The blocking and the async API send one of these, so there is one list of calls for threads and for
 event loops, embedded and over HTTP. See docs/decisions/0020-machines-have-one-list-of-calls.md.
 """
 

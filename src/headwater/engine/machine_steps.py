@@ -30,7 +30,7 @@ class MachineCounts(NamedTuple):
 
 
 def open_store(engine: Engine) -> Operation[MachineStore]:
-    """The machines; opened, if nobody has used them before."""
+    """The machines; opened, if this is the first call."""
     store = engine.machines.store
     if store is None:
         store = yield InFiles(engine.machines.open)
@@ -55,14 +55,14 @@ def _change_operation(engine: Engine, change: Callable[[MachineStore], Pending[T
 
 
 def query_operation(engine: Engine, query: Callable[[MachineStore], T]) -> Operation[T]:
-    """Something that is in memory."""
+    """A query of what is in memory."""
     store = yield from open_store(engine)
     result: T = yield AsOwner(lambda: query(store))
     return result
 
 
 def _file_operation(path: PurePath, work: Callable[[], T]) -> Operation[T]:
-    """Something that is in files. What the disk says is told in our words."""
+    """A query of files. Errors of the disk become this library's errors."""
 
     def run() -> T:
         with file_work(path):
@@ -96,7 +96,7 @@ def counts_operation(engine: Engine, sees: requests.Sees | None = None) -> Opera
 
 
 def counts(store: MachineStore, sees: requests.Sees | None = None) -> MachineCounts:
-    """Of all machines, or of those that somebody sees."""
+    """Of all machines, or of those that `sees` allows."""
     machines, listing = store.tables.machines, store.tables.listing
     if sees is None:
         return MachineCounts(

@@ -1,8 +1,8 @@
 """The read path: decide as the owner what to read, then read it anywhere.
 
 A plan holds everything the bytes need: chunks of the tail, which are immutable, and stretches of
-segments with a copy of their index entries. So fetching needs no owner, a slow disk delays only
-the reader who asked (I14), and a record deleted in between is a race the reader may lose.
+segments with a copy of their index entries. So fetching needs no owner, a slow disk delays only the
+reader that waits for it (I14), and a record deleted in between is a race the reader may lose.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _HAS_META: Final = int(FrameFlag.HAS_META)
 IN_PASSING_RECORDS_MAX: Final = 1_000
 """More records than a default page are read by a thread of their own, wherever they lie."""
 
-# The same fields stand in both frames, at other places: flags, (topic,) seq, ts, lengths.
+# The same fields stand in both frames, at other offsets: flags, (topic,) seq, ts, lengths.
 _TAIL_FORM: Final = (struct.Struct("<B8xQQHHI"), FRAME.offset_of("flags"), FRAME.size)
 _SEGMENT_FORM: Final = (
     struct.Struct("<BQQHHI"),
@@ -64,7 +64,7 @@ class SegmentRead:
     entries: Entries
     """Copies of the index entries from the first to the last of `seqs`."""
     at_hand: SegmentSlice | None = None
-    """Their bytes, where it was found that they lie in memory."""
+    """Their bytes, if they lie in memory."""
 
 
 class FrameRun(NamedTuple):
@@ -89,8 +89,8 @@ class ReadPlan:
 
     @property
     def waits_for_files(self) -> bool:
-        """Should somebody read this who may wait? Not so for a page that lies in memory: handing
-        it to another thread and back takes longer than reading it."""
+        """Whether a thread that may wait should read this. Not so for a page that lies in memory:
+        handing it to another thread and back takes longer than reading it."""
         reads = [read for read in self.reads if isinstance(read, SegmentRead)]
         if reads and len(self.selection.seqs) > IN_PASSING_RECORDS_MAX:
             return True
@@ -166,7 +166,7 @@ class Reader:
     def plan_copying(
         self, topic: Topic, from_seq: int, limit: int, bytes_max: int, slots_max: int
     ) -> ReadPlan:
-        """As the owner: the same for a router, which is no reader that anything is counted for."""
+        """As the owner: the same for a router, whose reads are not counted."""
         now_ms = self._core.retention_ms()
         selection = topic.log.select(from_seq, limit, bytes_max, now_ms, slots_max)
         if selection.eviction is not None:
@@ -286,8 +286,8 @@ class Reader:
 
 
 def _missing(segment: Segment, error: SegmentMissingError) -> RecordDamage:
-    """Whoever notes it looks whether the plan is current: a segment that is still the topic's and
-    has no file was taken away by somebody else."""
+    """`Engine.note_damage` checks whether the plan is current: a segment that is still the topic's
+    and has no file was taken away from outside."""
     reason = "the file is missing"
     return RecordDamage(error.path, 0, segment.first_seq, reason, last_seq=segment.end_seq)
 

@@ -1,8 +1,8 @@
 """From files to topics: the latest snapshot, the index files, then the log.
 
 Two passes over the log: first what topics there are and how far each was checkpointed, then the
-records and deletes that segments do not have yet. A frame that was already absorbed changes
-nothing, so recovering twice gives the same state as once (I4).
+records and deletes that segments do not have yet. A frame that was already checkpointed
+changes nothing, so recovering twice gives the same state as once (I4).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ Progress = Callable[[float], None]
 
 
 class TopicRecovery:
-    """`shards` is what a look at the log found; `load` reads the files of one topic."""
+    """`shards` is what a survey of the log found; `load` reads the files of one topic."""
 
     def __init__(
         self,
@@ -73,7 +73,8 @@ class TopicRecovery:
         load: Callable[[Topic], Loaded] = load_topic,
         known_snapshot: LatestSnapshot | None = None,
     ) -> None:
-        """`found`: read before the log was opened. Whoever reads beside an owner reads it later."""
+        """`known_snapshot`: read before the log was opened. A reader beside an owner reads it
+        later."""
         self._core = core
         self._topics = topics
         self._shards = shards
@@ -88,7 +89,7 @@ class TopicRecovery:
         self._deleted_in: dict[int, Topic] = {}
         """Topics of which the log deletes something."""
         self.filled: list[Topic] = []
-        """Topics with seqs that are lost, as nothing on the disk tells yet."""
+        """Topics with seqs that are lost, which is not on the disk yet."""
         self.notes = RecoveryNotes()
 
     def run(self, progress: Progress) -> None:
@@ -102,7 +103,7 @@ class TopicRecovery:
         progress(1.0)
 
     def read(self, progress: Progress) -> None:
-        """Everything the files tell, and nothing that only their owner may conclude from it."""
+        """Everything the files say, and nothing that only their owner may conclude from it."""
         self._from_snapshot()
         progress(0.1)
         for entry in self._rows(records=False):
@@ -130,7 +131,7 @@ class TopicRecovery:
             install(topic, self._load(topic), self._core)
         except StorageError as error:
             if self._core.read_only:
-                raise  # their owner may be at work on them: look again
+                raise  # their owner may be changing them: try again
             if isinstance(error.__cause__, OSError) and not isinstance(error, DamageError):
                 raise  # the disk failed, not the files: the next start may find them sound
             topic.broken = error
@@ -162,7 +163,7 @@ class TopicRecovery:
         self._check_reach()
 
     def follow(self, groups: Iterator[FrameGroup]) -> None:
-        """What was written to the log since: for somebody who reads it beside its owner.
+        """What was written to the log since: for a process that reads it beside its owner.
 
         Records stay in memory when the owner has put them into segments: where they are read from
         makes no difference, and the segments that are known stay what they were.
@@ -183,12 +184,12 @@ class TopicRecovery:
         self._remember_keys()
 
     def covered_frame(self, shard_directory: PurePath) -> int:
-        """The last frame of this shard that the snapshot has absorbed."""
+        """The last frame of this shard that the snapshot covers."""
         return self._covered.get(shard_directory, 0)
 
     @property
     def touched(self) -> Iterable[Topic]:
-        """Topics that the log speaks of."""
+        """Topics that have frames in the log."""
         return self._touched.values()
 
     def _whole(self, topic_id: int) -> None:
@@ -374,7 +375,7 @@ class TopicRecovery:
         self._keys.append((topic, decode_idempotency(frame)))
 
     def _remember_keys(self) -> None:
-        """A key stands in front of the records it protects, so it is looked at after them."""
+        """A key stands in front of the records it protects, so it is applied after them."""
         for topic, entry in self._keys:
             if entry.last_seq <= topic.log.visible_seq:
                 topic.keys.remember(

@@ -45,8 +45,8 @@ def put_router_operation(
 
 
 def caught_up_operation(engine: Engine, topic: Topic) -> Operation[None]:
-    """Until everything that is visible now has come to this topic through its routers, over other
-    topics too. OverloadedError when that takes too long."""
+    """Wait until everything that is visible now has come to this topic through its routers, over
+    other topics too. OverloadedError when that takes too long."""
     clock = engine.core.clock
     until_us = clock.monotonic_us() + READ_WAIT_MS_CLAMP * US_PER_MS
     routers: list[Router] = yield AsOwner(lambda: _into(topic, set()))
@@ -66,7 +66,7 @@ def caught_up_operation(engine: Engine, topic: Topic) -> Operation[None]:
                     "without consistency strong",
                     detail={"router": router.name, "lag": router.lag},
                 )
-            # Records that its filter leaves out wake nobody.
+            # Records that its filter leaves out wake no waiter.
             yield Woken(router.dest, min(now_us + POLL_EVERY_US, until_us), has_come)
 
 

@@ -1,7 +1,7 @@
-"""Snapshots: write the metadata of all topics, then let log files go that nobody needs.
+"""Snapshots: write the metadata of all topics, then delete log files that are no longer needed.
 
 The snapshot before the newest is kept, and log files go only when both cover them: should the
-newest turn out unreadable, the one before and the log still tell everything (I7).
+newest turn out unreadable, the one before and the log still have everything (I7).
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Snapshotter:
         self._covered_before: list[int] = []
 
     def write(self, covered: list[int]) -> None:
-        """On the keeper's thread, after a full checkpoint that absorbed frames up to `covered`."""
+        """On the maintenance thread, after a full checkpoint of frames up to `covered`."""
         core = self._core
         snapshot = core.owner.call(lambda: self._take(covered))
         try:
             self._store(snapshot)
         except BaseException:
-            core.changed = True  # what it told is not told yet
+            core.changed = True  # what it says is on no disk yet
             raise
         core.counters.snapshots += 1
         self._trim(covered)
@@ -86,7 +86,7 @@ class Snapshotter:
         core = self._core
         directory = core.directory / META_DIRECTORY
         numbers = map(parse_snapshot_name, core.disk.list_directory(directory))
-        # Counted, not reckoned: a snapshot that could not be written has left a gap.
+        # By listing, not by arithmetic: a snapshot that could not be written has left a gap.
         for number in sorted(n for n in numbers if n is not None and n <= newest)[:-KEPT]:
             core.disk.unlink(directory / snapshot_name(number))
         sync_names(core.disk, directory)

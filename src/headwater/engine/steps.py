@@ -1,8 +1,8 @@
 """What callers can do, written once for threads and for event loops.
 
 Each operation is a generator of steps: something to do as the owner, something to read from files,
-something to wait for. A face drives it in its own way: a thread blocks, a coroutine awaits. So
-there is one place for the logic, and none for two versions of it to drift apart.
+something to wait for. Each API drives it in its own way: a thread blocks, a coroutine awaits. So
+the logic is written once, and two versions of it cannot drift apart.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ P = TypeVar("P")
 
 
 class AsOwner(NamedTuple):
-    """Work for whoever owns the state."""
+    """Work for the owner of the state."""
 
     work: Callable[[], Any]
 
@@ -58,7 +58,7 @@ class Answered(NamedTuple):
 
 
 class Woken(NamedTuple):
-    """Wait until the topic has something new, or the time is up. `ready` is asked as the owner,
+    """Wait until the topic has something new, or the time is up. `ready` is called as the owner,
     before waiting: true means there is no need to."""
 
     topic: Topic
@@ -100,12 +100,12 @@ class ReadResult(NamedTuple, Generic[P]):
 
     @property
     def is_empty(self) -> bool:
-        """There is nothing to tell but that the reader is at the end."""
+        """There is nothing in it but that the reader is at the end."""
         return self.caught_up and not self.records and self.tombstone is None
 
 
 EMPTY_ROUNDS_MAX = 16
-"""A read whose filter keeps nothing looks this many times further before it answers."""
+"""A read whose filter keeps nothing reads on this many times before it answers."""
 
 
 def loaded_topic(engine: ReadSide, name: str) -> Operation[Topic]:
@@ -159,7 +159,7 @@ def append_encoded_operation(
     settings: Mapping[str, Any] | None = None,
     disable_backpressure: bool = False,
 ) -> Operation[Appended]:
-    """For records of our own, which need no looking at."""
+    """For records that are checked and encoded already."""
     topic: Topic | None = yield AsOwner(lambda: engine.find(name))
     if topic is not None and not topic.loaded:
         yield from ensure_loaded(engine, topic)

@@ -1,7 +1,7 @@
-"""The whole data directory, looked at and held against itself: log, segments, Kafka, machines.
+"""The whole data directory, read and compared with itself: log, segments, Kafka, machines.
 
 Works beside an owner. What is really there is there the second time as well, so a fault counts when
-two looks in a row agree on it. Nothing is locked and nothing is written.
+two scans in a row agree on it. Nothing is locked and nothing is written.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class DirectoryReport:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is looked at: one directory, and the cold tier that belongs to it."""
+    """What is verified: one directory, and the cold tier that belongs to it."""
 
     disk: Disk
     directory: PurePath
@@ -85,7 +85,7 @@ def verify_directory(
     deep: bool = False,
     cold: str | None = None,
 ) -> DirectoryReport:
-    """Two looks that agree, or the second of two when the first found nothing."""
+    """Two scans that agree, or one that found nothing."""
     scope = Scope(disk, directory, clock, deep, cold)
     try:
         advance = begin(_data_bytes(disk, directory))
@@ -173,8 +173,8 @@ def _topics(
         else:
             report.topics = len(view.core.registry)
             return {topic.topic_id: topic for topic in view.core.registry}
-    if isinstance(failure, SegmentChangedError):  # somebody writes without a pause: no damage
-        what = f"the topics could not be held against the log: {failure}, each time; try again"
+    if isinstance(failure, SegmentChangedError):  # a writer never pauses: no damage
+        what = f"the topics could not be compared with the log: {failure}, each time; try again"
         report.faults.append(VerifyFault(directory, None, what, bad=False))
     elif isinstance(failure, StorageError):
         path = PurePath(failure.path) if failure.path is not None else directory

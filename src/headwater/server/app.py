@@ -17,26 +17,26 @@ from headwater.engine.asynchronous import AsyncDatabase
 from headwater.engine.engine import Engine
 from headwater.engine.sides import TopicSpace
 from headwater.observe.logs import Logger
-from headwater.server.connection import HttpConnection
-from headwater.server.damage import DamageWatch
-from headwater.server.delivery import Delivery
-from headwater.server.exchange import Exchange
+from headwater.server.access.keys import ORGANISATION_DEFAULT, ApiKey, KeyRing, Scope
+from headwater.server.access.quotas import Quotas
+from headwater.server.access.sites import Sites
 from headwater.server.failures import unforeseen
-from headwater.server.head import Head, KnownHeads
+from headwater.server.health.damage import DamageWatch
+from headwater.server.health.log_states import LogWatch
+from headwater.server.health.pressure import PressureWatch
+from headwater.server.health.status import TopicTotals
+from headwater.server.http.connection import HttpConnection
+from headwater.server.http.exchange import Exchange
+from headwater.server.http.request_head import Head, KnownHeads
+from headwater.server.http.route_table import Handler, Route, RouteTable
+from headwater.server.http.write_batcher import WriteBatcher, has_plain_head
 from headwater.server.intake import Intake
-from headwater.server.job_pusher import JobPusher
-from headwater.server.keys import ORGANISATION_DEFAULT, ApiKey, KeyRing, Scope
-from headwater.server.logs import LogWatch
-from headwater.server.pressure import PressureWatch
-from headwater.server.quotas import Quotas
-from headwater.server.routing import Handler, Route, RouteTable
-from headwater.server.sessions import WatchSessions
-from headwater.server.sites import Sites
-from headwater.server.spaces import Spaces, refuse_while_away
-from headwater.server.status import TopicTotals
-from headwater.server.transition_follower import FollowerQueue, TransitionCache
-from headwater.server.webhooks import Webhooks
-from headwater.server.write_batcher import WriteBatcher, has_plain_head
+from headwater.server.machines.transition_follower import FollowerQueue, TransitionCache
+from headwater.server.machines.webhooks import Webhooks
+from headwater.server.streams.delivery import Delivery
+from headwater.server.streams.job_pusher import JobPusher
+from headwater.server.streams.watch_sessions import WatchSessions
+from headwater.server.topic_spaces import Spaces, refuse_while_away
 from headwater.wire.http_errors import HttpError
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ class App:
             exchange.fail(failure)
 
     def upgrade(self, exchange: Exchange, rest: bytes) -> None:
-        from headwater.server.websocket import upgrade
+        from headwater.server.streams.websocket import upgrade
 
         try:
             if self._admit(exchange.head).path != "/v0/ws":

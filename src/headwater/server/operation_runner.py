@@ -9,11 +9,11 @@ from headwater.core.errors import HeadwaterError
 from headwater.engine.asynchronous import step_on
 from headwater.engine.pending import Pending
 from headwater.engine.steps import Answered, AsOwner, Operation, Step
-from headwater.server.exchange import Exchange
+from headwater.server.http.exchange import Exchange
 
 if TYPE_CHECKING:
+    from headwater.server.access.quotas import Usage
     from headwater.server.app import App
-    from headwater.server.quotas import Usage
 
 T = TypeVar("T")
 

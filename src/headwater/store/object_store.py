@@ -111,10 +111,10 @@ class ObjectSegmentStore:
         return sorted({each[0] for each in parsed if each is not None})
 
     def exists(self, first_seq: int, part: SegmentPart) -> bool:
-        return self._look(first_seq, part) is not None
+        return self._info(first_seq, part) is not None
 
     def len(self, first_seq: int, part: SegmentPart) -> int:
-        size = self._look(first_seq, part)
+        size = self._info(first_seq, part)
         if size is None:
             raise DamageError(
                 "an object that must be there is missing", path=self._path_of(first_seq, part)
@@ -124,7 +124,7 @@ class ObjectSegmentStore:
     def _path_of(self, first_seq: int, part: SegmentPart) -> str:
         return f"{self._prefix}/{segment_file_name(first_seq, part)}"
 
-    def _look(self, first_seq: int, part: SegmentPart) -> int | None:
+    def _info(self, first_seq: int, part: SegmentPart) -> int | None:
         path = self._path_of(first_seq, part)
         with _store_work(path):
             info = self._files.get_file_info(path)
@@ -132,7 +132,7 @@ class ObjectSegmentStore:
 
     def _delete(self, first_seq: int, part: SegmentPart) -> None:
         path = self._path_of(first_seq, part)
-        if self._look(first_seq, part) is not None:
+        if self._info(first_seq, part) is not None:
             with _store_work(path):
                 self._files.delete_file(path)
 

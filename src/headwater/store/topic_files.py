@@ -116,7 +116,7 @@ class TopicFiles:
         When everything is dead, below `earliest_seq`, that one may have been sealed and dropped.
         Files that are missing or too short are a DamageError with file and offset.
         """
-        loader = Loader(self._directory, self._tell, self._drop_cold, self._cold, self._read_only)
+        loader = Loader(self._directory, self._note, self._drop_cold, self._cold, self._read_only)
         with file_work(self.directory):
             return loader.load(checkpointed_seq, active_first_seq, active_data_bytes, earliest_seq)
 
@@ -424,7 +424,7 @@ class TopicFiles:
                 data = memoryview(read_range(self._disk, data_path, 0, segment.data_bytes))
             entries, findings = repair_entries(entries, first_seq, data, path, segment.salt)
         for finding in findings:
-            self._tell(finding)
+            self._note(finding)
         if not self._read_only and all(finding.repaired for finding in findings):
             contents = entries.tobytes()
             if segment.is_cold:
@@ -457,7 +457,7 @@ class TopicFiles:
         if self._has_copy(first_seq):
             path = self._directory.path_of(first_seq, SegmentFile.COLD)
             reason = "missing; the cold tier has the frames, but not which of them were deleted"
-        self._tell(RecordDamage(path, 0, first_seq, reason, last_seq=last_seq))
+        self._note(RecordDamage(path, 0, first_seq, reason, last_seq=last_seq))
 
     def _has_copy(self, first_seq: int) -> bool:
         """Only for the message: a cold tier that does not answer has none."""
@@ -466,6 +466,6 @@ class TopicFiles:
         except HeadwaterError:
             return False
 
-    def _tell(self, finding: RecordDamage) -> None:
+    def _note(self, finding: RecordDamage) -> None:
         if self._report is not None:
             self._report(finding)

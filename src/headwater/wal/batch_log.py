@@ -163,17 +163,17 @@ class BatchLog:
         segment.make_room(size, records * ENTRY_BYTES, essential=essential)
         number, offset = segment.number, segment.log.end
         frame = segment.base_id + segment.index.end // ENTRY_BYTES
-        pieces: list[bytes] = []
+        parts: list[bytes] = []
         for ticket in tickets:
             context: KeyedBatches = ticket.context
             length, count = len(ticket.body), ticket.frame_count
-            pieces.append(
+            parts.append(
                 pack_entries(number, offset, length - PREFIX_BYTES, context.entry_key, count)
             )
             offset += length
             frame += count
             ticket.last_frame = frame
-        entries = b"".join(pieces)
+        entries = b"".join(parts)
         ends = segment.log.end, segment.index.end
         try:
             segment.log.append(bodies)

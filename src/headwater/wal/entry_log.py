@@ -41,7 +41,13 @@ class EntryTicket(Ticket):
     """Entries that go into the log together, and where."""
 
     def __init__(
-        self, body: bytes, entries: int, place: int, *, essential: bool = False, context: Any = None
+        self,
+        body: bytes,
+        entries: int,
+        offset: int,
+        *,
+        essential: bool = False,
+        context: Any = None,
     ) -> None:
         # As its base does, without a call for it: there is one of these for each event.
         self.body = body
@@ -49,7 +55,7 @@ class EntryTicket(Ticket):
         self.durability = Durability.FSYNC
         self.essential = essential
         self.context = context
-        self.place = place
+        self.offset = offset
         """Global offset of the first byte."""
 
 
@@ -111,7 +117,7 @@ class EntryLog:
         return str(self._directory)
 
     @property
-    def place(self) -> int:
+    def end_offset(self) -> int:
         """Where the next entry goes."""
         return global_offset(self._segment, self._offset)
 
@@ -131,7 +137,7 @@ class EntryLog:
         runs = self._runs(tickets)
         self._make_room(runs, essential)
         try:
-            written = sum([self._write_run(place, bodies) for place, bodies in runs])
+            written = sum([self._write_run(offset, bodies) for offset, bodies in runs])
         except OSError as error:
             # The segments were made ahead, so this is no full disk that was found out in time:
             # part of the group may be there, and must not be taken for refused.
@@ -147,9 +153,9 @@ class EntryLog:
             self._request_next()
         return written
 
-    def _write_run(self, place: int, bodies: Sequence[bytes]) -> int:
-        if segment_of(place) != self._segment or self._file is None:
-            self._enter(segment_of(place))
+    def _write_run(self, offset: int, bodies: Sequence[bytes]) -> int:
+        if segment_of(offset) != self._segment or self._file is None:
+            self._enter(segment_of(offset))
         size = write_all(self._active(), self._offset, [b"".join(bodies)])
         self._offset += size
         return size
@@ -202,28 +208,28 @@ class EntryLog:
     def _runs(self, tickets: Sequence[Ticket]) -> list[tuple[int, list[bytes]]]:
         """The bodies by segment, each with its place, after checking that places are gapless."""
         runs: list[tuple[int, list[bytes]]] = []
-        expected, segment = self.place, self._segment
+        expected, segment = self.end_offset, self._segment
         for ticket in tickets:
             assert isinstance(ticket, EntryTicket)
-            place = ticket.place
-            if place == expected and runs:
+            offset = ticket.offset
+            if offset == expected and runs:
                 runs[-1][1].append(ticket.body)
-            elif place in (expected, global_offset(segment + 1, 0)):
-                runs.append((place, [ticket.body]))
-                segment = segment_of(place)
-            elif place > expected:
+            elif offset in (expected, global_offset(segment + 1, 0)):
+                runs.append((offset, [ticket.body]))
+                segment = segment_of(offset)
+            elif offset > expected:
                 raise OSError(errno.ENOSPC, _ESSENTIAL_ONLY, str(self._directory))
             else:
                 raise InvariantError(
-                    f"an entry was placed at {place}, but the log is at {expected}"
+                    f"an entry was placed at {offset}, but the log is at {expected}"
                 )
-            expected = place + len(ticket.body)
+            expected = offset + len(ticket.body)
         return runs
 
     def _make_room(self, runs: Sequence[tuple[int, list[bytes]]], essential: bool) -> None:
-        for place, bodies in runs:
+        for offset, bodies in runs:
             size = sum(map(len, bodies))
-            segment = segment_of(place)
+            segment = segment_of(offset)
             if segment != self._segment or self._file is None:
                 if segment not in self._staged or self._staged[segment][1] < size:
                     self._discard_staged(segment)

@@ -138,7 +138,7 @@ class Shard:
                 rested = self._rest()
                 continue
             if not rested:
-                self._gather(group)
+                self._collect(group)
             rested = False
             self.counters.throttle_us_last, self._throttled_us = self._throttled_us, 0
             held = committer.commit(group)
@@ -198,7 +198,7 @@ class Shard:
                 future, _ = self._tasks.popleft()
                 future.set_exception(ClosedError("the log is closed; nothing was done"))
 
-    def _gather(self, group: list[Ticket]) -> None:
+    def _collect(self, group: list[Ticket]) -> None:
         """Let company arrive before a sync, when the last group says that it will."""
         if writers_of(group) >= self.window.expected:
             return

@@ -20,7 +20,7 @@ from headwater.engine.kafka.errors import KafkaError
 from headwater.engine.kafka.partition import Partition
 from headwater.engine.kafka.producers import SentBatch
 from headwater.engine.pending import Pending
-from headwater.format.kafka.batch import BatchHeader, place_batch, read_header
+from headwater.format.kafka.batch import BatchHeader, assign_offset, read_header
 from headwater.format.kafka.entry import PREFIX_BYTES
 from headwater.observe.tracing import PRODUCE_SPAN
 from headwater.wal.ticket import Ticket
@@ -108,7 +108,7 @@ class BatchAppender:
             repeat = self._check_sequence(write, header)
             if repeat is not None:
                 return repeat
-        body = place_batch(batch, write.base_offset)
+        body = assign_offset(batch, write.base_offset)
         if durability is Durability.FSYNC or partition.waiting:
             durability = Durability.FSYNC  # behind a write that waits for a sync all wait
             write.waits = True
@@ -196,7 +196,7 @@ class BatchAppender:
         size = len(body)
         if base != write.base_offset:
             # A batch in front was refused after its offsets were taken.
-            body = place_batch(memoryview(body)[PREFIX_BYTES:], base)
+            body = assign_offset(memoryview(body)[PREFIX_BYTES:], base)
         partition.bytes += size
         core.unsaved_bytes += size
         core.keep_in_memory(partition, base, body)

@@ -17,8 +17,8 @@ from headwater.engine.kafka.errors import DamagedError, KafkaError
 from headwater.engine.kafka.partition import Partition
 from headwater.format.kafka.batch import (
     LEADER_EPOCH,
-    PLACED_BYTES,
-    pack_place,
+    PREAMBLE_BYTES,
+    pack_preamble,
     read_header,
     read_sound,
 )
@@ -147,7 +147,9 @@ class FetchPlan:
             if at == 0:
                 base -= count_before(self._files, self._table, int(ids[0]), header.record_count)
             if header.base_offset != base or header.leader_epoch != LEADER_EPOCH:
-                batch = memoryview(pack_place(base, len(batch)) + batch[PLACED_BYTES:].tobytes())
+                batch = memoryview(
+                    pack_preamble(base, len(batch)) + batch[PREAMBLE_BYTES:].tobytes()
+                )
             batches.append(batch)
         return batches
 

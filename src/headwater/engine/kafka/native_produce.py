@@ -24,7 +24,7 @@ from headwater.engine.pending import Appended, Pending, Write
 from headwater.engine.steps import Answered, AsOwner, InFiles, Operation, ensure_loaded
 from headwater.format.kafka.batch import BatchHeader, read_header
 from headwater.format.kafka.mapping import to_native
-from headwater.format.kafka.records import Record, decode_records
+from headwater.format.kafka.records import KafkaRecord, decode_records
 
 _KEY: Final = "kafka-producer"
 IN_PASSING_BYTES_MAX: Final = 16 * KIB
@@ -124,7 +124,7 @@ def _complete(
         response.succeed(write.answer())
 
 
-def encoded(records: Sequence[Record]) -> EncodedRecords:
+def encoded(records: Sequence[KafkaRecord]) -> EncodedRecords:
     """Records as the engine takes them. One that is over a limit refuses all of them."""
     if len(records) > limits.BATCH_RECORDS_MAX:
         raise BatchTooLargeError(

@@ -31,7 +31,7 @@ from headwater.format.machines.history import (
     HISTORY_FOOTER,
     decode_footer,
     encode_ending,
-    encode_place,
+    encode_index_entry,
 )
 from headwater.format.machines.names import (
     global_offset,
@@ -116,7 +116,7 @@ class Archive:
             index, waiting = bytearray(), bytearray()
             size = newest_ms = 0
             for offset, entry, at in rows:
-                index += encode_place(offset, size + len(waiting))
+                index += encode_index_entry(offset, size + len(waiting))
                 waiting += encode_entry(entry.kind, entry.sequence, entry.payload)
                 newest_ms = max(newest_ms, at)
                 if len(waiting) >= WRITE_BYTES:

@@ -225,12 +225,12 @@ def sound_blocks(contents: bytes) -> Iterator[PackedBlock | LostBlocks]:
 def _next_block(contents: bytes, bad: int, number: int) -> PackedBlock | None:
     """Mostly only the bad block's bytes are wrong, and its header tells where the next begins."""
     at = bad + 1
-    while 0 <= (place := contents.find(b"\0\0\0", at)) < len(contents):
+    while 0 <= (start := contents.find(b"\0\0\0", at)) < len(contents):
         for skipped in range(1, LOST_BLOCKS_MAX + 1):
-            block = _try_block(contents, place, number + skipped)
+            block = _try_block(contents, start, number + skipped)
             if block is not None:
                 return block
-        at = place + 1
+        at = start + 1
     return None
 
 

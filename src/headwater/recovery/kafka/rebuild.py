@@ -278,10 +278,10 @@ class _SegmentRebuild:
             last = max(forced, default=-1)
             for at, keys in sorted(self._choices.items()):
                 queue += [{**forced, at: key} for key in keys if at > last]
-        mended = self._bit_by_bit()
-        if mended is not None:
+        repaired = self._bit_by_bit()
+        if repaired is not None:
             self._all.go_back(begin)
-            again = _SegmentRebuild(self._all, self._scan, mended, bytes(self._log))
+            again = _SegmentRebuild(self._all, self._scan, repaired, bytes(self._log))
             again.index_is_sound = True
             return again.against(self._before)
         raise RebuildError(self._doubt())

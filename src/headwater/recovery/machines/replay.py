@@ -24,7 +24,7 @@ Deliver = Callable[[int, MachineEntry], None]
 def replay_machines(
     disk: Disk, survey: MachineSurvey, deliver: Deliver, progress: Callable[[float], None]
 ) -> int | None:
-    """Deliver what counts, one segment in memory at a time. Gives the place of the newest entry."""
+    """Deliver what counts, one segment in memory at a time; returns the newest entry's offset."""
     judgement = survey.judgement
     number, contents, newest = 0, b"", None
     for done, (segment, run) in enumerate(judgement.runs):
@@ -32,15 +32,15 @@ def replay_machines(
             progress(done / len(judgement.runs))
             number, contents = segment, read_all(disk, survey.path_of(segment))
         at, end = run.offset, len(contents)
-        while at < run.end and (place := global_offset(segment, at)) < judgement.end:
+        while at < run.end and (log_offset := global_offset(segment, at)) < judgement.end:
             try:
                 entry = decode_entry(contents, at, end)
             except FormatError as error:
                 path = survey.path_of(segment)
                 what = f"changed while it was read: {error.reason}"
-                raise DamageError(what, path=path, offset=within_segment(place)) from error
-            deliver(place, entry)
-            newest = place
+                raise DamageError(what, path=path, offset=within_segment(log_offset)) from error
+            deliver(log_offset, entry)
+            newest = log_offset
             at += entry.size
     return newest
 

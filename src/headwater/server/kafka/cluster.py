@@ -8,10 +8,10 @@ from headwater.core.errors import HeadwaterError
 from headwater.core.units import KIB
 from headwater.engine.kafka.errors import KafkaError
 from headwater.engine.kafka.topics import check_topic_name
+from headwater.server.access.keys import Scope
 from headwater.server.kafka.call import WaitGroup
 from headwater.server.kafka.failures import code_of
 from headwater.server.kafka.topic_rows import NODE_ID, topic_row
-from headwater.server.keys import Scope
 from headwater.wire.kafka.apis import ADVERTISED
 from headwater.wire.kafka.error_codes import ErrorCode
 

@@ -18,7 +18,7 @@ from headwater.engine.kafka.coordinator import Coordinator
 from headwater.engine.kafka.joined_store import JoinedStore
 from headwater.observe.logs import Logger
 from headwater.server.failures import unforeseen
-from headwater.server.kafka.apis import HANDLED, OF_GROUPS
+from headwater.server.kafka.api_handlers import HANDLED, OF_GROUPS
 from headwater.server.kafka.call import Call
 from headwater.server.kafka.connection import KafkaConnection
 from headwater.server.kafka.failures import code_of
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from headwater.engine.kafka.partition import Partition
     from headwater.engine.pending import Pending
     from headwater.format.kafka.batch import BatchHeader
+    from headwater.server.access.quotas import Shares
     from headwater.server.kafka.users import Principal
-    from headwater.server.quotas import Shares
 
 IDLE_S: Final = 600.0
 """Clients keep connections for later; ten minutes is what they are used to."""

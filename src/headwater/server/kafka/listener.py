@@ -22,8 +22,8 @@ from headwater.disk import Disk
 from headwater.engine.asynchronous import AsyncDatabase
 from headwater.engine.parts import CAUSES, Part
 from headwater.format.kafka.names import KAFKA_DIRECTORY
+from headwater.server.access.quotas import Shares
 from headwater.server.kafka.users import Users
-from headwater.server.quotas import Shares
 
 if TYPE_CHECKING:
     from headwater.engine.kafka.store import KafkaStore
@@ -81,7 +81,7 @@ class KafkaListener:
                 start_serving=False,
             )
         except OSError as error:
-            from headwater.server.listener import why_not
+            from headwater.server.server import why_not
 
             raise AccessError(
                 f"cannot listen for Kafka clients on {settings.host}:{settings.kafka_port} "

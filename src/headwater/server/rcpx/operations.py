@@ -14,10 +14,10 @@ from headwater.engine import machine_steps as engine_operations
 from headwater.engine.machine_telling import with_records
 from headwater.engine.steps import Operation
 from headwater.model.machines.errors import bad_request
-from headwater.server import machine_operations as machines
-from headwater.server.keys import Scope
+from headwater.server.access.keys import Scope
+from headwater.server.machines import operations as machines
 from headwater.server.operation_runner import Work
-from headwater.server.rcpx import session, watching
+from headwater.server.rcpx import session, subscriptions
 from headwater.server.rcpx.runner import RcpxRunner, Result
 from headwater.wire import machine_requests as requests
 from headwater.wire.http_errors import HttpError
@@ -221,9 +221,9 @@ OPERATIONS: Final[dict[str, RcpxOperation]] = {
         ),
         READ,
     ),
-    "WATCH_INSTANCE": _operation(requests.WatchInstanceParams, watching.watch_instance, READ),
-    "WATCH_ALL": _operation(requests.WatchAllParams, watching.watch_all, READ),
-    "UNWATCH": _operation(requests.UnwatchParams, watching.unwatch, READ),
+    "WATCH_INSTANCE": _operation(requests.WatchInstanceParams, subscriptions.watch_instance, READ),
+    "WATCH_ALL": _operation(requests.WatchAllParams, subscriptions.watch_all, READ),
+    "UNWATCH": _operation(requests.UnwatchParams, subscriptions.unwatch, READ),
     "SNAPSHOT_INSTANCE": _operation(
         requests.InstanceParams,
         _of_machines(lambda e, k, p: machines.snapshot_instance(e, k, p.instance_id)),
