@@ -24,7 +24,7 @@ class Found(Report, frozen=True, kw_only=True):
 
 
 class Recorder:
-    """Somebody who watches, and remembers."""
+    """What shows the progress, and remembers."""
 
     def __init__(self) -> None:
         self.most = 0

@@ -1,7 +1,7 @@
 """What there is to checkpoint: the logs at a place, which of their files count, and the topics.
 
 A data directory goes on from its snapshot and segments, as a start of the engine does. Log files
-without one, or copies of logs taken at several times, must tell everything themselves: they have
+without one, or copies of logs taken at several times, must hold everything themselves: they have
 to begin with the first frame.
 """
 
@@ -32,7 +32,7 @@ from headwater.spark.jobs.log_scan import Noted, ScanResult, read_log
 
 @dataclass(slots=True)
 class LogsRead:
-    """The logs of all places, looked at."""
+    """The logs of all directories, scanned."""
 
     catalog: Catalog
     snapshot: Snapshot | None
@@ -59,7 +59,7 @@ class LogsRead:
 
 
 def read_logs(disk: Disk, logs: Sequence[LogDirectory], workers: Workers, now_ms: int) -> LogsRead:
-    """Look at every log file. Refuses what a start of the engine would refuse."""
+    """Scan every log file. Refuses what a start of the engine would refuse."""
     data = logs[0].data if len(logs) == 1 else None
     snapshot = None if data is None else load_snapshot(disk, data, [])
     reader = _Reader(disk, workers, covered_by(data, snapshot), data is None, now_ms)

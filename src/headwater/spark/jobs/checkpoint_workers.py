@@ -36,7 +36,7 @@ Chosen = Mapping[tuple[int, int], int]
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """What a look at one file tells; its rows stay where they are."""
+    """What the scan of one file gives; its rows stay where they are."""
 
     survey: FileSurvey
     notes: list[tuple[Order, dict[int, TopicNotes]]]
@@ -61,7 +61,7 @@ class Planned:
 
 class Workers(Protocol):
     def scan(self, jobs: Sequence[FileJob]) -> list[Scanned]:
-        """Look at files. May be called several times; the rows of all of them are kept."""
+        """Scan files. May be called several times; the rows of all of them are kept."""
 
     def plan(self, tasks: Sequence[TopicTask], chosen: Chosen) -> list[Planned]:
         """Plan topics from the rows of the files that were chosen."""
@@ -141,7 +141,7 @@ def _plan(
     topic: tuple[int, tuple[ResultIterable[TopicTask], ResultIterable[TopicRows]]],
 ) -> Iterator[TopicPlan]:
     _, (tasks, rows) = topic
-    for task in tasks:  # none for a topic that is gone, or was not asked for
+    for task in tasks:  # none for a topic that is gone, or was not chosen
         yield plan_topic(PosixDisk(), task, list(rows))
 
 

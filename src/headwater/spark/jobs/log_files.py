@@ -1,9 +1,9 @@
-"""One log file as a piece of work: looked at, noted, and cut into the rows of each topic.
+"""One log file as one item of work: surveyed, noted, and cut into the rows of each topic.
 
 What a file says of a topic is one `TopicRows` for each run that wrote into it: where its records
-lie, as columns, and the control frames between them. Payloads are never copied: whoever needs one
-maps the file. A stretch has an order, and taking stretches by it gives every topic its own order
-back, over files, shards and restarts, as a replay does.
+lie, as columns, and the control frames between them. Payloads are never copied: a task that needs
+one maps the file. A stretch has an order, and taking stretches by it gives every topic its own
+order back, over files, shards and restarts, as a replay does.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _OF_TOPICS: Final = numpy.isin(
 )
 
 
-# Routers at work: copies they made are in no log, so that a log with these tells not everything.
+# Routers at work: copies they made are in no log, so that a log with these does not say everything.
 _ROUTING: Final = numpy.isin(
     numpy.arange(256),
     [
@@ -138,7 +138,7 @@ class FileJob:
     now_ms: int = 0
     """Keys that expired before are left out."""
     given: GivenGroups | None = None
-    """Groups that were found by reading in order; None: look for them."""
+    """Groups known from reading in order; None: scan for them."""
 
 
 @dataclass(slots=True)
@@ -155,7 +155,7 @@ class ScannedFile:
 
 
 def scan_log_file(disk: Disk, job: FileJob) -> ScannedFile:
-    """Look at one file. What is wrong with it is in the piece, for those who judge it."""
+    """Survey one file. What is wrong with it is in the survey, for the caller to judge."""
     path = job.task.file.path
     buffer = read_log_file(disk, path)
     if job.given is None:

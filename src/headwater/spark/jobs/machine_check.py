@@ -1,7 +1,7 @@
 """Instances of a replay beside those of a store that has them in memory: every difference.
 
-The live state is asked before the log is read to its end, so the log is never behind it. What the
-log has changed since is no difference.
+The job reads the live state before it reads the log to its end, so the log is never behind it. What
+the log has changed since is no difference.
 """
 
 from __future__ import annotations
@@ -147,7 +147,8 @@ def _compare(end: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordB
 
 
 def difference(row: Mapping[str, Any], end: int) -> str | None:
-    """What is not alike; empty when all is; None when it was changed since it was asked."""
+    """What is not alike; empty when all is; None when it was changed since the live state was
+    read."""
     if row["instance_id"] is None:
         return f"live in state {row['live_state']!r}, and the log does not know it"
     if row["id"] is None:

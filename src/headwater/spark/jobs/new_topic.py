@@ -11,7 +11,7 @@ of others is touched here: a snapshot is written that says the same, and the new
 4. two snapshots with the topic. The first makes it a topic; with the second, the newest and the
    one before both know it, so that it outlives an unreadable one like any other topic (I7).
 
-A crash before step 4 leaves a directory nobody looks into, and no topic.
+A crash before step 4 leaves a directory that no process opens, and no topic.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class SegmentDone:
 
 @contextmanager
 def stopped(disk: Disk, directory: PurePath) -> Iterator[None]:
-    """The directory is ours while the block runs; DirectoryInUseError when it is somebody's."""
+    """The directory is ours while the block runs; DirectoryInUseError when another process owns
+    it."""
     try:
         if not disk.is_directory(directory / WAL_DIRECTORY):
             raise RequestError(
@@ -172,7 +173,7 @@ def _check(disk: Disk, new: NewTopic, segments: Sequence[SegmentDone]) -> None:
             raise DamageError("a segment is not as long as it was written", path=path)
         expected += segment.records
     if list(store.list()) != [segment.first_seq for segment in segments]:
-        raise DamageError("there are segments that nobody wrote", path=new.segments)
+        raise DamageError("there are segments that no task wrote", path=new.segments)
 
 
 def _store(disk: Disk, directory: PurePath, snapshot: Snapshot) -> None:

@@ -40,8 +40,8 @@ def load() -> None:
 def polite(worker: Callable[..., int]) -> Callable[..., int]:
     """A worker that ends without a word when Java has hung up.
 
-    It hangs up on whoever still sends when a query has its rows, as every `limit` and `show` does.
-    Spark's daemon would print the traceback of that on the user's terminal.
+    Spark hangs up on workers that still send when a query has its rows, as every `limit` and `show`
+    does. Spark's daemon would print the traceback of that on the user's terminal.
     """
 
     def work(*given: Any) -> int:

@@ -1,4 +1,4 @@
-"""What was deleted between planning and reading: a task asks the log before it gives out a row.
+"""What was deleted between planning and reading: a task reads the log before it gives out a row.
 
 A plan can be minutes old when its last task begins, and Spark keeps plans and runs them again. A
 record whose delete was acknowledged before a task begins must not be in its rows (I8).
@@ -27,7 +27,7 @@ class Changes:
 
 
 def changes_since(follower: LogFollower) -> Changes:
-    """Deletes and drops that were written since. A LogChangedError says: look at everything."""
+    """Deletes and drops that were written since. A LogChangedError says: read everything again."""
     changes = Changes()
     for topic_id, body in _bodies(follower):
         if body is None:
