@@ -2,7 +2,7 @@
 
 The log is noted stretch by stretch, anywhere and in any order: a stretch is what one run wrote
 into one file. The notes are then taken in, in the order in which the stretches were written.
-Nothing here looks at records. The rules are those of the engine's first pass over the log.
+Nothing here reads records. The rules are those of the engine's first pass over the log.
 """
 
 from __future__ import annotations

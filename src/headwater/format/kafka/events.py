@@ -84,7 +84,7 @@ class GroupForgotten(Event, frozen=True, tag="group_forgotten"):
 
 
 class GroupMember(msgspec.Struct, frozen=True, array_like=True):
-    """One member of a settled group, with all it told us when it joined."""
+    """One member of a complete group, with all it said when it joined."""
 
     member_id: str
     instance_id: str | None
@@ -96,8 +96,8 @@ class GroupMember(msgspec.Struct, frozen=True, array_like=True):
     assignment: bytes
 
 
-class GroupSettled(Event, frozen=True, tag="group_settled"):
-    """Who is in a group from this generation on, and has which assignment. Nobody: there are no
+class GroupMembership(Event, frozen=True, tag="group_settled"):
+    """Who is in a group from this generation on, and has which assignment. Empty: there are no
     members any more that a restart may bring back."""
 
     org: int
@@ -141,7 +141,7 @@ AnyEvent = (
     | OffsetsCommitted
     | OffsetsForgotten
     | GroupForgotten
-    | GroupSettled
+    | GroupMembership
     | ProducerIdsTaken
     | Synced
     | SegmentBegun
