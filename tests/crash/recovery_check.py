@@ -20,12 +20,12 @@ def check_state(run: Run, state: FakeDisk, *, thorough: bool = True) -> Session:
     found = Session(state, run.settings).abandon()
     run.check(found, crash=kind_of(state), at=state.crash_point, label=state.label)
     if thorough:
-        check_settled(state, found)
+        check_lease_request(state, found)
         check_goes_on(state, found)
     return found
 
 
-def check_settled(disk: FakeDisk, found: Session) -> None:
+def check_lease_request(disk: FakeDisk, found: Session) -> None:
     """Recovering again, and once more, finds the same and changes nothing (I4)."""
     files = log_files(disk)
     for _ in range(2):

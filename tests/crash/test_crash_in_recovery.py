@@ -28,7 +28,7 @@ from headwater.testing import (
 )
 from headwater.testing.oracle import Crash
 from tests.crash.matrix import FULL, slice_of, tried
-from tests.crash.recovery_check import check_settled, check_state
+from tests.crash.recovery_check import check_lease_request, check_state
 from tests.crash.session import Session, by_stream, new_disk
 from tests.crash.workloads import SCRIPTS, Run, recorded
 
@@ -60,7 +60,7 @@ def crash_deeper(run: Run, state: FakeDisk, at: int, depth_max: int, deep: int =
         else:
             found = Session(deeper, run.settings).abandon()
             run.check(found, crash=Crash.POWER_LOSS, at=at, label=deeper.label)
-            check_settled(deeper, found)
+            check_lease_request(deeper, found)
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

@@ -54,7 +54,7 @@ def test_an_answer_on_its_way_to_the_owner_is_not_covered_by_a_checkpoint() -> N
     with life.owner.holding():
         write = engine.append("a", encode_records(records(1)))
     for shard in engine.core.shards:
-        shard.settle()
+        shard.advance()
     life.checkpoint()
     for tickets in late:
         take_effect(engine, tickets)  # type: ignore[arg-type]

@@ -169,7 +169,7 @@ def story(settings: MachineSettings) -> Story:
     do(("put_machine", ("order", 2, ORDER_2)))
     do(("migrate_instance", ("b", 2, {"paid": "settled"})))
     teller.do(lambda: teller.store.create_instance("order", 2, "short", {}, None, 5))
-    teller.do(teller.store.keeping.round)
+    teller.do(teller.store.maintenance.round)
     do(("batch", ([requests.DeleteInstance("batch-1"), requests.ApplyEvent("b", "CLOSE")],)))
     teller.do(teller.store.compact)
     do(("apply_event", ("b", "AGAIN", {"z": "w" * 300})), ("apply_event", ("a", "PAY")))

@@ -19,7 +19,7 @@ from headwater.testing import (
 )
 from tests.crash.damage import SPECIMENS, Specimen
 from tests.crash.matrix import FULL, slice_of, tried
-from tests.crash.recovery_check import check_goes_on, check_settled
+from tests.crash.recovery_check import check_goes_on, check_lease_request
 from tests.crash.session import WAL, Session, log_files
 
 pytestmark = pytest.mark.crash
@@ -75,7 +75,7 @@ def check_repaired(specimen: Specimen, disk: FakeDisk, what: str) -> list[Item]:
     assert not extra, f"{what}: made up {extra}"
     positions = [specimen.items.index(item) for item in kept]
     assert positions == sorted(positions), f"{what}: out of order"
-    check_settled(disk, found)
+    check_lease_request(disk, found)
     return kept
 
 

@@ -135,7 +135,7 @@ def forward_all(db: Database) -> None:
     db.engine.forwarding.run_dry()
     while any(router.lag for router in db.routers()):
         db.engine._housekeeping.round()
-        db.engine.forwarding.look_at_all()
+        db.engine.forwarding.route_all()
         assert db.engine.forwarding.round(), db.engine.forwarding.failures
         db.engine.forwarding.run_dry()
 

@@ -139,7 +139,7 @@ def check_told(db: Database, path: PurePath, found: Answers, expected: Answers) 
     if found.topics != expected.topics:
         raise Silent(f"topics are {found.topics}")
     hurt = {name for name in found.topics if found.of(name) != expected.of(name)}
-    told = {place.topic for place in db.engine.core.damage.places}
+    told = {place.topic for place in db.engine.core.damage.ranges}
     definitions = [
         {
             name: replace(router, source_seq=0, lag=0, held=False, forwarded_total=0)
@@ -167,7 +167,7 @@ def check_told(db: Database, path: PurePath, found: Answers, expected: Answers) 
 def is_told(db: Database, specimen: Specimen) -> bool:
     engine = db.engine
     return bool(
-        engine.core.damage.places
+        engine.core.damage.ranges
         or engine.notes.snapshots_unreadable
         or {finding.line() for finding in engine.wal_report.findings} - specimen.findings
     )
@@ -187,7 +187,7 @@ def compare(db: Database, specimen: Specimen, path: PurePath, damaged: FakeDisk)
 def go_on(disk: FakeDisk, db: Database, refused: bool) -> None:
     """What can be written can be written, and opened again."""
     for topic in list(db.engine.core.registry):
-        if topic.feed is not None and topic.feed.is_exact:
+        if topic.inbound is not None and topic.inbound.is_exact:
             continue  # takes copies only
         try:
             db.append(topic.name, {"data": "after"})

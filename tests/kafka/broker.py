@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from headwater.server.kafka.door import KafkaDoor
+from headwater.server.kafka.endpoint import KafkaEndpoint
 from tests.server.running import RunningServer, settings
 
 
@@ -22,11 +22,11 @@ class Broker(RunningServer):
         return port
 
     @property
-    def door(self) -> KafkaDoor:
+    def endpoint(self) -> KafkaEndpoint:
         listener = self.app.kafka
         assert listener is not None
-        assert listener.door is not None
-        return listener.door
+        assert listener.endpoint is not None
+        return listener.endpoint
 
     @contextmanager
     def held(self) -> Iterator[None]:

@@ -56,14 +56,14 @@ def test_a_damaged_batch_is_kept_and_counted_once_however_often_it_is_fetched() 
     for _ in range(4):
         with pytest.raises(DamagedError):
             life.fetch("orders", 4)
-    (place,) = life.store.core.damage.places
+    (place,) = life.store.core.damage.ranges
     assert (place.topic, place.first_seq, place.last_seq) == ("kafka:orders:0", 5, 6)
     assert place.offset < at
     assert place.path == str(KAFKA / "0.log")
     assert life.store.core.counters.damaged_batches == 1
     assert life.store.core.damage.records == {("kafka:orders:0", 1): 2}
     life.do(lambda: life.store.delete_topic(life.partition("orders").topic))
-    assert not life.store.core.damage.places
+    assert not life.store.core.damage.ranges
 
 
 @pytest.mark.parametrize("which", [0, 2, 3])

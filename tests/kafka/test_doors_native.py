@@ -14,7 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 
 import headwater
 from headwater.core.errors import OverloadedError
-from headwater.engine.governing import Governing
+from headwater.engine.governing import PressureControl
 from headwater.engine.input import encode_records
 from headwater.format.kafka.batch import BatchHeader, read_sound
 from headwater.format.kafka.records import Producer as ProducerOf
@@ -55,8 +55,8 @@ def test_a_batch_of_a_log_topic_tells_of_offsets_behind_its_last_record(
 
     def header(offset: int) -> BatchHeader:
         assert broker.app.kafka is not None
-        assert broker.app.kafka.door is not None
-        store = broker.app.kafka.door.store
+        assert broker.app.kafka.endpoint is not None
+        store = broker.app.kafka.endpoint.store
         topic = store.topic(1, native_topic.kafka)
         assert topic is not None
         (batch,) = store.plan_fetch(topic.partitions[0], offset, 1_000_000).read()
@@ -252,7 +252,7 @@ def test_what_a_new_producer_sent_to_a_log_topic_behind_a_refused_batch_is_not_t
     batches = [batch_of("1", producer=ProducerOf(77, 0, sequence)) for sequence in range(2)]
     with monkeypatch.context() as pressed:
         if by_pressure:
-            pressed.setattr(Governing, "refuses", True)
+            pressed.setattr(PressureControl, "refuses", True)
         else:
             pressed.setattr(native_topic.broker.app.engine, "append", overloaded)
         told = speaker.produce(native_topic.kafka, batches[0])

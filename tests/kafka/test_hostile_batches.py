@@ -82,11 +82,11 @@ def unanswered(topic: str, *batches: bytes) -> bytes:
 def test_who_sends_a_broken_batch_and_wants_no_answer_is_hung_up_on_and_counted(
     broker: Broker, speaker: Speaker, name: str, batch: bytes
 ) -> None:
-    topic, dropped = speaker.make_topic(name), broker.door.counters.produces_dropped
+    topic, dropped = speaker.make_topic(name), broker.endpoint.counters.produces_dropped
     with Speaker(broker.kafka_port) as other:
         other.send(unanswered(topic, batch))
         assert other.is_hung_up()
-    assert broker.door.counters.produces_dropped == dropped + 1
+    assert broker.endpoint.counters.produces_dropped == dropped + 1
     assert speaker.end_of(topic) == 0
 
 
@@ -95,13 +95,13 @@ def test_of_a_produce_without_acks_the_sound_part_is_stored_and_the_rest_is_told
 ) -> None:
     topic = speaker.make_topic(name, 2)
     broken, _ = BROKEN["wrong crc"]
-    taken = broker.door.counters.batches_in
+    taken = broker.endpoint.counters.batches_in
     with Speaker(broker.kafka_port) as other:
         other.send(unanswered(topic, SOUND, broken) + unanswered(topic, SOUND))
         assert other.is_hung_up()
     eventually(lambda: speaker.end_of(topic) == 3)
     # What it sent behind the broken one is not begun, as with Kafka.
-    assert broker.door.counters.batches_in == taken + 1
+    assert broker.endpoint.counters.batches_in == taken + 1
 
 
 def test_sequences_with_gaps_and_old_epochs_are_refused(speaker: Speaker, name: str) -> None:

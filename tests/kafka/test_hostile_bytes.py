@@ -114,13 +114,15 @@ def test_unknown_requests_and_versions_end_the_connection(broker: Broker, speake
     asked = [(key, 0) for key in (-1, 4, 5, 24, 99, 32_767)]
     asked += [(api, SUPPORTED[api].newest + 1) for api in ApiKey if api is not ApiKey.API_VERSIONS]
     asked += [(api, -1) for api in (ApiKey.METADATA, ApiKey.FETCH)]
-    before = broker.door.counters.hang_ups
+    before = broker.endpoint.counters.hang_ups
     for key, version in asked:
         start = int(key).to_bytes(2, "big", signed=True) + version.to_bytes(2, "big", signed=True)
         with Speaker(broker.kafka_port) as hostile:
             hostile.send(frame(start + b"\x00\x00\x00\x01\xff\xff\x00" + bytes(40)))
             assert hostile.is_hung_up(), (key, version)
-    assert broker.door.counters.hang_ups == before + len(asked)  # each on purpose, with a reason
+    assert broker.endpoint.counters.hang_ups == before + len(
+        asked
+    )  # each on purpose, with a reason
     assert speaker.ask(ApiKey.API_VERSIONS)["error_code"] == 0
 
 

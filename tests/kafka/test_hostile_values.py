@@ -27,16 +27,16 @@ TOPIC = "hostile-values"
 @pytest.fixture
 def failures(broker: Broker) -> Iterator[list[str]]:
     """What a handler did not think of."""
-    door, found = broker.door, list[str]()
-    told = door.broken
+    endpoint, found = broker.endpoint, list[str]()
+    told = endpoint.broken
 
     def broken(call: Any, error: BaseException) -> None:
         found.append(f"{call.api.name} {call.version}: {error!r}")
         told(call, error)
 
-    door.broken = broken  # type: ignore[method-assign]
+    endpoint.broken = broken  # type: ignore[method-assign]
     yield found
-    door.broken = told  # type: ignore[method-assign]
+    endpoint.broken = told  # type: ignore[method-assign]
 
 
 def sensible(values: Any, chance: random.Random) -> Any:

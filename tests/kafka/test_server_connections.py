@@ -148,8 +148,8 @@ def test_half_a_request_is_waited_for_only_so_long(tmp_path: Path) -> None:
             assert slow.is_hung_up()
             other.ask(ApiKey.METADATA, {"topics": []})
         assert broker.app.kafka is not None
-        assert broker.app.kafka.door is not None
-        assert broker.app.kafka.door.counters.hang_ups == 1
+        assert broker.app.kafka.endpoint is not None
+        assert broker.app.kafka.endpoint.counters.hang_ups == 1
 
 
 def test_time_in_which_nothing_was_read_does_not_count_against_half_a_request(
@@ -201,8 +201,8 @@ def test_more_connections_than_allowed_are_turned_away(tmp_path: Path) -> None:
         with Speaker(broker.kafka_port) as third:
             assert third.is_hung_up()
         first.close()
-        door = broker.app.kafka.door  # type: ignore[union-attr]
-        eventually(lambda: broker.inside(lambda: len(door.connections)) == 1)  # type: ignore[union-attr]
+        endpoint = broker.app.kafka.endpoint  # type: ignore[union-attr]
+        eventually(lambda: broker.inside(lambda: len(endpoint.connections)) == 1)  # type: ignore[union-attr]
         with Speaker(broker.kafka_port) as fourth:
             fourth.ask(ApiKey.METADATA, {"topics": []})
         second.close()
@@ -220,10 +220,10 @@ def test_a_client_that_reads_no_answers_makes_the_server_hold_little(
         version = SUPPORTED[ApiKey.FETCH].newest
         frames = [request_frame(ApiKey.FETCH, version, n, "s", values) for n in range(1, 101)]
         speaker.send(b"".join(frames))
-        door = broker.app.kafka.door  # type: ignore[union-attr]
+        endpoint = broker.app.kafka.endpoint  # type: ignore[union-attr]
 
         def held() -> int:
-            sizes = [each.transport.get_write_buffer_size() for each in door.connections]  # type: ignore[union-attr]
+            sizes = [each.transport.get_write_buffer_size() for each in endpoint.connections]  # type: ignore[union-attr]
             return max(sizes, default=0)
 
         eventually(lambda: broker.inside(held) > 1_000_000)
@@ -246,17 +246,17 @@ def test_a_client_that_takes_nothing_of_its_answers_is_hung_up_on_with_a_line_in
         row = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 26}
         values = {"topics": [{"topic": "orders", "partitions": [row]}], "max_bytes": 1 << 26}
         version = SUPPORTED[ApiKey.FETCH].newest
-        door = broker.door
+        endpoint = broker.endpoint
         frames = [request_frame(ApiKey.FETCH, version, n, "s", values) for n in range(1, 11)]
-        door.idle_deadline_us = 1
+        endpoint.idle_deadline_us = 1
         speaker.send(b"".join(frames))
-        (connection,) = door.connections
+        (connection,) = endpoint.connections
         eventually(lambda: connection._stuck_bytes)
-        eventually(lambda: connection._stuck_since_us < door.now_us() - 1_200_000)
-        assert door.connections, "whoever has answers to take is not idle"
-        door.stuck_deadline_us = 1_000_000
-        eventually(lambda: not door.connections)
-        assert door.counters.hang_ups == 1
+        eventually(lambda: connection._stuck_since_us < endpoint.now_us() - 1_200_000)
+        assert endpoint.connections, "whoever has answers to take is not idle"
+        endpoint.stuck_deadline_us = 1_000_000
+        eventually(lambda: not endpoint.connections)
+        assert endpoint.counters.hang_ups == 1
     assert "takes nothing of its answers" in capfd.readouterr().err
 
 

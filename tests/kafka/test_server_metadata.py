@@ -48,8 +48,8 @@ def test_others_have_their_turn_while_all_topics_are_listed(
 
     def row(topic: KafkaTopic, version: int) -> bytes:
         seen.append("row")
-        broker.door.loop.call_soon(seen.append, "turn")
-        broker.door.store.create_topic(1, f"{name}-new-{len(seen)}", 1, {})
+        broker.endpoint.loop.call_soon(seen.append, "turn")
+        broker.endpoint.store.create_topic(1, f"{name}-new-{len(seen)}", 1, {})
         return topic_row(topic, version)
 
     monkeypatch.setattr(cluster, "TURN_BYTES", 1)
@@ -69,12 +69,12 @@ def test_whoever_goes_while_all_topics_are_listed_leaves_nothing_behind(
 
     def row(topic: KafkaTopic, version: int) -> bytes:
         rows.append(version)
-        for each in broker.door.connections - known:
+        for each in broker.endpoint.connections - known:
             each.transport.abort()
-        broker.door.loop.call_later(0.1, gone.set)
+        broker.endpoint.loop.call_later(0.1, gone.set)
         return topic_row(topic, version)
 
-    known = set(broker.door.connections)
+    known = set(broker.endpoint.connections)
     monkeypatch.setattr(cluster, "TURN_BYTES", 1)
     monkeypatch.setattr(cluster, "topic_row", row)
     with Speaker(broker.kafka_port) as impatient:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headwater.config.loading import Settings
-from headwater.engine.governing import Governing
+from headwater.engine.governing import PressureControl
 from headwater.format.kafka.records import Producer
 from headwater.wire.kafka.apis import SUPPORTED, ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode
@@ -69,7 +69,7 @@ def test_under_pressure_producers_are_told_to_come_back(
     values = {"acks": -1, "topic_data": [{"name": name, "partition_data": rows}]}
     refused = broker.app.engine.governing.writes_refused
     with monkeypatch.context() as pressed:
-        pressed.setattr(Governing, "refuses", True)
+        pressed.setattr(PressureControl, "refuses", True)
         told = speaker.ask(ApiKey.PRODUCE, values)
         assert speaker.fetch(name)["error_code"] == 0
     row = told["responses"][0]["partition_responses"][0]
@@ -88,7 +88,7 @@ def test_what_a_new_producer_sent_behind_a_refused_batch_is_not_taken_before_it(
     speaker.make_topic(name)
     batches = [batch_of("a", producer=Producer(77, 0, sequence)) for sequence in range(2)]
     with monkeypatch.context() as pressed:
-        pressed.setattr(Governing, "refuses", True)
+        pressed.setattr(PressureControl, "refuses", True)
         told = speaker.produce(name, batches[0])
         assert told["error_code"] == ErrorCode.NOT_ENOUGH_REPLICAS
     told = speaker.produce(name, batches[1])

@@ -9,7 +9,7 @@ import pytest
 
 import headwater
 from headwater.core.errors import DiskFullError, OverloadedError
-from headwater.engine.governing import Governing
+from headwater.engine.governing import PressureControl
 from headwater.engine.kafka.producing import Produced
 from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.pending import Pending
@@ -93,7 +93,7 @@ def test_under_pressure_the_answer_says_how_long_to_wait(
 ) -> None:
     speaker.make_topic(name)
     with monkeypatch.context() as pressed:
-        pressed.setattr(Governing, "refuses", True)
+        pressed.setattr(PressureControl, "refuses", True)
         answer = ask(speaker, name, batch_of("a", producer=Producer(77, 0, 0)))
     said = "more is being written than the disk takes; nothing was written, try again"
     code = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -203,7 +203,7 @@ def test_requests_of_both_kinds_are_counted(
     way: list[bool], broker: Broker, speaker: Speaker, name: str
 ) -> None:
     speaker.make_topic(name)
-    counters = broker.door.counters
+    counters = broker.endpoint.counters
     before = counters.requests[ApiKey.PRODUCE], counters.batches_in, counters.records_in
     ask(speaker, name, batch_of("a", "b"))
     after = counters.requests[ApiKey.PRODUCE], counters.batches_in, counters.records_in
@@ -216,7 +216,7 @@ def test_only_what_was_stored_counts_as_produced(
     speaker.make_topic(name)
     with headwater.Client(f"http://127.0.0.1:{broker.port}") as client:
         client.create(f"{name}.own")
-    counters, store = broker.door.counters, broker.door.store
+    counters, store = broker.endpoint.counters, broker.endpoint.store
     once = batch_of("a", "b", producer=Producer(4_711, 0, 0))
 
     def counted(topic: str, batch: bytes) -> tuple[int, int]:

@@ -21,7 +21,7 @@ from headwater.disk import PosixDisk
 from headwater.engine.backup import RestorePoint, make_backup, restore_backup, verify_backup
 from headwater.engine.backup.archive import ArchiveReader, ArchiveWriter
 from headwater.engine.backup.machine_files import MachineCopier, read_every_entry
-from headwater.engine.machines.opening import look_into
+from headwater.engine.machines.recovery import inspect_machines
 from headwater.format.backup import BACKUP_VERSION, Manifest, is_member_name
 from headwater.store.segment import SegmentChangedError
 from headwater.testing import FakeDisk
@@ -185,7 +185,7 @@ def test_compaction_between_any_two_steps_leaves_a_whole_copy() -> None:
         where = f"/data/{moment}"
         archive = ArchiveWriter(disk, PurePosixPath(f"{where}.tar"), 0, advance)
         place = copied(disk, archive, where, between)
-        found = look_into(disk, place / "machines", SMALL).tables
+        found = inspect_machines(disk, place / "machines", SMALL).tables
         instance = found.instances["a"]
         told = msgspec.json.decode(instance.ctx)["n"]
         assert acked - 1 <= told < done

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from headwater.engine.machine_steps import catch_up_operation
-from headwater.engine.machines.watching import CatchUpPlan, CaughtUp
+from headwater.engine.machines.watchers import CatchUpPlan, CaughtUp
 from headwater.engine.steps import Operation
 from headwater.model.machines import drawing_svg
 from headwater.model.machines.drawing import Picture
 from headwater.model.machines.drawing_svg import svg
-from headwater.server import machine_following
+from headwater.server import transition_follower
 from tests.machines.conftest import ORDER
 from tests.server.running import RunningServer, running, settings
 from tests.server.speaking import Browserless
@@ -160,7 +160,7 @@ def test_an_idle_watch_tells_the_past_first_however_long_reading_it_takes(
         server.app.delivery.heartbeat(server.app.now_us() + 3_600_000_000)
         return (yield from catch_up_operation(plan))
 
-    monkeypatch.setattr(machine_following, "catch_up_operation", slowly)
+    monkeypatch.setattr(transition_follower, "catch_up_operation", slowly)
     with following(server, f"instance_id={name}&from_offset=0&idle_ms=1") as watch:
         assert next_event(watch, "transition")[1]["event"] == "PAY"
 

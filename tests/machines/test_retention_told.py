@@ -14,9 +14,9 @@ import pytest
 
 import headwater
 from headwater.engine.engine import Engine
-from headwater.engine.machine_room import MachineRoom
+from headwater.engine.machine_room import MachineHost
 from headwater.engine.machines import store as machine_store
-from headwater.engine.machines.watching import WatchFilter
+from headwater.engine.machines.watchers import WatchFilter
 from headwater.format.machines.names import global_offset, segment_name, segment_of
 from headwater.server.webhooks import parse_webhook
 from headwater.wire.machine_answers import GapAnswer, TransitionAnswer
@@ -240,14 +240,14 @@ def test_compaction_waits_for_webhooks_before_the_server_has_opened_them(
         wait_for_the_topic(server, moved[-1])
         compact(http)  # from here on there is a snapshot that could let the log go
     receiver.gate.set()
-    start_feeding, deleted = MachineRoom.start_feeding, []
+    start_feeder, deleted = MachineHost.start_feeder, []
 
-    def compacted_after(room: MachineRoom, engine: Engine) -> None:
-        start_feeding(room, engine)
+    def compacted_after(room: MachineHost, engine: Engine) -> None:
+        start_feeder(room, engine)
         assert room.store is not None
         deleted.append(room.store.compact().segments_deleted)
 
-    monkeypatch.setattr(MachineRoom, "start_feeding", compacted_after)
+    monkeypatch.setattr(MachineHost, "start_feeder", compacted_after)
     while not receiver.told.empty():
         receiver.next()
     with served(tmp_path / "data", receiver, engine_settings=SHORT_LOG):

@@ -21,7 +21,7 @@ import headwater
 from headwater.config.machines import MachineSettings
 from headwater.core.errors import RequestError
 from headwater.engine.machines import positions
-from headwater.engine.machines.watching import CatchUpPlan, CaughtUp
+from headwater.engine.machines.watchers import CatchUpPlan, CaughtUp
 from headwater.model.machines.errors import MachineError
 from headwater.server import webhooks
 from headwater.server.webhooks import parse_webhook
@@ -205,7 +205,7 @@ def test_a_receiver_that_is_gone_is_told_no_more(tmp_path: Path, receiver: Recei
     assert receiver.told.empty()
 
 
-def has_come_to(delivery: webhooks.Delivery, offset: int) -> bool:
+def has_come_to(delivery: webhooks.WebhookDelivery, offset: int) -> bool:
     return delivery.position == offset
 
 

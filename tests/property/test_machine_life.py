@@ -121,7 +121,7 @@ class MachineLife(RuleBasedStateMachine):
     def let_time_pass(self, ms: int) -> None:
         self.clock.advance(ms * 1_000)
         self.store.tick()
-        self.store.keeping.round()
+        self.store.maintenance.round()
         self._remember()
         self.model.expire(self.clock.wall_ms())
         self._agree()

@@ -11,15 +11,15 @@ from headwater.config.engine import EngineSettings
 from headwater.config.machines import FsyncKind
 from headwater.disk import Disk
 from headwater.engine.blocking import Database
-from headwater.engine.machines.feeding import TransitionFeeder
 from headwater.engine.machines.positions import restore_holds
+from headwater.engine.machines.transition_feeder import TransitionFeeder
 from headwater.engine.retention_holds import RetentionHolds
 from headwater.testing import FakeDisk, ManualClock
 from tests.rig.life import SMALL as SMALL_ENGINE
 from tests.rig.life import open_stepped
 from tests.rig.machines import ORDER, SteppedStore, policy
 from tests.rig.machines import SMALL as SMALL_MACHINES
-from tests.rig.stepped import SteppedKeeper
+from tests.rig.stepped import SteppedMaintenance
 
 TOPIC = "machines:transitions"
 APART = PurePosixPath("/apart/machines")
@@ -58,7 +58,7 @@ class Both:
     def feed(self, disk: Disk) -> None:
         """From here on there is a feeder; in a server it comes later than the store."""
         self.feeder = TransitionFeeder(
-            self.database, self.store, disk, APART, make_keeper=SteppedKeeper
+            self.database, self.store, disk, APART, make_maintenance=SteppedMaintenance
         )
 
     def begin(self) -> None:

@@ -25,7 +25,7 @@ from headwater.format.kafka.records import (
     encode_batch,
 )
 from headwater.testing import FakeDisk, ManualClock
-from tests.rig.stepped import SteppedKeeper, SteppedShard
+from tests.rig.stepped import SteppedMaintenance, SteppedShard
 
 T = TypeVar("T")
 
@@ -95,7 +95,7 @@ class KafkaLife:
             self.clock,
             self.owner,
             make_shard=SteppedShard,
-            make_keeper=SteppedKeeper,
+            make_maintenance=SteppedMaintenance,
         )
         assert isinstance(self.store.shard, SteppedShard)
         self.owner.shard = self.store.shard

@@ -24,7 +24,7 @@ from headwater.engine.steps import Answered, Operation
 from headwater.model.match import parse_match
 from headwater.testing import FakeDisk, FaultDisk, ManualClock
 from tests.rig.judging import Judge, agree, is_ahead
-from tests.rig.stepped import SteppedForwarder, SteppedKeeper, SteppedOwner, SteppedWal
+from tests.rig.stepped import SteppedForwarder, SteppedMaintenance, SteppedOwner, SteppedWal
 from tests.rig.world import Expected, World
 
 T = TypeVar("T")
@@ -80,7 +80,7 @@ def open_stepped(disk: Disk, settings: EngineSettings, clock: ManualClock) -> Da
         clock,
         owner,
         make_wal=OwnWal,
-        make_keeper=SteppedKeeper,
+        make_maintenance=SteppedMaintenance,
         make_forwarder=SteppedForwarder,
     )
     return Database(engine)
@@ -250,7 +250,7 @@ class Life:
     def round(self) -> None:
         """Whatever the keeper would do now."""
         keeper = self.db.engine._keeper
-        assert isinstance(keeper, SteppedKeeper)
+        assert isinstance(keeper, SteppedMaintenance)
         self._do(lambda _: Expected(), keeper.round)
 
     def tick(self, us: int) -> None:

@@ -14,13 +14,13 @@ from headwater.config.machines import (
 )
 from headwater.disk import Disk
 from headwater.engine.machines.answers import Applied
-from headwater.engine.machines.gathering import EventAsked
+from headwater.engine.machines.event_batcher import PendingEvent
 from headwater.engine.machines.requests import ApplyEvent, Sees
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.pending import Pending
 from headwater.engine.retention_holds import RetentionHolds
 from headwater.testing import FakeDisk, ManualClock
-from tests.rig.stepped import SteppedKeeper, SteppedOwner, SteppedShard
+from tests.rig.stepped import SteppedMaintenance, SteppedOwner, SteppedShard
 
 PLACE = PurePosixPath("/data/machines")
 SMALL = MachineSettings(
@@ -60,7 +60,7 @@ def new_disk() -> FakeDisk:
     return FakeDisk(["/data"])
 
 
-class Heard(EventAsked):
+class Heard(PendingEvent):
     """Someone who asked for an event, and what they were told."""
 
     __slots__ = ("answer", "error", "times")
@@ -107,7 +107,7 @@ class SteppedStore(MachineStore):
             self.owner,
             holds=holds,
             make_shard=SteppedShard,
-            make_keeper=SteppedKeeper,
+            make_maintenance=SteppedMaintenance,
         )
         assert isinstance(self.shard, SteppedShard)
         self.owner.wal = self.shard  # type: ignore[assignment]
@@ -127,7 +127,7 @@ class SteppedStore(MachineStore):
         posted: list[Callable[[], None]] = []
         self.owner.postponed = posted
         for each in asked:
-            self.gather(each)
+            self.submit_event(each)
         self.owner.postponed = None
         for work in posted:
             self.owner.call(work)

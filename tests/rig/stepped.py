@@ -2,10 +2,10 @@
 
 from headwater.testing.stepped import (
     SteppedForwarder,
-    SteppedKeeper,
+    SteppedMaintenance,
     SteppedOwner,
     SteppedShard,
     SteppedWal,
 )
 
-__all__ = ["SteppedForwarder", "SteppedKeeper", "SteppedOwner", "SteppedShard", "SteppedWal"]
+__all__ = ["SteppedForwarder", "SteppedMaintenance", "SteppedOwner", "SteppedShard", "SteppedWal"]

@@ -14,7 +14,7 @@ import pytest
 from headwater.core.errors import OverloadedError
 from headwater.engine.input import EncodedRecords
 from headwater.engine.pending import Write
-from headwater.server import replying
+from headwater.server import shared_response
 from headwater.wire.answers import (
     Performance,
     WriteAnswer,
@@ -281,7 +281,7 @@ def test_a_mistake_of_the_servers_own_leaves_nobody_without_an_answer(
 def test_answers_that_cannot_be_sent_together_are_sent_one_by_one(
     server: RunningServer, writers: Writers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if replying._native is None:
+    if shared_response._native is None:
         pytest.skip("not compiled here: none are sent together")
     asked = []
 
@@ -291,7 +291,7 @@ def test_answers_that_cannot_be_sent_together_are_sent_one_by_one(
             raise MemoryError
 
     with monkeypatch.context() as broken:
-        broken.setattr(replying, "_native", Broken())
+        broken.setattr(shared_response, "_native", Broken())
         answers = writers.send_at_once([single(n) for n in range(WRITERS)])
     assert sum(asked) == WRITERS
     assert [answer.status for answer in answers] == [200] * WRITERS

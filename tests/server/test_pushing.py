@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from headwater.config.topic import Discard
 from headwater.engine.queue_steps import serve_operation
 from headwater.engine.topic import Topic
-from headwater.server import pushing
+from headwater.server import job_pusher
 from tests.rig.windows import end_window
 from tests.server.running import RunningServer, eventually
 from tests.server.speaking import Browserless, Event, Events
@@ -198,7 +198,7 @@ def test_a_queue_that_is_dropped_ends_its_streams(
         assert events.until("topic-deleted")[-1].data == {"topic": topic}
         assert events.connection.is_closed()
     eventually(lambda: server.app.sse_connections == 0)
-    assert not server.inside(lambda: dict(server.app.pushing._lines))
+    assert not server.inside(lambda: dict(server.app.job_pusher._lines))
 
 
 def test_a_worker_that_does_not_read_is_not_given_more(
@@ -243,7 +243,7 @@ def test_a_dead_letter_that_cannot_be_put_away_keeps_nobody_busy(
         passes.append(None)
         return serve_operation(*given)
 
-    monkeypatch.setattr(pushing, "serve_operation", counted)
+    monkeypatch.setattr(job_pusher, "serve_operation", counted)
     http.put(topic, type="queue", max_deliveries=1, dead_letter=topic + "-lost")
     http.write(topic + "-lost", "full")
     server.inside(lambda: refuse_more(server.app.engine.topic(topic + "-lost")))

@@ -12,14 +12,14 @@ from headwater.config.server import LimitSettings
 from headwater.core.errors import ClosedError, HeadwaterError
 from headwater.engine.pending import Pending
 from headwater.engine.steps import Answered, Operation
+from headwater.server.operation_runner import OneStep, OperationRunner, Work
 from headwater.server.quotas import Usage
-from headwater.server.stepping import OneStep, Stepping, Work
 
 APP = cast(Any, SimpleNamespace())
 Make = Callable[[Callable[[], Pending[Any]], Callable[[Any], str]], Work[str]]
 
 
-class Noted(Stepping[str]):
+class Noted(OperationRunner[str]):
     """A surface that writes down what it would answer."""
 
     def __init__(self, usage: Usage, steps: Work[str]) -> None:

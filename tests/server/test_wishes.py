@@ -9,12 +9,12 @@ from typing import Any, cast
 import pytest
 
 from headwater.model.match import TagMatcher
-from headwater.server.delivery import Delivery, Wish
+from headwater.server.delivery import Delivery, ReadOptions
 from headwater.wire.render import Projection
 
 
-def wish(**changed: Any) -> Wish:
-    base = Wish(Projection(), 100, 1_000, frozenset({b"n"}), TagMatcher(b"a", prefix=True))
+def options(**changed: Any) -> ReadOptions:
+    base = ReadOptions(Projection(), 100, 1_000, frozenset({b"n"}), TagMatcher(b"a", prefix=True))
     return replace(base, **changed)
 
 
@@ -23,9 +23,9 @@ def delivery() -> Delivery:
     return Delivery(cast(Any, None))
 
 
-def test_equal_wishes_become_one_and_the_same(delivery: Delivery) -> None:
-    first = delivery.shared(wish())
-    assert delivery.shared(wish()) is first
+def test_equal_shared_become_one_and_the_same(delivery: Delivery) -> None:
+    first = delivery.shared(options())
+    assert delivery.shared(options()) is first
 
 
 @pytest.mark.parametrize(
@@ -42,13 +42,13 @@ def test_equal_wishes_become_one_and_the_same(delivery: Delivery) -> None:
 def test_a_wish_that_differs_in_anything_is_another(
     delivery: Delivery, changed: dict[str, Any]
 ) -> None:
-    first, other = delivery.shared(wish()), delivery.shared(wish(**changed))
+    first, other = delivery.shared(options()), delivery.shared(options(**changed))
     assert other is not first
-    assert delivery.shared(wish(**changed)) is other
+    assert delivery.shared(options(**changed)) is other
 
 
 def test_a_wish_nobody_has_any_more_is_forgotten(delivery: Delivery) -> None:
-    kept = delivery.shared(wish())
-    delivery.shared(wish(limit=1))
+    kept = delivery.shared(options())
+    delivery.shared(options(limit=1))
     gc.collect()
-    assert list(delivery._wishes.values()) == [kept]
+    assert list(delivery._shared.values()) == [kept]

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import TypeVar
 
 from headwater.disk import Disk
-from headwater.spark.jobs.checkpoint_workers import Chosen, Planned, Scanned, rows_of, told
+from headwater.spark.jobs.checkpoint_workers import Chosen, Planned, Scanned, planned_of, rows_of
 from headwater.spark.jobs.log_files import FileJob, ScannedFile, TopicRows, scan_log_file
 from headwater.spark.jobs.segment_plan import SegmentItem, TopicTask, plan_topic
 from headwater.spark.jobs.segment_writing import Written, write_segment
@@ -46,7 +46,7 @@ class OneProcess:
             sent(plan_topic(self._disk, sent(task), history[task.known.topic_id])) for task in tasks
         ]
         self.items = [item for plan in plans for item in plan.items]
-        return [told(plan) for plan in plans]
+        return [planned_of(plan) for plan in plans]
 
     def write(self, output: PurePath) -> list[Written]:
         return [sent(write_segment(self._disk, output, item)) for item in reversed(self.items)]

@@ -13,7 +13,11 @@ from headwater.core.errors import RequestError
 from headwater.spark.jobs import kafka_origin
 from headwater.spark.jobs.backfill import BackfillOptions, BackfillReport, run
 from headwater.spark.jobs.job import Place
-from headwater.spark.jobs.kafka_origin import kafka_place, plan_kafka_origin, read_piece
+from headwater.spark.jobs.kafka_origin import (
+    parse_kafka_origin,
+    plan_kafka_origin,
+    read_kafka_range,
+)
 from headwater.spark.jobs.origins import Origin
 from tests.kafka.broker import Broker, running_broker
 
@@ -35,27 +39,29 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 def test_a_location_tells_cluster_topic_and_ends() -> None:
-    place = kafka_place("kafka://me:secret@one:9092,two:9093/clicks?ends=5,7")
+    place = parse_kafka_origin("kafka://me:secret@one:9092,two:9093/clicks?ends=5,7")
     assert (place.topic, place.ends) == ("clicks", (5, 7))
     assert str(place) == "kafka://one:9092,two:9093/clicks"
     for wrong in ("kafka://", "kafka://one:9092", "http://one/clicks", "kafka://one/t?from=3"):
         with pytest.raises(RequestError):
-            kafka_place(wrong)
+            parse_kafka_origin(wrong)
 
 
 def test_tasks_read_ranges_that_do_not_overlap(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka_origin, "PIECE_RECORDS", 25)
-    place = kafka_place(f"kafka://{broker.bootstrap}/clicks?ends=55")
-    pieces = plan_kafka_origin(place)
-    assert [(piece.first, piece.end) for piece in pieces] == [(0, 25), (25, 50), (50, 55)]
-    rows = [row for piece in pieces for batch in read_piece(piece) for row in batch.to_pylist()]
+    monkeypatch.setattr(kafka_origin, "RANGE_RECORDS", 25)
+    place = parse_kafka_origin(f"kafka://{broker.bootstrap}/clicks?ends=55")
+    ranges = plan_kafka_origin(place)
+    assert [(range_.first, range_.end) for range_ in ranges] == [(0, 25), (25, 50), (50, 55)]
+    rows = [
+        row for range_ in ranges for batch in read_kafka_range(range_) for row in batch.to_pylist()
+    ]
     assert [row["$block"] for row in rows] == list(range(55))
     assert (rows[1]["data"], rows[1]["tag"]) == ('{"n":1}', "k1")
     for wrong in ("clicks?ends=99", "clicks?ends=1,2", "nothing"):
         with pytest.raises(RequestError):
-            plan_kafka_origin(kafka_place(f"kafka://{broker.bootstrap}/{wrong}"))
+            plan_kafka_origin(parse_kafka_origin(f"kafka://{broker.bootstrap}/{wrong}"))
 
 
 @pytest.mark.spark

@@ -23,7 +23,7 @@ from headwater.core.errors import DamageError, RequestError
 from headwater.format.machines.names import segment_of, within_segment
 from headwater.model.machines.instance import Instance
 from headwater.spark.jobs.machine_check import LiveState, difference, live_state
-from headwater.spark.jobs.machine_log import piece_rows, view_machine_log
+from headwater.spark.jobs.machine_log import split_rows, view_machine_log
 from headwater.spark.jobs.machine_replay import ReplayOptions, fold, run
 from headwater.testing import FakeDisk, ManualClock
 from tests.rig.machines import ORDER, SMALL, SteppedStore, new_disk
@@ -37,7 +37,7 @@ def folded(
 ) -> dict[str, tuple[object, ...]]:
     """What Spark does, without Spark: pieces, a shuffle, an order, a fold."""
     view = view_machine_log(disk, DATA, lambda f, items: [f(item) for item in items], until, at_ms)
-    rows = [row for piece in view.pieces for row in piece_rows(disk, piece)]
+    rows = [row for piece in view.splits for row in split_rows(disk, piece)]
     random.Random(7).shuffle(rows)
     return {row[0]: row for row in fold(sorted(rows, key=lambda row: row[:2]), view.end)}
 

@@ -16,7 +16,7 @@ from headwater.config.wal import WalSettings
 from headwater.core.errors import DamageError, DataLossError, RequestError, StorageError
 from headwater.core.units import KIB
 from headwater.spark.reading.log_view import LogView
-from headwater.spark.reading.pieces import LogPiece, SegmentPiece
+from headwater.spark.reading.pieces import LogSplit, SegmentSplit
 from tests.spark.reading_by_hand import Row, read, read_all, reader_of
 
 SMALL = EngineSettings(
@@ -55,7 +55,7 @@ def keep_house(db: headwater.Database) -> None:
 
 
 def kinds(partitions: list[Any]) -> set[type]:
-    return {type(piece) for p in partitions for s in p.slices for piece in s.pieces}
+    return {type(split) for p in partitions for s in p.slices for split in s.splits}
 
 
 def seqs(rows: list[Row]) -> list[int]:
@@ -69,12 +69,12 @@ def test_records_of_the_log_are_read_from_segments_once_the_log_is_trimmed(
     write(db, 50)
     reader = reader_of(path, topic="a")
     planned: list[Any] = list(reader.partitions())
-    assert kinds(planned) == {LogPiece}
+    assert kinds(planned) == {LogSplit}
     keep_house(db)
     for _ in range(40):  # the log goes on, so that what was planned is trimmed away
         write(db, 30, "other")
         db.checkpoint()
-    logs = {piece.path for p in planned for s in p.slices for piece in s.pieces}
+    logs = {split.path for p in planned for s in p.slices for split in s.splits}
     assert not any(Path(log).exists() for log in logs)
     assert seqs(read_all(reader, planned)) == list(range(1, 51))
 
@@ -88,7 +88,7 @@ def test_an_active_segment_that_grew_and_was_sealed_gives_what_was_planned(
     planned = reader.partitions()
     write(db, 30)
     keep_house(db)
-    assert kinds(planned) == {SegmentPiece}
+    assert kinds(planned) == {SegmentSplit}
     assert seqs(read_all(reader, planned)) == list(range(1, 16))
 
 
@@ -154,7 +154,7 @@ def test_what_was_deleted_after_planning_is_not_in_the_rows(
     write(db, 20)
     reader = reader_of(path, topic="a")
     planned = reader.partitions()
-    assert kinds(planned) == {SegmentPiece, LogPiece}
+    assert kinds(planned) == {SegmentSplit, LogSplit}
     db.delete("a", match="odd")
     assert seqs(read_all(reader, planned)) == list(range(2, 41, 2))
     db.delete("a", before_seq=30)
@@ -297,12 +297,12 @@ def test_damage_to_the_log_is_refused_with_file_and_offset(path: Path) -> None:
         write(db, 5)
         reader = reader_of(path, topic="a")
         planned: list[Any] = list(reader.partitions())
-        (piece,) = planned[0].slices[0].pieces[:1]
-        flip(Path(piece.path), int(piece.offsets[2]) + 45)
+        (split,) = planned[0].slices[0].splits[:1]
+        flip(Path(split.path), int(split.offsets[2]) + 45)
         with pytest.raises(DamageError) as caught:
             read_all(reader, planned)
-        assert str(piece.path) in str(caught.value)
-        flip(Path(piece.path), int(piece.offsets[2]) + 45)  # as it was: the owner goes on
+        assert str(split.path) in str(caught.value)
+        flip(Path(split.path), int(split.offsets[2]) + 45)  # as it was: the owner goes on
 
 
 def test_no_directory_and_no_topic_are_told_as_such(path: Path, tmp_path: Path) -> None:

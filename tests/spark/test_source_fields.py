@@ -99,7 +99,7 @@ def test_a_payload_that_does_not_fit_is_told_and_the_others_are_read(
     assert [row["a"] for row in rows] == [None, None, None]
 
 
-pieces = st.sampled_from(
+splits = st.sampled_from(
     [
         b'{"a":1}', b'{"a":2}', b' {"a":3}', b'{"a":4}{"a":5}', b'{"a":6},{"a":7}', b"", b" ",
         b'{"a":8', b'"b":9}', b'{"a":{}', b"}", b"{", b'{"a":10,', b"[", b"]", b'[{"a":1}',
@@ -108,7 +108,7 @@ pieces = st.sampled_from(
 )  # fmt: skip
 
 
-@given(st.lists(pieces, min_size=1, max_size=8))
+@given(st.lists(splits, min_size=1, max_size=8))
 def test_parsing_all_at_once_is_parsing_each_alone(payloads: list[bytes]) -> None:
     together, reasons = parsed("a long", *payloads)
     alone = [parsed("a long", payload) for payload in payloads]

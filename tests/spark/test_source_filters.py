@@ -167,10 +167,10 @@ def partitions(path: Path, *filters: Filter, **options: Any) -> list[Any]:
 
 def seqs_of(planned: list[Any]) -> list[tuple[str, int, int]]:
     return [
-        (slice_.topic, piece.first_seq, piece.last_seq)
+        (slice_.topic, split.first_seq, split.last_seq)
         for partition in planned
         for slice_ in partition.slices
-        for piece in slice_.pieces
+        for split in slice_.splits
     ]
 
 

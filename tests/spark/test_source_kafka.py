@@ -23,7 +23,7 @@ from headwater.recovery.kafka.view import KafkaView
 from headwater.spark.reading.assembling import Gap
 from headwater.spark.reading.filters import Filters
 from headwater.spark.reading.kafka_reading import read_slices
-from headwater.spark.reading.kafka_sight import KafkaDirectory, KafkaSight, KafkaSlice
+from headwater.spark.reading.kafka_sight import KafkaDirectory, KafkaSlice, KafkaSnapshot
 from headwater.spark.reading.options import source_options
 from headwater.spark.reading.places import ReadContext
 from headwater.spark.stream import StreamReader
@@ -54,10 +54,10 @@ class Beside:
 
     def plan(self, name: str, filters: Filters | None = None) -> list[KafkaSlice]:
         def work(view: KafkaView) -> list[KafkaSlice]:
-            sight = KafkaSight(self.directory, view, self.rows_max, 1 << 20)
-            facts = sight.facts(name)
+            snapshot = KafkaSnapshot(self.directory, view, self.rows_max, 1 << 20)
+            facts = snapshot.facts(name)
             assert facts is not None, name
-            return sight.slices(facts, facts.first_seq, facts.head_seq, filters or Filters())
+            return snapshot.slices(facts, facts.first_seq, facts.head_seq, filters or Filters())
 
         return self.directory.now(work)
 
@@ -82,10 +82,10 @@ class Beside:
 
     def seq_at(self, name: str, ts_ms: int, *, tolerant: bool = False) -> int:
         def work(view: KafkaView) -> int:
-            sight = KafkaSight(self.directory, view, self.rows_max, 1 << 20)
-            facts = sight.facts(name)
+            snapshot = KafkaSnapshot(self.directory, view, self.rows_max, 1 << 20)
+            facts = snapshot.facts(name)
             assert facts is not None, name
-            return sight.seq_at(facts, ts_ms * 1_000, tolerant=tolerant)
+            return snapshot.seq_at(facts, ts_ms * 1_000, tolerant=tolerant)
 
         return self.directory.now(work)
 

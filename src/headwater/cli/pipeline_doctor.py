@@ -138,7 +138,7 @@ def _java(checks: list[Check]) -> Java | None:
         checks.append(Check("java", "none that Spark runs on", BAD, str(error)))
         return None
     told = f"{java.version} from {java.origin}, {java.real_home}"
-    seen = "; ".join(f"{each.place}: {each.why}" for each in passed)
+    seen = "; ".join(f"{each.program}: {each.why}" for each in passed)
     checks.append(Check("java", told, NOTE if seen else "ok", f"not taken: {seen}" if seen else ""))
     return java
 

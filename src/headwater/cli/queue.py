@@ -14,7 +14,7 @@ from headwater.cli.remote import ContextOption, TokenOption, UrlOption, connect
 from headwater.cli.topic import TopicArgument
 from headwater.core.errors import NotAQueueError, RequestError
 from headwater.core.limits import CLAIM_JOBS_CLAMP, NACK_DELAY_MS_MAX, READ_WAIT_MS_CLAMP
-from headwater.engine.queue_answers import ClaimedJob, Settled
+from headwater.engine.queue_answers import ClaimedJob, LeaseResult
 
 NodeOption = Annotated[
     str, typer.Option("--node", metavar="NAME", help="Who works; the host's name otherwise.")
@@ -152,7 +152,7 @@ def _lease_ids(lease_id: int | None, seqs: list[int]) -> list[int] | None:
     return None if lease_id is None else [lease_id] * len(seqs)
 
 
-def _say_settled(verb: str, settled: Settled, *, as_json: bool) -> None:
+def _say_settled(verb: str, settled: LeaseResult, *, as_json: bool) -> None:
     """Exit code 2 when a job was none of ours: a script should notice."""
     if as_json:
         more = {"deadlines": settled.deadlines} if settled.deadlines else {}

@@ -16,7 +16,7 @@ from headwater.client.errors import UnexpectedAnswerError
 from headwater.core.errors import NotAQueueError
 from headwater.core.records import Record
 from headwater.engine.pending import Appended
-from headwater.engine.queue_answers import Claimed, ClaimedJob, QueueStats, Requeued, Settled
+from headwater.engine.queue_answers import Claimed, ClaimedJob, LeaseResult, QueueStats, Requeued
 from headwater.engine.reading import Diff
 from headwater.engine.topics import Deleted, TopicState
 from headwater.model.loss import Tombstone
@@ -240,13 +240,13 @@ def claimed(body: bytes) -> Claimed:
     return Claimed([each.job() for each in found.claimed], found.ready)
 
 
-def settled(asked: Sequence[int], body: bytes) -> Settled:
+def settled(asked: Sequence[int], body: bytes) -> LeaseResult:
     """The server lists what it passed over; of a job named twice, the second time."""
     found = decode(body, _Settled)
     passed = Counter(found.skipped)
     times = Counter(asked)
     taken = [seq for seq in times if passed[seq] < times[seq]]
-    return Settled(taken, found.skipped, found.ready, found.in_flight, found.deadlines)
+    return LeaseResult(taken, found.skipped, found.ready, found.in_flight, found.deadlines)
 
 
 def requeued(asked: Sequence[int], body: bytes) -> Requeued:

@@ -11,7 +11,7 @@ from headwater.client.working import Hand, Settling, WorkDone, WorkWishes
 from headwater.core.clock import Clock
 from headwater.core.errors import HeadwaterError
 from headwater.core.units import US_PER_S
-from headwater.engine.queue_answers import Claimed, ClaimedJob, Settled
+from headwater.engine.queue_answers import Claimed, ClaimedJob, LeaseResult
 from headwater.engine.topics import TopicState
 
 AsyncHandler = Callable[[ClaimedJob], Awaitable[object]]
@@ -28,7 +28,7 @@ class AsyncQueueCalls(Protocol):
 
     async def ack(
         self, topic: str, node: str, seqs: Sequence[int], *, lease_ids: Sequence[int] | None
-    ) -> Settled: ...
+    ) -> LeaseResult: ...
 
     async def nack(
         self,
@@ -38,7 +38,7 @@ class AsyncQueueCalls(Protocol):
         *,
         lease_ids: Sequence[int] | None,
         delay_ms: int,
-    ) -> Settled: ...
+    ) -> LeaseResult: ...
 
     async def extend(
         self,
@@ -48,7 +48,7 @@ class AsyncQueueCalls(Protocol):
         *,
         lease_ids: Sequence[int] | None,
         lease_ms: int | None,
-    ) -> Settled: ...
+    ) -> LeaseResult: ...
 
 
 async def work_async(

@@ -43,7 +43,7 @@ from headwater.core.limits import INTEGER_MAX
 from headwater.core.records import Record
 from headwater.engine.machine_face import Machines, Moved
 from headwater.engine.pending import Appended
-from headwater.engine.queue_answers import Claimed, QueueStats, Requeued, Settled
+from headwater.engine.queue_answers import Claimed, LeaseResult, QueueStats, Requeued
 from headwater.engine.reading import Diff
 from headwater.engine.routers import RouterState
 from headwater.engine.topics import Deleted, TopicState
@@ -238,7 +238,7 @@ class Client:
         seqs: Sequence[int],
         *,
         lease_ids: Sequence[int] | None = None,
-    ) -> Settled:
+    ) -> LeaseResult:
         """These jobs are done: they are deleted for good."""
         return self._drive(call_steps(calls.ack(topic, node, seqs, lease_ids), self._manner))
 
@@ -250,7 +250,7 @@ class Client:
         *,
         lease_ids: Sequence[int] | None = None,
         delay_ms: int = 0,
-    ) -> Settled:
+    ) -> LeaseResult:
         """Give these jobs back, to be delivered again at once or after a delay."""
         call = calls.nack(topic, node, seqs, lease_ids, delay_ms)
         return self._drive(call_steps(call, self._manner))
@@ -263,7 +263,7 @@ class Client:
         *,
         lease_ids: Sequence[int] | None = None,
         lease_ms: int | None = None,
-    ) -> Settled:
+    ) -> LeaseResult:
         """Hold these jobs for `lease_ms` from now."""
         call = calls.extend(topic, node, seqs, lease_ids, lease_ms)
         return self._drive(call_steps(call, self._manner))

@@ -16,7 +16,7 @@ from headwater.config.topic import check_topic_name
 from headwater.core import limits
 from headwater.core.json_text import json_text
 from headwater.engine.pending import Appended
-from headwater.engine.queue_answers import Claimed, QueueStats, Requeued, Settled
+from headwater.engine.queue_answers import Claimed, LeaseResult, QueueStats, Requeued
 from headwater.engine.reading import Diff
 from headwater.engine.topics import Deleted, TopicState
 
@@ -171,13 +171,13 @@ def claim(topic: str, node: str, limit: int, lease_ms: int | None, wait_ms: int)
 
 def ack(
     topic: str, node: str, seqs: Sequence[int], lease_ids: Sequence[int] | None
-) -> Call[Settled]:
+) -> Call[LeaseResult]:
     return _settle(topic, "ack", node, seqs, lease_ids, {})
 
 
 def nack(
     topic: str, node: str, seqs: Sequence[int], lease_ids: Sequence[int] | None, delay_ms: int
-) -> Call[Settled]:
+) -> Call[LeaseResult]:
     return _settle(topic, "nack", node, seqs, lease_ids, {"delay_ms": delay_ms})
 
 
@@ -187,7 +187,7 @@ def extend(
     seqs: Sequence[int],
     lease_ids: Sequence[int] | None,
     lease_ms: int | None,
-) -> Call[Settled]:
+) -> Call[LeaseResult]:
     return _settle(topic, "extend", node, seqs, lease_ids, {"lease_ms": lease_ms})
 
 
@@ -198,7 +198,7 @@ def _settle(
     seqs: Sequence[int],
     lease_ids: Sequence[int] | None,
     more: Mapping[str, Any],
-) -> Call[Settled]:
+) -> Call[LeaseResult]:
     """Twice is the same as once; the second time the jobs are among the skipped."""
     asked = list(seqs)
     body = {"node": node, "seqs": asked, **more}

@@ -24,7 +24,7 @@ from headwater.core.json_text import json_text
 from headwater.engine import machine_asks as asks
 from headwater.engine.machine_face import Moved
 from headwater.engine.machines import requests
-from headwater.engine.machines.watching import WatchFilter
+from headwater.engine.machines.watchers import WatchFilter
 from headwater.wire import machine_answers as answers
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from typing import Protocol
 from headwater.client.working import Hand, Settling, WorkDone, WorkWishes
 from headwater.core.clock import Clock, Doorbell
 from headwater.core.errors import HeadwaterError
-from headwater.engine.queue_answers import Claimed, ClaimedJob, Settled
+from headwater.engine.queue_answers import Claimed, ClaimedJob, LeaseResult
 from headwater.engine.topics import TopicState
 
 Handler = Callable[[ClaimedJob], object]
@@ -31,7 +31,7 @@ class QueueCalls(Protocol):
 
     def ack(
         self, topic: str, node: str, seqs: Sequence[int], *, lease_ids: Sequence[int] | None
-    ) -> Settled: ...
+    ) -> LeaseResult: ...
 
     def nack(
         self,
@@ -41,7 +41,7 @@ class QueueCalls(Protocol):
         *,
         lease_ids: Sequence[int] | None,
         delay_ms: int,
-    ) -> Settled: ...
+    ) -> LeaseResult: ...
 
     def extend(
         self,
@@ -51,7 +51,7 @@ class QueueCalls(Protocol):
         *,
         lease_ids: Sequence[int] | None,
         lease_ms: int | None,
-    ) -> Settled: ...
+    ) -> LeaseResult: ...
 
 
 def work(

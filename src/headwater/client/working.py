@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.core.limits import CLAIM_JOBS_CLAMP, LEASE_MS_CLAMP, NACK_DELAY_MS_MAX
 from headwater.core.units import US_PER_MS
-from headwater.engine.queue_answers import ClaimedJob, Settled
+from headwater.engine.queue_answers import ClaimedJob, LeaseResult
 
 WAIT_MS: Final = 2_000
 """One claim waits so long for a job; being told to stop is noticed after that."""
@@ -182,7 +182,7 @@ class Hand:
         self._outcomes = []
         return [Settling(outcomes, delay_ms) for delay_ms, outcomes in by_delay.items()]
 
-    def settled(self, settling: Settling, answer: Settled) -> None:
+    def settled(self, settling: Settling, answer: LeaseResult) -> None:
         """The server has it."""
         taken = set(answer.seqs)
         done, failed, lost = self.counts

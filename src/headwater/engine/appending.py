@@ -22,11 +22,11 @@ from headwater.core.errors import (
 )
 from headwater.core.units import US_PER_MS
 from headwater.engine.core import EngineCore
-from headwater.engine.governing import Governing
+from headwater.engine.governing import PressureControl
 from headwater.engine.input import EncodedRecords, checked_key
 from headwater.engine.pending import Appended, Change, Keyed, Write
 from headwater.engine.publishing import Publisher
-from headwater.engine.settling import settle
+from headwater.engine.settling import flush_copies
 from headwater.engine.topic import Topic
 from headwater.engine.topics import Topics
 from headwater.format.appends import encode_appends
@@ -45,13 +45,13 @@ _SAMPLE_MS: Final = SAMPLE_US // US_PER_MS
 
 class Appender:
     def __init__(
-        self, core: EngineCore, topics: Topics, publisher: Publisher, governing: Governing
+        self, core: EngineCore, topics: Topics, publisher: Publisher, governing: PressureControl
     ) -> None:
         self._core = core
         self._topics = topics
         self._publisher = publisher
         self._governing = governing
-        self._looked_at = 0
+        self._sampled_at = 0
 
     def append(
         self,
@@ -81,7 +81,7 @@ class Appender:
         if records.deliver_at is not None and topic.log.settings.type is not TopicType.QUEUE:
             self._topics.forget_if_never_made(topic)
             raise NotAQueueError(f"{name!r} is a log; deliver_at needs a queue")
-        if topic.feed is not None and topic.feed.is_exact:
+        if topic.inbound is not None and topic.inbound.is_exact:
             raise _takes_copies_only(topic)
         size = records.size
         if topic.log.settings.discard is Discard.REJECT:
@@ -107,14 +107,16 @@ class Appender:
 
     def _admit(self, now_ms: int, size: int, disable_backpressure: bool) -> None:
         core = self._core
-        look = now_ms // _SAMPLE_MS
-        if look != self._looked_at:  # a wall clock that jumps only makes us look: that is harmless
-            self._looked_at = look
+        sample = now_ms // _SAMPLE_MS
+        if (
+            sample != self._sampled_at
+        ):  # a wall clock that jumps only makes us look: that is harmless
+            self._sampled_at = sample
             self._governing.tick()
         if core.refusing and not disable_backpressure:
             raise self._governing.refuse()
         if core.tail_bytes > core.settings.tail_bytes_max:
-            core.wake_keeper()
+            core.wake_maintenance()
             raise OverloadedError(
                 "checkpointing is behind; nothing was written, try again", retry_after_ms=200
             )
@@ -164,17 +166,17 @@ class Appender:
         write.lengths = [size + _SEGMENT_SHIFT for size in frames.sizes]
         count = len(frames.offsets)
         control = [] if topic.creation is None else [topic.creation]
-        settlement = None if topic.feed is None else settle(core, topic)
-        if settlement is not None:
-            write.settles = settlement.confirm
-            control.append(settlement.body)
+        flush = None if topic.inbound is None else flush_copies(core, topic)
+        if flush is not None:
+            write.on_flushed = flush.confirm
+            control.append(flush.body)
         if key is not None:
             control += self._remember(write, [Keyed(key, write.first_seq, write.last_seq)])
         elif records.keys is not None:
             seqs = ((key, write.first_seq + at) for at, key in records.keys.items())
             control += self._remember(write, [Keyed(key, seq, seq) for key, seq in seqs])
         if records.deliver_at is not None:
-            control.append(_appoint(write, records.deliver_at))
+            control.append(_schedule(write, records.deliver_at))
         if durability is not Durability.FSYNC:
             write.logged = durability.is_logged
             durability = self._class_for(write, durability)
@@ -187,8 +189,8 @@ class Appender:
         if control:
             body = b"".join([*control, body])
             count += len(control)
-            if settlement is not None:
-                count += settlement.frame_count - 1
+            if flush is not None:
+                count += flush.frame_count - 1
         ticket = Ticket(body, count, durability, context=write)
         ticket.writers = write.writers
         core.submit_to(topic.shard, ticket)
@@ -204,7 +206,7 @@ class Appender:
         creation is always synced, and so is a seq that is not covered by a durable ceiling (I3).
         """
         topic = write.topic
-        waits = topic.waiting > 0 or topic.creation is not None or write.settles is not None
+        waits = topic.waiting > 0 or topic.creation is not None or write.on_flushed is not None
         if durability is Durability.DISK:
             self._reserve(write)
             waits = (
@@ -264,13 +266,13 @@ class Appender:
         ]
 
 
-def _appoint(write: Write, deliver_at: Mapping[int, int]) -> bytes:
+def _schedule(write: Write, deliver_at: Mapping[int, int]) -> bytes:
     """The frame that keeps jobs back; it stands in the group of their records."""
-    write.appointments = {write.first_seq + at: time for at, time in deliver_at.items()}
+    write.scheduled = {write.first_seq + at: time for at, time in deliver_at.items()}
     event = LeaseEvent(
         LeaseKind.APPOINTED,
-        tuple(write.appointments),
-        times=tuple(write.appointments.values()),
+        tuple(write.scheduled),
+        times=tuple(write.scheduled.values()),
     )
     return encode_lease_event(write.topic.topic_id, event, write.ts)
 

@@ -24,7 +24,7 @@ from headwater.engine.machine_asks import call_operation
 from headwater.engine.machine_async_face import AsyncMachines
 from headwater.engine.machine_following import follow_async
 from headwater.engine.pending import Appended, Pending
-from headwater.engine.queue_answers import Claimed, QueueStats, Requeued, Settled
+from headwater.engine.queue_answers import Claimed, LeaseResult, QueueStats, Requeued
 from headwater.engine.queue_steps import (
     ack_operation,
     claim_operation,
@@ -190,7 +190,7 @@ class AsyncDatabase:
         seqs: Sequence[int],
         *,
         lease_ids: Sequence[int] | None = None,
-    ) -> Settled:
+    ) -> LeaseResult:
         """These jobs are done: they are deleted for good."""
         return await self.drive(ack_operation(self._engine, topic, node, seqs, lease_ids))
 
@@ -202,7 +202,7 @@ class AsyncDatabase:
         *,
         lease_ids: Sequence[int] | None = None,
         delay_ms: int = 0,
-    ) -> Settled:
+    ) -> LeaseResult:
         """Give these jobs back, to be delivered again at once or after a delay."""
         return await self.drive(
             nack_operation(self._engine, topic, node, seqs, lease_ids, delay_ms)
@@ -216,7 +216,7 @@ class AsyncDatabase:
         *,
         lease_ids: Sequence[int] | None = None,
         lease_ms: int | None = None,
-    ) -> Settled:
+    ) -> LeaseResult:
         """Hold these jobs for `lease_ms` from now."""
         return await self.drive(
             extend_operation(self._engine, topic, node, seqs, lease_ids, lease_ms)
@@ -339,11 +339,11 @@ class AsyncDatabase:
         if not pending.done:
             future: asyncio.Future[None] = self._loop.create_future()
 
-            def settle(_pending: Pending[Any]) -> None:
+            def resolve(_pending: Pending[Any]) -> None:
                 if not future.done():
                     future.set_result(None)
 
-            pending.on_done = settle
+            pending.on_done = resolve
             await future
         return pending.answer()
 

@@ -20,7 +20,7 @@ from headwater.engine.machine_asks import call_operation
 from headwater.engine.machine_face import Machines
 from headwater.engine.machine_following import follow_blocking
 from headwater.engine.pending import Appended, wait_for
-from headwater.engine.queue_answers import Claimed, QueueStats, Requeued, Settled
+from headwater.engine.queue_answers import Claimed, LeaseResult, QueueStats, Requeued
 from headwater.engine.queue_steps import (
     ack_operation,
     claim_operation,
@@ -182,7 +182,7 @@ class Database:
         seqs: Sequence[int],
         *,
         lease_ids: Sequence[int] | None = None,
-    ) -> Settled:
+    ) -> LeaseResult:
         """These jobs are done: they are deleted for good."""
         return self.drive(ack_operation(self._engine, topic, node, seqs, lease_ids))
 
@@ -194,7 +194,7 @@ class Database:
         *,
         lease_ids: Sequence[int] | None = None,
         delay_ms: int = 0,
-    ) -> Settled:
+    ) -> LeaseResult:
         """Give these jobs back, to be delivered again at once or after a delay."""
         return self.drive(nack_operation(self._engine, topic, node, seqs, lease_ids, delay_ms))
 
@@ -206,7 +206,7 @@ class Database:
         *,
         lease_ids: Sequence[int] | None = None,
         lease_ms: int | None = None,
-    ) -> Settled:
+    ) -> LeaseResult:
         """Hold these jobs for `lease_ms` from now."""
         return self.drive(extend_operation(self._engine, topic, node, seqs, lease_ids, lease_ms))
 

@@ -33,7 +33,7 @@ from headwater.wal.ticket import Ticket
 RUN_BYTES_MAX: Final = 16 * MIB
 """How much is turned into segment bytes at once: bounds memory and time under the lock."""
 
-PIECE_BYTES_MAX: Final = MIB // 4
+SLICE_BYTES_MAX: Final = MIB // 4
 """How much of it is joined at once: joining keeps other threads from running."""
 
 _DEAD: Final = int(IndexFlag.DELETED | IndexFlag.LOST)
@@ -80,7 +80,7 @@ class Checkpointer:
         self._carry_out(cut)
         return cut
 
-    def absorb(self, topics: Iterable[Topic]) -> None:
+    def checkpoint(self, topics: Iterable[Topic]) -> None:
         """A checkpoint of these topics alone."""
         jobs = self._core.owner.call(lambda: [self._job(topic) for topic in topics])
         self._carry_out(Cut(jobs, [], is_full=False))
@@ -93,7 +93,7 @@ class Checkpointer:
         if core.wal.poison is not None:
             # A mark that failed may be there after a restart: the files must stay as it says.
             raise core.wal.poison
-        written, trouble = self._write_each(cut.jobs)
+        written, first_error = self._write_each(cut.jobs)
         if written:
             refused = self._mark(written)
             marked = []
@@ -104,16 +104,16 @@ class Checkpointer:
                 else:
                     _take_back(job, error)
             core.owner.call(lambda: self._finish(marked))
-            trouble = next(iter(refused.values()), trouble)
-        if trouble is not None:
-            raise trouble
+            first_error = next(iter(refused.values()), first_error)
+        if first_error is not None:
+            raise first_error
 
     def _write_each(self, jobs: Sequence[TopicJob]) -> tuple[list[TopicJob], Exception | None]:
         """Files of one topic that cannot be written to keep no other topic's records in memory.
         Gives what was written, and the first trouble: the log must keep all it has, then."""
         now = self._core.clock.wall_ms()
         written: list[TopicJob] = []
-        trouble: Exception | None = None
+        first_error: Exception | None = None
         full: DiskFullError | None = None
         for job in jobs:
             if full is not None and job.chunks:
@@ -124,10 +124,10 @@ class Checkpointer:
                 _take_back(job, error)
                 if isinstance(error, DiskFullError):
                     full = error
-                trouble = trouble or error
+                first_error = first_error or error
             else:
                 written.append(job)
-        return written, full or trouble
+        return written, full or first_error
 
     def _cut(self, *, full: bool) -> Cut:
         core = self._core
@@ -191,16 +191,16 @@ class Checkpointer:
         for segment, entries, seqs in job.flags:
             files.flag_deleted(segment, entries, seqs)
         active = job.active
-        for first_seq, pieces in _runs(job):
-            count = sum(len(piece.offsets) for piece in pieces)
+        for first_seq, slices in _runs(job):
+            count = sum(len(part.offsets) for part in slices)
             at = first_seq - job.first_seq
             assert job.entries is not None
             entries_then = job.entries[at : at + count]
             dead = (index_flags(entries_then) & _DEAD).astype(numpy.uint8)
             if dead.any():
-                data, entries = encode_run(pieces, first_seq, dead, entries_then["ts"])
+                data, entries = encode_run(slices, first_seq, dead, entries_then["ts"])
             else:
-                data, entries = encode_run(pieces, first_seq)
+                data, entries = encode_run(slices, first_seq)
             written = files.append_run(active, first_seq, data, entries, now)
             active = written[-1] if not written[-1].sealed else None
             _merge(job.written, written)
@@ -255,10 +255,10 @@ class Checkpointer:
     def _finish(self, jobs: Iterable[TopicJob]) -> None:
         for job in jobs:
             if not job.topic.dropped:
-                self._absorbed(job)
+                self._checkpointed(job)
         self._core.counters.checkpoints += 1
 
-    def _absorbed(self, job: TopicJob) -> None:
+    def _checkpointed(self, job: TopicJob) -> None:
         core, topic = self._core, job.topic
         for first_seq, entries in job.runs:
             topic.log.index.set_offsets(first_seq, entries["offset"])
@@ -277,9 +277,9 @@ class Checkpointer:
         if topic.tail_bytes == 0 and not topic.unflagged:
             core.dirty.pop(topic.topic_id, None)
         topic.meta = None
-        if topic.feed is not None:
-            topic.feed.settled(job.last_seq)
-            topic.feed.marked(job.marks)
+        if topic.inbound is not None:
+            topic.inbound.flushed(job.last_seq)
+            topic.inbound.marked(job.marks)
 
 
 def _remember_deletes(job: TopicJob) -> None:
@@ -298,19 +298,19 @@ def _take_back(job: TopicJob, error: Exception) -> None:
 
 def _marks(topic: Topic, last_seq: int) -> list[RouterMark]:
     """Nothing of a topic whose copies stay in memory."""
-    if topic.feed is None or last_seq != topic.log.visible_seq:
+    if topic.inbound is None or last_seq != topic.log.visible_seq:
         return []
-    return [router.next_mark() for router in topic.feed.routers if router.made]
+    return [router.next_mark() for router in topic.inbound.routers if router.made]
 
 
 def _runs(job: TopicJob) -> Iterator[tuple[int, list[WalSlice]]]:
     """What goes into segments in one go, each time with its first seq."""
     run: list[WalSlice] = []
     first_seq, size, count = job.first_seq, 0, 0
-    for piece in _pieces(job):
-        run.append(piece)
-        size += len(piece.buffer)
-        count += len(piece.offsets)
+    for part in _slices(job):
+        run.append(part)
+        size += len(part.buffer)
+        count += len(part.offsets)
         if size >= RUN_BYTES_MAX:
             yield first_seq, run
             run, first_seq, size, count = [], first_seq + count, 0, 0
@@ -318,14 +318,14 @@ def _runs(job: TopicJob) -> Iterator[tuple[int, list[WalSlice]]]:
         yield first_seq, run
 
 
-def _pieces(job: TopicJob) -> Iterator[WalSlice]:
+def _slices(job: TopicJob) -> Iterator[WalSlice]:
     """The chunks joined: a column costs the same for one record as for a thousand."""
     portion: list[TailChunk] = []
     size = 0
     for chunk in job.chunks:
         portion.append(chunk)
         size += len(chunk.buffer)
-        if size >= PIECE_BYTES_MAX:
+        if size >= SLICE_BYTES_MAX:
             yield _joined(portion, job.first_seq)
             portion, size = [], 0
     if portion:

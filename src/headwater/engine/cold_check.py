@@ -24,9 +24,9 @@ UNKNOWN: Final = "its frames were not checked: name the cold tier with --cold"
 class ColdCheck:
     """`place` is where the caller says the tier is; without it, what the directory remembers."""
 
-    def __init__(self, disk: Disk, directory: PurePath, place: str | None) -> None:
+    def __init__(self, disk: Disk, directory: PurePath, location: str | None) -> None:
         self._disk = disk
-        self._place = place or remembered_cold_tier(disk, directory)
+        self._location = location or remembered_cold_tier(disk, directory)
         self._tier: ColdTier | None = None
         self._away: Fault | None = None
         self.unchecked: list[Fault] = []
@@ -38,25 +38,25 @@ class ColdCheck:
 
     def store_of(self, topic_id: int) -> SegmentStore | None:
         """None while the tier is not known or does not answer, which is told then."""
-        if self._tier is None and self._place is not None and self._away is None:
+        if self._tier is None and self._location is not None and self._away is None:
             try:
-                self._tier = find_cold_tier(self._disk, self._place)
+                self._tier = find_cold_tier(self._disk, self._location)
             except (UnavailableError, StorageError, RequestError) as error:
                 self.is_away(error)
         return None if self._tier is None else self._tier.topic(topic_id)
 
     def shown(self, topic_id: int) -> PurePath:
-        shown = shown_place(self._place or "")
+        shown = shown_place(self._location or "")
         return PurePath(shown, TOPICS_DIRECTORY, topic_directory_name(topic_id))
 
     def is_away(self, error: Exception) -> None:
         what = f"the cold tier cannot be read, cold segments stay unchecked: {error}"
-        self._away = Fault(PurePath(shown_place(self._place or "")), None, what, False)
+        self._away = Fault(PurePath(shown_place(self._location or "")), None, what, False)
         self._tier = None
         self.unchecked.append(self._away)
 
     def is_unknown(self, pointer: PurePath) -> None:
-        if self._place is None:
+        if self._location is None:
             self.unchecked.append(Fault(pointer, None, UNKNOWN, False, FaultKind.COLD))
 
 
@@ -74,9 +74,9 @@ class ColdTopic:
         if store is None:
             self._check.is_unknown(pointer)
             return None
-        place = self._check.shown(self._topic_id)
+        location = self._check.shown(self._topic_id)
         try:
-            return verify_cold_segment(self._disk, self._path, first_seq, store, place)
+            return verify_cold_segment(self._disk, self._path, first_seq, store, location)
         except (UnavailableError, StorageError) as error:
             self._check.is_away(error)
             return None
@@ -85,10 +85,10 @@ class ColdTopic:
         store = self._check.store_of(self._topic_id)
         if store is None:
             return {}
-        place = self._check.shown(self._topic_id)
+        location = self._check.shown(self._topic_id)
         try:
             names = {each: segment_file_name(each, SegmentPart.DATA) for each in store.list()}
         except (UnavailableError, StorageError) as error:
             self._check.is_away(error)
             return {}
-        return {first_seq: place / name for first_seq, name in names.items()}
+        return {first_seq: location / name for first_seq, name in names.items()}

@@ -59,7 +59,7 @@ class SourceBatch:
     lost: list[range] = field(default_factory=list)
     last_ts: int = 0
 
-    def fates(self, keep: Keep) -> Iterator[tuple[int, Fate, SourceRecord | None]]:
+    def fates(self, keep: CopyRule) -> Iterator[tuple[int, Fate, SourceRecord | None]]:
         """What becomes of each seq that is not simply passed over, in order."""
         at = 0
         gaps = [*self.lost, range(self.last_seq + 1, self.last_seq + 1)]
@@ -96,7 +96,7 @@ def decode_source(runs: Sequence[FrameRun]) -> list[SourceRecord]:
     return records
 
 
-class Keep(NamedTuple):
+class CopyRule(NamedTuple):
     """What a router asks of a record and takes of it. Equal ones give equal copies."""
 
     matcher: TagMatcher | None
@@ -106,7 +106,7 @@ class Keep(NamedTuple):
     guarantee: Guarantee
 
     @classmethod
-    def of(cls, router: Router) -> Keep:
+    def of(cls, router: Router) -> CopyRule:
         settings = router.settings
         return cls(
             router.matcher,
@@ -239,7 +239,7 @@ class Encoded(NamedTuple):
     flags: list[int]
 
 
-def copies_for(keep: Keep, batch: SourceBatch) -> Copies:
+def copies_for(keep: CopyRule, batch: SourceBatch) -> Copies:
     """The places a router takes for a batch."""
     copies = Copies(batch.last_seq)
     passed = slot_for(keep.guarantee, Fate.PASSED)

@@ -65,7 +65,7 @@ class ShardProgress:
     unsynced: deque[tuple[int, Topic, int]] = field(default_factory=deque)
     """Visible writes whose sync is still to come: last frame, topic, last seq."""
 
-    def settle(self) -> None:
+    def advance(self) -> None:
         # Answered is not enough: an answer may be on its way to the owner, and a checkpoint that
         # counted it as done would never look at its frames again.
         while self.pending and self.pending[0].taken:
@@ -128,13 +128,13 @@ class EngineCore:
     """Somebody else may own the directory: nothing in it is changed, mended or removed."""
     refusing: bool = False
     """The governor takes no more writes for now."""
-    wake_keeper: Callable[[], None] = lambda: None
+    wake_maintenance: Callable[[], None] = lambda: None
     wake_forwarder: Callable[[], None] = lambda: None
     to_route: dict[int, Topic] = field(default_factory=dict)
     """Topics that routers may have something to copy from, by id."""
     on_news: Callable[[Topic], None] | None = None
     """Told of every topic that has something new, or is gone: for delivery to streams."""
-    on_hardened: Callable[[Topic], None] | None = None
+    on_synced: Callable[[Topic], None] | None = None
     """Told of a topic whose visible records were synced only now: for streams that wait for it."""
 
     def __post_init__(self) -> None:

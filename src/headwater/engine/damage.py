@@ -14,15 +14,15 @@ from typing import Final, NamedTuple
 from headwater.model.damage import DamagedSeqs
 from headwater.store.checked_reads import Finding
 
-PLACES_MAX: Final = 1_000
+RANGES_MAX: Final = 1_000
 """Damaged places that are remembered; further ones are only counted."""
 
 
-Whose = tuple[str, int | None]
+DamageKey = tuple[str, int | None]
 """A topic, and the organisation if it is one of Kafka's."""
 
 
-class DamagedPlace(NamedTuple):
+class DamagedRange(NamedTuple):
     """What an operator needs to find it."""
 
     topic: str
@@ -31,7 +31,7 @@ class DamagedPlace(NamedTuple):
     first_seq: int
     last_seq: int
     reason: str
-    mended: bool
+    repaired: bool
     """It was in an index and could be read again from the data: no record is missing."""
     organisation: int | None = None
     """Whose Kafka topic it is in; None for other topics."""
@@ -47,17 +47,17 @@ class DamageLedger:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: set[DamagedPlace] = set()
-        self.places: list[DamagedPlace] = []
-        """The first of them; `found` counts all."""
-        self.found = 0
+        self._known: set[DamagedRange] = set()
+        self.ranges: list[DamagedRange] = []
+        """The first of them; `count` is of all."""
+        self.count = 0
         self.findings: list[Finding] = []
-        self._news: list[DamagedPlace] = []
-        self._seqs: dict[Whose, DamagedSeqs] = {}
+        self._unreported: list[DamagedRange] = []
+        self._seqs: dict[DamageKey, DamagedSeqs] = {}
 
     def note(self, topic: str, finding: Finding, organisation: int | None = None) -> bool:
         """False when this place is known already."""
-        place = DamagedPlace(
+        place = DamagedRange(
             topic,
             str(finding.path),
             finding.offset,
@@ -70,14 +70,14 @@ class DamageLedger:
         with self._lock:
             if place in self._known:
                 return False
-            self.found += 1
-            if not place.mended:
+            self.count += 1
+            if not place.repaired:
                 seqs = self._seqs.setdefault((topic, organisation), DamagedSeqs())
                 seqs.add(place.first_seq, place.last_seq + 1)
-            if len(self.places) < PLACES_MAX:
+            if len(self.ranges) < RANGES_MAX:
                 self._known.add(place)
-                self.places.append(place)
-                self._news.append(place)
+                self.ranges.append(place)
+                self._unreported.append(place)
                 self.findings.append(finding)
             return True
 
@@ -87,37 +87,37 @@ class DamageLedger:
         with self._lock:
             kept = [
                 at
-                for at, place in enumerate(self.places)
+                for at, place in enumerate(self.ranges)
                 if (place.topic, place.organisation) not in gone
             ]
-            if len(kept) == len(self.places) and gone.isdisjoint(self._seqs):
+            if len(kept) == len(self.ranges) and gone.isdisjoint(self._seqs):
                 return
-            self.places = [self.places[at] for at in kept]
+            self.ranges = [self.ranges[at] for at in kept]
             self.findings = [self.findings[at] for at in kept]
-            self._known = set(self.places)
+            self._known = set(self.ranges)
             for whose in gone:
                 self._seqs.pop(whose, None)
 
-    def take_news(self) -> list[DamagedPlace]:
+    def take_new(self) -> list[DamagedRange]:
         """Those that were found since the last time."""
-        if not self._news:
+        if not self._unreported:
             return []
         with self._lock:
-            news, self._news = self._news, []
-            return news
+            unreported, self._unreported = self._unreported, []
+            return unreported
 
     @property
     def overflowed(self) -> bool:
         """More places were found than are remembered."""
-        return self.found > PLACES_MAX
+        return self.count > RANGES_MAX
 
     @property
-    def records(self) -> dict[Whose, int]:
+    def records(self) -> dict[DamageKey, int]:
         """How many records were found that cannot be read, by topic and organisation."""
         with self._lock:
             return {whose: sum(map(len, seqs)) for whose, seqs in self._seqs.items()}
 
-    def find(self, topic: str, seq: int) -> DamagedPlace | None:
+    def find(self, topic: str, seq: int) -> DamagedRange | None:
         """Where a record that cannot be read lies, if that was among the first to be found."""
-        lasting = (each for each in self.places if not each.mended and each.topic == topic)
+        lasting = (each for each in self.ranges if not each.repaired and each.topic == topic)
         return next((each for each in lasting if each.first_seq <= seq <= each.last_seq), None)

@@ -18,7 +18,7 @@ SEQS_MAX: Final = 100_000
 """With more of them the predicate is told: a frame of many megabytes would hold up its group."""
 
 
-def told_of(
+def delete_body(
     core: EngineCore,
     topic: Topic,
     before_seq: int | None,
@@ -29,7 +29,7 @@ def told_of(
     if matcher is None:
         return RecordsDeleted(upto_seq, before_seq)
     if core.cold is not None:
-        seqs = _meant(topic, before_seq, matcher, upto_seq)
+        seqs = _matching_seqs(topic, before_seq, matcher, upto_seq)
         if not seqs:
             return RecordsDeleted(upto_seq, 0)
         if len(seqs) <= SEQS_MAX:
@@ -37,7 +37,7 @@ def told_of(
     return RecordsDeleted(upto_seq, before_seq, matcher.text.decode(), matcher.prefix)
 
 
-def _meant(
+def _matching_seqs(
     topic: Topic, before_seq: int | None, matcher: TagMatcher, upto_seq: int
 ) -> tuple[int, ...]:
     if topic.log.tags is None:

@@ -17,14 +17,14 @@ from headwater.disk import DirectoryLock, Disk
 from headwater.engine.appending import Appender
 from headwater.engine.checkpoint import Checkpointer
 from headwater.engine.core import EngineCore, ShardProgress
-from headwater.engine.forwarder import Forwarder
-from headwater.engine.forwarding import Forwarding
-from headwater.engine.governing import Governing
+from headwater.engine.forwarder import ForwarderThread
+from headwater.engine.forwarding import CopyRounds
+from headwater.engine.governing import PressureControl
 from headwater.engine.housekeeping import Housekeeping
-from headwater.engine.keeper import Keeper
+from headwater.engine.keeper import MaintenanceThread
 from headwater.engine.loading import Loaded, load_once
 from headwater.engine.losses import RecoveryNotes
-from headwater.engine.machine_room import MachineRoom
+from headwater.engine.machine_room import MachineHost
 from headwater.engine.owner import Owner
 from headwater.engine.pending import Change
 from headwater.engine.publishing import Publisher
@@ -67,8 +67,8 @@ class Engine:
         progress: Progress = _no_progress,
         *,
         make_wal: type[ShardedWal] = ShardedWal,
-        make_keeper: type[Keeper] = Keeper,
-        make_forwarder: type[Forwarder] = Forwarder,
+        make_maintenance: type[MaintenanceThread] = MaintenanceThread,
+        make_forwarder: type[ForwarderThread] = ForwarderThread,
     ) -> None:
         """Open and recover. Takes as long as that takes; nothing is served before it is done."""
         opened = open_wal(
@@ -76,7 +76,7 @@ class Engine:
         )
         self._lock: DirectoryLock = opened.lock
         try:
-            self._build(opened, disk, directory, settings, clock, owner, make_keeper)
+            self._build(opened, disk, directory, settings, clock, owner, make_maintenance)
             self.forwarder = make_forwarder(clock, self.forwarding)
             self._recover(opened, progress)
         except BaseException:
@@ -91,7 +91,7 @@ class Engine:
         settings: EngineSettings,
         clock: Clock,
         owner: Owner,
-        make_keeper: type[Keeper],
+        make_maintenance: type[MaintenanceThread],
     ) -> None:
         self.core = EngineCore(
             disk,
@@ -106,13 +106,13 @@ class Engine:
             wal=opened.wal,
         )
         self.topics = Topics(self.core)
-        self.governing = Governing(self.core)
+        self.governing = PressureControl(self.core)
         self._publisher = Publisher(self.core, self.topics)
         self.append = Appender(self.core, self.topics, self._publisher, self.governing).append
         self._reader = Reader(self.core, self.topics)
         self.routers = Routers(self.core, self.topics)
-        self.machines = MachineRoom(self.core, make_keeper)
-        self.forwarding = Forwarding(
+        self.machines = MachineHost(self.core, make_maintenance)
+        self.forwarding = CopyRounds(
             self.core,
             self.topics,
             self._reader,
@@ -122,8 +122,8 @@ class Engine:
         self._housekeeping = Housekeeping(
             self.core, self.topics, Checkpointer(self.core), Snapshotter(self.core)
         )
-        self._keeper = make_keeper(clock, settings.checkpoint_interval_ms, self._keep)
-        self.core.wake_keeper = self._keeper.wake
+        self._keeper = make_maintenance(clock, settings.checkpoint_interval_ms, self._keep)
+        self.core.wake_maintenance = self._keeper.wake
 
     def _recover(self, opened: OpenWal, progress: Progress) -> None:
         core = self.core
@@ -152,8 +152,8 @@ class Engine:
         self.forwarding.catch_up()
         self._keeper.start()
         core.wake_forwarder = self.forwarder.wake
-        core.owner.call(self.forwarding.look_at_all)
-        self.machines.start_feeding(self)
+        core.owner.call(self.forwarding.route_all)
+        self.machines.start_feeder(self)
 
     # -- what callers do, as the owner
 
@@ -226,7 +226,7 @@ class Engine:
 
     def checkpoint(self) -> None:
         """Absorb everything and take a snapshot now. Not for the owner's own thread."""
-        self._housekeeping.absorb_everything()
+        self._housekeeping.checkpoint_all()
 
     def close(self) -> None:
         """Stop the keeper, absorb what is there, close the log. Not for the owner's own thread."""

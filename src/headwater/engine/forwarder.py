@@ -12,13 +12,13 @@ from typing import Final
 from headwater.core.clock import Clock, Doorbell
 from headwater.core.errors import HeadwaterError
 from headwater.core.units import US_PER_MS
-from headwater.engine.forwarding import Forwarding
+from headwater.engine.forwarding import CopyRounds
 
-LOOK_AGAIN_MS: Final = 50
+RETRY_EVERY_MS: Final = 50
 
 
-class Forwarder:
-    def __init__(self, clock: Clock, forwarding: Forwarding) -> None:
+class ForwarderThread:
+    def __init__(self, clock: Clock, forwarding: CopyRounds) -> None:
         self._clock = clock
         self._forwarding = forwarding
         self._doorbell = Doorbell()
@@ -47,12 +47,12 @@ class Forwarder:
         while True:
             until_us = None
             if self._forwarding.waits:
-                until_us = self._clock.monotonic_us() + LOOK_AGAIN_MS * US_PER_MS
+                until_us = self._clock.monotonic_us() + RETRY_EVERY_MS * US_PER_MS
             self._clock.wait(self._doorbell, until_us)
             if self._stopping:
                 return
             try:
-                self._forwarding.look_again()
+                self._forwarding.retry_waiting()
                 while self._forwarding.round():
                     continue
                 self.error = None

@@ -20,7 +20,7 @@ from headwater.core.errors import ClosedError
 from headwater.core.units import MIB
 from headwater.engine.copying import (
     Copies,
-    Keep,
+    CopyRule,
     SourceBatch,
     SourceRecord,
     copies_for,
@@ -29,7 +29,7 @@ from headwater.engine.copying import (
 from headwater.engine.core import EngineCore
 from headwater.engine.loading import install, load_once
 from headwater.engine.pending import Change, wait_for
-from headwater.engine.placing import Placer, Placing
+from headwater.engine.placing import CopyPublisher, CopyWrite
 from headwater.engine.reading import Reader, ReadPlan
 from headwater.engine.ready import ReadySet
 from headwater.engine.router_state import Router
@@ -43,7 +43,7 @@ from headwater.wal.committer import LogState
 
 RECORDS_PER_ROUND: Final = 1_000
 BYTES_PER_ROUND: Final = 1 * MIB
-PLACES_PER_TRIM: Final = 4_096
+SLOTS_PER_TRIM: Final = 4_096
 """Lost places that are made in one go."""
 DESTS_PER_TURN: Final = 32
 """Destinations that are served in one turn of the owner."""
@@ -53,7 +53,7 @@ ATTEMPTS_MAX: Final = 16
 NoteDamage = Callable[[ReadPlan, Sequence[Finding]], bool]
 
 
-class Forwarding:
+class CopyRounds:
     def __init__(
         self,
         core: EngineCore,
@@ -66,7 +66,7 @@ class Forwarding:
         self._ready = ready
         self._reader = reader
         self._note_damage = note_damage
-        self._placer = Placer(core, topics)
+        self._publisher = CopyPublisher(core, topics)
         self._turn = threading.Lock()
         """Held by whoever forwards: the forwarder, or a caller who wants it done now."""
         self.paused = False
@@ -82,7 +82,7 @@ class Forwarding:
 
     def resume(self) -> None:
         self.paused = False
-        self._core.owner.post(self.look_at_all)
+        self._core.owner.post(self.route_all)
 
     @property
     def waits(self) -> bool:
@@ -92,13 +92,13 @@ class Forwarding:
             return False
         return bool(self._waiting or core.to_route or self._ready.size)
 
-    def look_again(self) -> None:
+    def retry_waiting(self) -> None:
         """Where a router had to wait, there may be room by now."""
         waiting, self._waiting = self._waiting, {}
         if waiting:
             self._core.owner.call(lambda: self._core.to_route.update(waiting))
 
-    def look_at_all(self) -> None:
+    def route_all(self) -> None:
         """As the owner: every source may have something."""
         self._core.to_route.clear()
         for router in self._core.routers:
@@ -152,7 +152,7 @@ class Forwarding:
             turn = ready.take(now_us)
             if turn is None:
                 break
-            routers += [router for router in turn.outlets if router.lag or router.unmarked]
+            routers += [router for router in turn.outbound if router.lag or router.unmarked]
         return routers
 
     def _forward(self, routers: Iterable[Router]) -> bool:
@@ -200,33 +200,33 @@ class Forwarding:
         batch = self._read(source, routers[0].cursor)
         if batch is None:
             return False
-        made: dict[Keep, Copies] = {}
-        placings = []
+        made: dict[CopyRule, Copies] = {}
+        writes = []
         for router in routers:
-            keep = Keep.of(router)
+            keep = CopyRule.of(router)
             if keep not in made:
                 made[keep] = copies_for(keep, batch)
-            placings.append(Placing(router, made[keep]))
-        for at in range(0, len(placings), DESTS_PER_TURN):
-            self._place(placings[at : at + DESTS_PER_TURN])
+            writes.append(CopyWrite(router, made[keep]))
+        for at in range(0, len(writes), DESTS_PER_TURN):
+            self._place(writes[at : at + DESTS_PER_TURN])
         for router in routers:
             self.failures.pop(router.name, None)
         return any(
             router.cursor.source_seq > seq for router, seq in zip(routers, before, strict=True)
         )
 
-    def _place(self, placings: list[Placing]) -> None:
-        core, placer = self._core, self._placer
-        admitted, changes = core.owner.call(lambda: placer.admit(placings))
+    def _place(self, writes: list[CopyWrite]) -> None:
+        core, publisher = self._core, self._publisher
+        admitted, changes = core.owner.call(lambda: publisher.admit(writes))
         for change in changes:
             self._wait(change)
-        for placing in admitted:
-            placing.encoded = placing.encode()
-        core.owner.call(lambda: placer.place(admitted))
+        for write in admitted:
+            write.encoded = write.encode()
+        core.owner.call(lambda: publisher.place(admitted))
 
     def _mark_all(self, routers: list[Router]) -> None:
         for router in routers:
-            self._wait(self._core.owner.call(partial(self._placer.mark, router)))
+            self._wait(self._core.owner.call(partial(self._publisher.mark, router)))
 
     def _wait(self, change: Change) -> None:
         """Until the log has answered; a refusal shows by itself, as what is not covered."""
@@ -244,7 +244,7 @@ class Forwarding:
         core = self._core
         from_seq = cursor.source_seq
         for _ in range(ATTEMPTS_MAX):
-            found = core.owner.call(partial(self._look, source, cursor))
+            found = core.owner.call(partial(self._plan_next, source, cursor))
             if found is None or isinstance(found, SourceBatch):
                 return found
             try:
@@ -260,7 +260,7 @@ class Forwarding:
         stale: bool = self._core.owner.call(partial(self._note_damage, plan, findings))
         return stale
 
-    def _look(self, source: Topic, cursor: RouterCursor) -> SourceBatch | ReadPlan | None:
+    def _plan_next(self, source: Topic, cursor: RouterCursor) -> SourceBatch | ReadPlan | None:
         """As the owner: what is next. What was evicted before it was copied needs no reading."""
         log = source.log
         records = max(self.records_per_round, 1)
@@ -271,12 +271,12 @@ class Forwarding:
         plan = self._reader.plan_copying(source, first - 1, records, BYTES_PER_ROUND, records * 4)
         trim = cursor.trimmed(log.evict_floor)
         if trim is not None:
-            last = min(trim.last_seq, first + PLACES_PER_TRIM - 1)
+            last = min(trim.last_seq, first + SLOTS_PER_TRIM - 1)
             return SourceBatch(first, last, lost=[range(first, last + 1)])
         gap = plan.selection.tombstone
-        if gap is not None and gap.gap_to - first >= PLACES_PER_TRIM:
+        if gap is not None and gap.gap_to - first >= SLOTS_PER_TRIM:
             # A stretch that is damaged or was lost may be as long as a segment.
-            last = max(first + PLACES_PER_TRIM - 1, gap.gap_from)
+            last = max(first + SLOTS_PER_TRIM - 1, gap.gap_from)
             return SourceBatch(first, last, lost=[range(gap.gap_from, last + 1)])
         return plan
 

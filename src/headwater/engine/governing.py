@@ -86,7 +86,7 @@ class _ShardWatch:
         return now_us - self._seen_us
 
 
-class Governing:
+class PressureControl:
     def __init__(self, core: EngineCore) -> None:
         assert core.wal is not None
         self._core = core

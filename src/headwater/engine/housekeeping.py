@@ -18,7 +18,7 @@ from headwater.engine.reclaim import Reclaimer
 from headwater.engine.snapshots import Snapshotter
 from headwater.engine.topic import Topic
 from headwater.engine.topics import Topics
-from headwater.engine.unasked import UnaskedTopics
+from headwater.engine.unasked import BackgroundLoader
 from headwater.format.topic_frames import encode_checkpoint_mark
 from headwater.store.failures import is_no_room
 from headwater.wal.committer import LogState
@@ -41,7 +41,7 @@ class Housekeeping:
         self._checkpointer = checkpointer
         self._snapshotter = snapshotter
         self._reclaimer = Reclaimer(core, topics)
-        self._unasked = UnaskedTopics(core)
+        self._unasked = BackgroundLoader(core)
         self._rotations_seen = 0
         self._snapshot_at_us = core.clock.monotonic_us()
         self._bytes_at_snapshot = 0
@@ -62,7 +62,7 @@ class Housekeeping:
                 core.owner.call(self._count_bytes)
             try:
                 if self._snapshot_due():
-                    self._absorb_everything()
+                    self._checkpoint_all()
                 else:
                     self._checkpointer.run(full=False)
             except (OSError, HeadwaterError) as error:
@@ -73,12 +73,12 @@ class Housekeeping:
             if unreadable is not None:
                 raise unreadable
 
-    def absorb_everything(self) -> None:
+    def checkpoint_all(self) -> None:
         """A full checkpoint and a snapshot, now."""
         with self._turn:
-            self._absorb_everything()
+            self._checkpoint_all()
 
-    def _absorb_everything(self) -> None:
+    def _checkpoint_all(self) -> None:
         core = self._core
         cut = self._checkpointer.run(full=True)
         if (core.changed or cut.jobs or self._log_takes_the_room()) and not core.broken:
@@ -104,9 +104,9 @@ class Housekeeping:
         is due, would have more to replay each time."""
         try:
             if notes.frames_replayed > self._core.settings.replay_frames_max:
-                self.absorb_everything()
+                self.checkpoint_all()
             else:
-                self._checkpointer.absorb(lossy)
+                self._checkpointer.checkpoint(lossy)
         except (OSError, HeadwaterError):
             return  # a full disk keeps nobody from reading; the next checkpoint tries again
 
@@ -118,7 +118,7 @@ class Housekeeping:
             try:
                 self._drain()
                 core.owner.call(self._lower_ceilings)
-                self.absorb_everything()
+                self.checkpoint_all()
             except (OSError, HeadwaterError):
                 return  # the log has everything; the next start replays it
 

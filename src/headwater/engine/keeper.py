@@ -13,7 +13,7 @@ from collections.abc import Callable
 from headwater.core.clock import Clock, Doorbell
 
 
-class Keeper:
+class MaintenanceThread:
     def __init__(self, clock: Clock, interval_ms: int, work: Callable[[], None]) -> None:
         self._clock = clock
         self._interval_us = interval_ms * 1_000

@@ -128,7 +128,7 @@ def install(topic: Topic, loaded: Loaded, core: EngineCore | None = None) -> Non
 
 
 @dataclass(frozen=True, slots=True)
-class TagPiece:
+class TagRead:
     """A stretch of a segment with tagged records, frozen for reading."""
 
     segment: Segment
@@ -136,11 +136,11 @@ class TagPiece:
     entries: Entries
 
 
-def plan_tags(topic: Topic) -> list[TagPiece]:
+def plan_tags(topic: Topic) -> list[TagRead]:
     """As the owner: where the tags are that nobody has read yet."""
-    pieces: list[TagPiece] = []
+    reads: list[TagRead] = []
     if topic.tags_complete:
-        return pieces
+        return reads
     index = topic.log.index
     for segment in topic.segments:
         first = max(segment.first_seq, index.base_seq)
@@ -148,21 +148,21 @@ def plan_tags(topic: Topic) -> list[TagPiece]:
         if first <= last:
             entries = index.entries(first, last)
             if (index_flags(entries) & _TAGGED).any():
-                pieces.append(TagPiece(segment, first, entries))
-    return pieces
+                reads.append(TagRead(segment, first, entries))
+    return reads
 
 
-def load_tags(topic: Topic, pieces: list[TagPiece]) -> list[tuple[bytes, int]]:
+def load_tags(topic: Topic, reads: list[TagRead]) -> list[tuple[bytes, int]]:
     """Anywhere: the tags of live records, in order of seq.
 
     A damaged record has no tag that could be trusted; it is never served, deleted or not. One whose
     state alone is unknown has: a crash tore its delete, which the log is about to do again (I8).
     """
     found: list[tuple[bytes, int]] = []
-    for piece in pieces:
-        first, entries = piece.first_seq, piece.entries
+    for read in reads:
+        first, entries = read.first_seq, read.entries
         flags = index_flags(entries)
-        part = topic.files.read(piece.segment, first, first + len(entries) - 1, entries)
+        part = topic.files.read(read.segment, first, first + len(entries) - 1, entries)
         faults = frame_faults(part.buffer, entries, first, part.base)
         sound = numpy.isin(faults, _TAG_IS_SOUND)
         tagged = numpy.flatnonzero((flags & _TAGGED != 0) & (flags & _UNREADABLE == 0) & sound)
@@ -180,13 +180,13 @@ def load_tags(topic: Topic, pieces: list[TagPiece]) -> list[tuple[bytes, int]]:
     return found
 
 
-def install_tags(topic: Topic, pieces: list[TagPiece], found: list[tuple[bytes, int]]) -> bool:
+def install_tags(topic: Topic, reads: list[TagRead], found: list[tuple[bytes, int]]) -> bool:
     """As the owner. False when segments were rewritten or moved meanwhile: plan again."""
     if topic.tags_complete:
         return True
     now = {id(segment) for segment in topic.segments}
     base = topic.log.index.base_seq
-    if any(id(p.segment) not in now and p.segment.end_seq >= base for p in pieces):
+    if any(id(p.segment) not in now and p.segment.end_seq >= base for p in reads):
         return False
     if topic.log.tags is None:
         topic.log.tags = TagIndex()

@@ -28,7 +28,7 @@ class RecoveryNotes:
     topics_broken: list[str] = field(default_factory=list)
     """Topics whose files are damaged: refused until they are restored, the others are not."""
     frames_replayed: int = 0
-    frames_absorbed: int = 0
+    frames_checkpointed: int = 0
     seqs_reserved: int = 0
     """Seqs of the disk class that were reserved before a crash and have no record."""
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from headwater.engine import machine_steps as operations
 from headwater.engine import machine_telling as responses
 from headwater.engine.engine import Engine
-from headwater.engine.machine_telling import opened
+from headwater.engine.machine_telling import decode_content
 from headwater.engine.machines import requests
 from headwater.engine.steps import Operation
 
@@ -102,7 +102,9 @@ def _put(engine: Engine, call: requests.PutMachine) -> Operation[Any]:
 
 
 def _get_machine(engine: Engine, call: GetMachine) -> Operation[Any]:
-    return responses.machine((yield from operations.get_machine_operation(engine, *call)), opened)
+    return responses.machine(
+        (yield from operations.get_machine_operation(engine, *call)), decode_content
+    )
 
 
 def _list_machines(engine: Engine, _call: ListMachines) -> Operation[Any]:
@@ -118,7 +120,9 @@ def _create(engine: Engine, call: requests.CreateInstance) -> Operation[Any]:
 
 
 def _get_instance(engine: Engine, call: GetInstance) -> Operation[Any]:
-    return responses.instance((yield from operations.get_instance_operation(engine, *call)), opened)
+    return responses.instance(
+        (yield from operations.get_instance_operation(engine, *call)), decode_content
+    )
 
 
 def _list_instances(engine: Engine, call: ListInstances) -> Operation[Any]:
@@ -126,7 +130,9 @@ def _list_instances(engine: Engine, call: ListInstances) -> Operation[Any]:
 
 
 def _apply(engine: Engine, call: requests.ApplyEvent) -> Operation[Any]:
-    return responses.applied((yield from operations.apply_event_operation(engine, call)), opened)
+    return responses.applied(
+        (yield from operations.apply_event_operation(engine, call)), decode_content
+    )
 
 
 def _delete(engine: Engine, call: requests.DeleteInstance) -> Operation[Any]:
@@ -141,12 +147,12 @@ def _migrate(engine: Engine, call: requests.MigrateInstance) -> Operation[Any]:
 
 
 def _batch(engine: Engine, call: Batch) -> Operation[Any]:
-    return responses.batch((yield from operations.batch_operation(engine, *call)), opened)
+    return responses.batch((yield from operations.batch_operation(engine, *call)), decode_content)
 
 
 def _history(engine: Engine, call: ReadHistory) -> Operation[Any]:
     found = yield from operations.history_operation(engine, *call)
-    return responses.history(call.instance_id, found, opened)
+    return responses.history(call.instance_id, found, decode_content)
 
 
 def _snapshot_instance(engine: Engine, call: SnapshotInstance) -> Operation[Any]:
@@ -157,7 +163,7 @@ def _snapshot_instance(engine: Engine, call: SnapshotInstance) -> Operation[Any]
 
 def _read_wal(engine: Engine, call: ReadWal) -> Operation[Any]:
     page = yield from operations.read_wal_operation(engine, *call)
-    return responses.entries(page, opened)
+    return responses.entries(page, decode_content)
 
 
 def _wal_stats(engine: Engine, _call: GetWalStats) -> Operation[Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from headwater.engine import machine_asks as calls
 from headwater.engine.machine_face import Moved
 from headwater.engine.machines import requests
-from headwater.engine.machines.watching import WatchFilter, watch_filter
+from headwater.engine.machines.watchers import WatchFilter, watch_filter
 from headwater.wire import machine_answers as answers
 
 

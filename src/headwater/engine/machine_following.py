@@ -10,9 +10,9 @@ from headwater.core.clock import Doorbell
 from headwater.engine.engine import Engine
 from headwater.engine.machine_face import Moved
 from headwater.engine.machine_steps import catch_up_operation, open_store
-from headwater.engine.machine_telling import opened, transition
-from headwater.engine.machines.log_reading import GapReason, LogGap
-from headwater.engine.machines.watching import (
+from headwater.engine.machine_telling import decode_content, transition
+from headwater.engine.machines.log_reader import GapReason, LogGap
+from headwater.engine.machines.watchers import (
     CatchUpPlan,
     CaughtUp,
     TransitionEvent,
@@ -39,12 +39,12 @@ def follow_blocking(
         plan: CatchUpPlan | None = watcher.catch_up
         while plan is not None:
             found: CaughtUp = drive(catch_up_operation(plan))
-            yield from map(_told_of, found.in_order())
+            yield from map(_update, found.in_order())
             plan = found.following
         while True:
             watched: Watched = owner.call(watcher.next)
             if watched.events or watched.missed is not None:
-                yield from _told(watched)
+                yield from _updates(watched)
                 continue
             if watcher.closed:
                 return
@@ -63,49 +63,49 @@ async def follow_async(
     idle_ms: int | None,
 ) -> AsyncIterator[Moved]:
     store = await drive(open_store(engine))
-    news = asyncio.Event()
-    watcher = _watcher(store.watch(wanted, from_offset), news.set)
+    ready = asyncio.Event()
+    watcher = _watcher(store.watch(wanted, from_offset), ready.set)
     try:
         plan: CatchUpPlan | None = watcher.catch_up
         while plan is not None:
             found: CaughtUp = await drive(catch_up_operation(plan))
             for each in found.in_order():
-                yield _told_of(each)
+                yield _update(each)
             plan = found.following
         while True:
             watched = watcher.next()
             if watched.events or watched.missed is not None:
-                for moved in _told(watched):
+                for moved in _updates(watched):
                     yield moved
                 continue
             if watcher.closed:
                 return
-            news.clear()
+            ready.clear()
             try:
-                await asyncio.wait_for(news.wait(), None if idle_ms is None else idle_ms / 1_000)
+                await asyncio.wait_for(ready.wait(), None if idle_ms is None else idle_ms / 1_000)
             except TimeoutError:
                 return
     finally:
         watcher.close()
 
 
-def _watcher(watcher: Watcher, on_news: Callable[[], None]) -> Watcher:
-    watcher.on_news = on_news
+def _watcher(watcher: Watcher, on_events: Callable[[], None]) -> Watcher:
+    watcher.on_events = on_events
     return watcher
 
 
-def _told(watched: Watched) -> Iterator[Moved]:
+def _updates(watched: Watched) -> Iterator[Moved]:
     if watched.missed is not None:
         first, last, count = watched.missed
         yield GapAnswer(first, last, count, GapReason.BEHIND.value)
     yield from map(_moved, watched.events)
 
 
-def _told_of(each: TransitionEvent | LogGap) -> Moved:
+def _update(each: TransitionEvent | LogGap) -> Moved:
     if isinstance(each, LogGap):
         return GapAnswer(each.offset, each.resume - 1, None, each.reason.value)
     return _moved(each)
 
 
 def _moved(event: TransitionEvent) -> Moved:
-    return transition(event, opened)
+    return transition(event, decode_content)

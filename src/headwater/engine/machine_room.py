@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headwater.core.errors import ClosedError
 from headwater.engine.core import EngineCore
-from headwater.engine.keeper import Keeper
+from headwater.engine.keeper import MaintenanceThread
 from headwater.engine.machines.positions import restore_holds
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.parts import CAUSES, Part
@@ -17,18 +17,20 @@ from headwater.format.machines.names import MACHINES_DIRECTORY
 
 if TYPE_CHECKING:
     from headwater.engine.engine import Engine
-    from headwater.engine.machines.feeding import TransitionFeeder
+    from headwater.engine.machines.transition_feeder import TransitionFeeder
 
 Progress = Callable[[float], None]
 _log = logging.getLogger("headwater.machines")
 
 
-class MachineRoom:
+class MachineHost:
     """Opening reads files, so it is done by any thread but the owner's; one at a time."""
 
-    def __init__(self, core: EngineCore, make_keeper: type[Keeper] = Keeper) -> None:
+    def __init__(
+        self, core: EngineCore, make_maintenance: type[MaintenanceThread] = MaintenanceThread
+    ) -> None:
         self._core = core
-        self._make_keeper = make_keeper
+        self._make_maintenance = make_maintenance
         self._engine: Engine | None = None
         self.feeder: TransitionFeeder | None = None
         """Takes transitions to their topic, once there are machines and the engine runs."""
@@ -44,8 +46,8 @@ class MachineRoom:
     @property
     def trouble(self) -> Exception | None:
         """What fails while nobody waits for it: expiries, compaction, feeding the topic."""
-        found = None if self.store is None else self.store.trouble
-        return found or (None if self.feeder is None else self.feeder.trouble)
+        found = None if self.store is None else self.store.last_error
+        return found or (None if self.feeder is None else self.feeder.last_error)
 
     def open_at_start(self) -> None:
         """What is damaged is away from now on; the topics do not wait for it."""
@@ -79,11 +81,11 @@ class MachineRoom:
                 if self.on_open is not None:
                     self.on_open(store)
                 self.store = store
-                core.parts.mended[Part.MACHINES] = store.report.mended
+                core.parts.mended[Part.MACHINES] = store.report.repaired
                 self._feed()
             return self.store
 
-    def start_feeding(self, engine: Engine) -> None:
+    def start_feeder(self, engine: Engine) -> None:
         """The engine takes writes from now on, also those that tell of transitions."""
         with self._lock:
             self._engine = engine
@@ -91,7 +93,7 @@ class MachineRoom:
 
     def _feed(self) -> None:
         from headwater.engine.blocking import Database
-        from headwater.engine.machines.feeding import TransitionFeeder
+        from headwater.engine.machines.transition_feeder import TransitionFeeder
 
         core, store = self._core, self.store
         if (
@@ -102,8 +104,8 @@ class MachineRoom:
             return
         database = Database(self._engine)
         place = core.directory / MACHINES_DIRECTORY
-        keeper = self._make_keeper
-        self.feeder = TransitionFeeder(database, store, core.disk, place, make_keeper=keeper)
+        keeper = self._make_maintenance
+        self.feeder = TransitionFeeder(database, store, core.disk, place, make_maintenance=keeper)
         self.feeder.start()
 
     def close(self) -> None:

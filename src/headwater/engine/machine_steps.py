@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from headwater.engine.engine import Engine
 from headwater.engine.machines import answers, requests
-from headwater.engine.machines.log_reading import History, HistoryPlan, WalPage, WalReadPlan
+from headwater.engine.machines.log_reader import History, HistoryPlan, WalPage, WalReadPlan
 from headwater.engine.machines.store import MachineStore
-from headwater.engine.machines.watching import CatchUpPlan, CaughtUp
+from headwater.engine.machines.watchers import CatchUpPlan, CaughtUp
 from headwater.engine.pending import Pending
 from headwater.engine.steps import Answered, AsOwner, InFiles, Operation
 from headwater.model.machines.definition import Definition, check_machine_name
@@ -54,18 +54,18 @@ def _change_operation(engine: Engine, change: Callable[[MachineStore], Pending[T
     return answer
 
 
-def query_operation(engine: Engine, look: Callable[[MachineStore], T]) -> Operation[T]:
+def query_operation(engine: Engine, query: Callable[[MachineStore], T]) -> Operation[T]:
     """Something that is in memory."""
     store = yield from open_store(engine)
-    found: T = yield AsOwner(lambda: look(store))
+    found: T = yield AsOwner(lambda: query(store))
     return found
 
 
-def _file_operation(place: PurePath, work: Callable[[], T]) -> Operation[T]:
+def _file_operation(path: PurePath, work: Callable[[], T]) -> Operation[T]:
     """Something that is in files. What the disk says is told in our words."""
 
     def run() -> T:
-        with file_work(place):
+        with file_work(path):
             return work()
 
     found: T = yield InFiles(run)
@@ -83,7 +83,7 @@ def put_machine_operation(
 
 def get_machine_operation(
     engine: Engine, machine: str, version: int | None
-) -> Operation[answers.MachineFound]:
+) -> Operation[answers.MachineVersion]:
     return (yield from query_operation(engine, lambda store: store.get_machine(machine, version)))
 
 
@@ -117,7 +117,7 @@ def draw_operation(
     if form not in DRAWING_FORMS:
         raise bad_request(f"the form of a drawing is one of {', '.join(DRAWING_FORMS)}")
 
-    def look(store: MachineStore) -> tuple[Definition, str | None]:
+    def query(store: MachineStore) -> tuple[Definition, str | None]:
         definition = store.tables.definition(check_machine_name(machine), version)
         if instance_id is None:
             return definition, None
@@ -129,7 +129,7 @@ def draw_operation(
             )
         return definition, found.state
 
-    definition, current = yield from query_operation(engine, look)
+    definition, current = yield from query_operation(engine, query)
     # Late: drawings bring a good part of the library of XML, and servers draw few.
     from headwater.model.machines.drawing import mermaid, picture_of
     from headwater.model.machines.drawing_svg import svg
@@ -154,11 +154,11 @@ def create_instance_operation(
 
 def get_instance_operation(engine: Engine, instance_id: str) -> Operation[Instance]:
     """As it is committed; `doubtful` when damage may have taken something of it."""
-    found, doubtful = yield from query_operation(engine, partial(_look_at, instance_id))
+    found, doubtful = yield from query_operation(engine, partial(_instance_and_doubt, instance_id))
     return _doubted(found) if doubtful and not found.doubtful else found
 
 
-def _look_at(instance_id: str, store: MachineStore) -> tuple[Instance, bool]:
+def _instance_and_doubt(instance_id: str, store: MachineStore) -> tuple[Instance, bool]:
     found = store.get_instance(instance_id)
     return found, store.is_doubtful(found)
 
@@ -216,7 +216,7 @@ def history_operation(engine: Engine, instance_id: str, limit: int) -> Operation
     plan: HistoryPlan = yield from query_operation(
         engine, lambda store: store.history(instance_id, limit)
     )
-    return (yield from _file_operation(plan.place.directory, plan.read))
+    return (yield from _file_operation(plan.log.directory, plan.read))
 
 
 def snapshot_instance_operation(
@@ -246,11 +246,11 @@ def read_wal_operation(
         engine,
         lambda store: store.read_wal(from_offset, limit, newest=newest, bytes_max=bytes_max),
     )
-    return (yield from _file_operation(plan.place.directory, plan.read))
+    return (yield from _file_operation(plan.log.directory, plan.read))
 
 
 def catch_up_operation(plan: CatchUpPlan) -> Operation[CaughtUp]:
-    return (yield from _file_operation(plan.place.directory, plan.read))
+    return (yield from _file_operation(plan.log.directory, plan.read))
 
 
 def wal_stats_operation(engine: Engine) -> Operation[answers.WalStats]:

@@ -15,8 +15,8 @@ from headwater.core.errors import HeadwaterError
 from headwater.engine import machine_steps as operations
 from headwater.engine.engine import Engine
 from headwater.engine.machines import answers
-from headwater.engine.machines.log_reading import History, HistoryEntry, WalPage
-from headwater.engine.machines.watching import TransitionEvent
+from headwater.engine.machines.log_reader import History, HistoryEntry, WalPage
+from headwater.engine.machines.watchers import TransitionEvent
 from headwater.engine.steps import Operation
 from headwater.format.machines.bodies import ApplyEvent, CreateInstance, DeleteInstance
 from headwater.format.machines.entry import EntryType
@@ -24,9 +24,9 @@ from headwater.model.machines.errors import machine_code
 from headwater.model.machines.instance import Instance
 from headwater.wire import machine_answers as wire
 
-Inside = Callable[[bytes], Any]
-_raw: Inside = msgspec.Raw
-opened: Inside = msgspec.json.Decoder().decode
+Content = Callable[[bytes], Any]
+_raw: Content = msgspec.Raw
+decode_content: Content = msgspec.json.Decoder().decode
 ENTRY_NAMES: Final = {
     EntryType.PUT_MACHINE: "PutMachine",
     EntryType.CREATE_INSTANCE: "CreateInstance",
@@ -75,8 +75,8 @@ def put(answer: answers.MachinePut) -> wire.MachinePutAnswer:
     return wire.MachinePutAnswer(answer.machine, answer.version, answer.checksum, answer.created)
 
 
-def machine(answer: answers.MachineFound, inside: Inside = _raw) -> wire.MachineAnswer:
-    definition = inside(answer.definition)
+def machine(answer: answers.MachineVersion, content: Content = _raw) -> wire.MachineAnswer:
+    definition = content(answer.definition)
     return wire.MachineAnswer(answer.machine, answer.version, definition, answer.checksum)
 
 
@@ -99,21 +99,21 @@ def created(answer: answers.Created) -> wire.InstanceMadeAnswer:
     )
 
 
-def instance(is_at: Instance, inside: Inside = _raw) -> wire.InstanceAnswer:
-    offset = is_at.last_wal_offset
+def instance(current: Instance, content: Content = _raw) -> wire.InstanceAnswer:
+    offset = current.last_wal_offset
     return wire.InstanceAnswer(
-        is_at.id,
-        is_at.machine,
-        is_at.version,
-        is_at.state,
-        inside(is_at.ctx),
+        current.id,
+        current.machine,
+        current.version,
+        current.state,
+        content(current.ctx),
         offset,
         str(offset),
-        is_at.created_at,
-        is_at.updated_at,
-        is_at.last_event_id,
-        is_at.expires_at or None,
-        is_at.doubtful,
+        current.created_at,
+        current.updated_at,
+        current.last_event_id,
+        current.expires_at or None,
+        current.doubtful,
     )
 
 
@@ -137,13 +137,13 @@ def instances(listed: answers.InstancesListed) -> wire.InstanceListAnswer:
     )
 
 
-def applied(answer: answers.Applied, inside: Inside = _raw) -> wire.EventAppliedAnswer:
+def applied(answer: answers.Applied, content: Content = _raw) -> wire.EventAppliedAnswer:
     offset = answer.wal_offset
     return wire.EventAppliedAnswer(
         answer.instance_id,
         answer.from_state,
         answer.to_state,
-        inside(answer.ctx),
+        content(answer.ctx),
         offset,
         str(offset),
         answer.applied,
@@ -169,25 +169,25 @@ def deleted(answer: answers.Deleted) -> wire.InstanceDeletedAnswer:
     return wire.InstanceDeletedAnswer(answer.instance_id, True, offset, str(offset), answer.applied)
 
 
-def batch(done: answers.BatchDone, inside: Inside = _raw) -> wire.BatchAnswer:
-    results = [_outcome(outcome, inside) for outcome in done.outcomes]
+def batch(done: answers.BatchDone, content: Content = _raw) -> wire.BatchAnswer:
+    results = [_outcome(outcome, content) for outcome in done.outcomes]
     good = sum(each.status == "ok" for each in results)
     return wire.BatchAnswer(results, good, len(results) - good)
 
 
-def _outcome(outcome: answers.Outcome, inside: Inside) -> wire.BatchOneAnswer:
+def _outcome(outcome: answers.Outcome, content: Content) -> wire.BatchOneAnswer:
     if outcome.error is not None:
         return wire.BatchOneAnswer("error", error=error(outcome.error))
     answer = outcome.answer
     result: Any = None
     if isinstance(answer, answers.Applied):
-        result = applied(answer, inside)
+        result = applied(answer, content)
     elif isinstance(answer, answers.Created):
         result = created(answer)
     elif isinstance(answer, answers.Deleted):
         result = deleted(answer)
     elif isinstance(answer, Instance):
-        result = instance(answer, inside)
+        result = instance(answer, content)
     elif isinstance(answer, answers.Pong):
         result = answer._asdict()
     return wire.BatchOneAnswer("ok", result=result)
@@ -203,20 +203,20 @@ def error(problem: HeadwaterError) -> dict[str, Any]:
     }
 
 
-def stats(is_at: answers.WalStats) -> wire.WalStatsAnswer:
+def stats(current: answers.WalStats) -> wire.WalStatsAnswer:
     return wire.WalStatsAnswer(
-        is_at.entry_count,
-        is_at.segment_count,
-        is_at.total_size_bytes,
-        is_at.current_offset,
-        str(is_at.current_offset),
-        is_at.latest_offset,
-        is_at.oldest_segment,
-        is_at.newest_segment,
-        is_at.damaged_entries,
-        is_at.state,
+        current.entry_count,
+        current.segment_count,
+        current.total_size_bytes,
+        current.current_offset,
+        str(current.current_offset),
+        current.latest_offset,
+        current.oldest_segment,
+        current.newest_segment,
+        current.damaged_entries,
+        current.state,
         wire.WalIoAnswer(
-            is_at.bytes_written, is_at.bytes_read, is_at.writes, is_at.reads, is_at.fsyncs
+            current.bytes_written, current.bytes_read, current.writes, current.reads, current.fsyncs
         ),
     )
 
@@ -244,18 +244,18 @@ def _compacted(done: answers.Compacted, snapshots: int, segments: int) -> wire.C
     )
 
 
-def history(instance_id: str, is_at: History, inside: Inside = _raw) -> wire.HistoryAnswer:
+def history(instance_id: str, current: History, content: Content = _raw) -> wire.HistoryAnswer:
     return wire.HistoryAnswer(
         instance_id,
-        [_entry(each, inside) for each in is_at.entries],
-        is_at.complete,
-        is_at.doubtful,
-        None if is_at.gone_before is None else str(is_at.gone_before),
-        None if is_at.damaged_at is None else str(is_at.damaged_at),
+        [_entry(each, content) for each in current.entries],
+        current.complete,
+        current.doubtful,
+        None if current.gone_before is None else str(current.gone_before),
+        None if current.damaged_at is None else str(current.damaged_at),
     )
 
 
-def _entry(entry: HistoryEntry, inside: Inside) -> wire.HistoryEntry:
+def _entry(entry: HistoryEntry, content: Content) -> wire.HistoryEntry:
     body = entry.body
     made = wire.HistoryEntry(
         entry.offset, str(entry.offset), KIND_NAMES[type(body)], body.at, version=body.version
@@ -263,15 +263,15 @@ def _entry(entry: HistoryEntry, inside: Inside) -> wire.HistoryEntry:
     if isinstance(body, ApplyEvent):
         made.event, made.event_id = body.event, body.event_id
         made.from_state, made.to_state = body.from_state, body.to_state
-        made.payload = inside(bytes(body.payload)) if body.payload else None
+        made.payload = content(bytes(body.payload)) if body.payload else None
     elif isinstance(body, CreateInstance):
-        made.to_state, made.payload = body.state, inside(bytes(body.initial_ctx))
+        made.to_state, made.payload = body.state, content(bytes(body.initial_ctx))
     else:
         made.from_state, made.reason = body.state, body.reason
     return made
 
 
-def entries(page: WalPage, inside: Inside = _raw) -> wire.WalReadAnswer:
+def entries(page: WalPage, content: Content = _raw) -> wire.WalReadAnswer:
     return wire.WalReadAnswer(
         [
             wire.WalEntryAnswer(
@@ -279,7 +279,7 @@ def entries(page: WalPage, inside: Inside = _raw) -> wire.WalReadAnswer:
                 str(each.offset),
                 each.sequence,
                 ENTRY_NAMES[each.kind],
-                inside(each.payload),
+                content(each.payload),
             )
             for each in page.entries
         ],
@@ -325,7 +325,7 @@ def one_snapshot(made: answers.InstanceSnapshot) -> wire.InstanceSnapshotAnswer:
     )
 
 
-def transition(event: TransitionEvent, inside: Inside = _raw) -> wire.TransitionAnswer:
+def transition(event: TransitionEvent, content: Content = _raw) -> wire.TransitionAnswer:
     return wire.TransitionAnswer(
         event.instance_id,
         event.machine,
@@ -336,7 +336,7 @@ def transition(event: TransitionEvent, inside: Inside = _raw) -> wire.Transition
         event.at,
         event.wal_offset,
         str(event.wal_offset),
-        None if event.payload is None else inside(event.payload),
+        None if event.payload is None else content(event.payload),
         event.event_id,
-        None if event.ctx is None else inside(event.ctx),
+        None if event.ctx is None else content(event.ctx),
     )

@@ -96,9 +96,9 @@ class Write(Pending[Appended]):
     keys: Sequence[Keyed] = ()
     """One for all of its records; or several, when it stands for writes of others."""
     expires_ts = 0
-    appointments: dict[int, int] | None = None
+    scheduled: dict[int, int] | None = None
     """When jobs of a queue may be delivered, by seq."""
-    settles: Callable[[], None] | None = None
+    on_flushed: Callable[[], None] | None = None
     """Told that the copies in front of it in its group are durable."""
     sync_us = 0
     """How long the sync took that this write waited for."""
@@ -151,12 +151,12 @@ class Change(Pending[Any]):
     ) -> None:
         self._take_effect = take_effect
         self._give_up = give_up
-        self.settles: Callable[[], None] | None = None
+        self.on_flushed: Callable[[], None] | None = None
         """Told that the copies in front of it in its group are durable."""
 
     def carry_out(self) -> None:
-        if self.settles is not None:
-            self.settles()
+        if self.on_flushed is not None:
+            self.on_flushed()
         self.succeed(self._take_effect())
 
     def refuse(self, error: HeadwaterError) -> None:

@@ -15,7 +15,7 @@ from headwater.core.errors import HeadwaterError, TopicFullError
 from headwater.engine.copying import Copies, Encoded, log_frames
 from headwater.engine.core import EngineCore
 from headwater.engine.pending import Change
-from headwater.engine.publishing import tell
+from headwater.engine.publishing import announce
 from headwater.engine.router_state import Router
 from headwater.engine.routers import reservation, reserve
 from headwater.engine.tail import TailChunk
@@ -35,7 +35,7 @@ _SEGMENT_SHIFT: Final = SEGMENT_FRAME_BYTES_MIN - FRAME_BYTES_MIN
 
 
 @dataclass(slots=True)
-class Placing:
+class CopyWrite:
     """Copies that have a router, and a place if nobody comes between."""
 
     router: Router
@@ -54,39 +54,39 @@ class Placing:
         return self.copies.encode(dest.topic_id, self.first_seq, dest.last_ts, base)
 
 
-class Placer:
+class CopyPublisher:
     def __init__(self, core: EngineCore, topics: Topics) -> None:
         self._core = core
         self._topics = topics
-        self._asked: list[Change] = []
+        self._requested: list[Change] = []
         """Ceilings that are on their way to the log."""
 
-    def admit(self, placings: list[Placing]) -> tuple[list[Placing], list[Change]]:
+    def admit(self, writes: list[CopyWrite]) -> tuple[list[CopyWrite], list[Change]]:
         """Which of these can be placed, as far as there is room; and what to wait for before.
 
         What has no place to take is passed over at once.
         """
         core = self._core
-        admitted: list[Placing] = []
+        admitted: list[CopyWrite] = []
         ceilings: dict[int, dict[Topic, int]] = {}
-        for placing in placings:
-            router, dest = placing.router, placing.dest
+        for write in writes:
+            router, dest = write.router, write.dest
             if not self._may_copy(router):
                 continue
-            if not len(placing.copies):
-                self._passed(router, placing.copies)
+            if not len(write.copies):
+                self._passed(router, write.copies)
                 continue
-            if not self._has_memory(dest) or not self._fit(placing):
+            if not self._has_memory(dest) or not self._fit(write):
                 router.cursor.hold()
                 continue
-            placing.first_seq = dest.log.visible_seq + 1
-            ceiling = reserve(core, dest, len(placing.copies))
+            write.first_seq = dest.log.visible_seq + 1
+            ceiling = reserve(core, dest, len(write.copies))
             if ceiling is not None:
                 ceilings.setdefault(dest.shard, {})[dest] = ceiling
-            admitted.append(placing)
-        self._asked = [change for change in self._asked if not change.done]
-        self._asked += [self._reserve(shard, asked) for shard, asked in ceilings.items()]
-        return admitted, [] if all(map(self._is_covered, admitted)) else self._asked
+            admitted.append(write)
+        self._requested = [change for change in self._requested if not change.done]
+        self._requested += [self._reserve(shard, wanted) for shard, wanted in ceilings.items()]
+        return admitted, [] if all(map(self._is_covered, admitted)) else self._requested
 
     def _may_copy(self, router: Router) -> bool:
         dest = router.dest
@@ -100,20 +100,20 @@ class Placer:
         settings = core.settings
         tight = core.tail_bytes > settings.tail_bytes_max // 2
         if tight or dest.tail_bytes > 2 * settings.checkpoint_tail_bytes:
-            core.wake_keeper()
+            core.wake_maintenance()
             return False
         return True
 
-    def _fit(self, placing: Placing) -> bool:
+    def _fit(self, write: CopyWrite) -> bool:
         """Cut down to what a destination takes that refuses when full. False when that is none."""
-        log = placing.dest.log
+        log = write.dest.log
         settings = log.settings
         if settings.discard is not Discard.REJECT:
             return True
-        self._topics.evict(placing.dest)  # what expired makes room
+        self._topics.evict(write.dest)  # what expired makes room
         count, size = log.count + log.inflight, log.bytes
         fits = 0
-        for slot, payload in zip(placing.copies.slots, placing.copies.payloads(), strict=True):
+        for slot, payload in zip(write.copies.slots, write.copies.payloads(), strict=True):
             if slot is Slot.COPY:
                 count += 1
                 size += payload
@@ -123,7 +123,7 @@ class Placer:
                 break
             fits += 1
         if fits:
-            placing.copies = placing.copies.until(fits)
+            write.copies = write.copies.until(fits)
         return fits > 0
 
     def _reserve(self, shard: int, ceilings: dict[Topic, int]) -> Change:
@@ -154,49 +154,49 @@ class Placer:
             change.refuse(error)
         return change
 
-    def _is_covered(self, placing: Placing) -> bool:
+    def _is_covered(self, write: CopyWrite) -> bool:
         """True when its seqs may be used: a ceiling over them is durable."""
-        dest = placing.dest
+        dest = write.dest
         if not dest.log.settings.durability.is_logged:
             return True
-        last_seq = dest.log.head_seq + len(placing.copies)
+        last_seq = dest.log.head_seq + len(write.copies)
         return self._core.ceilings.is_durable(dest.topic_id, last_seq)
 
     # -- making visible
 
-    def place(self, placings: list[Placing]) -> None:
+    def place(self, writes: list[CopyWrite]) -> None:
         """Make copies visible, or hand them to the log."""
-        for placing in placings:
-            router, dest = placing.router, placing.dest
+        for write in writes:
+            router, dest = write.router, write.dest
             if not self._may_copy(router):
                 continue
             log = dest.log
             logged = log.settings.durability.is_logged
             is_quiet = dest.in_flight == 0 and log.inflight == 0
-            if not self._is_covered(placing) or not (is_quiet or logged):
+            if not self._is_covered(write) or not (is_quiet or logged):
                 router.cursor.hold()
                 continue
             if not is_quiet:
-                self._through_log(placing)
+                self._through_log(write)
                 continue
-            if placing.encoded is None or placing.first_seq != log.visible_seq + 1:
-                placing.first_seq = log.visible_seq + 1
-                placing.encoded = placing.encode()
-            if logged and dest.feed is not None:
-                last_seq = placing.first_seq + len(placing.copies) - 1
-                dest.feed.note_copies(placing.first_seq, last_seq)
-            self._publish(placing, placing.encoded, logged=logged)
+            if write.encoded is None or write.first_seq != log.visible_seq + 1:
+                write.first_seq = log.visible_seq + 1
+                write.encoded = write.encode()
+            if logged and dest.inbound is not None:
+                last_seq = write.first_seq + len(write.copies) - 1
+                dest.inbound.note_copies(write.first_seq, last_seq)
+            self._publish(write, write.encoded, logged=logged)
 
-    def _through_log(self, placing: Placing) -> None:
+    def _through_log(self, write: CopyWrite) -> None:
         """Somebody's write is on its way: take the seqs behind it, and go its way."""
-        router, dest, copies = placing.router, placing.dest, placing.copies
+        router, dest, copies = write.router, write.dest, write.copies
         size = sum(copies.payloads())
         try:
-            placing.first_seq = first_seq = dest.log.assign(len(copies), size)
+            write.first_seq = first_seq = dest.log.assign(len(copies), size)
         except TopicFullError:
             router.cursor.hold()
             return
-        encoded = placing.encode()
+        encoded = write.encode()
         frames: list[bytes] = []
         count = 0
         for slot, end, body, frame_count in log_frames(copies, encoded.frames):
@@ -215,7 +215,7 @@ class Placer:
             if not dest.dropped:
                 if first_seq > dest.log.visible_seq + 1:
                     self._topics.fill_dead(dest, first_seq - 1, encoded.times[0])
-                self._publish(placing, encoded, logged=True)
+                self._publish(write, encoded, logged=True)
             return True
 
         def give_up() -> None:
@@ -241,9 +241,9 @@ class Placer:
         router.dest.in_flight -= 1
         router.dest.waiting -= 1
 
-    def _publish(self, placing: Placing, encoded: Encoded, *, logged: bool) -> None:
-        core, dest, copies = self._core, placing.dest, placing.copies
-        log, first_seq = dest.log, placing.first_seq
+    def _publish(self, write: CopyWrite, encoded: Encoded, *, logged: bool) -> None:
+        core, dest, copies = self._core, write.dest, write.copies
+        log, first_seq = dest.log, write.first_seq
         lengths = [size + _SEGMENT_SHIFT for size in encoded.frames.sizes]
         for slot, begin, end in copies.runs():
             if slot is Slot.COPY:
@@ -265,8 +265,8 @@ class Placer:
         if settings.ttl_ms or settings.cap_records or settings.cap_bytes:
             self._topics.evict(dest)
         core.counters.records_forwarded += copies.copies
-        self._passed(placing.router, copies)
-        tell(core, dest)
+        self._passed(write.router, copies)
+        announce(core, dest)
 
     def _passed(self, router: Router, copies: Copies) -> None:
         core = self._core

@@ -15,7 +15,7 @@ from headwater.core.errors import HeadwaterError
 from headwater.core.units import KIB
 from headwater.engine.core import EngineCore
 from headwater.engine.pending import Appended, Change, Write
-from headwater.engine.queue_state import appoint
+from headwater.engine.queue_state import schedule
 from headwater.engine.tail import TailChunk
 from headwater.engine.topic import Topic
 from headwater.engine.topics import Topics
@@ -42,8 +42,8 @@ class Publisher:
         for ticket in tickets:
             ticket.taken = True
         for shard in self._core.shards:
-            shard.settle()
-        self._harden()
+            shard.advance()
+        self._note_synced()
         if broken is not None:
             raise broken
 
@@ -72,8 +72,8 @@ class Publisher:
         _no_longer_under_way(write)
         topic.creation = None
         core.changed = True
-        if write.settles is not None:
-            write.settles()
+        if write.on_flushed is not None:
+            write.on_flushed()
         if topic.dropped:
             write.succeed(_answer(write))
             return
@@ -82,15 +82,15 @@ class Publisher:
             # An earlier write failed after its seqs were taken: nobody was told of them.
             self._topics.fill_dead(topic, write.first_seq - 1, write.ts, logged=write.logged)
         log.publish(write.first_seq, write.lengths, write.ts, write.flags, write.tags)
-        if write.appointments is not None:
-            appoint(topic, write.appointments)
+        if write.scheduled is not None:
+            schedule(topic, write.scheduled)
         chunk = TailChunk(write.first_seq, write.buffer, write.offsets)
         self._topics.keep_in_tail(topic, chunk, logged=write.logged)
         if write.keys:
-            _settle_keys(write, core.clock.wall_ms())
+            _complete_keys(write, core.clock.wall_ms())
         self._after(topic, write.writers, len(write.offsets))
         write.succeed(_answer(write))
-        self._tell(topic)
+        self._announce(topic)
 
     def _published_together(self, writes: Sequence[Write]) -> None:
         """The same for many writes of one topic, whose seqs follow each other."""
@@ -109,14 +109,14 @@ class Publisher:
             tags += write.tags
             times += [write.ts] * len(write.offsets)
             if write.keys:
-                _settle_keys(write, now)
+                _complete_keys(write, now)
         topic.log.publish(writes[0].first_seq, lengths, times, flags, tags)
         for chunk in _chunks(writes):
             self._topics.keep_in_tail(topic, chunk)
         self._after(topic, sum([write.writers for write in writes]), len(lengths))
         for write in writes:
             write.succeed(_answer(write))
-        self._tell(topic)
+        self._announce(topic)
 
     def _after(self, topic: Topic, writes: int, records: int) -> None:
         settings, counters = topic.log.settings, self._core.counters
@@ -125,9 +125,9 @@ class Publisher:
         counters.appends += writes
         counters.records_appended += records
 
-    def _tell(self, topic: Topic) -> None:
+    def _announce(self, topic: Topic) -> None:
         """After the acks: whoever waits for records of this topic."""
-        tell(self._core, topic)
+        announce(self._core, topic)
 
     def failed(self, write: Write, error: HeadwaterError) -> None:
         """The log did not take it: give the seqs back if nobody took later ones."""
@@ -161,12 +161,12 @@ class Publisher:
                 write.sync_us = sync_us
                 continue
             if not topic.unsynced_writes:
-                topic.hardened_seq = write.first_seq - 1
+                topic.last_synced_seq = write.first_seq - 1
             topic.unsynced_writes += 1
             unsynced = core.shards[topic.shard].unsynced
             unsynced.append((ticket.last_frame, topic, write.last_seq))
 
-    def _harden(self) -> None:
+    def _note_synced(self) -> None:
         """What was visible before its sync has it now: tell those who waited for that."""
         core = self._core
         assert core.wal is not None
@@ -174,19 +174,19 @@ class Publisher:
             synced_frame = shard.synced_frame
             while progress.unsynced and progress.unsynced[0][0] <= synced_frame:
                 _, topic, last_seq = progress.unsynced.popleft()
-                topic.hardened_seq = last_seq
+                topic.last_synced_seq = last_seq
                 topic.unsynced_writes -= 1
-                if core.on_hardened is not None:
-                    core.on_hardened(topic)
+                if core.on_synced is not None:
+                    core.on_synced(topic)
 
 
-def tell(core: EngineCore, topic: Topic) -> None:
+def announce(core: EngineCore, topic: Topic) -> None:
     """The topic has something new: tell readers, streams and routers."""
     if topic.waiters:
         topic.wake()
     if core.on_news is not None:
         core.on_news(topic)
-    if topic.outlets:
+    if topic.outbound:
         core.route(topic)
 
 
@@ -212,9 +212,9 @@ def _is_gapless(writes: Sequence[Write]) -> bool:
     topic = writes[0].topic
     seq = topic.log.visible_seq + 1
     for write in writes:
-        if write.first_seq != seq or not write.logged or write.appointments is not None:
+        if write.first_seq != seq or not write.logged or write.scheduled is not None:
             return False
-        if write.settles is not None:
+        if write.on_flushed is not None:
             return False
         seq += len(write.offsets)
     return not topic.dropped
@@ -239,7 +239,7 @@ def _no_longer_under_way(write: Write) -> None:
         write.topic.waiting -= 1
 
 
-def _settle_keys(write: Write, now_ms: int) -> None:
+def _complete_keys(write: Write, now_ms: int) -> None:
     keys = write.topic.keys
     for keyed in write.keys:
         keys.settle(keyed.key)

@@ -33,7 +33,7 @@ class Claimed(NamedTuple):
         return [job.record.seq for job in self.jobs]
 
 
-class Settled(NamedTuple):
+class LeaseResult(NamedTuple):
     """The answer to an ack, nack or extend: these jobs, and not those."""
 
     seqs: list[int]

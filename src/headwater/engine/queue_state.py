@@ -41,12 +41,12 @@ class TopicQueue:
     """A pass is under way that reads keys from files; the next one waits for it."""
 
 
-def appoint(topic: Topic, appointments: Mapping[int, int]) -> None:
+def schedule(topic: Topic, scheduled: Mapping[int, int]) -> None:
     """New jobs that may not be delivered before their times."""
     if topic.queue is None:
         if topic.lease_history is None:
             topic.lease_history = LeaseHistory()
-        topic.lease_history.appoint(appointments)
+        topic.lease_history.appoint(scheduled)
         return
-    for seq, deliver_at_ms in appointments.items():
+    for seq, deliver_at_ms in scheduled.items():
         topic.queue.leases.appoint(seq, deliver_at_ms)

@@ -20,7 +20,7 @@ from headwater.engine.dead_letters import dead_letter_operation
 from headwater.engine.engine import Engine
 from headwater.engine.job_records import fetch_records
 from headwater.engine.pending import Change
-from headwater.engine.queue_answers import Claimed, QueueStats, Settled
+from headwater.engine.queue_answers import Claimed, LeaseResult, QueueStats
 from headwater.engine.queue_state import ClaimRequest
 from headwater.engine.queues import COVERED, Queues
 from headwater.engine.steps import (
@@ -38,7 +38,7 @@ TakeJobs = Callable[[Engine, Queues, Topic, ClaimRequest], Operation[P]]
 """The jobs of a claim in the form that whoever claimed wants."""
 
 
-class ClaimWish(NamedTuple):
+class ClaimOptions(NamedTuple):
     """What a worker asks for."""
 
     node: str
@@ -59,31 +59,31 @@ def claim_operation(
     wait_ms: int = 0,
 ) -> Operation[Claimed]:
     """Jobs for a worker: at most so many, for so long."""
-    wish = ClaimWish(node, wanted, lease_ms, wait_ms)
-    return (yield from claim_as_operation(engine, name, wish, _take_claimed))
+    options = ClaimOptions(node, wanted, lease_ms, wait_ms)
+    return (yield from claim_as_operation(engine, name, options, _take_claimed))
 
 
 def claim_as_operation(
-    engine: Engine, name: str, wish: ClaimWish, take: TakeJobs[P]
+    engine: Engine, name: str, options: ClaimOptions, take: TakeJobs[P]
 ) -> Operation[P]:
     """The same, in the form that `take` gives the jobs."""
-    check_node(wish.node)
+    check_node(options.node)
     topic = yield from loaded_topic(engine, name)
-    return (yield from run_claim(engine, Claiming(engine, topic, wish), take))
+    return (yield from run_claim(engine, PendingClaim(engine, topic, options), take))
 
 
-class Claiming:
+class PendingClaim:
     """One claim of a topic that is loaded. Most are over with their first look, and whoever is the
     owner anyway may take it by itself; then it goes on with the steps, or is abandoned."""
 
-    __slots__ = ("_begun", "queues", "request", "told", "topic", "wish")
+    __slots__ = ("_begun", "options", "queues", "request", "told", "topic")
 
-    def __init__(self, engine: Engine, topic: Topic, wish: ClaimWish) -> None:
-        check_node(wish.node)
+    def __init__(self, engine: Engine, topic: Topic, options: ClaimOptions) -> None:
+        check_node(options.node)
         self.queues = Queues(engine)
         self.topic = topic
-        self.wish = wish
-        self.request = ClaimRequest(wish.node, claim_limit(wish.wanted))
+        self.options = options
+        self.request = ClaimRequest(options.node, claim_limit(options.wanted))
         self.told: Change | None = None
         """What the log is told of it, if jobs were there."""
         self._begun = False
@@ -93,7 +93,7 @@ class Claiming:
         if not self._begun:
             self._begun = True
             self.told = self.queues.begin(
-                self.topic, self.request, self.wish.lease_ms, limits.CLAIM_BYTES_MAX
+                self.topic, self.request, self.options.lease_ms, limits.CLAIM_BYTES_MAX
             )
 
     @property
@@ -103,23 +103,23 @@ class Claiming:
         request, queue = self.request, self.topic.queue
         if queue is None or not request.served or queue.leases.has_dying:
             return False
-        return self.wish.wait_ms <= 0 if request.grant is None else self.told is COVERED
+        return self.options.wait_ms <= 0 if request.grant is None else self.told is COVERED
 
     def abandon(self) -> None:
         """Nobody is told of these jobs: they are free for others."""
         self.queues.abandon(self.topic, self.request)
 
 
-def run_claim(engine: Engine, claiming: Claiming, take: TakeJobs[P]) -> Operation[P]:
+def run_claim(engine: Engine, claim: PendingClaim, take: TakeJobs[P]) -> Operation[P]:
     """All of it, or the rest of one that is begun."""
-    queues, topic, request = claiming.queues, claiming.topic, claiming.request
+    queues, topic, request = claim.queues, claim.topic, claim.request
     try:
-        yield AsOwner(claiming.begin)
-        told = claiming.told
+        yield AsOwner(claim.begin)
+        told = claim.told
         if not request.served:
             yield from serve_operation(engine, queues, topic, [request])
-        if request.grant is None and claiming.wish.wait_ms > 0:
-            yield from _wait_operation(engine, queues, topic, request, claiming.wish)
+        if request.grant is None and claim.options.wait_ms > 0:
+            yield from _wait_operation(engine, queues, topic, request, claim.options)
         if told is None and request.grant is not None:
             yield Answered(lambda: queues.confirm(topic, request))
         elif told is not None and told is not COVERED:
@@ -128,7 +128,7 @@ def run_claim(engine: Engine, claiming: Claiming, take: TakeJobs[P]) -> Operatio
         yield from set_aside_operation(queues, topic, request)
         yield from dead_letter_operation(engine, queues, topic)
     except BaseException:
-        engine.core.owner.post(claiming.abandon)
+        engine.core.owner.post(claim.abandon)
         raise
     return taken
 
@@ -157,13 +157,13 @@ def _take_claimed(
 
 
 def _wait_operation(
-    engine: Engine, queues: Queues, topic: Topic, request: ClaimRequest, wish: ClaimWish
+    engine: Engine, queues: Queues, topic: Topic, request: ClaimRequest, options: ClaimOptions
 ) -> Operation[None]:
     """Nothing was there: until something is, or the time is up."""
     clock = engine.core.clock
-    wait_ms = min(wish.wait_ms, limits.READ_WAIT_MS_CLAMP)
+    wait_ms = min(options.wait_ms, limits.READ_WAIT_MS_CLAMP)
     until_us = clock.monotonic_us() + wait_ms * US_PER_MS
-    while request.grant is None and wish.goes_on() and clock.monotonic_us() < until_us:
+    while request.grant is None and options.goes_on() and clock.monotonic_us() < until_us:
         yield from dead_letter_operation(engine, queues, topic)
         changes_us: int | None = yield AsOwner(lambda: queues.next_change_us(topic))
         soon_us = until_us if changes_us is None else min(until_us, changes_us)
@@ -328,9 +328,9 @@ def ack_operation(
     node: str,
     seqs: Sequence[int],
     lease_ids: Sequence[int] | None = None,
-) -> Operation[Settled]:
+) -> Operation[LeaseResult]:
     """The jobs are done: they are deleted for good."""
-    return (yield from _settle_operation(engine, name, "ack", node, seqs, lease_ids))
+    return (yield from _lease_operation(engine, name, "ack", node, seqs, lease_ids))
 
 
 def nack_operation(
@@ -340,11 +340,11 @@ def nack_operation(
     seqs: Sequence[int],
     lease_ids: Sequence[int] | None = None,
     delay_ms: int = 0,
-) -> Operation[Settled]:
+) -> Operation[LeaseResult]:
     """The jobs are given back, to be delivered again at once or later."""
     if not 0 <= delay_ms <= limits.NACK_DELAY_MS_MAX:
         raise InvalidRequestError(f"delay_ms must be from 0 to {limits.NACK_DELAY_MS_MAX}")
-    return (yield from _settle_operation(engine, name, "nack", node, seqs, lease_ids, delay_ms))
+    return (yield from _lease_operation(engine, name, "nack", node, seqs, lease_ids, delay_ms))
 
 
 def extend_operation(
@@ -354,12 +354,12 @@ def extend_operation(
     seqs: Sequence[int],
     lease_ids: Sequence[int] | None = None,
     lease_ms: int | None = None,
-) -> Operation[Settled]:
+) -> Operation[LeaseResult]:
     """The jobs are held longer."""
-    return (yield from _settle_operation(engine, name, "extend", node, seqs, lease_ids, lease_ms))
+    return (yield from _lease_operation(engine, name, "extend", node, seqs, lease_ids, lease_ms))
 
 
-def _settle_operation(
+def _lease_operation(
     engine: Engine,
     name: str,
     verb: str,
@@ -367,8 +367,8 @@ def _settle_operation(
     seqs: Sequence[int],
     lease_ids: Sequence[int] | None,
     *more: Any,
-) -> Operation[Settled]:
-    check_settled(node, seqs, lease_ids)
+) -> Operation[LeaseResult]:
+    check_lease_request(node, seqs, lease_ids)
     topic = yield from loaded_topic(engine, name)
     queues = Queues(engine)
 
@@ -376,12 +376,12 @@ def _settle_operation(
         change: Change = getattr(queues, verb)(topic, node, seqs, lease_ids, *more)
         return change
 
-    settled: Settled = yield Answered(start)
+    result: LeaseResult = yield Answered(start)
     yield from dead_letter_operation(engine, queues, topic)
-    return settled
+    return result
 
 
-def check_settled(node: str, seqs: Sequence[int], lease_ids: Sequence[int] | None) -> None:
+def check_lease_request(node: str, seqs: Sequence[int], lease_ids: Sequence[int] | None) -> None:
     check_node(node)
     if not 1 <= len(seqs) <= limits.SETTLE_JOBS_MAX:
         raise InvalidRequestError(f"seqs must be 1 to {limits.SETTLE_JOBS_MAX} jobs")

@@ -18,7 +18,7 @@ from headwater.core.records import Record
 from headwater.core.units import US_PER_MS, US_PER_S
 from headwater.engine.core import EngineCore
 from headwater.engine.pending import Change
-from headwater.engine.queue_answers import Claimed, ClaimedJob, QueueStats, Settled
+from headwater.engine.queue_answers import Claimed, ClaimedJob, LeaseResult, QueueStats
 from headwater.engine.queue_state import ClaimRequest, TopicQueue
 from headwater.engine.topic import Topic
 from headwater.engine.topics import Topics
@@ -245,7 +245,7 @@ class Queues:
             grant.connection is not None,
         )
         change = Change(lambda: True, lambda: leases.take_back(grant))
-        self._tell(topic, [event], change)
+        self._submit_events(topic, [event], change)
         self._topics.touched(topic)
         return change
 
@@ -269,7 +269,7 @@ class Queues:
                 leases.take_back(grant)
 
         told = Change(confirmed, refused)
-        self._tell(topic, [LeaseEvent(LeaseKind.NUMBERED, lease_id=value)], told)
+        self._submit_events(topic, [LeaseEvent(LeaseKind.NUMBERED, lease_id=value)], told)
         return told if waits else COVERED
 
     def claimed(self, topic: Topic, request: ClaimRequest, records: dict[int, Record]) -> Claimed:
@@ -332,7 +332,7 @@ class Queues:
         core = self._core
         leases = self.of(topic).leases
 
-        def take_effect() -> Settled:
+        def take_effect() -> LeaseResult:
             self._topics.apply_seqs_deletion(topic, verdict.taken)
             leases.gone(verdict.taken)
             if dead is not None:
@@ -340,7 +340,7 @@ class Queues:
                 self.of(topic).blocked_reason = None
             if leases.reclaim:
                 topic.wake()  # the next job of a key
-            return self._settled(topic, verdict)
+            return self._lease_result(topic, verdict)
 
         def give_up() -> None:
             if dead is None:
@@ -350,7 +350,7 @@ class Queues:
 
         change = Change(take_effect, give_up)
         if not verdict.taken:
-            change.result = self._settled(topic, verdict)
+            change.result = self._lease_result(topic, verdict)
         elif not topic.is_logged:
             change.carry_out()
         else:
@@ -386,7 +386,7 @@ class Queues:
             LeaseEvent(LeaseKind.RETURNED, tuple(some), lease_id=lease_id, span_ms=delay_ms)
             for lease_id, some in verdict.claims.items()
         ]
-        return self._told(topic, verdict, events, {})
+        return self._log_events(topic, verdict, events, {})
 
     def extend(
         self,
@@ -407,7 +407,7 @@ class Queues:
             for lease_id, some in verdict.claims.items()
         ]
         deadline = self._wall_of(now_us + lease_us)
-        return self._told(topic, verdict, events, dict.fromkeys(verdict.taken, deadline))
+        return self._log_events(topic, verdict, events, dict.fromkeys(verdict.taken, deadline))
 
     def release(self, topic: Topic, connection: int) -> None:
         """A connection ended: its jobs are ready for others now. The log need not know: no claim
@@ -420,19 +420,19 @@ class Queues:
 
     # -- telling
 
-    def _told(
+    def _log_events(
         self, topic: Topic, verdict: Verdict, events: list[LeaseEvent], deadlines: dict[int, int]
     ) -> Change:
-        settled = self._settled(topic, verdict, deadlines)
-        change = Change(lambda: settled)
+        result = self._lease_result(topic, verdict, deadlines)
+        change = Change(lambda: result)
         if events and topic.log.settings.leases_durable:
-            self._tell(topic, events, change)
+            self._submit_events(topic, events, change)
             self._topics.touched(topic)
         else:
-            change.result = settled
+            change.result = result
         return change
 
-    def _tell(self, topic: Topic, events: Sequence[LeaseEvent], change: Change) -> None:
+    def _submit_events(self, topic: Topic, events: Sequence[LeaseEvent], change: Change) -> None:
         now = self._core.clock.wall_ms()
         frames = [encode_lease_event(topic.topic_id, event, now) for event in events]
         if topic.creation is not None:
@@ -442,12 +442,12 @@ class Queues:
         except HeadwaterError as error:
             change.refuse(error)
 
-    def _settled(
+    def _lease_result(
         self, topic: Topic, verdict: Verdict, deadlines: dict[int, int] | None = None
-    ) -> Settled:
+    ) -> LeaseResult:
         leases = self.of(topic).leases
         ready = leases.ready(topic.log.index)
-        return Settled(verdict.taken, verdict.skipped, ready, leases.in_flight, deadlines or {})
+        return LeaseResult(verdict.taken, verdict.skipped, ready, leases.in_flight, deadlines or {})
 
     def _wall_of(self, at_us: int) -> int:
         clock = self._core.clock

@@ -52,13 +52,13 @@ _SEGMENT_FORM: Final = (
 )
 
 
-class TailPiece(NamedTuple):
+class TailRead(NamedTuple):
     chunk: TailChunk
     seqs: NDArray[numpy.int64]
 
 
 @dataclass(slots=True, eq=False)
-class SegmentPiece:
+class SegmentRead:
     segment: Segment
     seqs: NDArray[numpy.int64]
     entries: Entries
@@ -81,17 +81,17 @@ class ReadPlan:
     selection: Selection
     head_seq: int
     earliest_seq: int
-    pieces: list[TailPiece | SegmentPiece] = field(default_factory=list)
+    pieces: list[TailRead | SegmentRead] = field(default_factory=list)
 
     @property
     def needs_files(self) -> bool:
-        return any(isinstance(piece, SegmentPiece) for piece in self.pieces)
+        return any(isinstance(piece, SegmentRead) for piece in self.pieces)
 
     @property
     def waits_for_files(self) -> bool:
         """Should somebody read this who may wait? Not so for a page that lies in memory: handing
         it to another thread and back takes longer than reading it."""
-        pieces = [piece for piece in self.pieces if isinstance(piece, SegmentPiece)]
+        pieces = [piece for piece in self.pieces if isinstance(piece, SegmentRead)]
         if pieces and len(self.selection.seqs) > IN_PASSING_RECORDS_MAX:
             return True
         for piece in pieces:
@@ -104,11 +104,11 @@ class ReadPlan:
     def is_current(self) -> bool:
         """As the owner: the segments it reads from are still the ones the topic has."""
         now = {id(segment) for segment in self.topic.segments}
-        return all(id(p.segment) in now for p in self.pieces if isinstance(p, SegmentPiece))
+        return all(id(p.segment) in now for p in self.pieces if isinstance(p, SegmentRead))
 
     @property
     def cold_segments(self) -> int:
-        return sum(1 for p in self.pieces if isinstance(p, SegmentPiece) and p.segment.is_cold)
+        return sum(1 for p in self.pieces if isinstance(p, SegmentRead) and p.segment.is_cold)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,13 +204,13 @@ class Reader:
             rest = seqs[split:]
             chunks = list(topic.tail.chunks(int(rest[0]), int(rest[-1])))
             if len(chunks) == 1:
-                plan.pieces.append(TailPiece(chunks[0], rest))
+                plan.pieces.append(TailRead(chunks[0], rest))
                 return
             borders = rest.searchsorted([chunk.first_seq for chunk in chunks]).tolist()
             borders.append(len(rest))
             for chunk, low, high in zip(chunks, borders, borders[1:], strict=False):
                 if low < high:
-                    plan.pieces.append(TailPiece(chunk, rest[low:high]))
+                    plan.pieces.append(TailRead(chunk, rest[low:high]))
 
     def _locate_in_segments(self, plan: ReadPlan, seqs: NDArray[numpy.int64]) -> None:
         topic = plan.topic
@@ -223,7 +223,7 @@ class Reader:
             if until:
                 here = seqs[:until]
                 entries = topic.log.index.entries(int(here[0]), int(here[-1]))
-                plan.pieces.append(SegmentPiece(segment, here, entries))
+                plan.pieces.append(SegmentRead(segment, here, entries))
                 seqs = seqs[until:]
             at += 1
 
@@ -239,9 +239,9 @@ class Reader:
         """Anywhere: where the frames of a plan lie, checked; records that are near lie together."""
         runs: list[FrameRun] = []
         findings: list[Finding] = []
-        tails: list[TailPiece] = []
+        tails: list[TailRead] = []
         for piece in plan.pieces:
-            if isinstance(piece, TailPiece):
+            if isinstance(piece, TailRead):
                 tails.append(piece)
                 continue
             try:
@@ -258,7 +258,7 @@ class Reader:
             runs.append(_from_tail(tails))  # the tail is behind every segment
         return runs, findings
 
-    def _from_segment(self, topic: Topic, piece: SegmentPiece) -> tuple[FrameRun, list[Finding]]:
+    def _from_segment(self, topic: Topic, piece: SegmentRead) -> tuple[FrameRun, list[Finding]]:
         seqs = piece.seqs
         first = int(seqs[0])
         found = piece.at_hand
@@ -304,7 +304,7 @@ def _all_true(checked: NDArray[numpy.bool_] | None, positions: NDArray[numpy.int
     return bool(checked[positions].all())
 
 
-def _from_tail(pieces: Sequence[TailPiece]) -> FrameRun:
+def _from_tail(pieces: Sequence[TailRead]) -> FrameRun:
     """Frames of the tail in one buffer; the small ones of single writes are put together."""
     buffers: list[bytes] = []
     offsets: list[int] = []

@@ -46,7 +46,7 @@ class ReadySet(Generic[Item]):
         """Under pressure: what forwards goes one band lower, and band 0 gets no turns."""
         self._scheduler.deferring = deferring
         if deferring:
-            self._settle()
+            self._queue_only()
 
     def mark(self, item: Item, now_us: int) -> None:
         """There is something to deliver. It stays in the set once, and keeps its place in time."""
@@ -56,7 +56,7 @@ class ReadySet(Generic[Item]):
         if not self.size and not scheduler.deferring:
             self._only, self._only_since_us, self.size = item, now_us, 1
             return
-        self._settle()
+        self._queue_only()
         self.size += scheduler.mark(item, self._priority(item), now_us, forwards=self.forwards)
 
     def take(self, now_us: int) -> Item | None:
@@ -79,11 +79,11 @@ class ReadySet(Generic[Item]):
 
     def lateness(self) -> tuple[int, int]:
         """How many turns there were since somebody last asked, and how late they came in all."""
-        told = self._turns, self._late_us
+        result = self._turns, self._late_us
         self._turns = self._late_us = 0
-        return told
+        return result
 
-    def _settle(self) -> None:
+    def _queue_only(self) -> None:
         """There is a choice now: the only one takes its place among the others."""
         only = self._only
         if only is not None:

@@ -24,7 +24,7 @@ from headwater.store.segment import Segment
 
 
 @dataclass(slots=True)
-class TopicChores:
+class TopicWork:
     """What one topic's files need, decided at one moment."""
 
     topic: Topic
@@ -34,7 +34,7 @@ class TopicChores:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class FileStep:
     """One thing to do to files, and what to do as the owner when it was not done."""
 
     work: Callable[[], object]
@@ -55,16 +55,16 @@ class Reclaimer:
 
     def run(self) -> None:
         self.hide_dropped_topics()
-        self._carry_out(chain(self._removals(), self._chores_of_all()))
+        self._carry_out(chain(self._removals(), self._work_of_all()))
 
     def remove_hidden(self) -> None:
         """What can go at once; the rest is for the next round, or the next life."""
         with suppress(OSError, HeadwaterError):
             self._carry_out(self._removals(), while_closing=True)
 
-    def _carry_out(self, steps: Iterable[Step], *, while_closing: bool = False) -> None:
+    def _carry_out(self, steps: Iterable[FileStep], *, while_closing: bool = False) -> None:
         core = self._core
-        trouble: Exception | None = None
+        first_error: Exception | None = None
         cold_is_away = False
         for step in steps:
             if core.closing and not while_closing:
@@ -75,12 +75,12 @@ class Reclaimer:
             try:
                 step.work()
             except (OSError, HeadwaterError) as error:
-                trouble = trouble or error
+                first_error = first_error or error
                 # It may take long until it does not answer, and log files wait for this thread.
                 cold_is_away |= step.is_cold and not isinstance(error, DamageError)
                 core.owner.call(step.put_back)
-        if trouble is not None:
-            raise trouble
+        if first_error is not None:
+            raise first_error
 
     def find_hidden(self) -> None:
         """At start: what an earlier life had no time to remove."""
@@ -100,34 +100,34 @@ class Reclaimer:
 
     # -- the steps of a round
 
-    def _removals(self) -> Iterator[Step]:
+    def _removals(self) -> Iterator[FileStep]:
         hidden, self._hidden = self._hidden, []
         has_cold = self._core.cold is not None
         for topic_id in hidden:
             put_back = partial(self._hidden.append, topic_id)
-            yield Step(partial(self._remove, topic_id), put_back, is_cold=has_cold)
+            yield FileStep(partial(self._remove, topic_id), put_back, is_cold=has_cold)
 
     def _remove(self, topic_id: int) -> None:
         core = self._core
         topics = core.directory / TOPICS_DIRECTORY
         remove_dropped(core.disk, topics, topic_id, core.cold_store_of(topic_id))
 
-    def _chores_of_all(self) -> Iterator[Step]:
-        for chores in self._core.owner.call(self._decide):
-            yield from self._steps_of(chores)
+    def _work_of_all(self) -> Iterator[FileStep]:
+        for work_of in self._core.owner.call(self._decide):
+            yield from self._steps_for(work_of)
 
-    def _steps_of(self, chores: TopicChores) -> Iterator[Step]:
-        topic, drops = chores.topic, chores.drops
-        again = partial(self._look_again, topic)
+    def _steps_for(self, work_of: TopicWork) -> Iterator[FileStep]:
+        topic, drops = work_of.topic, work_of.drops
+        again = partial(self._decide_again, topic)
         if drops:
-            put_back = partial(self._look_again, topic, drops)
+            put_back = partial(self._decide_again, topic, drops)
             is_cold = any(segment.is_cold for segment in drops)
-            yield Step(partial(topic.files.drop, *drops), put_back, is_cold)
-        for segment, entries in chores.rewrites:
+            yield FileStep(partial(topic.files.drop, *drops), put_back, is_cold)
+        for segment, entries in work_of.rewrites:
             work = partial(self._rewrite, topic, segment, entries)
-            yield Step(work, again, segment.is_cold)
-        for segment in chores.relocations:
-            yield Step(partial(self._relocate, topic, segment), again, is_cold=True)
+            yield FileStep(work, again, segment.is_cold)
+        for segment in work_of.relocations:
+            yield FileStep(partial(self._relocate, topic, segment), again, is_cold=True)
 
     def _rewrite(self, topic: Topic, segment: Segment, entries: Entries) -> None:
         changed, compacted = topic.files.rewrite(segment, entries)
@@ -139,28 +139,28 @@ class Reclaimer:
         moved = topic.files.drop_hot(segment)
         self._core.owner.call(partial(_replace, topic, segment, moved))
 
-    def _look_again(self, topic: Topic, drops: Sequence[Segment] = ()) -> None:
+    def _decide_again(self, topic: Topic, drops: Sequence[Segment] = ()) -> None:
         """Something could not be done: it is decided anew in the next round."""
         if not topic.dropped:
             topic.segments = [*drops, *topic.segments]
             self._core.reclaim[topic.topic_id] = topic
 
-    def _decide(self) -> list[TopicChores]:
+    def _decide(self) -> list[TopicWork]:
         core = self._core
         chosen = []
         now = core.clock.wall_ms()
         for topic in list(core.reclaim.values()):
             if topic.dropped or not topic.loaded:
                 continue
-            chores = self._chores(topic, now)
-            if chores.drops or chores.rewrites or chores.relocations:
-                chosen.append(chores)
+            work_of = self._work_of(topic, now)
+            if work_of.drops or work_of.rewrites or work_of.relocations:
+                chosen.append(work_of)
             active = topic.active_segment
             if active is None:
                 del core.reclaim[topic.topic_id]  # nothing left that time alone could change
         return chosen
 
-    def _chores(self, topic: Topic, now: int) -> TopicChores:
+    def _work_of(self, topic: Topic, now: int) -> TopicWork:
         core = self._core
         settings = core.settings.segments
         active = topic.active_segment
@@ -187,7 +187,7 @@ class Reclaimer:
             relocations = [
                 s for s in choose_relocations(topic.segments, settings) if s.first_seq not in busy
             ]
-        return TopicChores(topic, drops, rewrites, relocations)
+        return TopicWork(topic, drops, rewrites, relocations)
 
 
 def _rewritten(topic: Topic, old: Segment, new: Segment, entries: Entries) -> None:

@@ -78,7 +78,7 @@ class TopicRecovery:
         self._topics = topics
         self._shards = shards
         self._load = load
-        self._found = found
+        self._metas = found
         self._touched: dict[int, Topic] = {}
         self._covered: dict[PurePath, int] = {}
         self._was_ephemeral: set[int] = set()
@@ -145,7 +145,7 @@ class TopicRecovery:
 
     def _from_snapshot(self) -> None:
         core = self._core
-        snapshot, unreadable = self._found or find_snapshot(core.disk, core.directory)
+        snapshot, unreadable = self._metas or find_snapshot(core.disk, core.directory)
         self.notes.snapshots_unreadable += unreadable
         if snapshot is not None:
             core.snapshot_number = self.notes.snapshot_number = snapshot.number
@@ -299,7 +299,7 @@ class TopicRecovery:
         topic = self._touched.get(frame.topic_id)
         apply = _APPLY.get(frame.type)
         if topic is None or apply is None:
-            self.notes.frames_absorbed += 1
+            self.notes.frames_checkpointed += 1
             return
         self.notes.frames_replayed += 1
         try:
@@ -310,10 +310,10 @@ class TopicRecovery:
     def _append(self, rows: RecordRows) -> None:
         topic = self._touched.get(rows.topic_id)
         if topic is None:
-            self.notes.frames_absorbed += len(rows.seqs)
+            self.notes.frames_checkpointed += len(rows.seqs)
             return
         known = int(numpy.searchsorted(rows.seqs, topic.log.visible_seq, "right"))
-        self.notes.frames_absorbed += known
+        self.notes.frames_checkpointed += known
         self.notes.frames_replayed += len(rows.seqs) - known
         rows = rows.since(known)  # the rest is in segments already
         borders = (numpy.flatnonzero(numpy.diff(rows.seqs) != 1) + 1).tolist()
@@ -342,8 +342,8 @@ class TopicRecovery:
             return
         matcher = None if body.match is None else TagMatcher(body.match.encode(), body.prefix)
         if matcher is not None:
-            pieces = plan_tags(topic)
-            install_tags(topic, pieces, load_tags(topic, pieces))
+            reads = plan_tags(topic)
+            install_tags(topic, reads, load_tags(topic, reads))
         self._topics.apply_deletion(topic, body.before_seq, matcher, body.upto_seq)
 
     def _settings(self, topic: Topic, frame: Frame) -> None:
@@ -361,8 +361,8 @@ class TopicRecovery:
         ceiling = max(decode_head_watermark(frame), self._core.ceilings.ceiling_of(topic.topic_id))
         self._core.ceilings.restore(topic.topic_id, ceiling)
 
-    def _places(self, topic: Topic, frame: Frame) -> None:
-        self._routers.places(topic, frame)
+    def _fill_slots(self, topic: Topic, frame: Frame) -> None:
+        self._routers.fill_slots(topic, frame)
 
     def _lease(self, topic: Topic, frame: Frame) -> None:
         if topic.lease_history is None:
@@ -410,5 +410,5 @@ _APPLY: dict[FrameType, Callable[[TopicRecovery, Topic, Frame], None]] = {
     FrameType.HEAD_WATERMARK: TopicRecovery._ceiling,
     FrameType.IDEMPOTENCY: TopicRecovery._key,
     FrameType.LEASE: TopicRecovery._lease,
-    FrameType.ROUTER_PLACES: TopicRecovery._places,
+    FrameType.ROUTER_PLACES: TopicRecovery._fill_slots,
 }

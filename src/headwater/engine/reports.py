@@ -39,9 +39,9 @@ class Reports(NamedTuple):
 
 def make_reports_directory(disk: Disk, directory: PurePath) -> None:
     """Reports about this data directory are kept from now on."""
-    place = directory / REPORTS_DIRECTORY
-    if not disk.exists(place):
-        disk.make_directory(place)
+    path = directory / REPORTS_DIRECTORY
+    if not disk.exists(path):
+        disk.make_directory(path)
         sync_names(disk, directory)
 
 
@@ -49,7 +49,7 @@ def keep_report(
     disk: Disk, directory: PurePath, job: str, at_ms: int, report: Mapping[str, Any]
 ) -> bool:
     """Keep what a job found. False when there is no place for it, or it cannot be written."""
-    place = directory / REPORTS_DIRECTORY
+    path = directory / REPORTS_DIRECTORY
     name = f"{job}.json"
     assert _NAME.fullmatch(name), job
     kept = KeptReport(job, at_ms, bool(report.get("ok")), dict(report))
@@ -58,22 +58,22 @@ def keep_report(
         short = {key: value for key, value in report.items() if not isinstance(value, list | dict)}
         contents = msgspec.json.encode(KeptReport(job, at_ms, kept.ok, short))
     try:
-        if not disk.is_directory(place):
+        if not disk.is_directory(path):
             return False
-        replace_file(disk, place / name, contents)
+        replace_file(disk, path / name, contents)
     except (OSError, HeadwaterError):
         return False
     return True
 
 
 def read_reports(disk: Disk, directory: PurePath) -> Reports:
-    place = directory / REPORTS_DIRECTORY
+    path = directory / REPORTS_DIRECTORY
     found = Reports([], [])
-    for name in disk.list_directory(place) if disk.is_directory(place) else []:
+    for name in disk.list_directory(path) if disk.is_directory(path) else []:
         if _NAME.fullmatch(name) is None:
             continue
         try:
-            contents = read_whole(disk, place / name, REPORT_BYTES_MAX)
+            contents = read_whole(disk, path / name, REPORT_BYTES_MAX)
             found.kept.append(msgspec.json.decode(contents, type=KeptReport))
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             found.unreadable.append(name)

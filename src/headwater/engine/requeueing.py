@@ -68,9 +68,9 @@ def requeue_operation(
     if errors and not safe:
         raise errors[0]
     if safe:
-        for router in topic.outlets:
+        for router in topic.outbound:
             # What is deleted here and was copied stays copied.
-            yield Answered(partial(engine.routers.settle, router.dest))
+            yield Answered(partial(engine.routers.flush_copies, router.dest))
         yield Answered(partial(_take_out, engine, topic, safe))
     return Requeued(safe, [seq for seq in wanted if seq not in frozenset(safe)])
 

@@ -142,10 +142,10 @@ class RetentionHolds:
         """Nothing from this offset on may be deleted; None when nobody holds anything."""
         seen = self.of(log, measure)
         for each in seen:
-            self._tell_way(each)
+            self._log_giving_way(each)
         return retention_floor(seen)
 
-    def _tell_way(self, seen: RetentionHold) -> None:
+    def _log_giving_way(self, seen: RetentionHold) -> None:
         hold = self._holds.get((seen.log, seen.name))
         if hold is None or hold.gave_way == seen.gives_way:
             return

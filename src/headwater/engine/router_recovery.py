@@ -17,7 +17,7 @@ from typing import Final
 from headwater.core.durability import Durability
 from headwater.engine.core import EngineCore
 from headwater.engine.router_state import Router
-from headwater.engine.routers import tells_trims
+from headwater.engine.routers import note_gaps_as_trims
 from headwater.engine.topic import Topic
 from headwater.engine.topics import Topics
 from headwater.format.frame import Frame, FrameType
@@ -44,13 +44,13 @@ class RouterReplay:
     def __init__(self, core: EngineCore, topics: Topics) -> None:
         self._core = core
         self._topics = topics
-        self._found: dict[int, RouterMeta] = {}
+        self._metas: dict[int, RouterMeta] = {}
         self._deleted: set[int] = set()
         self._marks: dict[int, RouterMark] = {}
 
     def from_snapshot(self, metas: Iterable[RouterMeta]) -> None:
         for meta in metas:
-            self._found[meta.router_id] = meta
+            self._metas[meta.router_id] = meta
 
     def note(self, frame: Frame) -> None:
         """First pass over the log."""
@@ -60,8 +60,8 @@ class RouterReplay:
         body = decode_router_body(frame, RouterCreated)
         registry = self._core.registry
         registry.next_topic_id = max(registry.next_topic_id, body.router_id + 1)
-        if body.router_id not in self._found:
-            self._found[body.router_id] = RouterMeta(
+        if body.router_id not in self._metas:
+            self._metas[body.router_id] = RouterMeta(
                 body.router_id,
                 body.name,
                 body.source_id,
@@ -88,7 +88,7 @@ class RouterReplay:
             if self._core.registry.by_id(topic_id) is not None:
                 ceilings.restore(topic_id, max(ceiling, ceilings.ceiling_of(topic_id)))
 
-    def places(self, topic: Topic, frame: Frame) -> None:
+    def fill_slots(self, topic: Topic, frame: Frame) -> None:
         """Second pass: places of a destination that have no record."""
         lost = decode_router_places(frame)
         if frame.seq > topic.log.visible_seq:
@@ -98,15 +98,15 @@ class RouterReplay:
     def attach(self) -> None:
         """After the first pass: the routers whose topics are there, with where each goes on."""
         by_name: dict[str, RouterMeta] = {}
-        for router_id in sorted(self._found):
+        for router_id in sorted(self._metas):
             if router_id not in self._deleted:
-                by_name[self._found[router_id].name] = self._found[router_id]
+                by_name[self._metas[router_id].name] = self._metas[router_id]
         for meta in by_name.values():
             source = self._core.registry.by_id(meta.source_id)
             dest = self._core.registry.by_id(meta.dest_id)
             if source is not None and dest is not None:
                 self._core.routers.attach(self._router(meta, source, dest))
-                tells_trims(dest)
+                note_gaps_as_trims(dest)
 
     def _router(self, meta: RouterMeta, source: Topic, dest: Topic) -> Router:
         settings = stored_router(meta.settings)
@@ -134,7 +134,7 @@ class RouterReplay:
                 router.stopped = True  # until the files are restored
                 continue
             # A source that is fed exactly once is not whole yet, and will be.
-            comes_back = source.feed is not None and source.feed.is_exact
+            comes_back = source.inbound is not None and source.inbound.is_exact
             went_back = not comes_back and router.cursor.source_seq > source.log.visible_seq
             # What such a source forgets, its seqs are used for other records.
             forgets = went_back or source.log.settings.durability in _FORGETFUL
@@ -165,8 +165,10 @@ def _sources_first(routers: Iterable[Router]) -> list[Router]:
         while stack:
             last = stack[-1]
             met.add(last)
-            feed = last.source.feed
-            before = [] if feed is None else [each for each in feed.routers if each not in met]
+            inbound = last.source.inbound
+            before = (
+                [] if inbound is None else [each for each in inbound.routers if each not in met]
+            )
             if before:
                 stack.append(before[0])
             else:

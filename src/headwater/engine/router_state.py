@@ -105,7 +105,7 @@ class Router:
         """What a snapshot says of it: the newest mark that what is durable allows."""
         mark = self.cursor.mark
         dest = self.dest
-        if dest.feed is not None and dest.feed.unsettled_from is None:
+        if dest.inbound is not None and dest.inbound.unflushed_from is None:
             # Copies that went through the log unsynced are not in the way: they never do.
             mark = CursorMark(self.cursor.source_seq, dest.log.visible_seq)
         self.number += 1
@@ -123,11 +123,11 @@ class Router:
 
 
 @dataclass(slots=True)
-class Feed:
+class InboundRoutes:
     """What routers do to a topic."""
 
     routers: list[Router] = field(default_factory=list)
-    unsettled_from: int | None = None
+    unflushed_from: int | None = None
     """The first seq of a copy that is in memory only."""
     last_copy: int = 0
 
@@ -142,8 +142,8 @@ class Feed:
         return any(router.cursor.held for router in self.routers)
 
     def note_copies(self, first_seq: int, last_seq: int) -> None:
-        if self.unsettled_from is None:
-            self.unsettled_from = first_seq
+        if self.unflushed_from is None:
+            self.unflushed_from = first_seq
         self.last_copy = last_seq
 
     def marked(self, marks: Iterable[RouterMark]) -> None:
@@ -153,10 +153,10 @@ class Feed:
             if router.router_id in by_id:
                 router.marked(by_id[router.router_id])
 
-    def settled(self, upto_seq: int) -> None:
+    def flushed(self, upto_seq: int) -> None:
         """Everything up to here is in segments or in the log, synced."""
-        if self.unsettled_from is not None and upto_seq >= self.unsettled_from:
-            self.unsettled_from = upto_seq + 1 if self.last_copy > upto_seq else None
+        if self.unflushed_from is not None and upto_seq >= self.unflushed_from:
+            self.unflushed_from = upto_seq + 1 if self.last_copy > upto_seq else None
 
 
 class RouterTable:
@@ -184,10 +184,10 @@ class RouterTable:
     def attach(self, router: Router) -> None:
         self.graph.restore(router.name, router.settings)
         self._by_name[router.name] = router
-        router.source.outlets = [*router.source.outlets, router]
-        if router.dest.feed is None:
-            router.dest.feed = Feed()
-        router.dest.feed.routers.append(router)
+        router.source.outbound = [*router.source.outbound, router]
+        if router.dest.inbound is None:
+            router.dest.inbound = InboundRoutes()
+        router.dest.inbound.routers.append(router)
         self._circles_allowed += router.settings.allow_cycle
         self._find_circles()
 
@@ -198,20 +198,20 @@ class RouterTable:
         router.stopped = True
         self.graph.remove(router.name)
         del self._by_name[router.name]
-        router.source.outlets = [each for each in router.source.outlets if each is not router]
-        feed = router.dest.feed
-        if feed is not None and router in feed.routers:
-            feed.routers.remove(router)
-            if not feed.routers and feed.unsettled_from is None:
-                router.dest.feed = None
+        router.source.outbound = [each for each in router.source.outbound if each is not router]
+        inbound = router.dest.inbound
+        if inbound is not None and router in inbound.routers:
+            inbound.routers.remove(router)
+            if not inbound.routers and inbound.unflushed_from is None:
+                router.dest.inbound = None
         self._find_circles()
         self._circles_allowed -= router.settings.allow_cycle
 
     def take_out(self, topic: Topic) -> list[Router]:
         """The topic goes: so do the routers from it and into it. The log need not be told: their
         frames name the id of a topic that is gone."""
-        into = [] if topic.feed is None else topic.feed.routers
-        routers = sorted({*topic.outlets, *into}, key=lambda router: router.name)
+        into = [] if topic.inbound is None else topic.inbound.routers
+        routers = sorted({*topic.outbound, *into}, key=lambda router: router.name)
         for router in routers:
             self.detach(router)
         return routers

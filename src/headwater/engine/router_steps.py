@@ -17,7 +17,7 @@ from headwater.engine.steps import Answered, AsOwner, Operation, Woken, ensure_l
 from headwater.engine.topic import Topic
 from headwater.model.router import router_settings
 
-LOOK_EVERY_US: Final = 5 * US_PER_MS
+POLL_EVERY_US: Final = 5 * US_PER_MS
 
 
 def put_router_operation(
@@ -67,7 +67,7 @@ def caught_up_operation(engine: Engine, topic: Topic) -> Operation[None]:
                     detail={"router": router.name, "lag": router.lag},
                 )
             # Records that its filter leaves out wake nobody.
-            yield Woken(router.dest, min(now_us + LOOK_EVERY_US, until_us), has_come)
+            yield Woken(router.dest, min(now_us + POLL_EVERY_US, until_us), has_come)
 
 
 def _visible(topic: Topic) -> int:
@@ -76,11 +76,11 @@ def _visible(topic: Topic) -> int:
 
 def _into(topic: Topic, seen: set[int]) -> list[Router]:
     """The routers into a topic, also over others, the farthest first."""
-    if topic.feed is None or topic.topic_id in seen:
+    if topic.inbound is None or topic.topic_id in seen:
         return []
     seen.add(topic.topic_id)
     found: list[Router] = []
-    for router in topic.feed.routers:
+    for router in topic.inbound.routers:
         found += [*_into(router.source, seen), router]
     return found
 

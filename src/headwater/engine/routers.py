@@ -166,7 +166,7 @@ class Routers:
                 core.routers.detach(router)  # so is the router, then
             else:
                 router.made, router.stopped = True, False
-                tells_trims(dest)
+                note_gaps_as_trims(dest)
                 core.route(source)
             return self.state(router), True
 
@@ -264,10 +264,10 @@ class Routers:
 
     # -- settling
 
-    def settle(self, dest: Topic) -> Change:
+    def flush_copies(self, dest: Topic) -> Change:
         """Have everything that was copied into a topic written down."""
         change = Change(lambda: True)
-        if dest.dropped or dest.feed is None or dest.feed.unsettled_from is None:
+        if dest.dropped or dest.inbound is None or dest.inbound.unflushed_from is None:
             change.result = True
         else:
             self._topics.submit(dest, b"", change, frame_count=0)
@@ -275,7 +275,7 @@ class Routers:
 
     def halt(self, source: Topic) -> Sequence[Router]:
         """Copy nothing more from this topic. Gives the routers that were not halted before."""
-        halted = [router for router in source.outlets if not router.stopped]
+        halted = [router for router in source.outbound if not router.stopped]
         for router in halted:
             router.stopped = True
         return halted
@@ -317,6 +317,6 @@ def reservation(core: EngineCore, ceilings: Mapping[Topic, int]) -> Change:
     return Change(take_effect, give_up)
 
 
-def tells_trims(dest: Topic) -> None:
+def note_gaps_as_trims(dest: Topic) -> None:
     """Places without a record are what its source lost, from now on."""
     dest.log.lost_as = Loss.SOURCE_TRIM

@@ -22,7 +22,7 @@ from headwater.format.router_frames import (
 from headwater.model.slots import DEAD, LOST
 
 
-class Settlement(NamedTuple):
+class CopyFlush(NamedTuple):
     """Frames that go in front of others, and what they say once those are durable."""
 
     topic: Topic
@@ -32,27 +32,27 @@ class Settlement(NamedTuple):
     marks: list[RouterMark]
 
     def confirm(self) -> None:
-        feed = self.topic.feed
-        if feed is None:
+        inbound = self.topic.inbound
+        if inbound is None:
             return
-        feed.settled(self.upto_seq)
-        feed.marked(self.marks)
+        inbound.flushed(self.upto_seq)
+        inbound.marked(self.marks)
 
 
-def settle(core: EngineCore, topic: Topic) -> Settlement | None:
+def flush_copies(core: EngineCore, topic: Topic) -> CopyFlush | None:
     """The frames that settle everything copied so far; None when all is settled."""
-    feed = topic.feed
-    if feed is None or feed.unsettled_from is None:
+    inbound = topic.inbound
+    if inbound is None or inbound.unflushed_from is None:
         return None
-    first, last = feed.unsettled_from, topic.log.visible_seq
-    marks = [router.next_mark() for router in feed.routers if router.made]
+    first, last = inbound.unflushed_from, topic.log.visible_seq
+    marks = [router.next_mark() for router in inbound.routers if router.made]
     # The mark stands first: it keeps what follows apart from the records of the group before.
     frames = [encode_router_marks(topic.topic_id, marks, core.clock.wall_ms())]
     count = 1
     for body, frame_count in _places(topic, first, last):
         frames.append(body)
         count += frame_count
-    return Settlement(topic, b"".join(frames), count, last, marks)
+    return CopyFlush(topic, b"".join(frames), count, last, marks)
 
 
 def _places(topic: Topic, first_seq: int, last_seq: int) -> Iterator[tuple[bytes, int]]:

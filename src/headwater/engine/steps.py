@@ -18,7 +18,7 @@ from headwater.core.records import Record
 from headwater.engine.engine import Engine
 from headwater.engine.input import EncodedRecords, encode_records
 from headwater.engine.loading import (
-    TagPiece,
+    TagRead,
     install,
     install_tags,
     load_tags,
@@ -81,7 +81,7 @@ class Taken(NamedTuple, Generic[P]):
 Take = Callable[[Reader, ReadPlan, ReadFilter], Taken[P]]
 
 
-class Found(NamedTuple, Generic[P]):
+class ReadResult(NamedTuple, Generic[P]):
     """A read in the form its reader wants. See `Diff` for the fields."""
 
     payload: P
@@ -182,18 +182,18 @@ def ensure_tags(topic: Topic) -> Operation[None]:
     for _ in range(EMPTY_ROUNDS_MAX):
         if topic.tags_complete:
             return
-        pieces = yield AsOwner(partial(plan_tags, topic))
-        tags = yield InFiles(partial(_tags, topic, pieces))
+        reads = yield AsOwner(partial(plan_tags, topic))
+        tags = yield InFiles(partial(_tags, topic, reads))
         if tags is not None:
-            yield AsOwner(partial(install_tags, topic, pieces, tags))
+            yield AsOwner(partial(install_tags, topic, reads, tags))
     if not topic.tags_complete:
         raise SegmentChangedError(f"{topic.name!r} is being rewritten; try again")
 
 
-def _tags(topic: Topic, pieces: list[TagPiece]) -> list[tuple[bytes, int]] | None:
+def _tags(topic: Topic, reads: list[TagRead]) -> list[tuple[bytes, int]] | None:
     """None when a segment was rewritten or dropped between deciding and reading."""
     try:
-        return load_tags(topic, pieces)
+        return load_tags(topic, reads)
     except SegmentChangedError:
         return None
 
@@ -209,9 +209,9 @@ def delete_operation(
     topic = yield from loaded_topic(engine, name)
     if matcher is not None:
         yield from ensure_tags(topic)
-    for router in topic.outlets:
+    for router in topic.outbound:
         # What is deleted here and was copied stays copied.
-        yield Answered(partial(engine.routers.settle, router.dest))
+        yield Answered(partial(engine.routers.flush_copies, router.dest))
     deleted: Deleted = yield Answered(lambda: engine.delete(topic, before_seq, matcher))
     return deleted
 
@@ -221,14 +221,14 @@ def drop_operation(engine: Engine, name: str, *, if_empty: bool) -> Operation[li
     topic: Topic | None = yield AsOwner(lambda: engine.find(name))
     if topic is None:
         return None
-    outlets: Sequence[Router] = yield AsOwner(lambda: engine.routers.halt(topic))
+    outbound: Sequence[Router] = yield AsOwner(lambda: engine.routers.halt(topic))
     try:
-        for router in outlets:
+        for router in outbound:
             # What was copied stays when its source is gone.
-            yield Answered(partial(engine.routers.settle, router.dest))
+            yield Answered(partial(engine.routers.flush_copies, router.dest))
         removed: list[str] = yield Answered(lambda: engine.drop(topic, if_empty=if_empty))
     except BaseException:
-        engine.core.owner.post(lambda: engine.routers.go_on(outlets))
+        engine.core.owner.post(lambda: engine.routers.go_on(outbound))
         raise
     return removed
 
@@ -290,7 +290,7 @@ def diff_operation(engine: ReadSide, name: str, request: DiffRequest) -> Operati
 
 def long_poll_operation(
     engine: ReadSide, name: str, request: DiffRequest, take: Take[P]
-) -> Operation[Found[P]]:
+) -> Operation[ReadResult[P]]:
     topic = yield from loaded_topic(engine, name)
     found = yield from read_as_operation(engine, topic, request, take)
     if request.wait_us and found.is_empty:
@@ -307,7 +307,7 @@ def read_operation(engine: ReadSide, topic: Topic, request: DiffRequest) -> Oper
     return as_diff(found)
 
 
-def as_diff(found: Found[list[Record]]) -> Diff:
+def as_diff(found: ReadResult[list[Record]]) -> Diff:
     return Diff(
         found.payload,
         found.next_from_seq,
@@ -327,7 +327,7 @@ def take_records(reader: Reader, plan: ReadPlan, keep: ReadFilter) -> Taken[list
 
 def read_as_operation(
     engine: ReadSide, topic: Topic, request: DiffRequest, take: Take[P]
-) -> Operation[Found[P]]:
+) -> Operation[ReadResult[P]]:
     """One answer in the form that `take` gives it: records, or JSON ready to send.
 
     Further rounds only while a filter keeps nothing and there is more to see, or while the files
@@ -361,7 +361,7 @@ def read_as_operation(
         if found_something or selection.caught_up or rounds >= EMPTY_ROUNDS_MAX:
             break
     engine.core.counters.records_read += taken.records
-    return Found(
+    return ReadResult(
         taken.payload,
         taken.records,
         cursor,

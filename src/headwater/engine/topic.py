@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from headwater.core.errors import StorageError
 from headwater.engine.queue_state import TopicQueue
-from headwater.engine.router_state import Feed, Router
+from headwater.engine.router_state import InboundRoutes, Router
 from headwater.engine.tail import Tail
 from headwater.format.snapshot import TopicMeta
 from headwater.model.idempotency import IdempotencyWindow
@@ -79,14 +79,14 @@ class Topic:
     """Its leases, once somebody asked for them."""
     lease_history: LeaseHistory | None = None
     """What the log told of its leases, until then."""
-    feed: Feed | None = None
+    inbound: InboundRoutes | None = None
     """What routers put here, if any do."""
-    outlets: Sequence[Router] = ()
+    outbound: Sequence[Router] = ()
     """Routers that copy its records."""
     waiters: set[Wakeup] = field(default_factory=set)
     unsynced_writes: int = 0
     """Writes that are visible and not yet known to be on stable storage."""
-    hardened_seq: int = 0
+    last_synced_seq: int = 0
     """Up to here they are; only looked at while there are any."""
 
     @property
@@ -98,7 +98,7 @@ class Topic:
     @property
     def synced_seq(self) -> int:
         """The last visible record that a power loss cannot take."""
-        return self.hardened_seq if self.unsynced_writes else self.log.visible_seq
+        return self.last_synced_seq if self.unsynced_writes else self.log.visible_seq
 
     @property
     def is_logged(self) -> bool:

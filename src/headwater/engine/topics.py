@@ -23,9 +23,9 @@ from headwater.config.topic import (
 from headwater.core.durability import Durability
 from headwater.core.errors import OverloadedError, TopicNotEmptyError, TopicNotFoundError
 from headwater.engine.core import EngineCore
-from headwater.engine.deletes import told_of
+from headwater.engine.deletes import delete_body
 from headwater.engine.pending import Change
-from headwater.engine.settling import settle
+from headwater.engine.settling import flush_copies
 from headwater.engine.tail import TailChunk
 from headwater.engine.topic import Topic
 from headwater.format.frame import FrameType, encode_frame
@@ -109,7 +109,7 @@ class Topics:
         registry = self._core.registry
         target = None if settings.dead_letter is None else registry.find(settings.dead_letter)
         if target is not None and settings.type is TopicType.QUEUE:
-            fed = target.feed is not None and target.feed.is_exact
+            fed = target.inbound is not None and target.inbound.is_exact
             refuse_letters(target.name, target.log.settings, name, is_exact=fed)
         if is_exact or may_refuse(settings):
             for topic in registry:
@@ -214,7 +214,7 @@ class Topics:
         # What is on its way is not meant: should it fail, its seqs are used again, and a replay
         # of this delete must not take the records that came after it.
         upto_seq = topic.log.visible_seq
-        body = told_of(self._core, topic, before_seq, matcher, upto_seq)
+        body = delete_body(self._core, topic, before_seq, matcher, upto_seq)
         frames = [encode_body(FrameType.DELETE, topic.topic_id, self._core.clock.wall_ms(), body)]
         if topic.topic_id in self._core.moved:
             # The room this makes must not bring back what a cap took before.
@@ -274,7 +274,7 @@ class Topics:
         def take_effect() -> list[str]:
             self.discard(topic)
             core.dropped.append(topic.topic_id)
-            core.wake_keeper()
+            core.wake_maintenance()
             topic.wake()
             if core.on_news is not None:
                 core.on_news(topic)
@@ -288,7 +288,7 @@ class Topics:
 
         change = Change(take_effect, give_up)
         try:
-            self.submit(topic, frame, change, settles=False)
+            self.submit(topic, frame, change, flush_first=False)
         except BaseException:
             give_up()
             raise
@@ -303,7 +303,7 @@ class Topics:
         self._core.tail_bytes -= topic.tail_bytes
         topic.tail_bytes = 0
         topic.tail.clear()
-        if core.damage.found:
+        if core.damage.count:
             core.damage.forget(topic.name)
         self._core.ceilings.forget(topic.topic_id)
         self._core.lease_ceilings.forget(topic.topic_id)
@@ -337,8 +337,8 @@ class Topics:
     def touched(self, topic: Topic) -> None:
         topic.meta = None
         self._core.changed = True
-        if topic.feed is not None and topic.feed.is_held:
-            self._core.route(topic.feed.routers[0].source)  # there may be room now
+        if topic.inbound is not None and topic.inbound.is_held:
+            self._core.route(topic.inbound.routers[0].source)  # there may be room now
 
     def fill_dead(
         self, topic: Topic, upto_seq: int, ts: int, *, lost: bool = False, logged: bool = True
@@ -374,7 +374,7 @@ class Topics:
             if not topic.dropped and topic.is_logged:
                 change = Change(lambda: True)
                 body = self.watermark(topic)
-                self.submit(topic, body, change, durability=Durability.MEMORY, settles=False)
+                self.submit(topic, body, change, durability=Durability.MEMORY, flush_first=False)
 
     def watermark(self, topic: Topic) -> bytes:
         log = topic.log
@@ -417,13 +417,15 @@ class Topics:
         frame_count: int = 1,
         durability: Durability = Durability.FSYNC,
         essential: bool = _ESSENTIAL,
-        settles: bool = True,
+        flush_first: bool = True,
     ) -> None:
         """Have it written. What is said of a topic comes behind the copies in it."""
-        settlement = settle(self._core, topic) if settles and topic.feed is not None else None
-        if settlement is not None:
-            change.settles = settlement.confirm
-            body = settlement.body + body
-            frame_count += settlement.frame_count
+        flush = (
+            flush_copies(self._core, topic) if flush_first and topic.inbound is not None else None
+        )
+        if flush is not None:
+            change.on_flushed = flush.confirm
+            body = flush.body + body
+            frame_count += flush.frame_count
         ticket = Ticket(body, frame_count, durability, essential=essential, context=change)
         self._core.submit_to(topic.shard, ticket)

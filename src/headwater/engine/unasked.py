@@ -18,14 +18,14 @@ from headwater.engine.topic import Topic
 from headwater.store.reclaim import may_relocate
 from headwater.store.topic_directory import TopicDirectory
 
-LOOKS_PER_ROUND: Final = 256
+CHECKS_PER_ROUND: Final = 256
 """How many directories are listed in a round: bounds how long the round takes."""
 
 
-class UnaskedTopics:
+class BackgroundLoader:
     def __init__(self, core: EngineCore) -> None:
         self._core = core
-        self._not_looked_at: Iterator[Topic] = iter(())
+        self._unchecked: Iterator[Topic] = iter(())
         self._failed: dict[int, Exception] = {}
         """Topics that could not be read, by id; the one that was tried last stands last."""
 
@@ -33,7 +33,7 @@ class UnaskedTopics:
         """After a start: any topic may have more in the hot tier than the settings now say."""
         core = self._core
         if core.cold is not None:
-            self._not_looked_at = iter([topic for topic in core.registry if not topic.loaded])
+            self._unchecked = iter([topic for topic in core.registry if not topic.loaded])
 
     def load_one(self) -> Exception | None:
         """Gives what is wrong with a topic that cannot be read, for the end of the round: it must
@@ -57,7 +57,7 @@ class UnaskedTopics:
 
     def _moving(self) -> Topic | None:
         core = self._core
-        for topic in islice(self._not_looked_at, LOOKS_PER_ROUND):
+        for topic in islice(self._unchecked, CHECKS_PER_ROUND):
             if topic.loaded or topic.dropped or topic.broken is not None:
                 continue
             directory = TopicDirectory(core.disk, topic.files.directory)

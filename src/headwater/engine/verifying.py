@@ -41,7 +41,7 @@ from headwater.store.pair import file_bytes
 from headwater.store.segment import SegmentChangedError
 from headwater.store.verify import Advance, Expected, Fault, FaultKind, verify_segments
 
-LOOKS_MAX: Final = 6
+SCANS_MAX: Final = 6
 Begin = Callable[[int], Advance]
 
 
@@ -89,13 +89,13 @@ def verify_directory(
     scope = Scope(disk, directory, clock, deep, cold)
     try:
         advance = begin(_data_bytes(disk, directory))
-        report = _look(scope, advance)
+        report = _scan(scope, advance)
         agreed = report.faults
-        for _ in range(LOOKS_MAX):
+        for _ in range(SCANS_MAX):
             if all(fault.kind is FaultKind.UNNAMED for fault in report.faults):
                 return report
             earlier = frozenset(report.faults)
-            report = _look(scope, lambda _: None)
+            report = _scan(scope, lambda _: None)
             agreed = [fault for fault in report.faults if fault in earlier]
             if {fault for fault in report.faults if fault.bad} <= earlier:
                 break
@@ -105,7 +105,7 @@ def verify_directory(
     return report
 
 
-def _look(scope: Scope, advance: Advance) -> DirectoryReport:
+def _scan(scope: Scope, advance: Advance) -> DirectoryReport:
     disk, directory = scope.disk, scope.directory
     wal = look_until_settled(disk, directory / WAL_DIRECTORY, deep=scope.deep)
     report = DirectoryReport(wal)
@@ -131,13 +131,13 @@ def _kafka_faults(
         plan = plan_kafka(disk, path)
     except FileNotFoundError as error:
         return [gone(path, error)]
-    looks = []
+    scans = []
     for segment in plan.segments:
-        looks.append(look_at_kafka_segment(disk, segment))
+        scans.append(look_at_kafka_segment(disk, segment))
         report.kafka_segments += 1
-        report.kafka_batches += looks[-1].batches
-        advance(looks[-1].data_bytes)
-    return join_kafka(plan, looks)
+        report.kafka_batches += scans[-1].batches
+        advance(scans[-1].data_bytes)
+    return join_kafka(plan, scans)
 
 
 def _machine_faults(
@@ -147,13 +147,13 @@ def _machine_faults(
         plan = begin_survey(disk, path)
     except FileNotFoundError as error:
         return [gone(path, error)]
-    looks = []
+    scans = []
     for segment in plan.segments:
-        looks.append(scan_machine_segment(disk, segment))
+        scans.append(scan_machine_segment(disk, segment))
         report.machine_segments += 1
-        report.machine_entries += looks[-1].entries
-        advance(looks[-1].data_bytes)
-    return machine_faults(plan, looks)
+        report.machine_entries += scans[-1].entries
+        advance(scans[-1].data_bytes)
+    return machine_faults(plan, scans)
 
 
 def _unknown(path: PurePath) -> Fault:
@@ -165,7 +165,7 @@ def _topics(
 ) -> dict[int, Topic] | None:
     """What snapshot and log say of each topic; None when they cannot be read together."""
     failure: Exception | None = None
-    for _ in range(LOOKS_MAX):
+    for _ in range(SCANS_MAX):
         try:
             view = DirectoryView(disk, directory, EngineSettings(), clock)
         except (UnavailableError, StorageError, FormatError, FileNotFoundError) as error:
@@ -240,17 +240,17 @@ def _data_bytes(disk: Disk, directory: PurePath) -> int:
     """Only for the bar: files may come and go meanwhile."""
     total = 0
     root = directory / TOPICS_DIRECTORY
-    places = [root / topic for topic in _names(disk, root)]
-    places += [directory / KAFKA_DIRECTORY, directory / MACHINES_DIRECTORY / WAL_DIRECTORY]
-    for place in places:
-        for name in _names(disk, place):
+    paths = [root / topic for topic in _names(disk, root)]
+    paths += [directory / KAFKA_DIRECTORY, directory / MACHINES_DIRECTORY / WAL_DIRECTORY]
+    for path in paths:
+        for name in _names(disk, path):
             if name.endswith((".data", ".log", ".wal")):
                 try:
-                    total += file_bytes(disk, place / name)
+                    total += file_bytes(disk, path / name)
                 except OSError:
                     continue
             elif name.endswith(".cold"):
-                total += cold_bytes(disk, place / name)
+                total += cold_bytes(disk, path / name)
     return total
 
 

@@ -11,7 +11,7 @@ from headwater.engine.steps import DiffRequest, diff_request
 
 
 @dataclass(frozen=True, slots=True)
-class Watching:
+class TopicWatch:
     idle_ms: int | None
     node: tuple[str, ...]
     match: object | None
@@ -39,8 +39,8 @@ def watch_requests(
     idle_ms: int | None,
     node: str | Iterable[str] | None,
     match: object | None,
-) -> Watching:
+) -> TopicWatch:
     """Check the wishes of a watcher before it begins."""
     nodes = (node,) if isinstance(node, str) else tuple(node or ())
     diff_request(from_seq, node=nodes, match=match)
-    return Watching(idle_ms, nodes, match)
+    return TopicWatch(idle_ms, nodes, match)

@@ -111,7 +111,7 @@ def _mend(disk: Disk, shard: ShardSurvey) -> None:
     if last is not None:
         if last.verdict is Verdict.TORN:
             cut_torn_tail(disk, last)
-        _harden(disk, last)
+        _note_synced(disk, last)
     # First what is kept, CURRENT among it, and only then what CURRENT says may go.
     sync_names(disk, shard.directory)
     superfluous = [*shard.untrimmed, *shard.leftovers]
@@ -121,7 +121,7 @@ def _mend(disk: Disk, shard: ShardSurvey) -> None:
         sync_names(disk, shard.directory)
 
 
-def _harden(disk: Disk, scan: FileScan) -> None:
+def _note_synced(disk: Disk, scan: FileScan) -> None:
     """What an earlier process left in the page cache is about to be believed: make it durable.
 
     A sync alone would not do. After one that failed, the kernel may hold pages that it calls

@@ -30,8 +30,8 @@ _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 def health(app: App, exchange: Exchange) -> None:
     """The process lives. Says nothing about the disk."""
     uptime_ms = (app.now_us() - app.started_us) // US_PER_MS
-    found = {"status": "ok", "version": headwater.__version__, "uptime_ms": uptime_ms}
-    answer(exchange, 200, found)
+    body = {"status": "ok", "version": headwater.__version__, "uptime_ms": uptime_ms}
+    answer(exchange, 200, body)
 
 
 def ready(app: App, exchange: Exchange) -> None:
@@ -48,11 +48,11 @@ def ready(app: App, exchange: Exchange) -> None:
         "wal_replay_complete": True,
     }
     key = _key_if_any(app, exchange)
-    body |= {name: told for name, told in parts_seen(app, key).items() if told}
+    body |= {name: value for name, value in parts_seen(app, key).items() if value}
     gaps = gaps_in_brief(app)
     if gaps:
         body["gaps"] = gaps
-    if any(ledger.found for ledger in ledgers_of(app)):
+    if any(ledger.count for ledger in ledgers_of(app)):
         body["damage"] = damage_seen(app, key)
     answer(exchange, 200, body)
 

@@ -22,21 +22,21 @@ from headwater.server.damage import DamageWatch
 from headwater.server.delivery import Delivery
 from headwater.server.exchange import Exchange
 from headwater.server.failures import unforeseen
-from headwater.server.gathering import Gathering, asks_for_no_more
 from headwater.server.head import Head, KnownHeads
 from headwater.server.intake import Intake
+from headwater.server.job_pusher import JobPusher
 from headwater.server.keys import ORGANISATION_DEFAULT, ApiKey, KeyRing, Scope
 from headwater.server.logs import LogWatch
-from headwater.server.machine_following import Printed, Rounds
 from headwater.server.pressure import PressureWatch
-from headwater.server.pushing import Pushing
 from headwater.server.quotas import Quotas
 from headwater.server.routing import Handler, Route, RouteTable
 from headwater.server.sessions import WatchSessions
 from headwater.server.sites import Sites
 from headwater.server.spaces import Spaces, refuse_while_away
-from headwater.server.status import Summing
+from headwater.server.status import TopicTotals
+from headwater.server.transition_follower import FollowerQueue, TransitionCache
 from headwater.server.webhooks import Webhooks
+from headwater.server.write_batcher import WriteBatcher, has_plain_head
 from headwater.wire.http_errors import HttpError
 
 if TYPE_CHECKING:
@@ -72,21 +72,21 @@ class App:
         self.spaces = Spaces()
         self.kafka: KafkaListener | None = None
         """The door for Kafka clients, once it is open; and the store behind it."""
-        self.printed = Printed()
-        self.rounds = Rounds(loop)
+        self.transition_cache = TransitionCache()
+        self.follower_queue = FollowerQueue(loop)
         self.webhooks = Webhooks(self)
         self.rcpx: RcpxListener | None = None
         self.connections: set[HttpConnection] = set()
         self.sessions = WatchSessions(self)
         self.delivery = Delivery(self)
         self.pressure = PressureWatch(self)
-        self.pushing = Pushing(self)
-        self.gathering = Gathering(self)
+        self.job_pusher = JobPusher(self)
+        self.write_batcher = WriteBatcher(self)
         self.known_heads = KnownHeads()
-        self.intake = Intake(loop, self.gathering.flush)
-        self._summing: dict[bytes, Summing] = {}
+        self.intake = Intake(loop, self.write_batcher.flush)
+        self._topic_totals: dict[bytes, TopicTotals] = {}
         self.sse_connections = 0
-        self._trouble: str | None = None
+        self._logged_error: str | None = None
         self.log_watch = LogWatch(self)
         self.damage_watch = DamageWatch(self)
         self.connections_max = settings.limits.connections
@@ -138,17 +138,17 @@ class App:
     def serve_from(self, database: AsyncDatabase) -> None:
         """Recovery is done: answer everything."""
         self.database = database
-        self._engine = self.gathering.engine = database.engine
+        self._engine = self.write_batcher.engine = database.engine
         self.pressure.begin(database.engine.governing)
         database.engine.core.on_news = self.delivery.on_news
-        database.engine.core.on_hardened = self.delivery.on_hardened
+        database.engine.core.on_synced = self.delivery.on_synced
 
-    def summing(self, key: ApiKey) -> Summing:
+    def topic_totals(self, key: ApiKey) -> TopicTotals:
         """Sums over the topics that a key may name."""
-        found = self._summing.get(key.digest)
-        if found is None:
-            found = self._summing[key.digest] = Summing(key)
-        return found
+        totals = self._topic_totals.get(key.digest)
+        if totals is None:
+            totals = self._topic_totals[key.digest] = TopicTotals(key)
+        return totals
 
     # -- connections
 
@@ -156,8 +156,8 @@ class App:
     def has_room(self) -> bool:
         """For one more connection of any protocol: they share the descriptors."""
         there = len(self.connections)
-        if self.kafka is not None and self.kafka.door is not None:
-            there += len(self.kafka.door.connections)
+        if self.kafka is not None and self.kafka.endpoint is not None:
+            there += len(self.kafka.endpoint.connections)
         if self.rcpx is not None:
             there += len(self.rcpx.connections)
         return there < self.connections_max
@@ -178,26 +178,26 @@ class App:
         self.sessions.expire(now)
         self.delivery.heartbeat(now)
         if self._engine is not None:
-            self._tell_trouble(self.trouble)
-            self.log_watch.look()
-            self.damage_watch.look()
+            self._log_maintenance_error(self.trouble)
+            self.log_watch.check()
+            self.damage_watch.check()
 
-    def _tell_trouble(self, trouble: Exception | None) -> None:
+    def _log_maintenance_error(self, trouble: Exception | None) -> None:
         """Nobody waits for the keeper's work, so its failures are told here, each kind once."""
-        told = None if trouble is None else str(trouble) or repr(trouble)
-        if told != self._trouble:
-            self._trouble = told
-            if told is None:
-                self.log.info("checkpoints and the like succeed again")
+        failure = None if trouble is None else str(trouble) or repr(trouble)
+        if failure != self._logged_error:
+            self._logged_error = failure
+            if failure is None:
+                self.log.info("maintenance succeeds again")
             else:
-                self.log.warning("a checkpoint or the like failed; it is tried again", error=told)
+                self.log.warning("maintenance failed; it is tried again", error=failure)
 
     # -- requests
 
     def handle(self, exchange: Exchange) -> None:
         """Route a request, check its key, let its handler begin. Never raises."""
         exchange.number = next(self._request_numbers)
-        if exchange.head.is_plain_write and not self.draining and self.gathering.add(exchange):
+        if exchange.head.is_plain_write and not self.draining and self.write_batcher.add(exchange):
             return
         try:
             route = exchange.head.route or self._admit(exchange.head)
@@ -238,7 +238,7 @@ class App:
             if route.names_topic:
                 key.require_name(head.parameters[0])
         head.route = route
-        head.is_plain_write = route.goes_beside and asks_for_no_more(head)
+        head.is_plain_write = route.goes_beside and has_plain_head(head)
         return route
 
     def goes_beside(self, head: Head) -> bool:
@@ -270,7 +270,7 @@ class App:
             exchange.on_gone = partial(_cancel, task)  # nobody waits for it any more
 
     def broken(self, exchange: Exchange, error: Exception) -> None:
-        told = unforeseen(
+        failure = unforeseen(
             self.log,
             "request failed",
             error,
@@ -280,7 +280,7 @@ class App:
         if exchange.is_answered:
             exchange.connection.close()  # a stream cannot be mended half-way
         else:
-            exchange.fail(told)
+            exchange.fail(failure)
 
     def upgrade(self, exchange: Exchange, rest: bytes) -> None:
         from headwater.server.websocket import upgrade

@@ -44,18 +44,18 @@ def _unpacked(exchange: Exchange, encoding: bytes) -> bytes:
     limits = exchange.connection.app.settings.limits
     most = min(limits.body_bytes, max(_HARMLESS_BYTES, len(exchange.body) * limits.expansion_ratio))
     unpacker = zlib.decompressobj(_GZIP)
-    pieces: list[bytes] = []
+    chunks: list[bytes] = []
     size = 0
     try:
         rest: bytes = bytes(exchange.body)
         while not unpacker.eof:
-            piece = unpacker.decompress(rest, _STEP_BYTES)
-            if not piece and not rest:
+            chunk = unpacker.decompress(rest, _STEP_BYTES)
+            if not chunk and not rest:
                 break  # all of it was read, and it is not the end
-            size += len(piece)
+            size += len(chunk)
             if size > most:
                 raise HttpError("payload_too_large", f"the body unpacks to over {most} bytes")
-            pieces.append(piece)
+            chunks.append(chunk)
             rest = unpacker.unconsumed_tail
     except zlib.error as error:
         raise InvalidRequestError("the body is not gzip") from error
@@ -63,4 +63,4 @@ def _unpacked(exchange: Exchange, encoding: bytes) -> bytes:
         raise InvalidRequestError("the packed body ends too early")
     if unpacker.unused_data:
         raise InvalidRequestError("something follows the packed body")
-    return b"".join(pieces)
+    return b"".join(chunks)

@@ -146,7 +146,7 @@ class HttpConnection(asyncio.Protocol):
         self._closing = True
         if self.upgraded is not None or self.transport.get_extra_info("ssl_object") is not None:
             return False
-        return bool(self._pending) and not any(each.waits_for_news for each in self._pending)
+        return bool(self._pending) and not any(each.waits_for_event for each in self._pending)
 
     def pause_writing(self) -> None:
         self.paused = True

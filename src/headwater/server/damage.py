@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
-from headwater.engine.damage import DamagedPlace, DamageLedger
+from headwater.engine.damage import DamagedRange, DamageLedger
 from headwater.server.keys import ApiKey, Scope
 from headwater.wire.status_answers import DamageSeen, PlaceSeen
 
 if TYPE_CHECKING:
     from headwater.server.app import App
 
-PLACES_TOLD_MAX: Final = 100
+ENTRIES_LISTED_MAX: Final = 100
 """In one answer; the log has more."""
 
 
@@ -31,9 +31,9 @@ def parts_seen(app: App, key: ApiKey) -> dict[str, list[dict[str, Any]]]:
     """Which parts of the directory are away, and what the last start mended in the others."""
     parts, is_admin = app.engine.core.parts, _is_admin(key)
 
-    def shown(told: dict[str, Any], field: str) -> dict[str, Any]:
-        path = told[field]
-        return told if is_admin or path is None else told | {field: PurePath(path).name}
+    def shown(detail: dict[str, Any], field: str) -> dict[str, Any]:
+        path = detail[field]
+        return detail if is_admin or path is None else detail | {field: PurePath(path).name}
 
     return {
         "unavailable": [shown(each, "file") for each in parts.details()],
@@ -48,27 +48,27 @@ def _is_admin(key: ApiKey) -> bool:
 def damage_seen(app: App, key: ApiKey) -> DamageSeen:
     """What this key may know: places in topics that it may name. The path tells where the server
     keeps its data, so it is for an admin; any other key gets the file's name."""
-    places = [
-        place
+    entries = [
+        entry
         for ledger in ledgers_of(app)
-        for place in list(ledger.places)
-        if not place.mended and _may_see(key, place.topic, place.organisation)
+        for entry in list(ledger.ranges)
+        if not entry.repaired and _may_see(key, entry.topic, entry.organisation)
     ]
     is_admin = _is_admin(key)
     return DamageSeen(
         damaged_records(app, key).total(),
         [
             PlaceSeen(
-                place.topic,
-                place.path if is_admin else place.file,
-                place.offset,
-                place.first_seq,
-                place.last_seq,
-                place.reason,
+                entry.topic,
+                entry.path if is_admin else entry.file,
+                entry.offset,
+                entry.first_seq,
+                entry.last_seq,
+                entry.reason,
             )
-            for place in places[:PLACES_TOLD_MAX]
+            for entry in entries[:ENTRIES_LISTED_MAX]
         ],
-        max(len(places) - PLACES_TOLD_MAX, 0),
+        max(len(entries) - ENTRIES_LISTED_MAX, 0),
     )
 
 
@@ -91,29 +91,29 @@ class DamageWatch:
 
     def __init__(self, app: App) -> None:
         self._app = app
-        self._told_of_more: set[int] = set()
+        self._overflow_logged: set[int] = set()
 
-    def look(self) -> None:
+    def check(self) -> None:
         for number, ledger in enumerate(ledgers_of(self._app)):
-            for place in ledger.take_news():
-                self._tell(place)
-            if ledger.overflowed and number not in self._told_of_more:
-                self._told_of_more.add(number)
+            for entry in ledger.take_new():
+                self._log(entry)
+            if ledger.overflowed and number not in self._overflow_logged:
+                self._overflow_logged.add(number)
                 self._app.log.error(
                     "more damaged places are met than are listed; run headwater verify",
-                    listed=len(ledger.places),
+                    listed=len(ledger.ranges),
                 )
 
-    def _tell(self, place: DamagedPlace) -> None:
-        say = self._app.log.warning if place.mended else self._app.log.error
+    def _log(self, entry: DamagedRange) -> None:
+        say = self._app.log.warning if entry.repaired else self._app.log.error
         say(
             "a damaged index entry was read again from its data"
-            if place.mended
+            if entry.repaired
             else "damage was met; the records are not served, and readers are told",
-            topic=place.topic,
-            path=place.path,
-            offset=place.offset,
-            first_seq=place.first_seq,
-            last_seq=place.last_seq,
-            reason=place.reason,
+            topic=entry.topic,
+            path=entry.path,
+            offset=entry.offset,
+            first_seq=entry.first_seq,
+            last_seq=entry.last_seq,
+            reason=entry.reason,
         )

@@ -65,15 +65,15 @@ def front(_app: App, exchange: Exchange) -> None:
 
 
 def file(_app: App, exchange: Exchange) -> None:
-    found = web_files().get(exchange.parameters[0])
-    if found is None:
+    web_file = web_files().get(exchange.parameters[0])
+    if web_file is None:
         raise HttpError("not_found", "the dashboard has no such file")
-    _send(exchange, found)
+    _send(exchange, web_file)
 
 
-def _send(exchange: Exchange, found: WebFile) -> None:
+def _send(exchange: Exchange, file: WebFile) -> None:
     known = exchange.header(b"if-none-match") or ""
-    if found.headers["etag"] in [tag.strip().removeprefix("W/") for tag in known.split(",")]:
-        exchange.answer(NOT_MODIFIED, b"", found.headers)
+    if file.headers["etag"] in [tag.strip().removeprefix("W/") for tag in known.split(",")]:
+        exchange.answer(NOT_MODIFIED, b"", file.headers)
     else:
-        exchange.answer(200, found.contents, found.headers)
+        exchange.answer(200, file.contents, file.headers)

@@ -19,10 +19,17 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakValueDictionary
 
 from headwater.core.units import US_PER_S
-from headwater.engine.governing import Governing
-from headwater.engine.reading import Reader, ReadFilter, ReadPlan, TailPiece
+from headwater.engine.governing import PressureControl
+from headwater.engine.reading import Reader, ReadFilter, ReadPlan, TailRead
 from headwater.engine.ready import ReadySet
-from headwater.engine.steps import DiffRequest, Found, Take, Taken, ensure_loaded, read_as_operation
+from headwater.engine.steps import (
+    DiffRequest,
+    ReadResult,
+    Take,
+    Taken,
+    ensure_loaded,
+    read_as_operation,
+)
 from headwater.engine.topic import Topic, Wakeup
 from headwater.model.loss import Tombstone
 from headwater.model.match import TagMatcher
@@ -36,7 +43,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Wish:
+class ReadOptions:
     """What a stream reads: the same wish at the same place gets the same bytes.
 
     Streams that want the same share one, see `Delivery.shared`: to compare or to hash it field
@@ -52,7 +59,7 @@ class Wish:
     """Only what is on stable storage, whatever the topic's class acks."""
 
 
-_WISHED: Final = attrgetter(*(field.name for field in fields(Wish)))
+_OPTION_VALUES: Final = attrgetter(*(field.name for field in fields(ReadOptions)))
 
 
 @dataclass(slots=True, eq=False)
@@ -66,7 +73,7 @@ class Batch:
     head_seq: int
     caught_up: bool
     tombstone: Tombstone | None
-    told: bytes | None = None
+    message: bytes | None = None
     """The same as a message, once a stream has made one of it. All streams say it alike."""
     event: bytes | None = None
     """The same with the cursor of those who follow this topic and no other."""
@@ -80,7 +87,7 @@ class Stream(Protocol):
         """The server goes."""
 
 
-class Follower(Protocol):
+class TopicFollower(Protocol):
     def pump(self, topic: Topic) -> None:
         """Send what the topic has beyond this client's cursor, as far as the client takes it."""
 
@@ -88,27 +95,27 @@ class Follower(Protocol):
         """A topic that it may not know has something new."""
 
 
-def horizon(topic: Topic, wish: Wish) -> int:
+def horizon(topic: Topic, options: ReadOptions) -> int:
     """The last seq such a stream may be given now."""
-    return topic.synced_seq if wish.strong else topic.log.visible_seq
+    return topic.synced_seq if options.strong else topic.log.visible_seq
 
 
 class Delivery:
     def __init__(self, app: App) -> None:
         self._app = app
         self._streams: set[Stream] = set()
-        self._followers: dict[str, set[Follower]] = {}
-        self._prefix_watchers: set[Follower] = set()
-        self._asked: dict[str, Wakeup] = {}
+        self._followers: dict[str, set[TopicFollower]] = {}
+        self._prefix_watchers: set[TopicFollower] = set()
+        self._wakeups: dict[str, Wakeup] = {}
         self._strong: Counter[str] = Counter()
-        self._governing: Governing | None = None
+        self._governing: PressureControl | None = None
         self._ready: ReadySet[Topic]
         self._scheduled = False
         self._delivering = False
-        self._rendered: dict[tuple[int, int, Wish], Batch] = {}
-        self._wishes: WeakValueDictionary[tuple[Any, ...], Wish] = WeakValueDictionary()
+        self._rendered: dict[tuple[int, int, ReadOptions], Batch] = {}
+        self._shared: WeakValueDictionary[tuple[Any, ...], ReadOptions] = WeakValueDictionary()
 
-    def govern(self, governing: Governing) -> None:
+    def govern(self, governing: PressureControl) -> None:
         """Recovery is done: there will be news."""
         self._governing = governing
         self._ready = governing.ready_set()
@@ -119,43 +126,43 @@ class Delivery:
     def remove_stream(self, stream: Stream) -> None:
         self._streams.discard(stream)
 
-    def follow(self, follower: Follower, topic: Topic, *, strong: bool) -> None:
+    def follow(self, follower: TopicFollower, topic: Topic, *, strong: bool) -> None:
         address = topic.address
         followers = self._followers.setdefault(address, set())
         if follower not in followers:
             followers.add(follower)
             self._strong[address] += strong
         if topic.is_partition:
-            self._ask_to_be_told(topic)
+            self._register_wakeup(topic)
 
-    def unfollow(self, follower: Follower, address: str, *, strong: bool) -> None:
+    def unfollow(self, follower: TopicFollower, address: str, *, strong: bool) -> None:
         followers = self._followers.get(address)
         if followers is None or follower not in followers:
             return
         followers.discard(follower)
         if not followers:
             del self._followers[address]
-            self._asked.pop(address, None)
+            self._wakeups.pop(address, None)
         self._strong[address] -= strong
         if not self._strong[address]:
             del self._strong[address]
 
-    def _ask_to_be_told(self, topic: Topic) -> None:
+    def _register_wakeup(self, topic: Topic) -> None:
         """Partitions tell of news to those who asked, once; topics of the engine tell us always."""
-        bell = self._asked.get(topic.address)
-        if bell is None:
-            bell = self._asked[topic.address] = partial(self._told, topic)
-        topic.waiters.add(bell)
+        wakeup = self._wakeups.get(topic.address)
+        if wakeup is None:
+            wakeup = self._wakeups[topic.address] = partial(self._on_wakeup, topic)
+        topic.waiters.add(wakeup)
 
-    def _told(self, topic: Topic) -> None:
+    def _on_wakeup(self, topic: Topic) -> None:
         if topic.address in self._followers:
-            topic.waiters.add(self._asked[topic.address])
+            topic.waiters.add(self._wakeups[topic.address])
             self._mark(topic)
 
-    def watch_prefixes(self, follower: Follower) -> None:
+    def watch_prefixes(self, follower: TopicFollower) -> None:
         self._prefix_watchers.add(follower)
 
-    def remove(self, follower: Follower) -> None:
+    def remove(self, follower: TopicFollower) -> None:
         """A follower that follows nothing any more."""
         self._prefix_watchers.discard(follower)
 
@@ -173,7 +180,7 @@ class Delivery:
         if not self._scheduled:
             self._schedule(now_us)
 
-    def on_hardened(self, topic: Topic) -> None:
+    def on_synced(self, topic: Topic) -> None:
         """Records that were visible before are synced now."""
         if topic.name in self._strong:
             self.on_news(topic)
@@ -219,36 +226,38 @@ class Delivery:
 
     # -- reading for streams
 
-    def shared(self, wish: Wish) -> Wish:
+    def shared(self, options: ReadOptions) -> ReadOptions:
         """The one wish for all who want the same."""
-        return self._wishes.setdefault(_WISHED(wish), wish)
+        return self._shared.setdefault(_OPTION_VALUES(options), options)
 
-    def read(self, topic: Topic, cursor: int, wish: Wish) -> Batch | None:
+    def read(self, topic: Topic, cursor: int, options: ReadOptions) -> Batch | None:
         """The next batch if no file is needed; None when it must be read later."""
-        key = (topic.topic_id, cursor, wish)
+        key = (topic.topic_id, cursor, options)
         known = self._rendered.get(key)
         if known is not None:
             return known
         if not topic.loaded:
             return None
-        last_seq = horizon(topic, wish)
+        last_seq = horizon(topic, options)
         space = space_of(self._app.engine, topic)
-        steps = read_as_operation(space, topic, _request(cursor, wish), _take(wish, last_seq))
-        found = self._app.ready_database.drive_at_once(steps)
-        if found is None:
+        steps = read_as_operation(space, topic, _request(cursor, options), _take(options, last_seq))
+        result = self._app.ready_database.drive_at_once(steps)
+        if result is None:
             return None
-        batch = _batch(found, cursor, wish, last_seq)
+        batch = _batch(result, cursor, options, last_seq)
         if self._delivering:
             self._rendered[key] = batch
         return batch
 
-    async def read_later(self, topic: Topic, cursor: int, wish: Wish) -> Batch:
+    async def read_later(self, topic: Topic, cursor: int, options: ReadOptions) -> Batch:
         database, space = self._app.ready_database, space_of(self._app.engine, topic)
         await database.drive(ensure_loaded(space, topic))
-        last_seq = horizon(topic, wish)
-        take = _take(wish, last_seq)
-        found = await database.drive(read_as_operation(space, topic, _request(cursor, wish), take))
-        return _batch(found, cursor, wish, last_seq)
+        last_seq = horizon(topic, options)
+        take = _take(options, last_seq)
+        result = await database.drive(
+            read_as_operation(space, topic, _request(cursor, options), take)
+        )
+        return _batch(result, cursor, options, last_seq)
 
     # -- silence, and the end
 
@@ -261,20 +270,20 @@ class Delivery:
             stream.end()
 
 
-def _request(cursor: int, wish: Wish) -> DiffRequest:
-    return DiffRequest(cursor, wish.limit, wish.bytes_max, 0, wish.nodes, wish.matcher)
+def _request(cursor: int, options: ReadOptions) -> DiffRequest:
+    return DiffRequest(cursor, options.limit, options.bytes_max, 0, options.nodes, options.matcher)
 
 
-def _take(wish: Wish, last_seq: int) -> Take[bytes]:
-    take = take_rendered(wish.projection)
-    if not wish.strong:
+def _take(options: ReadOptions, last_seq: int) -> Take[bytes]:
+    take = take_rendered(options.projection)
+    if not options.strong:
         return take
 
     def take_synced(reader: Reader, plan: ReadPlan, keep: ReadFilter) -> Taken[bytes]:
         """Only the tail can hold what is not synced: segments are, before they count."""
         pieces = [
-            TailPiece(piece.chunk, piece.seqs[: piece.seqs.searchsorted(last_seq, "right")])
-            if isinstance(piece, TailPiece)
+            TailRead(piece.chunk, piece.seqs[: piece.seqs.searchsorted(last_seq, "right")])
+            if isinstance(piece, TailRead)
             else piece
             for piece in plan.pieces
         ]
@@ -283,18 +292,18 @@ def _take(wish: Wish, last_seq: int) -> Take[bytes]:
     return take_synced
 
 
-def _batch(found: Found[bytes], cursor: int, wish: Wish, last_seq: int) -> Batch:
-    next_from_seq, caught_up = found.next_from_seq, found.caught_up
-    if wish.strong and next_from_seq > last_seq:
-        lost_to = 0 if found.tombstone is None else found.tombstone.gap_to
+def _batch(result: ReadResult[bytes], cursor: int, options: ReadOptions, last_seq: int) -> Batch:
+    next_from_seq, caught_up = result.next_from_seq, result.caught_up
+    if options.strong and next_from_seq > last_seq:
+        lost_to = 0 if result.tombstone is None else result.tombstone.gap_to
         next_from_seq = max(last_seq, min(cursor, next_from_seq), lost_to)
         caught_up = True
     return Batch(
-        b"[%b]" % found.payload,
-        found.records,
+        b"[%b]" % result.payload,
+        result.records,
         cursor,
         next_from_seq,
-        found.head_seq,
+        result.head_seq,
         caught_up,
-        found.tombstone,
+        result.tombstone,
     )

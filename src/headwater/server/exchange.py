@@ -52,7 +52,7 @@ class Exchange:
     streaming = False
     is_slow = False
     """Waits for more than the log: those behind it on the connection begin after it."""
-    waits_for_news = False
+    waits_for_event = False
     """Is answered when something happens, not when something is done."""
     on_gone: Callable[[], None] | None = None
     """Told when the connection ended before the answer did."""
@@ -203,7 +203,7 @@ class Exchange:
 
     def begin_stream(self, status: int, headers: Mapping[str, str]) -> None:
         """The head of an answer without end. What follows goes through `connection.send`."""
-        self.streaming = self.waits_for_news = True
+        self.streaming = self.waits_for_event = True
         self.keep_alive = False
         self._ready = answer_head(status, headers, keep_alive=False)
         self.connection.answer_ready()

@@ -124,5 +124,5 @@ def parsed_head(
 
 def _path_of(target: bytes) -> bytes:
     """The path in `http://host/path`, which proxies send."""
-    _, found, rest = target.partition(b"://")
-    return b"/" + rest.partition(b"/")[2] if found else target
+    _, separator, rest = target.partition(b"://")
+    return b"/" + rest.partition(b"/")[2] if separator else target

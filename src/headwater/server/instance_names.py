@@ -19,11 +19,11 @@ import msgspec
 from headwater.engine.machine_steps import open_store
 from headwater.engine.machines import requests
 from headwater.engine.machines.store import MachineStore
-from headwater.engine.machines.watching import TransitionEvent
+from headwater.engine.machines.watchers import TransitionEvent
 from headwater.engine.steps import AsOwner, Operation
 from headwater.model.machines.errors import MachineError
 from headwater.server.keys import ORGANISATION_DEFAULT, ApiKey
-from headwater.wire import machine_answers as told
+from headwater.wire import machine_answers as wire
 
 if TYPE_CHECKING:
     from headwater.core.errors import HeadwaterError
@@ -41,8 +41,8 @@ def full_request(store: MachineStore, key: ApiKey, request: R) -> R:
     given: Any = getattr(request, "instance_id", None)
     if not isinstance(given, str) or not given:
         return request  # no instance, one without a name, or nothing that is an id
-    asked: Any = request
-    found: R = asked._replace(instance_id=_full(store, key, given, request))
+    params: Any = request
+    found: R = params._replace(instance_id=_full(store, key, given, request))
     return found
 
 
@@ -112,10 +112,10 @@ def own_answer(key: ApiKey, answer: T) -> T:
     """The answer with ids as this key has them. It is fresh, and changed in place."""
     if not key.tenant:
         return answer
-    if isinstance(answer, told.InstanceListAnswer):
+    if isinstance(answer, wire.InstanceListAnswer):
         for each in answer.instances:
             each.id = own_id(key, each.id)
-    elif isinstance(answer, told.BatchAnswer):
+    elif isinstance(answer, wire.BatchAnswer):
         for one in answer.results:
             if one.error is not None:
                 one.error = _own_error(key, one.error)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.engine import machine_steps as steps
-from headwater.engine.machines.log_reading import GapReason
-from headwater.engine.machines.watching import (
+from headwater.engine.machines.log_reader import GapReason
+from headwater.engine.machines.watchers import (
     TransitionEvent,
     Watcher,
     WatchFilter,
@@ -22,11 +22,11 @@ from headwater.engine.machines.watching import (
 from headwater.engine.steps import AsOwner, Operation
 from headwater.server.exchange import Exchange
 from headwater.server.instance_names import own_event
-from headwater.server.machine_following import Follower
 from headwater.server.machine_operations import seen_by
-from headwater.server.stepping import HttpOperation
+from headwater.server.operation_runner import HttpOperation
 from headwater.server.streams import FRAME_BYTES, require_event_stream
 from headwater.server.topics import flag, number
+from headwater.server.transition_follower import TransitionFollower
 from headwater.wire import sse
 
 if TYPE_CHECKING:
@@ -110,8 +110,8 @@ class WatchStream:
         self._with_ctx = with_ctx
         self._begin = begin
         self._idle_us = idle_us
-        self._follower = Follower(app, watcher, self)
-        self._sent_us = self._news_us = app.now_us()
+        self._follower = TransitionFollower(app, watcher, self)
+        self._sent_us = self._event_us = app.now_us()
         self._ended = False
 
     def begin(self) -> None:
@@ -134,12 +134,12 @@ class WatchStream:
         return not self._connection.paused
 
     def send_events(self, events: Sequence[TransitionEvent]) -> None:
-        printed = self._app.printed
+        transition_cache = self._app.transition_cache
         self._send(
             b"".join(
                 sse.event(
                     b"transition",
-                    printed.of(event, with_ctx=self._with_ctx),
+                    transition_cache.of(event, with_ctx=self._with_ctx),
                     b"%d" % event.wal_offset,
                 )
                 for event in (own_event(self._key, each) for each in events)
@@ -171,7 +171,7 @@ class WatchStream:
     def _is_idle(self, now_us: int) -> bool:
         """Nothing came for as long as the client waits. While the past is still read there is
         something to come, however long that takes."""
-        waited = 0 <= self._idle_us <= now_us - self._news_us
+        waited = 0 <= self._idle_us <= now_us - self._event_us
         return waited and self._follower.is_up_to_date
 
     def end(self) -> None:
@@ -180,7 +180,7 @@ class WatchStream:
         self._connection.close()
 
     def _send(self, frames: bytes) -> None:
-        self._sent_us = self._news_us = self._app.now_us()
+        self._sent_us = self._event_us = self._app.now_us()
         self._connection.send(frames)
 
     def _close(self) -> None:

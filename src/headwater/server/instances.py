@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from headwater.core.errors import HeadwaterError
 from headwater.engine.machine_telling import applied
 from headwater.engine.machines.answers import Applied
-from headwater.engine.machines.gathering import EventAsked
+from headwater.engine.machines.event_batcher import PendingEvent
 from headwater.engine.machines.requests import ApplyEvent, Sees
 from headwater.server import machine_operations as operations
 from headwater.server.body import body_of
 from headwater.server.exchange import Exchange
 from headwater.server.instance_names import full_request, own_answer
-from headwater.server.machines import begin, tell
-from headwater.server.stepping import HttpOperation
+from headwater.server.machines import begin, respond
+from headwater.server.operation_runner import HttpOperation
 from headwater.server.topics import number
 from headwater.wire.machine_answers import InstanceMadeAnswer
 from headwater.wire.machine_requests import (
@@ -41,7 +41,7 @@ def create_instance(app: App, exchange: Exchange) -> None:
         body.idempotency_key = exchange.header(b"idempotency-key")
 
     def answer(made: InstanceMadeAnswer) -> None:
-        tell(exchange, made, 201 if made.applied else 200)
+        respond(exchange, made, 201 if made.applied else 200)
 
     steps = operations.create_instance(app.engine, app.key_of(exchange), body)
     HttpOperation(app, exchange, steps, answer).begin()
@@ -81,10 +81,10 @@ def apply_event(app: App, exchange: Exchange) -> None:
         begin(app, exchange, operations.apply_event(engine, key, name, body))
     else:
         request = full_request(store, key, operations.event_request(name, body))
-        store.gather(HttpEvent(app, exchange, request, operations.sees_of(key)))
+        store.submit_event(HttpEvent(app, exchange, request, operations.sees_of(key)))
 
 
-class HttpEvent(EventAsked):
+class HttpEvent(PendingEvent):
     """An event, and the request that waits for its answer."""
 
     __slots__ = ("_app", "_exchange", "_usage")
@@ -103,7 +103,7 @@ class HttpEvent(EventAsked):
     def succeed(self, answer: Applied) -> None:
         self._usage.end()
         try:
-            tell(self._exchange, own_answer(self._app.key_of(self._exchange), applied(answer)))
+            respond(self._exchange, own_answer(self._app.key_of(self._exchange), applied(answer)))
         except Exception as error:
             self._app.broken(self._exchange, error)
 
@@ -117,9 +117,9 @@ class HttpEvent(EventAsked):
 
 def run_batch(app: App, exchange: Exchange) -> None:
     body = decode_request(body_of(exchange), BatchBody)
-    asked = [batch_params(each, index) for index, each in enumerate(body.operations)]
+    batch = [batch_params(each, index) for index, each in enumerate(body.operations)]
     key = app.key_of(exchange)
-    begin(app, exchange, operations.run_batch(app.engine, key, asked, body.mode))
+    begin(app, exchange, operations.run_batch(app.engine, key, batch, body.mode))
 
 
 def history(app: App, exchange: Exchange) -> None:

@@ -169,7 +169,7 @@ def receive(epoll: select.epoll, room: bytearray, each_max: int) -> Received:
         return received
     if not 1 <= each_max <= len(room):
         raise ValueError(f"{each_max} bytes of each do not fit into {len(room)}")
-    found: Received = []
+    received_now: Received = []
     left = len(room)
     for descriptor, _ in epoll.poll(0, SOCKETS_MAX):
         if left < each_max:
@@ -177,8 +177,8 @@ def receive(epoll: select.epoll, room: bytearray, each_max: int) -> Received:
         with contextlib.suppress(BlockingIOError, InterruptedError):
             data = _read(descriptor, each_max)
             left -= len(data or b"")
-            found.append((descriptor, data))
-    return found
+            received_now.append((descriptor, data))
+    return received_now
 
 
 def _read(descriptor: int, bytes_max: int) -> bytes | None:

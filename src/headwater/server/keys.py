@@ -157,13 +157,13 @@ class KeyRing:
         if not self._keys:
             return ANYONE
         digest = _digest(secret)
-        found: ApiKey | None = None
+        match: ApiKey | None = None
         for key in self._keys:
             if hmac.compare_digest(key.digest, digest):
-                found = key
-        if found is None:
+                match = key
+        if match is None:
             raise _unauthorized("this key is not known")
-        return found
+        return match
 
 
 def _digest(secret: bytes) -> bytes:

@@ -42,8 +42,8 @@ def shards_of(app: App) -> Iterator[tuple[str, int, Shard]]:
 
 def poison_of(app: App) -> PoisonedError | None:
     """Why a log takes no more writes, with its path; None while all of them are sound."""
-    found = (shard.poison for _, _, shard in shards_of(app))
-    return next((poison for poison in found if poison is not None), None)
+    poisons = (shard.poison for _, _, shard in shards_of(app))
+    return next((poison for poison in poisons if poison is not None), None)
 
 
 def state_of(app: App) -> str:
@@ -59,14 +59,14 @@ class LogWatch:
 
     def __init__(self, app: App) -> None:
         self._app = app
-        self._told: dict[tuple[str, int], LogState] = {}
+        self._logged: dict[tuple[str, int], LogState] = {}
 
-    def look(self) -> None:
+    def check(self) -> None:
         for whose, number, shard in shards_of(self._app):
             state = shard.state
-            if self._told.get((whose, number), LogState.WRITABLE) is state:
+            if self._logged.get((whose, number), LogState.WRITABLE) is state:
                 continue
-            self._told[whose, number] = state
+            self._logged[whose, number] = state
             say = self._app.log.info if state is LogState.WRITABLE else self._app.log.warning
             reason = {} if shard.poison is None else {"error": str(shard.poison)}
             say(_WORDS[state], whose=whose, shard=number, **reason)

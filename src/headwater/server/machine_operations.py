@@ -13,17 +13,17 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from headwater.engine import machine_steps as steps
-from headwater.engine import machine_telling as telling
+from headwater.engine import machine_telling as responses
 from headwater.engine.engine import Engine
 from headwater.engine.machines import requests
-from headwater.engine.machines.watching import WatchFilter
+from headwater.engine.machines.watchers import WatchFilter
 from headwater.engine.steps import AsOwner, Operation
 from headwater.model.machines.errors import INSTANCE_NOT_FOUND, MachineError
 from headwater.model.machines.instance import Instance
 from headwater.server.instance_names import full_id_steps, full_request, own_answer
 from headwater.server.keys import ApiKey, Scope
-from headwater.server.stepping import OneStep, Work
-from headwater.wire import machine_answers as told
+from headwater.server.operation_runner import OneStep, Work
+from headwater.wire import machine_answers as wire
 from headwater.wire.http_errors import HttpError
 from headwater.wire.machine_requests import (
     ApplyEventBody,
@@ -55,22 +55,22 @@ def put_machine(
     definition: dict[str, Any],
     *,
     strict: bool = True,
-) -> Operation[told.MachinePutAnswer]:
+) -> Operation[wire.MachinePutAnswer]:
     key.require_name(machine)
     made = yield from steps.put_machine_operation(engine, machine, version, definition, strict)
-    return telling.put(made)
+    return responses.put(made)
 
 
 def get_machine(
     engine: Engine, key: ApiKey, machine: str, version: int | None
-) -> Operation[told.MachineAnswer]:
+) -> Operation[wire.MachineAnswer]:
     key.require_name(machine)
-    return telling.machine((yield from steps.get_machine_operation(engine, machine, version)))
+    return responses.machine((yield from steps.get_machine_operation(engine, machine, version)))
 
 
-def list_machines(engine: Engine, key: ApiKey) -> Operation[told.MachineListAnswer]:
+def list_machines(engine: Engine, key: ApiKey) -> Operation[wire.MachineListAnswer]:
     listed = yield from steps.list_machines_operation(engine)
-    return telling.machines([each for each in listed if key.may_name(each.machine)])
+    return responses.machines([each for each in listed if key.may_name(each.machine)])
 
 
 def draw(
@@ -93,30 +93,30 @@ def draw(
 
 def create_instance(
     engine: Engine, key: ApiKey, body: CreateInstanceBody
-) -> Work[told.InstanceMadeAnswer]:
+) -> Work[wire.InstanceMadeAnswer]:
     key.require_name(body.machine)
-    return _change(engine, key, _create(body), telling.created)
+    return _change(engine, key, _create(body), responses.created)
 
 
-def get_instance(engine: Engine, key: ApiKey, instance_id: str) -> Operation[told.InstanceAnswer]:
+def get_instance(engine: Engine, key: ApiKey, instance_id: str) -> Operation[wire.InstanceAnswer]:
     found = yield from require_seen(engine, key, instance_id)
-    return own_answer(key, telling.instance(found))
+    return own_answer(key, responses.instance(found))
 
 
 def list_instances(
     engine: Engine, key: ApiKey, wanted: ListInstancesParams
-) -> Operation[told.InstanceListAnswer]:
+) -> Operation[wire.InstanceListAnswer]:
     require_named_machines(key, None if wanted.machine is None else [wanted.machine])
     listed = yield from steps.list_instances_operation(
         engine, wanted.machine, wanted.state, nearest_limit(wanted.limit), wanted.offset or 0
     )
-    return own_answer(key, telling.instances(listed))
+    return own_answer(key, responses.instances(listed))
 
 
 def apply_event(
     engine: Engine, key: ApiKey, instance_id: str, body: ApplyEventBody
-) -> Work[told.EventAppliedAnswer]:
-    return _change(engine, key, event_request(instance_id, body), telling.applied)
+) -> Work[wire.EventAppliedAnswer]:
+    return _change(engine, key, event_request(instance_id, body), responses.applied)
 
 
 def delete_instance(
@@ -126,21 +126,21 @@ def delete_instance(
     idempotency_key: str | None,
     *,
     again: bool = False,
-) -> Work[told.InstanceDeletedAnswer]:
+) -> Work[wire.InstanceDeletedAnswer]:
     request = requests.DeleteInstance(instance_id, idempotency_key, again=again)
-    return _change(engine, key, request, telling.deleted)
+    return _change(engine, key, request, responses.deleted)
 
 
 def migrate(
     engine: Engine, key: ApiKey, instance_id: str, body: MigrateBody
-) -> Work[told.MigratedAnswer]:
+) -> Work[wire.MigratedAnswer]:
     request = requests.MigrateInstance(instance_id, body.version, body.state_map)
-    return _change(engine, key, request, telling.migrated)
+    return _change(engine, key, request, responses.migrated)
 
 
 def run_batch(
     engine: Engine, key: ApiKey, operations: Sequence[BatchedParams], mode: str
-) -> Operation[told.BatchAnswer]:
+) -> Operation[wire.BatchAnswer]:
     """Operations whose params are checked already."""
     for each in operations:
         if isinstance(each, CreateInstanceBody):
@@ -154,25 +154,25 @@ def run_batch(
         store = yield from steps.open_store(engine)
         wanted = yield AsOwner(lambda: [full_request(store, key, each) for each in wanted])
     done = yield from steps.batch_operation(engine, wanted, mode, sees_of(key))
-    return own_answer(key, telling.batch(done))
+    return own_answer(key, responses.batch(done))
 
 
 def history(
     engine: Engine, key: ApiKey, instance_id: str, limit: int
-) -> Operation[told.HistoryAnswer]:
+) -> Operation[wire.HistoryAnswer]:
     if key.tenant:
         instance_id = (yield from require_seen(engine, key, instance_id)).id
     found = yield from steps.history_operation(engine, instance_id, limit)
-    return own_answer(key, telling.history(instance_id, found))
+    return own_answer(key, responses.history(instance_id, found))
 
 
 def snapshot_instance(
     engine: Engine, key: ApiKey, instance_id: str
-) -> Operation[told.InstanceSnapshotAnswer]:
+) -> Operation[wire.InstanceSnapshotAnswer]:
     if key.tenant:
         instance_id = (yield from require_seen(engine, key, instance_id)).id
     made = yield from steps.snapshot_instance_operation(engine, instance_id)
-    return own_answer(key, telling.one_snapshot(made))
+    return own_answer(key, responses.one_snapshot(made))
 
 
 # -- the log
@@ -180,29 +180,29 @@ def snapshot_instance(
 
 def read_wal(
     engine: Engine, key: ApiKey, body: WalReadBody, bytes_max: int | None = None
-) -> Operation[told.WalReadAnswer]:
+) -> Operation[wire.WalReadAnswer]:
     if key.prefixes:
         raise HttpError("forbidden", "the log has everybody's entries; this key may not see them")
     offset = offset_of(body.from_offset) or 0
     page = yield from steps.read_wal_operation(engine, offset, body.limit, body.newest, bytes_max)
-    return telling.entries(page)
+    return responses.entries(page)
 
 
-def wal_stats(engine: Engine, key: ApiKey) -> Operation[told.WalStatsAnswer]:
+def wal_stats(engine: Engine, key: ApiKey) -> Operation[wire.WalStatsAnswer]:
     """A key with prefixes is told what every answer tells, where the log ends, and whether it is
     well. How much is in it is about everybody."""
     found = yield from steps.wal_stats_operation(engine)
-    whole = telling.stats(found)
+    whole = responses.stats(found)
     if not key.prefixes:
         return whole
-    return told.WalStatsAnswer(
+    return wire.WalStatsAnswer(
         0, 0, 0, whole.current_offset, whole.current_offset_text, None, 0, 0, 0, whole.state,
-        told.WalIoAnswer(0, 0, 0, 0, 0), own_part=True,
+        wire.WalIoAnswer(0, 0, 0, 0, 0), own_part=True,
     )  # fmt: skip
 
 
-def compact(engine: Engine, _key: ApiKey) -> Operation[told.CompactedAnswer]:
-    return (yield from telling.compact_operation(engine))
+def compact(engine: Engine, _key: ApiKey) -> Operation[wire.CompactedAnswer]:
+    return (yield from responses.compact_operation(engine))
 
 
 # -- inside
@@ -214,25 +214,25 @@ def sees_of(key: ApiKey) -> requests.Sees | None:
 
 
 def _change(
-    engine: Engine, key: ApiKey, request: requests.Request, tell: Callable[[Any], T]
+    engine: Engine, key: ApiKey, request: requests.Request, respond: Callable[[Any], T]
 ) -> Work[T]:
     """One change, which waits for the log only, once the machines are open."""
     store = engine.machines.store
     if store is None:
-        return _change_later(engine, key, request, tell)
+        return _change_later(engine, key, request, respond)
     full = full_request(store, key, request)
     return OneStep(
-        partial(store.submit, full, sees_of(key)), lambda answer: own_answer(key, tell(answer))
+        partial(store.submit, full, sees_of(key)), lambda answer: own_answer(key, respond(answer))
     )
 
 
 def _change_later(
-    engine: Engine, key: ApiKey, request: requests.Request, tell: Callable[[Any], T]
+    engine: Engine, key: ApiKey, request: requests.Request, respond: Callable[[Any], T]
 ) -> Operation[T]:
     store = yield from steps.open_store(engine)
     full: requests.Request = yield AsOwner(lambda: full_request(store, key, request))
     done = yield from steps.change_operation(engine, full, sees_of(key))
-    return own_answer(key, tell(done))
+    return own_answer(key, respond(done))
 
 
 def require_named_machines(key: ApiKey, machines: list[str] | None) -> None:
@@ -291,8 +291,8 @@ def event_request(instance_id: str, body: ApplyEventBody) -> requests.ApplyEvent
     )
 
 
-def _request(asked: BatchedParams) -> requests.Request:
-    return _REQUESTS[type(asked)](asked)
+def _request(params: BatchedParams) -> requests.Request:
+    return _REQUESTS[type(params)](params)
 
 
 _REQUESTS: Final[dict[type, Callable[[Any], requests.Request]]] = {

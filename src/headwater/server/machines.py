@@ -13,7 +13,7 @@ from headwater.model.machines.errors import bad_request
 from headwater.server import machine_operations as operations
 from headwater.server.body import body_of
 from headwater.server.exchange import GZIP_BYTES_MIN, Exchange
-from headwater.server.stepping import HttpOperation, Work
+from headwater.server.operation_runner import HttpOperation, Work
 from headwater.wire.answers import Spent
 from headwater.wire.machine_answers import MachinePutAnswer, Told
 from headwater.wire.machine_requests import CompactBody, PutMachineBody, WalReadBody
@@ -35,9 +35,9 @@ _VERSION: Final = re.compile(r"[1-9][0-9]{0,15}")
 _encode = msgspec.json.Encoder().encode
 
 
-def tell(exchange: Exchange, told: Told, status: int = 200) -> None:
-    told.performance = Spent(round(exchange.elapsed_ms(), 3))
-    body = _encode(told)
+def respond(exchange: Exchange, response: Told, status: int = 200) -> None:
+    response.performance = Spent(round(exchange.elapsed_ms(), 3))
+    body = _encode(response)
     if status == OK and exchange.takes_short_answer and len(body) < GZIP_BYTES_MIN:
         exchange.answer_short(body)
     else:
@@ -45,7 +45,7 @@ def tell(exchange: Exchange, told: Told, status: int = 200) -> None:
 
 
 def begin(app: App, exchange: Exchange, steps: Work[T]) -> None:
-    HttpOperation(app, exchange, steps, partial(tell, exchange)).begin()
+    HttpOperation(app, exchange, steps, partial(respond, exchange)).begin()
 
 
 def put_machine(app: App, exchange: Exchange) -> None:
@@ -53,7 +53,7 @@ def put_machine(app: App, exchange: Exchange) -> None:
     body = decode_request(body_of(exchange), PutMachineBody)
 
     def answer(made: MachinePutAnswer) -> None:
-        tell(exchange, made, 201 if made.created else 200)
+        respond(exchange, made, 201 if made.created else 200)
 
     number = _number(version)
     steps = operations.put_machine(

@@ -50,8 +50,8 @@ def collect(app: App, key: ApiKey) -> list[Sample]:
             samples += retention_samples(app)
         samples += machine_samples(app, key)
     kafka = app.kafka
-    if kafka is not None and kafka.door is not None and kafka.store is not None:
-        samples += kafka_samples(kafka.door, kafka.store, key)
+    if kafka is not None and kafka.endpoint is not None and kafka.store is not None:
+        samples += kafka_samples(kafka.endpoint, kafka.store, key)
     return samples
 
 
@@ -64,8 +64,8 @@ def _engine_samples(engine: Engine) -> list[Sample]:
 
 def _topic_samples(app: App, engine: Engine, key: ApiKey) -> list[Sample]:
     core = engine.core
-    summing = app.summing(key)
-    totals = summing.look(engine)
+    topic_totals = app.topic_totals(key)
+    totals = topic_totals.sample(engine)
     samples = [
         Sample("topics", totals.topics),
         Sample("routers", totals.routers),
@@ -80,7 +80,7 @@ def _topic_samples(app: App, engine: Engine, key: ApiKey) -> list[Sample]:
     ]
     samples += _damage_samples(app, key)
     samples += [
-        Sample("topics_by_class", summing.topics_of(durability), (durability.value,))
+        Sample("topics_by_class", topic_totals.topics_of(durability), (durability.value,))
         for durability in Durability
     ]
     named = (topic for topic in core.registry if key.may_name(topic.name))
@@ -118,8 +118,8 @@ def _damage_samples(app: App, key: ApiKey) -> list[Sample]:
     seen = sorted({*records, *itertools.islice(named, TOPICS_MAX)})
     samples = [Sample("damaged_records", records.total())]
     if not key.prefixes:
-        found = sum(ledger.found for ledger in ledgers_of(app))
-        samples.append(Sample("damaged_places", found))
+        damaged = sum(ledger.count for ledger in ledgers_of(app))
+        samples.append(Sample("damaged_places", damaged))
     samples += [Sample("topic_damaged_records", records[name], (name,)) for name in seen]
     return samples
 

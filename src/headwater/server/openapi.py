@@ -102,20 +102,20 @@ def _query_parameters(route: Route) -> list[dict[str, Any]]:
 
 
 def _responses(route: Route) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    responses: dict[str, Any] = {
         str(status): {"description": meaning} for status, meaning in route.answers.items()
     }
     if route.answer is not None:
         schema = {"$ref": f"#/components/schemas/{route.answer.__name__}"}
-        for good in found.values():
+        for good in responses.values():
             good["content"] = {"application/json": {"schema": schema}}
     codes = route.errors if route.is_open else (*ALWAYS, *route.errors)
     for code in codes:
         status = str(STATUS_OF_CODE[code])
-        known = found.get(status, {}).get("description")
+        known = responses.get(status, {}).get("description")
         text = code if known is None else f"{known}, {code}"
-        found[status] = {
+        responses[status] = {
             "description": text,
             "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
         }
-    return found
+    return responses

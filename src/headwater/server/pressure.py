@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from headwater.core.units import US_PER_S
-from headwater.engine.governing import Governing
+from headwater.engine.governing import PressureControl
 from headwater.model.pressure import SAMPLE_US, Rung, Transition
 from headwater.observe.metrics import Sample
 
@@ -43,23 +43,23 @@ _MEANS: Final[dict[Rung, tuple[int, str, str]]] = {
 class PressureWatch:
     def __init__(self, app: App) -> None:
         self._app = app
-        self._governing: Governing | None = None
+        self._governing: PressureControl | None = None
 
-    def begin(self, governing: Governing) -> None:
+    def begin(self, governing: PressureControl) -> None:
         """Recovery is done: look every 100 ms until the server goes."""
         self._governing = governing
-        governing.listeners.append(self._tell)
+        governing.listeners.append(self._log)
         self._app.delivery.govern(governing)
-        self._look()
+        self._sample()
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         if self._governing is None or self._app.draining:
             return
-        self._app.loop.call_later(_SAMPLE_S, self._look)
+        self._app.loop.call_later(_SAMPLE_S, self._sample)
         self._governing.tick()
         self._app.delivery.resume()
 
-    def _tell(self, transitions: Sequence[Transition]) -> None:
+    def _log(self, transitions: Sequence[Transition]) -> None:
         for rung, entered, pressure in transitions:
             level, on, off = _MEANS[rung]
             self._app.log.log(
@@ -76,7 +76,7 @@ def rung_meaning(rung: Rung) -> str:
     return _MEANS[rung][1]
 
 
-def pressure_samples(governing: Governing) -> list[Sample]:
+def pressure_samples(governing: PressureControl) -> list[Sample]:
     governor = governing.governor
     samples = [
         Sample("pressure", round(governor.pressure, 3)),

@@ -10,13 +10,13 @@ import msgspec
 
 from headwater.core.errors import NotAQueueError
 from headwater.engine.engine import Engine
-from headwater.engine.queue_answers import Settled
+from headwater.engine.queue_answers import LeaseResult
 from headwater.engine.queue_state import ClaimRequest
 from headwater.engine.queue_steps import (
-    Claiming,
-    ClaimWish,
+    ClaimOptions,
+    PendingClaim,
     ack_operation,
-    check_settled,
+    check_lease_request,
     claim_as_operation,
     extend_operation,
     nack_operation,
@@ -28,8 +28,8 @@ from headwater.engine.topic import Topic
 from headwater.server.body import body_of
 from headwater.server.exchange import GZIP_BYTES_MIN, Exchange
 from headwater.server.jobs import JobsText, jobs_text_at_hand, jobs_text_steps
+from headwater.server.operation_runner import HttpOperation, OneStep, Work
 from headwater.server.spaces import refuse_kafkas
-from headwater.server.stepping import HttpOperation, OneStep, Work
 from headwater.wire.requests import AckBody, ClaimBody, ExtendBody, NackBody, decode_request
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ def require_queue(app: App, exchange: Exchange) -> None:
 
 def claim(app: App, exchange: Exchange) -> None:
     body = decode_request(body_of(exchange), ClaimBody)
-    exchange.waits_for_news = True  # whoever leaves meanwhile shall not be given jobs
-    wish = ClaimWish(
+    exchange.waits_for_event = True  # whoever leaves meanwhile shall not be given jobs
+    options = ClaimOptions(
         body.node, body.max, body.lease_ms, body.wait_ms, goes_on=lambda: not app.draining
     )
     engine, name = app.engine, exchange.head.parameters[0]
@@ -55,9 +55,9 @@ def claim(app: App, exchange: Exchange) -> None:
     if topic is None:
         require_queue(app, exchange)
     if topic is None or not topic.loaded:
-        steps = claim_as_operation(engine, name, wish, _rendered)
+        steps = claim_as_operation(engine, name, options, _rendered)
     else:
-        claiming = Claiming(engine, topic, wish)
+        claiming = PendingClaim(engine, topic, options)
         claimed = _claimed_at_once(engine, exchange, claiming)
         if claimed is not None:
             _answer_claim(exchange, claimed)
@@ -66,7 +66,7 @@ def claim(app: App, exchange: Exchange) -> None:
     HttpOperation(app, exchange, steps, partial(_answer_claim, exchange)).begin(quits=True)
 
 
-def _claimed_at_once(engine: Engine, exchange: Exchange, claiming: Claiming) -> JobsText | None:
+def _claimed_at_once(engine: Engine, exchange: Exchange, claiming: PendingClaim) -> JobsText | None:
     """What most claims get, without a step between: jobs that lie in memory, or none. None when
     there is more to it; the claim is begun then, and goes on from there."""
     exchange.usage.begin()
@@ -118,11 +118,11 @@ def ack(app: App, exchange: Exchange) -> None:
         require_queue(app, exchange)
     if topic is None or not topic.loaded or _has_dying(topic):
         steps = ack_operation(engine, name, body.node, body.seqs, body.lease_ids)
-        _settle(app, exchange, steps, _say_acked)
+        _begin_settling(app, exchange, steps, _say_acked)
         return
-    check_settled(body.node, body.seqs, body.lease_ids)
+    check_lease_request(body.node, body.seqs, body.lease_ids)
     start = partial(Queues(engine).ack, topic, body.node, body.seqs, body.lease_ids)
-    _settle(app, exchange, OneStep(start, _as_it_is), _say_acked)
+    _begin_settling(app, exchange, OneStep(start, _identity), _say_acked)
 
 
 def _has_dying(topic: Topic) -> bool:
@@ -130,8 +130,8 @@ def _has_dying(topic: Topic) -> bool:
     return topic.queue is not None and topic.queue.leases.has_dying
 
 
-def _as_it_is(settled: Settled) -> Settled:
-    return settled
+def _identity(result: LeaseResult) -> LeaseResult:
+    return result
 
 
 def nack(app: App, exchange: Exchange) -> None:
@@ -139,7 +139,7 @@ def nack(app: App, exchange: Exchange) -> None:
     require_queue(app, exchange)
     name = exchange.parameters[0]
     steps = nack_operation(app.engine, name, body.node, body.seqs, body.lease_ids, body.delay_ms)
-    _settle(app, exchange, steps, _say_nacked)
+    _begin_settling(app, exchange, steps, _say_nacked)
 
 
 def extend(app: App, exchange: Exchange) -> None:
@@ -147,43 +147,43 @@ def extend(app: App, exchange: Exchange) -> None:
     require_queue(app, exchange)
     name = exchange.parameters[0]
     steps = extend_operation(app.engine, name, body.node, body.seqs, body.lease_ids, body.lease_ms)
-    _settle(app, exchange, steps, _say_extended)
+    _begin_settling(app, exchange, steps, _say_extended)
 
 
-def _settle(
-    app: App, exchange: Exchange, work: Work[Settled], say: Callable[[Settled], bytes]
+def _begin_settling(
+    app: App, exchange: Exchange, work: Work[LeaseResult], say: Callable[[LeaseResult], bytes]
 ) -> None:
     topic = exchange.head.parameters[0].encode()
 
-    def answer(settled: Settled) -> None:
+    def answer(result: LeaseResult) -> None:
         body = (
             b'{"topic":"%b",%b,"skipped":%b,"ready":%d,"in_flight":%d,'
             b'"performance":{"server_total_ms":%.3f}}'
         )
         body %= (
             topic,
-            say(settled),
-            _encode(settled.skipped) if settled.skipped else b"[]",
-            settled.ready,
-            settled.in_flight,
+            say(result),
+            _encode(result.skipped) if result.skipped else b"[]",
+            result.ready,
+            result.in_flight,
             exchange.elapsed_ms(),
         )
         if len(body) < GZIP_BYTES_MIN and exchange.takes_short_answer:
             exchange.answer_short(body)
         else:
             exchange.answer_json(200, body)
-        app.pushing.nudge(exchange.head.parameters[0])  # a worker may have room for more
+        app.job_pusher.nudge(exchange.head.parameters[0])  # a worker may have room for more
 
     HttpOperation(app, exchange, work, answer).begin()
 
 
-def _say_acked(settled: Settled) -> bytes:
-    return b'"acked":%d' % len(settled.seqs)
+def _say_acked(result: LeaseResult) -> bytes:
+    return b'"acked":%d' % len(result.seqs)
 
 
-def _say_nacked(settled: Settled) -> bytes:
-    return b'"nacked":%d' % len(settled.seqs)
+def _say_nacked(result: LeaseResult) -> bytes:
+    return b'"nacked":%d' % len(result.seqs)
 
 
-def _say_extended(settled: Settled) -> bytes:
-    return b'"extended":%d,"deadlines":%b' % (len(settled.seqs), _encode(settled.deadlines))
+def _say_extended(result: LeaseResult) -> bytes:
+    return b'"extended":%d,"deadlines":%b' % (len(result.seqs), _encode(result.deadlines))

@@ -105,10 +105,10 @@ class Quotas:
 
     def of(self, key: ApiKey) -> Usage:
         """There are as many of these as keys in the settings."""
-        found = self._usage.get(key.digest)
-        if found is None:
-            found = self._usage[key.digest] = Usage(self._limits)
-        return found
+        usage = self._usage.get(key.digest)
+        if usage is None:
+            usage = self._usage[key.digest] = Usage(self._limits)
+        return usage
 
     def open_stream(self, key: ApiKey) -> None:
         usage = self.of(key)

@@ -15,9 +15,9 @@ from headwater.core.errors import InvalidRequestError
 from headwater.core.units import MIB
 from headwater.engine.router_steps import caught_up_operation
 from headwater.engine.steps import (
-    Found,
     InFiles,
     Operation,
+    ReadResult,
     diff_request,
     loaded_topic,
     long_poll_operation,
@@ -54,45 +54,49 @@ def diff(app: App, exchange: Exchange) -> None:
     elif body.consistency != "eventual":
         raise InvalidRequestError("consistency is eventual or strong")
     # Most reads are near the head and need no file: answered at once, without a task.
-    found = app.ready_database.begin(steps)
-    if isinstance(found, Found):
-        _answer(exchange, found)
+    result = app.ready_database.begin(steps)
+    if isinstance(result, ReadResult):
+        _answer(exchange, result)
     else:
-        exchange.waits_for_news = request.wait_us > 0
-        app.spawn(exchange, _answer_later(exchange, found))
+        exchange.waits_for_event = request.wait_us > 0
+        app.spawn(exchange, _answer_later(exchange, result))
 
 
-def _strong_steps(app: App, name: str, reading: Operation[Found[bytes]]) -> Operation[Found[bytes]]:
+def _strong_steps(
+    app: App, name: str, reading: Operation[ReadResult[bytes]]
+) -> Operation[ReadResult[bytes]]:
     topic = app.engine.find(name)  # partitions of Kafka topics have no routers
     if topic is not None:
         yield from caught_up_operation(app.engine, topic)
     return (yield from reading)
 
 
-async def _answer_later(exchange: Exchange, reading: Coroutine[Any, Any, Found[bytes]]) -> None:
+async def _answer_later(
+    exchange: Exchange, reading: Coroutine[Any, Any, ReadResult[bytes]]
+) -> None:
     _answer(exchange, await reading)
 
 
-def _answer(exchange: Exchange, found: Found[bytes]) -> None:
-    tombstone = b"null" if found.tombstone is None else encode_tombstone(found.tombstone)
+def _answer(exchange: Exchange, result: ReadResult[bytes]) -> None:
+    tombstone = b"null" if result.tombstone is None else encode_tombstone(result.tombstone)
     rest = (
         b'],"next_from_seq":%d,"head_seq":%d,"earliest_seq":%d,"caught_up":%b,'
         b'"tombstone":%b,"lag":%d,"performance":{"server_total_ms":%.3f,"records_scanned":%d,'
         b'"cold_segments_read":%d}}'
         % (
-            found.next_from_seq,
-            found.head_seq,
-            found.earliest_seq,
-            b"true" if found.caught_up else b"false",
+            result.next_from_seq,
+            result.head_seq,
+            result.earliest_seq,
+            b"true" if result.caught_up else b"false",
             tombstone,
-            found.lag,
+            result.lag,
             exchange.elapsed_ms(),
-            found.records_scanned,
-            found.cold_segments_read,
+            result.records_scanned,
+            result.cold_segments_read,
         )
     )
     opening = b'{"topic":"%b","records":[' % exchange.parameters[0].encode()
-    exchange.answer_json_parts(opening, found.payload, rest)
+    exchange.answer_json_parts(opening, result.payload, rest)
 
 
 def encode_tombstone(tombstone: Tombstone) -> bytes:
@@ -131,14 +135,14 @@ async def read_arrow(app: App, exchange: Exchange) -> None:
             limit=min(ARROW_ROWS_AT_ONCE, most - rows),
             bytes_max=limits.READ_BYTES_CLAMP,
         )
-        found = await database.drive(read_as_operation(space, topic, request, take))
-        if found.tombstone is not None and (rows or tombstone is not None):
+        result = await database.drive(read_as_operation(space, topic, request, take))
+        if result.tombstone is not None and (rows or tombstone is not None):
             break  # an answer tells one loss, and it comes before the records
-        tombstone = found.tombstone or tombstone
-        cursor, caught_up = found.next_from_seq, found.caught_up
-        batches += found.payload
-        rows += sum(batch.num_rows for batch in found.payload)
-        size += sum(batch.nbytes for batch in found.payload)
+        tombstone = result.tombstone or tombstone
+        cursor, caught_up = result.next_from_seq, result.caught_up
+        batches += result.payload
+        rows += sum(batch.num_rows for batch in result.payload)
+        size += sum(batch.nbytes for batch in result.payload)
     exchange.answer_parts(
         200,
         arrow_stream(batches),

@@ -21,5 +21,5 @@ async def requeue(app: App, exchange: Exchange) -> None:
     require_queue(app, exchange)
     may_name = app.key_of(exchange).may_name
     steps = requeue_operation(app.engine, exchange.parameters[0], body.seqs, may_name)
-    found = await app.ready_database.drive(steps)
-    answer(exchange, 200, {"requeued": len(found.seqs), "skipped": found.skipped})
+    requeued = await app.ready_database.drive(steps)
+    answer(exchange, 200, {"requeued": len(requeued.seqs), "skipped": requeued.skipped})

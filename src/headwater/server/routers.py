@@ -38,8 +38,8 @@ _PROGRESS = ("source_seq", "lag", "held", "forwarded_total")
 
 def describe(state: RouterState) -> dict[str, Any]:
     """A router as GET shows it."""
-    found: dict[str, Any] = msgspec.structs.asdict(state)
-    return found
+    shown: dict[str, Any] = msgspec.structs.asdict(state)
+    return shown
 
 
 async def put_router(app: App, exchange: Exchange) -> None:
@@ -73,7 +73,7 @@ def _without_others(
     named = detail.get("path") or [detail.get("source") or ""]
     if all(not name or key.may_name(name) for name in named):
         return error
-    known = {part: told for part, told in detail.items() if part not in ("path", "source")}
+    known = {part: value for part, value in detail.items() if part not in ("path", "source")}
     return type(error)("a router that this key may not see is in the way", detail=known)
 
 
@@ -90,8 +90,8 @@ def list_routers(app: App, exchange: Exchange) -> None:
     prefix = query.get("prefix", "")
     cursor = list_cursor(exchange, limits.ROUTER_NAME_PATTERN, prefix)
     wanted = (prefix, query.get("source"), query.get("dest"), cursor)
-    found = (router for router in routers.list(*wanted) if _may_see(key, router))
-    page = list(itertools.islice(found, size + 1))
+    visible = (router for router in routers.list(*wanted) if _may_see(key, router))
+    page = list(itertools.islice(visible, size + 1))
     body: dict[str, Any] = {"routers": [describe(routers.state(each)) for each in page[:size]]}
     if len(page) > size:
         body["next_cursor"] = page[size - 1].name

@@ -6,8 +6,7 @@ from typing import Final
 
 from headwater.server import (
     admin,
-    gathering,
-    pushing,
+    job_pusher,
     queues,
     reading,
     routers,
@@ -15,6 +14,7 @@ from headwater.server import (
     streams,
     topics,
     websocket_route,
+    write_batcher,
 )
 from headwater.server.dashboard_routes import DASHBOARD_ROUTES
 from headwater.server.kafka.listing import KAFKA_ROUTES
@@ -43,7 +43,7 @@ STORAGE_ERRORS: Final = ("disk_full", "storage_failed")
 
 ROUTES: Final = (
     Route(
-        "POST", TOPIC, gathering.take_write, "Write records, all or nothing",
+        "POST", TOPIC, write_batcher.take_write, "Write records, all or nothing",
         Scope.WRITE, WriteRequest,
         goes_beside=True,
         answer=answers.WriteAnswer,
@@ -92,7 +92,7 @@ ROUTES: Final = (
         answer=answers.ExtendAnswer, errors=(*QUEUE_ERRORS, *STORAGE_ERRORS), names_topic=True,
     ),
     Route(
-        "GET", TOPIC + "/work", pushing.open_work, "Be given jobs as server-sent events",
+        "GET", TOPIC + "/work", job_pusher.open_work, "Be given jobs as server-sent events",
         Scope.WORK,
         query=(
             Parameter("node", "string", "who works"),

@@ -76,12 +76,12 @@ class RouteTable:
         known = self._remembered.get((method, path))
         if known is not None:
             return known
-        found = self._search(method.decode("latin-1"), path)
+        route = self._search(method.decode("latin-1"), path)
         if len(path) <= _REMEMBERED_BYTES_MAX:
             if len(self._remembered) >= _REMEMBERED_MAX:
                 self._remembered.clear()
-            self._remembered[method, path] = found
-        return found
+            self._remembered[method, path] = route
+        return route
 
     def _search(self, method: str, path: bytes) -> tuple[Route, tuple[str, ...]]:
         try:
@@ -109,4 +109,4 @@ class RouteTable:
             for parts, route in self._by_length.get(len(segments), ())
             if all(p is None or p == s for p, s in zip(parts, segments, strict=True))
         ]
-        return [found for found in fitting if None not in found[0]] or fitting
+        return [each for each in fitting if None not in each[0]] or fitting

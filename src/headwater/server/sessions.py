@@ -100,7 +100,7 @@ class WatchSessions:
     def _place_cursors(self, watch: Watch, request: WatchRequest, *, lenient: bool) -> None:
         engine = self._app.engine
         missing = []
-        for name, wish in request.topics.items():
+        for name, start_at in request.topics.items():
             prefix = name.removesuffix("*")
             if prefix or prefix == name:
                 check_topic_name(prefix)
@@ -109,7 +109,7 @@ class WatchSessions:
                 refuse_partitions(prefix, "name each one that is to be watched")
                 for topic in engine.topics.list(prefix, None):
                     if topic.name not in request.topics and watch.covers(topic):
-                        _begin(watch, topic, wish)
+                        _begin(watch, topic, start_at)
                 continue
             space = self._app.space(name, watch.key)
             found = space.find(name) if lenient else space.topic(name)
@@ -123,7 +123,7 @@ class WatchSessions:
                     f"{name!r} is ephemeral and never synced; it cannot be watched with "
                     "consistency strong"
                 )
-            _begin(watch, found, wish)
+            _begin(watch, found, start_at)
         watch.missing = tuple(missing)
 
     def get(self, wid: str, key: ApiKey) -> Watch:
@@ -142,8 +142,8 @@ class WatchSessions:
         watch.expires_us = self._app.now_us() + self._app.settings.session_ttl_ms * 1_000
 
 
-def _begin(watch: Watch, topic: Topic, wish: WatchTopic) -> None:
-    seq = topic.log.visible_seq if wish.tail else wish.from_seq or 0
+def _begin(watch: Watch, topic: Topic, start_at: WatchTopic) -> None:
+    seq = topic.log.visible_seq if start_at.tail else start_at.from_seq or 0
     watch.start[topic.name] = (topic.topic_id, seq)
 
 

@@ -66,14 +66,14 @@ class Sites:
             self._check_host(host, is_browser=is_browser)
         if origin is not None and origin.lower() in self._origins:
             return
-        told = []
+        verdicts = []
         if origin is not None:
-            told.append(self._is_ours(origin, host))
+            verdicts.append(self._is_ours(origin, host))
         if site is not None:
-            told.append(site in _OURS)
-        if not told and b"referer" in headers:
-            told.append(self._is_ours(_origin_of(headers[b"referer"]), host))
-        if not (all(told) if told else not (is_browser and takes_proof)):
+            verdicts.append(site in _OURS)
+        if not verdicts and b"referer" in headers:
+            verdicts.append(self._is_ours(_origin_of(headers[b"referer"]), host))
+        if not (all(verdicts) if verdicts else not (is_browser and takes_proof)):
             raise HttpError("forbidden", _ANOTHER_SITE)
 
     def _is_ours(self, origin: bytes, host: bytes) -> bool:
@@ -124,5 +124,5 @@ def _is_address(name: str) -> bool:
 
 
 def _origin_of(referer: bytes) -> bytes:
-    scheme, found, rest = referer.partition(b"://")
-    return scheme + found + rest.partition(b"/")[0]
+    scheme, separator, rest = referer.partition(b"://")
+    return scheme + separator + rest.partition(b"/")[0]

@@ -19,7 +19,7 @@ from headwater.config.topic import TopicType
 from headwater.core.durability import Durability
 from headwater.core.units import US_PER_MS
 from headwater.engine.engine import Engine
-from headwater.engine.governing import Governing
+from headwater.engine.governing import PressureControl
 from headwater.engine.queues import Queues
 from headwater.engine.topic import Topic
 from headwater.model.pressure import Rung
@@ -44,8 +44,8 @@ from headwater.wire.status_answers import (
 if TYPE_CHECKING:
     from headwater.server.app import App
 
-TOPICS_A_LOOK: Final = 2_000
-"""So many topics are added up in one answer; with more of them, a sum takes several answers."""
+TOPICS_PER_SAMPLE: Final = 2_000
+"""One answer adds up so many topics; with more of them, a sum takes several answers."""
 COUNTERS: Final = (
     "appends",
     "records_appended",
@@ -69,7 +69,7 @@ def status(app: App, exchange: Exchange) -> None:
         "state": state_of(app),
         "now_ms": app.clock.wall_ms(),
         "uptime_ms": (app.now_us() - app.started_us) // US_PER_MS,
-        "totals": app.summing(key).look(engine),
+        "totals": app.topic_totals(key).sample(engine),
         "own_part": bool(key.prefixes),
         **(_NOTHING if key.prefixes else _whole(app)),
         **parts_seen(app, key),
@@ -108,9 +108,9 @@ _NOTHING: Final[dict[str, Any]] = {
 """The same for a key with prefixes: it would tell what others do."""
 
 
-class Summing:
-    """Sums over all topics that a key may name. Up to `TOPICS_A_LOOK` topics they are exact; with
-    more of them, each look adds up a piece, and what is told is the last round that was completed.
+class TopicTotals:
+    """Sums over all topics that a key may name. Up to `TOPICS_PER_SAMPLE` topics they are exact;
+    with more of them, each sample adds up some, and the answer is the last completed round.
     """
 
     def __init__(self, key: ApiKey = ANYONE) -> None:
@@ -120,19 +120,19 @@ class Summing:
         self._seen = 0
         self._whole: Counter[str] | None = None
 
-    def look(self, engine: Engine) -> Totals:
+    def sample(self, engine: Engine) -> Totals:
         registry = engine.core.registry
-        if self._names is None or len(registry) <= TOPICS_A_LOOK:
+        if self._names is None or len(registry) <= TOPICS_PER_SAMPLE:
             self._names = iter([topic.name for topic in registry])
             self._sums, self._seen = Counter(), 0
-        for name in itertools.islice(self._names, TOPICS_A_LOOK):
+        for name in itertools.islice(self._names, TOPICS_PER_SAMPLE):
             topic = registry.find(name) if self._key.may_name(name) else None
             if topic is not None:  # dropped since the round began
                 self._add(engine, topic)
-        self._seen += TOPICS_A_LOOK
+        self._seen += TOPICS_PER_SAMPLE
         if self._seen >= len(registry):
             self._whole, self._names = self._sums, None
-        return self._told(engine, self._sums if self._whole is None else self._whole)
+        return self._totals(engine, self._sums if self._whole is None else self._whole)
 
     def _add(self, engine: Engine, topic: Topic) -> None:
         known = topic.log if topic.loaded or topic.meta is None else topic.meta
@@ -150,11 +150,11 @@ class Summing:
             self._sums["jobs_blocked"] += stats.blocked
 
     def topics_of(self, durability: Durability) -> int:
-        """How many topics of a class there were at the last look."""
+        """How many topics of a class there were at the last sample."""
         sums = self._sums if self._whole is None else self._whole
         return sums[_of_class(durability)]
 
-    def _told(self, engine: Engine, sums: Counter[str]) -> Totals:
+    def _totals(self, engine: Engine, sums: Counter[str]) -> Totals:
         core, key = engine.core, self._key
         fixed = {"topics": len(core.registry), "routers": len(core.routers)}
         if key.prefixes:
@@ -168,7 +168,7 @@ def _of_class(durability: Durability) -> str:
     return f"topics of class {durability.value}"
 
 
-def _pressure(governing: Governing) -> PressureSeen:
+def _pressure(governing: PressureControl) -> PressureSeen:
     governor = governing.governor
     return PressureSeen(
         pressure=round(governor.pressure, 3),

@@ -8,10 +8,10 @@ import msgspec
 
 from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.engine.topic import Topic
-from headwater.server.delivery import Batch, Wish
+from headwater.server.delivery import Batch, ReadOptions
 from headwater.server.exchange import Exchange
-from headwater.server.following import Following
 from headwater.server.sessions import Watch
+from headwater.server.topic_subscriptions import TopicSubscriptions
 from headwater.wire import sse
 from headwater.wire.http_errors import HttpError
 
@@ -50,8 +50,8 @@ class EventStream:
         self._app = app
         self._exchange = exchange
         self._watch = watch
-        self._following = Following(app, exchange, self)
-        self._wish = Wish(
+        self._subscriptions = TopicSubscriptions(app, exchange, self)
+        self._options = ReadOptions(
             watch.projection,
             watch.limit,
             watch.bytes_max,
@@ -69,15 +69,15 @@ class EventStream:
         self._connection.transport.set_write_buffer_limits(
             high=app.settings.stream_queue_frames * FRAME_BYTES
         )
-        self._connection.on_resumed = self._following.pump_all
+        self._connection.on_resumed = self._subscriptions.pump_all
         self._exchange.begin_stream(200, sse.HEADERS)
         self._send(sse.RETRY)
         app.delivery.add_stream(self)
         app.sse_connections += 1
         self._place(seen)
         if watch.prefixes:
-            app.delivery.watch_prefixes(self._following)
-        self._following.pump_all()
+            app.delivery.watch_prefixes(self._subscriptions)
+        self._subscriptions.pump_all()
 
     def _place(self, seen: dict[str, int]) -> None:
         """Put the client where it says it was, but never beyond what was sent to it.
@@ -92,10 +92,10 @@ class EventStream:
                 self.send_gone(name)
                 continue
             sent = max(watch.sent.get(name, begin), begin)
-            self._following.follow(topic, min(seen.get(name, begin), sent), self._wish)
+            self._subscriptions.follow(topic, min(seen.get(name, begin), sent), self._options)
         for prefix in watch.prefixes:
             for topic in app.engine.topics.list(prefix, None):
-                self._following.appeared(topic)
+                self._subscriptions.appeared(topic)
 
     # -- what `Following` asks
 
@@ -122,11 +122,11 @@ class EventStream:
             self._send(sse.event(b"caught-up", data, self._cursor()))
 
     def _record_event(self, name: str, batch: Batch) -> bytes:
-        alone = len(self._following) == 1
+        alone = len(self._subscriptions) == 1
         if alone and batch.event is not None:
             return batch.event
-        if batch.told is None:
-            batch.told = sse.data_lines(
+        if batch.message is None:
+            batch.message = sse.data_lines(
                 b'{"topic":%b,"records":%b,"from_seq":%d,"to_seq":%d,"head_seq":%d}'
                 % (
                     msgspec.json.encode(name),
@@ -136,7 +136,7 @@ class EventStream:
                     batch.head_seq,
                 )
             )
-        event = sse.frame(b"record", batch.told, self._cursor())
+        event = sse.frame(b"record", batch.message, self._cursor())
         if alone:
             batch.event = event
         return event
@@ -155,12 +155,14 @@ class EventStream:
         covered = self._watch.covers(topic)
         if covered:
             self._watch.start[topic.name] = (topic.topic_id, 0)
-            self._following.follow(topic, 0, self._wish)
+            self._subscriptions.follow(topic, 0, self._options)
         return covered
 
     def _cursor(self) -> bytes | None:
         """None when there are too many topics for a header: the client keeps an earlier one."""
-        cursor = sse.encode_cursor({name: seq for name, seq in self._following.cursors() if seq})
+        cursor = sse.encode_cursor(
+            {name: seq for name, seq in self._subscriptions.cursors() if seq}
+        )
         return cursor if len(cursor) <= sse.CURSOR_BYTES_MAX else None
 
     # -- silence, and the end
@@ -179,9 +181,9 @@ class EventStream:
         self._connection.close()
 
     def _close(self) -> None:
-        if self._following.ended:
+        if self._subscriptions.ended:
             return
-        self._following.end()
+        self._subscriptions.end()
         self._watch.streams -= 1
         self._app.sse_connections -= 1
         self._app.sessions.touch(self._watch)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headwater.server.app import App
 
 
-LOOKED_AT_MAX = 20_000
+NAMES_SCANNED_MAX = 20_000
 """Names that one page of a list looks at: a search that finds little goes on with the next one."""
 _TYPES = frozenset(each.value for each in TopicType)
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
@@ -137,7 +137,7 @@ def list_topics(app: App, exchange: Exchange) -> None:
     space = app.space(prefix, key) if prefix.startswith(limits.PARTITION_PREFIX) else app.engine
     is_name = limits.PARTITION_NAME_PATTERN if space is not app.engine else limits.NAME_PATTERN
     listed = space.topics.list(prefix, list_cursor(exchange, is_name, prefix))
-    for looked_at, topic in enumerate(listed, start=1):
+    for scanned, topic in enumerate(listed, start=1):
         name = topic.name
         if (
             contains in name
@@ -148,7 +148,7 @@ def list_topics(app: App, exchange: Exchange) -> None:
                 next_cursor = page[-1].name
                 break
             page.append(topic)
-        if looked_at >= LOOKED_AT_MAX:
+        if scanned >= NAMES_SCANNED_MAX:
             next_cursor = name
             break
     if flag(exchange, "touch", False):
@@ -165,9 +165,9 @@ async def drop_topic(app: App, exchange: Exchange) -> None:
     refuse_partitions(name, "drop the topic with a Kafka client")
     steps = drop_operation(app.engine, name, if_empty=flag(exchange, "if_empty", False))
     removed = await app.ready_database.drive(steps)
-    told = list(filter(app.key_of(exchange).may_name, removed or []))
-    found = {"topic": name, "deleted": removed is not None, "routers_removed": told}
-    answer(exchange, 200, found)
+    routers = list(filter(app.key_of(exchange).may_name, removed or []))
+    body = {"topic": name, "deleted": removed is not None, "routers_removed": routers}
+    answer(exchange, 200, body)
 
 
 async def delete_records(app: App, exchange: Exchange) -> None:

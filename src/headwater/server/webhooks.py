@@ -32,14 +32,14 @@ from headwater import __version__
 from headwater.core.errors import ClosedError, HeadwaterError, RequestError
 from headwater.disk import Disk
 from headwater.engine.machine_steps import open_store
-from headwater.engine.machines.log_reading import GapReason
+from headwater.engine.machines.log_reader import GapReason
 from headwater.engine.machines.positions import (
     WEBHOOK_HELD_BYTES_MAX,
     webhook_file,
     webhook_hold_name,
 )
 from headwater.engine.machines.store import MachineStore
-from headwater.engine.machines.watching import (
+from headwater.engine.machines.watchers import (
     CatchUpPlan,
     TransitionEvent,
     Watcher,
@@ -50,7 +50,7 @@ from headwater.engine.retention_holds import Hold, RetentionHolds
 from headwater.format.machines.names import MACHINES_DIRECTORY, WEBHOOKS_DIRECTORY, global_offset
 from headwater.model.machines.definition import check_machine_name
 from headwater.model.retention_hold import HoldOwner
-from headwater.server.machine_following import Follower
+from headwater.server.transition_follower import TransitionFollower
 
 if TYPE_CHECKING:
     from headwater.client.http import Poster
@@ -96,17 +96,17 @@ def signature(secret: str, timestamp_ms: int, body: bytes) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Notification:
     """Something to deliver: where to go on behind it, and its JSON."""
 
     next_offset: int
     body: bytes
 
 
-NextBatch = Callable[[], Awaitable[Sequence[Told]]]
+NextBatch = Callable[[], Awaitable[Sequence[Notification]]]
 
 
-class Delivery:
+class WebhookDelivery:
     """One webhook at work."""
 
     def __init__(
@@ -126,7 +126,7 @@ class Delivery:
         """Everything before this offset is delivered."""
         self.saved: int | None = None
         """The position as it is on disk."""
-        self.source: Source | None = None
+        self.source: TransitionSource | None = None
         self.is_gone = False
         """The receiver wants no more."""
         self._cannot_save = False
@@ -154,7 +154,7 @@ class Delivery:
         self._app.engine.core.owner.call(self._pass_by_what_is_of_others)
 
     def _pass_by_what_is_of_others(self) -> None:
-        if self.source is not None and self.source.waits_for_news:
+        if self.source is not None and self.source.is_waiting:
             self.position = self._store.committed_offset
             self.source.nudge()
 
@@ -215,7 +215,7 @@ class Delivery:
                 self.delivered += 1
             await self.save()
 
-    async def _deliver(self, told: Told, poster: Poster) -> bool:
+    async def _deliver(self, told: Notification, poster: Poster) -> bool:
         """Try until it is taken. False when it will never be."""
         delay = self._app.settings.webhook_retry_ms / 1_000
         while True:
@@ -236,7 +236,7 @@ class Delivery:
             await asyncio.sleep(delay)
             delay = min(delay * 2, DELAY_S_MAX)
 
-    def _headers(self, told: Told) -> dict[str, str]:
+    def _headers(self, told: Notification) -> dict[str, str]:
         now = self._app.clock.wall_ms()
         headers = {
             "content-type": "application/json",
@@ -250,7 +250,7 @@ class Delivery:
         return headers
 
 
-class Source:
+class TransitionSource:
     """Transitions for one webhook, handed over when it has taken those before."""
 
     def __init__(
@@ -261,49 +261,49 @@ class Source:
         note_gap: Callable[[int, int, GapReason], None],
     ) -> None:
         self._note_gap = note_gap
-        self._printed = app.printed
-        self._ready: list[Told] = []
+        self._transition_cache = app.transition_cache
+        self._ready: list[Notification] = []
         self._waits = self._nudged = self._ended = False
-        self._news = asyncio.Event()
-        self._follower = Follower(app, watcher, self, read_again)
+        self._changed = asyncio.Event()
+        self._follower = TransitionFollower(app, watcher, self, read_again)
         self._follower.begin()
 
-    async def next_batch(self) -> Sequence[Told]:
+    async def next_batch(self) -> Sequence[Notification]:
         self._waits = True
         while not self._ready and not self._nudged:
             if self._ended:
                 raise ClosedError("there is nothing more to be read of the machines' log")
-            self._news.clear()
+            self._changed.clear()
             self._follower.pump()
-            await self._news.wait()
+            await self._changed.wait()
         self._waits = self._nudged = False
         ready, self._ready = self._ready, []
         return ready
 
     @property
-    def waits_for_news(self) -> bool:
+    def is_waiting(self) -> bool:
         """Everything that was committed is delivered."""
         return self._waits and not self._ready and self._follower.is_up_to_date
 
     def nudge(self) -> None:
         """Have the position saved, though nothing is new."""
         self._nudged = True
-        self._news.set()
+        self._changed.set()
 
     @property
     def has_room(self) -> bool:
         return not self._ready
 
     def send_events(self, events: Sequence[TransitionEvent]) -> None:
-        printed = self._printed
+        transition_cache = self._transition_cache
         self._ready += [
-            Told(
+            Notification(
                 event.wal_offset + 1,
-                b'{"type":"transition",' + printed.of(event, with_ctx=True)[1:],
+                b'{"type":"transition",' + transition_cache.of(event, with_ctx=True)[1:],
             )
             for event in events
         ]
-        self._news.set()
+        self._changed.set()
 
     def send_missed(
         self, first_offset: int, last_offset: int, count: int | None, reason: GapReason
@@ -317,23 +317,23 @@ class Source:
             "missed": count,
             "reason": reason.value,
         }
-        self._ready.append(Told(last_offset + 1, msgspec.json.encode(gap)))
-        self._news.set()
+        self._ready.append(Notification(last_offset + 1, msgspec.json.encode(gap)))
+        self._changed.set()
 
     def end(self) -> None:
         """The log cannot be read; or the machines are closed, and so is the server, which cancels
         whoever waits here."""
         self._ended = True
-        self._news.set()
+        self._changed.set()
 
     def close(self) -> None:
         self._follower.close()
 
 
-def _make_directory(disk: Disk, place: PurePath) -> None:
-    if not disk.is_directory(place):
-        disk.make_directory(place)
-        disk.sync_directory(place.parent)
+def _make_directory(disk: Disk, directory: PurePath) -> None:
+    if not disk.is_directory(directory):
+        disk.make_directory(directory)
+        disk.sync_directory(directory.parent)
 
 
 class Webhooks:
@@ -342,7 +342,7 @@ class Webhooks:
     def __init__(self, app: App) -> None:
         self._app = app
         self._hooks = [parse_webhook(text) for text in app.settings.webhooks]
-        self.deliveries: list[Delivery] = []
+        self.deliveries: list[WebhookDelivery] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._poster: Poster | None = None
 
@@ -397,20 +397,22 @@ class Webhooks:
         disk, directory = engine.core.disk, engine.core.directory / MACHINES_DIRECTORY
         if not self.deliveries:
             self.deliveries = [
-                Delivery(app, webhook, disk, directory, store) for webhook in self._hooks
+                WebhookDelivery(app, webhook, disk, directory, store) for webhook in self._hooks
             ]
         await app.loop.run_in_executor(None, _make_directory, disk, directory / WEBHOOKS_DIRECTORY)
         for delivery in self.deliveries:
             webhook = delivery.webhook
             self._start(partial(self._run, delivery, store), webhook.label)
 
-    async def _run(self, delivery: Delivery, store: MachineStore) -> None:
+    async def _run(self, delivery: WebhookDelivery, store: MachineStore) -> None:
         assert self._poster is not None
         machine = delivery.webhook.machine
         wanted = watch_filter(machines=None if machine is None else [machine])
         begin = await delivery.load()
         watcher = store.watch(wanted, begin, held=False)  # the webhook's own hold keeps the log
-        source = Source(self._app, watcher, partial(store.catch_up, wanted), delivery.note_gap)
+        source = TransitionSource(
+            self._app, watcher, partial(store.catch_up, wanted), delivery.note_gap
+        )
         delivery.source = source
         try:
             await delivery.run(source.next_batch, self._poster)

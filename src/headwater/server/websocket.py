@@ -21,11 +21,11 @@ from headwater.engine.pending import Appended, Pending
 from headwater.engine.steps import diff_request, ensure_loaded
 from headwater.engine.topic import Topic
 from headwater.model.match import parse_match
-from headwater.server.delivery import Batch, Wish
+from headwater.server.delivery import Batch, ReadOptions
 from headwater.server.exchange import Exchange
 from headwater.server.failures import unforeseen
-from headwater.server.following import Following
 from headwater.server.keys import ApiKey, Scope
+from headwater.server.topic_subscriptions import TopicSubscriptions
 from headwater.server.topics import require_named
 from headwater.server.writing import encode_request
 from headwater.wire.http_errors import HttpError
@@ -70,15 +70,15 @@ class WebSocket(asyncio.Protocol):
         self._exchange = exchange
         self._key: ApiKey = app.key_of(exchange)
         self._protocol = ServerProtocol(max_size=MESSAGE_BYTES_MAX)
-        self._following = Following(app, exchange, self)
+        self._subscriptions = TopicSubscriptions(app, exchange, self)
         self._parts: list[bytes] = []
         self._parts_bytes = 0
         self._loading = False
         """The topic of a publication is being read from its files."""
         self._held: deque[bytes] = deque()
         """Messages behind that publication."""
-        self._heard_us = app.now_us()
-        self._pinged_us = self._heard_us
+        self._received_us = app.now_us()
+        self._pinged_us = self._received_us
 
     # -- the protocol
 
@@ -110,7 +110,7 @@ class WebSocket(asyncio.Protocol):
     def begin(self, rest: bytes) -> None:
         connection, settings = self._connection, self._app.settings
         connection.upgraded = self
-        connection.on_resumed = self._following.pump_all
+        connection.on_resumed = self._subscriptions.pump_all
         connection.transport.set_write_buffer_limits(
             high=settings.websocket_queue_messages * MESSAGE_BYTES
         )
@@ -119,10 +119,10 @@ class WebSocket(asyncio.Protocol):
             self.data_received(rest)
 
     def data_received(self, data: bytes) -> None:
-        self._heard_us = self._app.now_us()
+        self._received_us = self._app.now_us()
         self._protocol.receive_data(data)
         for found in self._protocol.events_received():
-            if isinstance(found, Frame) and not self._following.ended:
+            if isinstance(found, Frame) and not self._subscriptions.ended:
                 self._frame(found)
         self._flush()
         if self._protocol.close_expected():
@@ -150,7 +150,7 @@ class WebSocket(asyncio.Protocol):
         self._close()
 
     def _send(self, message: bytes) -> None:
-        if self._following.ended:
+        if self._subscriptions.ended:
             return
         try:
             self._protocol.send_text(message)
@@ -203,58 +203,58 @@ class WebSocket(asyncio.Protocol):
         told = {"detail": dict(error.detail)} if error.detail else {}
         self._say("error", request_id, code=error.code, message=str(error), **told)
 
-    def _subscribe(self, wish: Subscribe) -> None:
+    def _subscribe(self, request: Subscribe) -> None:
         self._key.require(Scope.READ)
-        places = wish.places()
+        places = request.places()
         for name in places:
             self._key.require_name(name)
         # All of them are looked up before any is followed: a name that is missing refuses it whole.
         found = [
             (self._app.space(name, self._key).topic(name), place) for name, place in places.items()
         ]
-        read = diff_request(0, wish.limit, wish.max_batch_bytes, node=wish.node)
-        options = Wish(
-            Projection(wish.include_tags, wish.include_meta, wish.include_data),
+        read = diff_request(0, request.limit, request.max_batch_bytes, node=request.node)
+        options = ReadOptions(
+            Projection(request.include_tags, request.include_meta, request.include_data),
             read.limit,
             read.bytes_max,
             read.nodes,
-            None if wish.match is None else parse_match(wish.match),
+            None if request.match is None else parse_match(request.match),
         )
         for topic, place in found:
             cursor = topic.log.visible_seq if place.tail else place.from_seq or 0
-            self._following.unfollow(topic.name)
-            self._following.follow(topic, cursor, options)
+            self._subscriptions.unfollow(topic.name)
+            self._subscriptions.follow(topic, cursor, options)
             self._say(
                 "subscribed",
-                wish.request_id,
+                request.request_id,
                 topic=topic.name,
                 from_seq=cursor,
                 head_seq=topic.log.visible_seq,
                 earliest_seq=topic.log.earliest_seq,
             )
         for topic, _ in found:
-            self._following.pump(topic)
+            self._subscriptions.pump(topic)
 
-    def _unsubscribe(self, wish: Unsubscribe) -> None:
-        if not self._following.unfollow(wish.topic):
-            raise InvalidRequestError(f"not subscribed to {wish.topic!r}")
-        self._say("unsubscribed", wish.request_id, topic=wish.topic)
+    def _unsubscribe(self, request: Unsubscribe) -> None:
+        if not self._subscriptions.unfollow(request.topic):
+            raise InvalidRequestError(f"not subscribed to {request.topic!r}")
+        self._say("unsubscribed", request.request_id, topic=request.topic)
 
-    def _publish(self, wish: Publish) -> None:
+    def _publish(self, request: Publish) -> None:
         self._key.require(Scope.WRITE)
-        self._key.require_name(wish.topic)
-        require_named(self._app, self._key, wish.config)
-        space = self._app.space(wish.topic, self._key)
-        topic = space.find(wish.topic)
+        self._key.require_name(request.topic)
+        require_named(self._app, self._key, request.config)
+        space = self._app.space(request.topic, self._key)
+        topic = space.find(request.topic)
         if topic is not None and not topic.loaded:
             # Whatever is behind it waits, or records would overtake each other. Nothing more is
             # read for so long, so what waits is what had come already.
             self._loading = True
             self._connection.hold_back(True)
-            self._app.spawn(self._exchange, self._publish_after_loading(topic, wish))
+            self._app.spawn(self._exchange, self._publish_after_loading(topic, request))
             return
         records = encode_request(
-            WriteRequest(records=wish.records, node=wish.node),
+            WriteRequest(records=request.records, node=request.node),
             self._app.settings.limits.record_bytes,
         )
         usage = self._app.quotas.of(self._key)
@@ -262,13 +262,13 @@ class WebSocket(asyncio.Protocol):
         begun_us = self._app.now_us()
         try:
             write = space.append(
-                wish.topic,
+                request.topic,
                 records,
-                idempotency_key=wish.idempotency_key,
-                expect_head_seq=wish.expect_head_seq,
-                create=wish.create,
-                settings=wish.config,
-                disable_backpressure=wish.disable_backpressure,
+                idempotency_key=request.idempotency_key,
+                expect_head_seq=request.expect_head_seq,
+                create=request.create,
+                settings=request.config,
+                disable_backpressure=request.disable_backpressure,
             )
         except BaseException:
             usage.end()
@@ -277,14 +277,14 @@ class WebSocket(asyncio.Protocol):
         def answer(done: Pending[Appended]) -> None:
             usage.end()
             if done.error is not None:
-                self._say_error(done.error, wish.request_id)
+                self._say_error(done.error, request.request_id)
                 return
             result = done.answer()
             total_us = self._app.now_us() - begun_us
             self._say(
                 "ack",
-                wish.request_id,
-                topic=wish.topic,
+                request.request_id,
+                topic=request.topic,
                 seqs=list(result.seqs),
                 first_seq=result.first_seq,
                 last_seq=result.last_seq,
@@ -300,19 +300,19 @@ class WebSocket(asyncio.Protocol):
         else:
             write.on_done = answer
 
-    async def _publish_after_loading(self, topic: Topic, wish: Publish) -> None:
+    async def _publish_after_loading(self, topic: Topic, request: Publish) -> None:
         try:
             await self._app.ready_database.drive(ensure_loaded(self._app.engine, topic))
-            self._publish(wish)
+            self._publish(request)
         except HeadwaterError as error:
-            self._say_error(error, wish.request_id)
+            self._say_error(error, request.request_id)
         finally:
             self._go_on()
 
     def _go_on(self) -> None:
         """The messages that waited, in their order; one of them may have to wait itself."""
         self._loading = False
-        while self._held and not self._loading and not self._following.ended:
+        while self._held and not self._loading and not self._subscriptions.ended:
             self._message(self._held.popleft())
         if not self._loading:
             self._connection.hold_back(False)
@@ -352,19 +352,19 @@ class WebSocket(asyncio.Protocol):
         """A peer that is gone without a word is found out by a ping that nobody answers."""
         if self._connection.paused:
             return
-        if now_us - self._heard_us >= 3 * PING_AFTER_US:
+        if now_us - self._received_us >= 3 * PING_AFTER_US:
             self._connection.transport.abort()
-        elif now_us - max(self._heard_us, self._pinged_us) >= PING_AFTER_US:
+        elif now_us - max(self._received_us, self._pinged_us) >= PING_AFTER_US:
             self._pinged_us = now_us
             self._protocol.send_ping(b"")
             self._flush()
 
     def end(self) -> None:
-        if not self._following.ended:
+        if not self._subscriptions.ended:
             self._fail(_GOING_AWAY, "shutting down")
 
     def _close(self) -> None:
-        if not self._following.ended:
-            self._following.end()
+        if not self._subscriptions.ended:
+            self._subscriptions.end()
             self._app.delivery.remove_stream(self)
             self._app.quotas.close_stream(self._key)

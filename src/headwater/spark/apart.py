@@ -119,7 +119,7 @@ def pushes_safely(spark: SparkSession) -> bool:
     if gateway is None:
         return False
     try:
-        if not _is_mended(gateway.jvm):
+        if not _is_fixed(gateway.jvm):
             add_optimizer_rule(spark, gateway, _JAVA, _RULE)
     except errors() as error:  # another Spark, or none of the classic kind
         left_out(NAME, "filters are left to Spark", error)
@@ -127,7 +127,7 @@ def pushes_safely(spark: SparkSession) -> bool:
     return True
 
 
-def _is_mended(jvm: Any) -> bool:
+def _is_fixed(jvm: Any) -> bool:
     """A Spark whose tables keep no plan needs no rule."""
     loader = jvm.Thread.currentThread().getContextClassLoader()
     methods = loader.loadClass(_SCAN_SOURCE).getDeclaredMethods()

@@ -36,11 +36,11 @@ SWITCH: Final = "HEADWATER_SPARK_ARCHIVE"
 def archive_path(java: Java, spark_version: str) -> PurePath:
     """Its name tells Java, Spark, where Spark lies and since when: Java maps classes only of the
     same path, and only while the files there are those it has seen."""
-    found = importlib.util.find_spec("pyspark")
-    where = "" if found is None or found.origin is None else found.origin
-    told = f"{where} {modified_ns(PurePath(where))}"
-    place = hashlib.sha256(told.encode()).hexdigest()[:8]
-    name = f"spark-{spark_version}-{place}-java-{java.version}-{java.key}.jsa"
+    spec = importlib.util.find_spec("pyspark")
+    where = "" if spec is None or spec.origin is None else spec.origin
+    identity = f"{where} {modified_ns(PurePath(where))}"
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:8]
+    name = f"spark-{spark_version}-{digest}-java-{java.version}-{java.key}.jsa"
     return cache_directory("spark", name)
 
 

@@ -15,7 +15,7 @@ from typing import Final
 from headwater.core import errors
 from headwater.core.errors import HeadwaterError, RequestError, StorageError, UnavailableError
 
-TOLD_CHARACTERS_MAX: Final = 600
+MESSAGE_CHARACTERS_MAX: Final = 600
 _RAISED: Final = re.compile(r"^(?:[\w.]+\.)?(?P<name>\w+): (?P<message>.+)$", re.MULTILINE)
 _MODULE_MISSING: Final = re.compile(r"ModuleNotFoundError: No module named '(?P<module>[\w.]+)'")
 _CONDITION: Final = re.compile(r"^\[(?P<condition>[A-Z][A-Z0-9_.]+)\] ?(?P<message>.*)", re.DOTALL)
@@ -66,12 +66,12 @@ def explain(error: BaseException) -> HeadwaterError | None:
 
 def _ours(text: str) -> HeadwaterError | None:
     """The last one in the text: those before it are its causes."""
-    found: HeadwaterError | None = None
+    latest: HeadwaterError | None = None
     for raised in _RAISED.finditer(text):
         kind = getattr(errors, raised["name"], None)
         if isinstance(kind, type) and issubclass(kind, HeadwaterError):
-            found = _again(kind, raised["message"].strip())
-    return found
+            latest = _again(kind, raised["message"].strip())
+    return latest
 
 
 def _again(kind: type[HeadwaterError], message: str) -> HeadwaterError:
@@ -102,21 +102,21 @@ def _missing_module(text: str) -> HeadwaterError | None:
     )
 
 
-def _shortened(told: str, text: str) -> str:
+def _shortened(message: str, text: str) -> str:
     """The beginning, and what a Python worker raised, which is at the end of a traceback."""
     python = _JAVA_PART.split(text, maxsplit=1)[0]
     raised = [" ".join(each[0].split()) for each in _RAISED.finditer(python)]
-    last = raised[-1][: TOLD_CHARACTERS_MAX // 2] if raised else ""
-    return f"{told[: TOLD_CHARACTERS_MAX - 1 - len(last)]}…{last}"
+    last = raised[-1][: MESSAGE_CHARACTERS_MAX // 2] if raised else ""
+    return f"{message[: MESSAGE_CHARACTERS_MAX - 1 - len(last)]}…{last}"
 
 
 def _of_spark(text: str) -> HeadwaterError:
     """Spark's own words without the stack of Java."""
-    told = _JAVA_PART.split(text, maxsplit=1)[0]
-    told = " ".join(told.split())
-    if len(told) > TOLD_CHARACTERS_MAX:
-        told = _shortened(told, text)
-    condition = _CONDITION.match(told)
+    message = _JAVA_PART.split(text, maxsplit=1)[0]
+    message = " ".join(message.split())
+    if len(message) > MESSAGE_CHARACTERS_MAX:
+        message = _shortened(message, text)
+    condition = _CONDITION.match(message)
     if condition is not None and condition["condition"].startswith(_OF_THE_CALLER):
         return RequestError(condition["message"] or condition["condition"])
-    return JobFailedError(f"Spark: {told}")
+    return JobFailedError(f"Spark: {message}")

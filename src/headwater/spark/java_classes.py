@@ -10,7 +10,7 @@ import logging
 from typing import Any, Final
 
 _LOG: Final = logging.getLogger(__name__)
-_told: set[str] = set()
+_logged: set[str] = set()
 
 
 def errors() -> tuple[type[Exception], ...]:
@@ -23,8 +23,8 @@ def errors() -> tuple[type[Exception], ...]:
 def left_out(what: str, without: str, error: Exception) -> None:
     """This Spark is not what a class was written for: queries are slower, and as right. Told once,
     by Python's own logging, for this may be anybody's program."""
-    if what not in _told:
-        _told.add(what)
+    if what not in _logged:
+        _logged.add(what)
         why = next((line for line in reversed(str(error).splitlines()) if "Caused by" in line), "")
         reason = why.strip() or str(error).strip().partition("\n")[0]
         _LOG.warning("%s: not on this version of Spark, so %s (%s)", what, without, reason)
@@ -39,8 +39,8 @@ def new(gateway: Any, source: str, name: str, *given: tuple[str, Any]) -> Any:
     loader = compiler.getClassLoader()
     kinds = gateway.new_array(jvm.java.lang.Class, len(given))
     values = gateway.new_array(jvm.java.lang.Object, len(given))
-    for place, (kind, value) in enumerate(given):
-        kinds[place], values[place] = loader.loadClass(kind), value
+    for position, (kind, value) in enumerate(given):
+        kinds[position], values[position] = loader.loadClass(kind), value
     return loader.loadClass(name).getDeclaredConstructor(kinds).newInstance(values)
 
 
@@ -48,6 +48,6 @@ def add_optimizer_rule(spark: Any, gateway: Any, source: str, name: str) -> None
     """A rule of the optimizer, made by the class of this name; once for each session."""
     session = spark._jsparkSession
     rules = session.extensions().buildOptimizerRules(session)
-    known = [rules.apply(place).getClass().getName() for place in range(rules.size())]
+    known = [rules.apply(position).getClass().getName() for position in range(rules.size())]
     if not any(each.startswith(name) for each in known):
         session.extensions().injectOptimizerRule(new(gateway, source, name))

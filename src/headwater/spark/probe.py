@@ -37,26 +37,26 @@ class Executor(msgspec.Struct, frozen=True):
 
 def probe(spark: SparkSession, tasks: int = 2) -> list[Executor]:
     """Run that many tasks and hear what each found."""
-    rows = spark.range(0, tasks, 1, tasks).mapInArrow(_look, "found string").collect()
+    rows = spark.range(0, tasks, 1, tasks).mapInArrow(_probe_batches, "found string").collect()
     return [msgspec.json.decode(row["found"], type=Executor) for row in rows]
 
 
 def hosts_that_miss(spark: SparkSession, file: PurePath, tasks: int = 2) -> set[str]:
     """Where tasks run that do not see this file; it may be there and be another's."""
 
-    def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def check(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             host = "" if PosixDisk().exists(file) else platform.node()
             yield pa.RecordBatch.from_arrays([pa.array([host] * batch.num_rows)], names=["host"])
 
-    rows = spark.range(0, tasks, 1, tasks).mapInArrow(look, "host string").collect()
+    rows = spark.range(0, tasks, 1, tasks).mapInArrow(check, "host string").collect()
     return {row["host"] for row in rows} - {""}
 
 
-def _look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _probe_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        found = msgspec.json.encode(_this_one()).decode()
-        yield pa.RecordBatch.from_arrays([pa.array([found] * batch.num_rows)], names=["found"])
+        answer = msgspec.json.encode(_this_one()).decode()
+        yield pa.RecordBatch.from_arrays([pa.array([answer] * batch.num_rows)], names=["found"])
 
 
 def _this_one() -> Executor:

@@ -94,7 +94,7 @@ def _add_strategy(spark: Any, gateway: Any) -> None:
     session = spark._jsparkSession
     planning = session.experimental()
     known = planning.extraStrategies()
-    names = [known.apply(place).getClass().getName() for place in range(known.size())]
+    names = [known.apply(position).getClass().getName() for position in range(known.size())]
     if _STRATEGY not in names:
         usual = gateway.jvm.org.apache.spark.sql.execution.datasources.v2.DataSourceV2Strategy
         strategy = new(gateway, _JAVA, _STRATEGY, (_BASE, usual(session)))

@@ -33,15 +33,15 @@ NEEDED_THERE: Final = ("numpy", "pyarrow", "xxhash", "msgspec")
 """Modules the executors' Python must have."""
 
 _SAME_DATE: Final = (1980, 1, 1, 0, 0, 0)
-_WISHES: Final = {"true": True, "false": False}
+_CHOICES: Final = {"true": True, "false": False}
 
 
 def ship(context: SparkContext, master: Master, settings: Mapping[str, str | None]) -> bool:
     """Send the package to the executors if they may lack it. True when it was sent."""
-    wish = settings.get(SETTING) or ("false" if master.in_this_process else "true")
-    if wish not in _WISHES:
-        raise RequestError(f"{SETTING} is true or false, not {wish!r}")
-    if not _WISHES[wish]:
+    choice = settings.get(SETTING) or ("false" if master.in_this_process else "true")
+    if choice not in _CHOICES:
+        raise RequestError(f"{SETTING} is true or false, not {choice!r}")
+    if not _CHOICES[choice]:
         return False
     context.addPyFile(str(package_zip()))
     return True
@@ -56,11 +56,11 @@ def package_zip() -> PurePath:
     return path
 
 
-def zip_of(found: list[tuple[str, bytes]]) -> bytes:
+def zip_of(files: list[tuple[str, bytes]]) -> bytes:
     """The same files always give the same bytes: no dates, no owners, one order."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, contents in found:
+        for name, contents in files:
             entry = zipfile.ZipInfo(f"{PACKAGE}/{name}", _SAME_DATE)
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = 0o644 << 16

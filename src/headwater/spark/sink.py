@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from headwater.client import Client
-    from headwater.spark.writing.ledger import Place
+    from headwater.spark.writing.ledger import WriteTask
     from headwater.spark.writing.task import TaskPart
 
 
@@ -62,7 +62,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         try:
-            return _write(self._options, _place(self._writer, "", self._run, 0), iterator)
+            return _write(self._options, _task(self._writer, "", self._run, 0), iterator)
         except HeadwaterError as error:
             error.add_note(
                 f"The id of this write is {self._writer}: to finish it without doubling what is "
@@ -81,8 +81,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         query, batch = micro_batch()
-        place = _place(self._options.app_id or query, query, self._run, batch)
-        return _write(self._options, place, iterator)
+        task = _task(self._options.app_id or query, query, self._run, batch)
+        return _write(self._options, task, iterator)
 
     def commit(
         self,
@@ -93,12 +93,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def _write(
-    options: SinkOptions, place: Place, iterator: Iterator[pa.RecordBatch]
+    options: SinkOptions, task: WriteTask, iterator: Iterator[pa.RecordBatch]
 ) -> WriterCommitMessage:
     from headwater.spark.writing.task import write_rows
 
     with _client(options) as client:
-        return TaskDone(write_rows(client, options, place, iterator, SystemClock()))
+        return TaskDone(write_rows(client, options, task, iterator, SystemClock()))
 
 
 def _finish(
@@ -124,8 +124,8 @@ def _client(options: SinkOptions) -> Client:
     )
 
 
-def _place(writer: str, query: str, run: str, batch: int) -> Place:
-    from headwater.spark.writing.ledger import Place
+def _task(writer: str, query: str, run: str, batch: int) -> WriteTask:
+    from headwater.spark.writing.ledger import WriteTask
 
     context = task_context()
-    return Place(writer, query, run, batch, str(context.partitionId()))
+    return WriteTask(writer, query, run, batch, str(context.partitionId()))

@@ -25,7 +25,7 @@ from headwater.spark.apart import pushes_safely
 from headwater.spark.quiet import be_polite
 from headwater.spark.reading.filters import Filters, push
 from headwater.spark.reading.options import SourceOptions, source_options
-from headwater.spark.reading.planning import batch_slices, place_of, shared_out
+from headwater.spark.reading.planning import batch_slices, location_of, shared_out
 from headwater.spark.reading.schema import ENVELOPE_NAMES, chosen_columns, full_columns
 from headwater.spark.reading.tasks import SlicePartition, TaskReader
 
@@ -95,14 +95,16 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._columns = chosen_columns(options, schema)
         self._filters = time_filters(options)
-        self._place = place_of(options)
+        self._location = location_of(options)
 
     def partitions(self) -> list[InputPartition]:
-        slices = self._place.now(lambda sight: batch_slices(sight, self._options, self._filters))
+        slices = self._location.now(
+            lambda snapshot: batch_slices(snapshot, self._options, self._filters)
+        )
         return [SlicePartition(group) for group in shared_out(slices, self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        task = TaskReader.of(self._place, self._options, self._columns, self._filters)
+        task = TaskReader.of(self._location, self._options, self._columns, self._filters)
         return task.read(partition)
 
 

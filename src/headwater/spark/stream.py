@@ -24,11 +24,11 @@ from headwater.spark.reading.assembling import Gap
 from headwater.spark.reading.filters import Filters
 from headwater.spark.reading.offsets import Cursor, decode_offset, encode_offset, share
 from headwater.spark.reading.options import SourceOptions
-from headwater.spark.reading.places import Sight, TopicFacts
+from headwater.spark.reading.places import LocationSnapshot, TopicFacts
 from headwater.spark.reading.planning import (
     chosen_topics,
     gap_slices,
-    place_of,
+    location_of,
     shared_out,
     upto,
 )
@@ -55,7 +55,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
         self._options = options
         self._columns = chosen_columns(options, schema)
-        self._place = place_of(options)
+        self._location = location_of(options)
         self._target: dict[str, Cursor] | None = None
 
     # -- where the query is, and where it could be
@@ -89,16 +89,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._heads()
 
     def _beginnings(self, *, tolerant: bool) -> dict[str, Cursor]:
-        def begin(sight: Sight) -> dict[str, Cursor]:
-            topics = chosen_topics(sight, self._options, Filters())
-            return {each.topic: self._beginning(sight, each, tolerant) for each in topics}
+        def begin(snapshot: LocationSnapshot) -> dict[str, Cursor]:
+            topics = chosen_topics(snapshot, self._options, Filters())
+            return {each.topic: self._beginning(snapshot, each, tolerant) for each in topics}
 
-        return self._place.now(begin)
+        return self._location.now(begin)
 
-    def _beginning(self, sight: Sight, facts: TopicFacts, tolerant: bool) -> Cursor:
+    def _beginning(self, snapshot: LocationSnapshot, facts: TopicFacts, tolerant: bool) -> Cursor:
         start = self._options.start_of(facts.topic)
         if self._options.starting_us is not None:
-            seq = sight.seq_at(facts, self._options.starting_us, tolerant=tolerant) - 1
+            seq = snapshot.seq_at(facts, self._options.starting_us, tolerant=tolerant) - 1
         elif start.latest:
             seq = facts.head_seq
         else:
@@ -106,12 +106,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Cursor(facts.epoch, seq)
 
     def _facts(self) -> dict[str, TopicFacts]:
-        def look(sight: Sight) -> dict[str, TopicFacts]:
-            names = sight.names() if self._options.topic_pattern else self._options.topics
-            found = ((name, sight.facts(name)) for name in names if self._options.wants(name))
-            return {name: facts for name, facts in found if facts is not None}
+        def look(snapshot: LocationSnapshot) -> dict[str, TopicFacts]:
+            names = snapshot.names() if self._options.topic_pattern else self._options.topics
+            wanted = filter(self._options.wants, names)
+            facts_by_name = ((name, snapshot.facts(name)) for name in wanted)
+            return {name: facts for name, facts in facts_by_name if facts is not None}
 
-        return self._place.now(look)
+        return self._location.now(look)
 
     def _heads(self) -> dict[str, Cursor]:
         return {name: Cursor(f.epoch, f.head_seq) for name, f in self._facts().items()}
@@ -120,7 +121,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, cursors: Mapping[str, Cursor], facts: Mapping[str, TopicFacts], most: int | None
     ) -> dict[str, Cursor]:
         """The end of the next batch."""
-        found: dict[str, Cursor] = {}
+        ends: dict[str, Cursor] = {}
         lags: dict[str, int] = {}
         for name, each in facts.items():
             cursor = cursors.get(name)
@@ -129,32 +130,32 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._target is not None:
                 if target is None or target.epoch != each.epoch:
                     if cursor is not None:
-                        found[name] = cursor
+                        ends[name] = cursor
                     continue  # it came after this run began
                 head = min(head, target.seq)
             if cursor is None or cursor.epoch != each.epoch:
-                found[name] = Cursor(each.epoch, each.first_seq - 1)
+                ends[name] = Cursor(each.epoch, each.first_seq - 1)
                 continue
             if cursor.seq > each.head_seq:
-                found[name] = Cursor(each.epoch, each.head_seq)
+                ends[name] = Cursor(each.epoch, each.head_seq)
                 continue
             from_seq = max(cursor.seq, each.first_seq - 1)
-            found[name] = Cursor(each.epoch, from_seq)  # what is gone before it is told as well
+            ends[name] = Cursor(each.epoch, from_seq)  # what is gone before it is told as well
             lags[name] = max(head - from_seq, 0)
         for name, count in share(lags, most).items() if most is not None else lags.items():
             if count:
-                found[name] = Cursor(found[name].epoch, found[name].seq + count)
-        return found
+                ends[name] = Cursor(ends[name].epoch, ends[name].seq + count)
+        return ends
 
     # -- reading
 
     def partitions(self, start: Any, end: Any) -> list[InputPartition]:
         before, after = decode_offset(start), decode_offset(end)
-        slices = self._place.now(lambda sight: self._slices(sight, before, after))
+        slices = self._location.now(lambda snapshot: self._slices(snapshot, before, after))
         return [SlicePartition(group) for group in shared_out(slices, self._options)]
 
     def _slices(
-        self, sight: Sight, before: Mapping[str, Cursor], after: Mapping[str, Cursor]
+        self, snapshot: LocationSnapshot, before: Mapping[str, Cursor], after: Mapping[str, Cursor]
     ) -> list[Any]:
         slices: list[Any] = []
         for name, cursor in sorted(before.items()):
@@ -168,18 +169,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 gap = Gap(end.seq + 1, cursor.seq, REWOUND, cursor.seq - end.seq)
             slices += gap_slices(name, gap, self._options)
             if end is not None and gap is None and end.seq > cursor.seq:
-                slices += self._range(sight, name, cursor, end.seq)
+                slices += self._range(snapshot, name, cursor, end.seq)
         return slices
 
-    def _range(self, sight: Sight, name: str, cursor: Cursor, last_seq: int) -> list[Any]:
+    def _range(
+        self, snapshot: LocationSnapshot, name: str, cursor: Cursor, last_seq: int
+    ) -> list[Any]:
         """The seqs behind a cursor, up to and with `last_seq`."""
-        facts = sight.facts(name)
+        facts = snapshot.facts(name)
         if facts is None or facts.epoch != cursor.epoch:
             gap = Gap(cursor.seq + 1, last_seq, DROPPED, last_seq - cursor.seq)
             return list(gap_slices(name, gap, self._options))
-        lost = upto(sight.gap(facts, cursor.seq), last_seq)
+        lost = upto(snapshot.gap(facts, cursor.seq), last_seq)
         slices: list[Any] = list(gap_slices(name, lost, self._options))
-        slices += sight.slices(facts, cursor.seq + 1, last_seq, Filters())
+        slices += snapshot.slices(facts, cursor.seq + 1, last_seq, Filters())
         if facts.head_seq < last_seq:
             first = max(facts.head_seq, cursor.seq) + 1
             gap = Gap(first, last_seq, REWOUND, last_seq - first + 1)
@@ -187,5 +190,5 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return slices
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        task = TaskReader.of(self._place, self._options, self._columns, Filters())
+        task = TaskReader.of(self._location, self._options, self._columns, Filters())
         return task.read(partition)

@@ -30,7 +30,7 @@ def task_context() -> TaskContext:
 
 
 def _property(name: str) -> str:
-    found = task_context().getLocalProperty(name)
-    if found is None:
+    value = task_context().getLocalProperty(name)
+    if value is None:
         raise InvariantError(f"Spark did not say {name} of the micro-batch being written")
-    return found
+    return value

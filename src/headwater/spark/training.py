@@ -54,14 +54,14 @@ def exercise(spark: SparkSession, work: PurePath) -> int:
     changed = numbers.mapInArrow(lambda batches: batches, "id long, text string")
     grouped = changed.groupBy((changed.id % 7).alias("rest")).count().orderBy("rest")
     assert len(grouped.collect()) == 7
-    place = str(work / "numbers")
-    changed.write.parquet(place)
+    path = str(work / "numbers")
+    changed.write.parquet(path)
     rows: list[int] = []
 
     def count(batch: DataFrame, _batch_id: int) -> None:
         rows.append(batch.where("id >= 10").count())
 
-    stream = spark.readStream.schema("id long, text string").parquet(place)
+    stream = spark.readStream.schema("id long, text string").parquet(path)
     query = stream.writeStream.foreachBatch(count).option("checkpointLocation", str(work / "log"))
     query.trigger(availableNow=True).start().awaitTermination()
     return sum(rows)

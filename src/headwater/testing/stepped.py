@@ -14,8 +14,8 @@ from pathlib import PurePath
 from typing import Any, TypeVar
 
 from headwater.core.clock import Clock
-from headwater.engine.forwarder import Forwarder
-from headwater.engine.keeper import Keeper
+from headwater.engine.forwarder import ForwarderThread
+from headwater.engine.keeper import MaintenanceThread
 from headwater.wal.position import LogPosition
 from headwater.wal.shard import Shard
 from headwater.wal.sharded import ShardedWal
@@ -98,7 +98,7 @@ class SteppedWal(ShardedWal):
                 self._preparer._wanted.pop().prepare()
 
 
-class SteppedKeeper(Keeper):
+class SteppedMaintenance(MaintenanceThread):
     """Does his round when asked to."""
 
     def start(self) -> None:
@@ -111,7 +111,7 @@ class SteppedKeeper(Keeper):
         self._work()
 
 
-class SteppedForwarder(Forwarder):
+class SteppedForwarder(ForwarderThread):
     """Nor does he copy by himself: `Forwarding.run_dry` is called."""
 
     def wake(self) -> None:

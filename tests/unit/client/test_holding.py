@@ -11,7 +11,7 @@ from headwater.client.async_worker import AsyncWorker
 from headwater.client.worker import Worker
 from headwater.client.working import WorkDone, WorkWishes
 from headwater.core.records import Record
-from headwater.engine.queue_answers import Claimed, ClaimedJob, Settled
+from headwater.engine.queue_answers import Claimed, ClaimedJob, LeaseResult
 from headwater.testing import ManualClock
 
 LEASE_MS = 300
@@ -42,9 +42,9 @@ class Queue:
         jobs = [ClaimedJob(Record(seq, 1, None, None, b"null", None), 1, 0, 1) for seq in seqs]
         return Claimed(jobs, 0)
 
-    def hold(self) -> Settled:
+    def hold(self) -> LeaseResult:
         self.held_until_us = self.clock.monotonic_us() + LEASE_MS * 1_000
-        return Settled([], [], 0, 0, {})
+        return LeaseResult([], [], 0, 0, {})
 
     def may_end(self, seq: int) -> bool:
         """Whether the handler of this job returns by now."""
@@ -56,10 +56,10 @@ class Queue:
     def may_answer(self) -> bool:
         return bool(self.acking == LAST or self.worker._hand.has_outcomes)
 
-    def acked(self, seqs: Sequence[int]) -> Settled:
+    def acked(self, seqs: Sequence[int]) -> LeaseResult:
         self.clock.advance(ACK_US)
         self.was_lost |= LONG not in seqs and self.clock.monotonic_us() > self.held_until_us
-        return Settled(list(seqs), [], 0, 0, {})
+        return LeaseResult(list(seqs), [], 0, 0, {})
 
 
 def wishes() -> WorkWishes:
@@ -73,10 +73,10 @@ def test_a_worker_of_threads_holds_a_long_job_while_it_settles_short_ones() -> N
         def claim(self, topic: str, node: str, limit: int, **_: Any) -> Claimed:
             return queue.given(limit)
 
-        def extend(self, *_: Any, **__: Any) -> Settled:
+        def extend(self, *_: Any, **__: Any) -> LeaseResult:
             return queue.hold()
 
-        def ack(self, topic: str, node: str, seqs: Sequence[int], **_: Any) -> Settled:
+        def ack(self, topic: str, node: str, seqs: Sequence[int], **_: Any) -> LeaseResult:
             queue.begin_ack(seqs)
             while not queue.may_answer():
                 pause.wait(0.001)
@@ -101,10 +101,12 @@ def test_a_worker_of_a_loop_holds_a_long_job_while_it_settles_short_ones() -> No
                 await asyncio.sleep(0)
                 return queue.given(limit)
 
-            async def extend(self, *_: Any, **__: Any) -> Settled:
+            async def extend(self, *_: Any, **__: Any) -> LeaseResult:
                 return queue.hold()
 
-            async def ack(self, topic: str, node: str, seqs: Sequence[int], **_: Any) -> Settled:
+            async def ack(
+                self, topic: str, node: str, seqs: Sequence[int], **_: Any
+            ) -> LeaseResult:
                 queue.begin_ack(seqs)
                 while not queue.may_answer():
                     await asyncio.sleep(0)

@@ -29,7 +29,7 @@ class Place:
         self.db.append(topic, [{"data": data, **more} for data in datas])
 
     def forward(self) -> None:
-        self.db.engine.forwarding.look_at_all()
+        self.db.engine.forwarding.route_all()
         self.db.engine.forwarding.run_dry()
 
     def holding(self) -> AbstractContextManager[None]:

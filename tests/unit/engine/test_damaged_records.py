@@ -115,13 +115,13 @@ def test_damage_is_counted_and_kept_once_however_often_it_is_read(opened: Open) 
     for _ in range(5):
         read_on(db, limit=3)
     ledger = db.engine.core.damage
-    (place,) = ledger.places
+    (place,) = ledger.ranges
     assert (place.topic, place.first_seq, place.last_seq) == ("a", 14, 14)
     assert (Path(place.path), place.offset) == (path, offset)
     assert ledger.records == {("a", None): 1}
     assert db.engine.core.counters.bad_frames == 1
     db.drop("a")
-    assert not ledger.places
+    assert not ledger.ranges
     assert not ledger.records
 
 
@@ -134,8 +134,8 @@ def test_an_index_entry_that_is_damaged_costs_nothing_while_its_frame_is_sound(
     damage_entries(data, number, [14])
     db = opened(cache_bytes=0)
     assert read_on(db) == (list(range(1, RECORDS + 1)), [])
-    (place,) = db.engine.core.damage.places
-    assert place.mended
+    (place,) = db.engine.core.damage.ranges
+    assert place.repaired
     assert not db.engine.core.damage.records
 
 
@@ -164,7 +164,7 @@ def test_a_segment_whose_file_went_away_under_the_owner_is_one_tombstone(opened:
     seqs, gaps = read_on(db)
     assert ranges(gaps) == [(11, 20, "damaged")]
     assert seqs == [*range(1, 11), *range(21, RECORDS + 1)]
-    (place,) = db.engine.core.damage.places
+    (place,) = db.engine.core.damage.ranges
     assert place.path == str(path)
     assert "missing" in place.reason
 
@@ -193,7 +193,7 @@ def test_a_topic_whose_file_is_missing_at_the_start_is_refused_with_the_file(
     for _ in range(3):
         with pytest.raises(DamageError, match=path.name):
             db.diff("a")
-    (place,) = db.engine.core.damage.places
+    (place,) = db.engine.core.damage.ranges
     assert Path(place.path) == path
     assert "refused" in place.reason
 
@@ -271,7 +271,7 @@ def test_routers_leave_a_lost_place_for_a_damaged_record_and_go_on(opened: Open)
 def test_routers_take_a_long_damaged_stretch_in_pieces(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forwarding, "PLACES_PER_TRIM", 3)
+    monkeypatch.setattr(forwarding, "SLOTS_PER_TRIM", 3)
     db = opened(cache_bytes=0)
     db.create("a")
     db.put_router("r", source="a", dest="copy", guarantee="exactly_once")

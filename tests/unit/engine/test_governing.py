@@ -19,7 +19,7 @@ from headwater.model.router import router_settings
 from headwater.model.scheduler import TURNS_A_ROUND
 from headwater.testing import ManualClock
 from tests.rig.life import SMALL, new_disk, open_stepped
-from tests.rig.stepped import SteppedKeeper, SteppedOwner
+from tests.rig.stepped import SteppedMaintenance, SteppedOwner
 
 SAMPLE_US = 100_000
 ROOM = 20
@@ -245,7 +245,7 @@ def test_the_keeper_looks_when_nobody_writes_any_more(place: Place) -> None:
     assert place.engine.core.refusing
     place.clock.advance(10 * SAMPLE_US)
     keeper = place.engine._keeper
-    assert isinstance(keeper, SteppedKeeper)
+    assert isinstance(keeper, SteppedMaintenance)
     keeper.round()
     assert not place.engine.core.refusing
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from headwater.core.clock import SystemClock
-from headwater.engine.keeper import Keeper
+from headwater.engine.keeper import MaintenanceThread
 
 PATIENCE_S = 30.0
 
@@ -22,7 +22,7 @@ def test_a_round_that_fails_in_an_unforeseen_way_is_not_the_last_one() -> None:
         if failure is not None:
             raise failure
 
-    keeper = Keeper(SystemClock(), 1, work)
+    keeper = MaintenanceThread(SystemClock(), 1, work)
     keeper.start()
     try:
         for _ in range(4):

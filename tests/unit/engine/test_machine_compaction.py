@@ -150,19 +150,19 @@ def test_compaction_comes_by_itself_after_enough_events_and_time() -> None:
     settings = replace(SMALL, compaction=CompactionSettings(events_threshold=10))
     _, store = begun(settings, clock)
     turn(store, 2)
-    store.keeping.round()
+    store.maintenance.round()
     assert store.compactor.count == 0, "not within the first minute"
     clock.advance(60_000_000)
-    store.keeping.round()
+    store.maintenance.round()
     assert store.compactor.count == 1
     turn(store, 3)
-    store.keeping.round()
+    store.maintenance.round()
     assert store.compactor.count == 1, "not again within a minute"
     clock.advance(60_000_000)
-    store.keeping.round()
+    store.maintenance.round()
     assert store.compactor.count == 2
     clock.advance(60_000_000)
-    store.keeping.round()
+    store.maintenance.round()
     assert store.compactor.count == 2, "nothing happened since"
 
 
@@ -172,10 +172,10 @@ def test_compaction_comes_by_itself_when_the_log_has_grown() -> None:
     chosen = CompactionSettings(events_threshold=100_000, size_threshold_bytes=2_000)
     _, store = begun(replace(SMALL, compaction=chosen), clock)
     clock.advance(60_000_000)
-    store.keeping.round()
+    store.maintenance.round()
     assert store.compactor.count == 0
     turn(store, 3)
-    store.keeping.round()
+    store.maintenance.round()
     assert store.compactor.count == 1
 
 
@@ -191,7 +191,7 @@ def test_the_growth_of_the_log_is_counted_over_restarts() -> None:
         store.close()
         store = SteppedStore(disk, settings, clock)
         clock.advance(60_000_000)
-        store.keeping.round()
+        store.maintenance.round()
         compactions += store.compactor.count
     assert compactions == 3
     assert store.wal_stats().total_size_bytes < 2 * 4_000
@@ -207,7 +207,7 @@ def test_compaction_does_not_wait_in_a_crash_loop_for_the_first_minute() -> None
         disk = next(disk.crash_states(disk.point, KILL))
         store = SteppedStore(disk, settings, clock)
         replayed.append(store.report.log.entries)
-        store.keeping.round()
+        store.maintenance.round()
     assert max(replayed) <= 20 + 10
     assert max(replayed) >= 20, "or the test shows nothing"
 
@@ -220,11 +220,11 @@ def test_a_compaction_there_is_no_room_for_is_tried_again_a_minute_later() -> No
     clock.advance(60_000_000)
     disk.capacity_bytes = sum(map(len, disk.files().values())) + 100
     with pytest.raises(OSError, match="space"):
-        store.keeping.round()
-    store.keeping.round()  # nothing is tried, so nothing fails
+        store.maintenance.round()
+    store.maintenance.round()  # nothing is tried, so nothing fails
     disk.capacity_bytes = None
     clock.advance(60_000_000)
-    store.keeping.round()
+    store.maintenance.round()
     assert store.compactor.count == 1, "what had grown is not forgotten"
 
 
@@ -232,7 +232,7 @@ def test_compaction_turned_off_never_comes_by_itself() -> None:
     clock = ManualClock()
     _, store = begun(replace(SMALL, compaction=CompactionSettings(False, 1, 1, 0)), clock)
     turn(store, 3)
-    store.keeping.round()
+    store.maintenance.round()
     assert store.compactor.count == 0
 
 
@@ -285,7 +285,7 @@ def test_one_damaged_snapshot_of_two_costs_nothing_and_is_told(
         again = SteppedStore(disk)
     assert again.state() == state
     assert not again.report.doubtful
-    [told] = again.report.worth_telling
+    [told] = again.report.worth_reporting
     assert (told.path, told.action) == (path, Action.QUARANTINE)
     assert names[spoil] in caplog.text
     assert disk.files()[SNAPSHOTS / "quarantine" / names[spoil]] == damaged
@@ -294,7 +294,7 @@ def test_one_damaged_snapshot_of_two_costs_nothing_and_is_told(
     assert [each["file"] for each in index["snapshots"]] == [names[1 - spoil]]
     third = SteppedStore(FakeDisk(image=disk.snapshot()))
     assert third.state() == state
-    assert third.report.worth_telling == []
+    assert third.report.worth_reporting == []
 
 
 def test_after_a_start_from_the_older_snapshot_compaction_keeps_the_log_behind_it() -> None:

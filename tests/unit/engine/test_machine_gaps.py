@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from headwater.core.errors import OverloadedError
-from headwater.engine.machines.feeding import LOG_BEGIN
-from headwater.engine.machines.log_reading import GapReason, LogGap, WalEntry
-from headwater.engine.machines.watching import TransitionEvent, WatchFilter
+from headwater.engine.machines.log_reader import GapReason, LogGap, WalEntry
+from headwater.engine.machines.transition_feeder import LOG_BEGIN
+from headwater.engine.machines.watchers import TransitionEvent, WatchFilter
 from headwater.format.machines.names import (
     global_offset,
     segment_name,

@@ -10,7 +10,7 @@ import pytest
 
 from headwater.config.machines import HistorySettings, MachineSettings
 from headwater.disk import OpenMode
-from headwater.engine.machines.log_reading import History
+from headwater.engine.machines.log_reader import History
 from headwater.format.machines.names import segment_of
 from headwater.recovery.machines.histories import history_faults
 from headwater.testing import FakeDisk, ManualClock

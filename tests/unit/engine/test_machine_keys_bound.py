@@ -69,7 +69,7 @@ def test_what_is_forgotten_by_age_gives_its_room_back_and_is_not_counted(
     for n in range(3):
         go_round(store, f"k{n}")
     store.clock.advance(2 * 86_400 * 1_000_000)
-    store.keeping.round()
+    store.maintenance.round()
     assert (keys_of(store), store.tables.keys_bytes, store.tables.keys_forgotten) == ([], 0, 0)
 
 
@@ -98,7 +98,7 @@ def test_a_key_that_is_used_again_after_its_time_is_as_old_as_its_second_use(
 ) -> None:
     go_round(store, "again")
     store.clock.advance(2 * 86_400 * 1_000_000)
-    store.keeping.round()
+    store.maintenance.round()
     go_round(store, "between")
     assert go_round(store, "again")
     store.close()

@@ -15,7 +15,7 @@ from headwater.config.engine import EngineSettings
 from headwater.config.machines import CompactionSettings, FsyncKind, FsyncPolicy, MachineSettings
 from headwater.engine.blocking import Database
 from headwater.engine.engine import Engine
-from headwater.engine.machine_room import MachineRoom
+from headwater.engine.machine_room import MachineHost
 from headwater.engine.machines import positions
 from headwater.format.machines.names import segment_of
 from tests.server.running import eventually
@@ -86,15 +86,15 @@ def test_compaction_before_the_feeder_is_there_deletes_nothing_it_needs(
 ) -> None:
     """Routers that copy again make the time between opening and feeding long."""
     moved = held_back(tmp_path / "data", tmp_path / "killed")
-    start_feeding = MachineRoom.start_feeding
+    start_feeder = MachineHost.start_feeder
     deleted: list[int] = []
 
-    def compacted_before(room: MachineRoom, engine: Engine) -> None:
+    def compacted_before(room: MachineHost, engine: Engine) -> None:
         assert room.store is not None
         deleted.append(room.store.compact().segments_deleted)
-        start_feeding(room, engine)
+        start_feeder(room, engine)
 
-    monkeypatch.setattr(MachineRoom, "start_feeding", compacted_before)
+    monkeypatch.setattr(MachineHost, "start_feeder", compacted_before)
     again = opened(tmp_path / "killed")
     assert deleted[0] < segment_of(moved[20]), "what the feeder has not copied stays"
     again.create(TOPIC, cap_records=0)

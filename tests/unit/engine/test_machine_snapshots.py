@@ -82,7 +82,7 @@ def test_the_oldest_snapshots_of_instances_go_when_there_are_too_many() -> None:
     store.compact()
     whole = [path.name for path in disk.files() if path.suffix == ".snap"]
     clock.advance(MINUTE_US)
-    store.keeping.round()
+    store.maintenance.round()
     assert instance_files(disk) == sorted(made[2:])
     assert [path.name for path in disk.files() if path.suffix == ".snap"] == whole
     assert store.snapshot_count() == 3 + len(whole)
@@ -95,15 +95,15 @@ def test_a_snapshot_of_an_instance_goes_when_it_is_old() -> None:
     old = store.snapshot_instance("a").snapshot
     clock.advance(DAY_MS * 500)
     young = store.snapshot_instance("a").snapshot
-    store.keeping.round()
+    store.maintenance.round()
     assert instance_files(disk) == sorted((old, young))
     clock.advance(DAY_MS * 600)
-    store.keeping.round()
+    store.maintenance.round()
     assert instance_files(disk) == [young]
     store.close()
     again = SteppedStore(disk, settings, clock)
     clock.advance(DAY_MS * 1_000)
-    again.keeping.round()
+    again.maintenance.round()
     assert instance_files(disk) == []
     assert again.get_instance("a").state == "new"
 
@@ -120,7 +120,7 @@ def test_a_snapshot_that_is_being_written_is_not_removed() -> None:
         for _ in range(3):
             clock.advance(MINUTE_US)
             store.snapshot_instance("a")
-        store.keeping.round()
+        store.maintenance.round()
 
     disk.meanwhile = others
     name = store.snapshot_instance("a").snapshot

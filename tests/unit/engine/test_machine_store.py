@@ -177,7 +177,7 @@ def test_keys_survive_restarts_and_compaction_for_a_day(disk: FakeDisk) -> None:
     again = store.do(lambda: store.apply_event("a", "PAY", {"x": 1}, idempotency_key="paid"))
     assert again == as_repeat(paid)
     clock.advance((DAY_MS + 1) * 1_000)
-    store.keeping.round()
+    store.maintenance.round()
     assert not store.tables.keys
     error = refused(store, lambda: store.apply_event("a", "PAY", {"x": 1}, idempotency_key="paid"))
     assert error.code == "INVALID_TRANSITION", "the key is forgotten, so it is a new event"
@@ -226,7 +226,7 @@ def test_an_id_kept_for_ever_is_kept_from_the_moment_it_was_given(disk: FakeDisk
     clock.advance(2_000_000)
     again = partial(store.create_instance, "order", 1, "expired")
     assert refused(store, again).code == "INSTANCE_EXISTS", "though nobody came to delete it yet"
-    store.keeping.round()
+    store.maintenance.round()
     assert refused(store, again).code == "INSTANCE_EXISTS"
 
 
@@ -242,12 +242,12 @@ def test_an_instance_with_a_ttl_deletes_itself(disk: FakeDisk) -> None:
     assert refused(store, lambda: store.apply_event("short", "SHIP")).code == "INSTANCE_NOT_FOUND"
     with pytest.raises(MachineError):
         store.get_instance("short")
-    store.keeping.round()
+    store.maintenance.round()
     assert store.list_instances().total == 0
     store.do(lambda: store.create_instance("order", 1, "short", None, None, 5_000))
     clock.advance(6_000_000)
     store.do(lambda: store.create_instance("order", 1, "short"))
-    store.keeping.round()
+    store.maintenance.round()
     assert store.get_instance("short").expires_at == 0
     state = store.state()
     store.close()
@@ -260,7 +260,7 @@ def test_a_leap_of_the_wall_clock_expires_nothing_at_once(disk: FakeDisk) -> Non
     store.do(lambda: store.put_machine("order", 1, ORDER))
     store.do(lambda: store.create_instance("order", 1, "a", {}, None, DAY_MS))
     clock.jump_wall(10 * 365 * DAY_MS)
-    store.keeping.round()
+    store.maintenance.round()
     assert store.get_instance("a").state == "new"
 
 

@@ -217,7 +217,7 @@ def test_a_letter_is_counted_once_though_its_worker_leaves_while_it_is_put_away(
     with place.db.engine.core.owner.holding():  # type: ignore[attr-defined]
         put_away.start()
         worker.leave()
-        claiming = Held(place, "three", 1)
-        claiming.finish()
+        claim = Held(place, "three", 1)
+        claim.finish()
     assert place.db.queue_stats("jobs") == (0, 0, 0, 1, 0)
     assert place.db.state("dead").count == 1

@@ -128,7 +128,7 @@ def test_frames_that_segments_already_have_are_replayed_and_skipped(
         path.unlink()  # as if the crash came before the snapshot: only the mark in the log knows
     again = opened(copy)
     assert payloads(again) == list(range(12))
-    assert again.engine.notes.frames_absorbed >= 12
+    assert again.engine.notes.frames_checkpointed >= 12
     assert again.engine.notes.frames_replayed == 0
 
 

@@ -150,17 +150,17 @@ def test_copies_count_as_settled_only_when_the_log_has_them(place: Place) -> Non
     for begin in (
         lambda: engine.append("out", encode_records([{"data": "own"}])),
         lambda: engine.delete(dest, 1, None),
-        lambda: engine.routers.settle(dest),
+        lambda: engine.routers.flush_copies(dest),
     ):
         place.write(1)
         place.forward()
-        assert dest.feed is not None
-        first = dest.feed.unsettled_from
+        assert dest.inbound is not None
+        first = dest.inbound.unflushed_from
         assert first is not None
         with owner.holding():
             begin()
-            assert dest.feed.unsettled_from == first
-        assert dest.feed.unsettled_from is None
+            assert dest.inbound.unflushed_from == first
+        assert dest.inbound.unflushed_from is None
 
 
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once"])

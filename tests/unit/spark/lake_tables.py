@@ -17,12 +17,12 @@ from deltalake import DeltaTable
 
 from headwater.spark.tables.delta import DeltaLake
 from headwater.spark.tables.iceberg import IcebergLake
-from headwater.spark.tables.location import Location
+from headwater.spark.tables.location import TableLocation
 from headwater.spark.tables.parquet import ParquetLake
 from headwater.spark.tables.table import Landing, Table, WrittenFile
 from headwater.spark.tables.writing import FilesWriter
 
-FORMATS: dict[str, Callable[[Location], Table]] = {
+FORMATS: dict[str, Callable[[TableLocation], Table]] = {
     "delta": DeltaLake,
     "iceberg": IcebergLake,
     "parquet": ParquetLake,
@@ -51,14 +51,14 @@ def row(seq: int, **more: Any) -> Row:
 
 def write_files(
     table: Table,
-    place: Landing,
+    landing: Landing,
     rows: Sequence[Row],
     schema: pa.Schema,
     partition_by: Sequence[str] = (),
     name: str = "run-0",
 ) -> list[WrittenFile]:
     """What a task does."""
-    writer = FilesWriter(table.layout(place, partition_by), schema, name)
+    writer = FilesWriter(table.layout(landing, partition_by), schema, name)
     if rows:
         writer.write(pa.Table.from_pylist(list(rows), schema=schema))
     return writer.finish()
@@ -66,7 +66,7 @@ def write_files(
 
 def land(
     table: Table,
-    place: Landing,
+    landing: Landing,
     rows: Sequence[Row],
     schema: pa.Schema = COLUMNS,
     partition_by: Sequence[str] = (),
@@ -74,7 +74,7 @@ def land(
     """One batch, from its columns to its commit."""
     schema = table.evolve(schema, partition_by)
     name = uuid.uuid4().hex
-    table.commit(place, write_files(table, place, rows, schema, partition_by, name))
+    table.commit(landing, write_files(table, landing, rows, schema, partition_by, name))
 
 
 def rows_by_own_reader(table: Table) -> list[Row]:
@@ -144,4 +144,4 @@ def _plain(value: Any) -> Any:
 
 
 def table_at(kind: str, directory: Path) -> Table:
-    return FORMATS[kind](Location.of(str(directory / kind)))
+    return FORMATS[kind](TableLocation.of(str(directory / kind)))

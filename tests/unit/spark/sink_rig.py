@@ -17,10 +17,10 @@ from headwater.client.calls import Records
 from headwater.core.clock import Doorbell, SystemClock
 from headwater.core.units import US_PER_MS, US_PER_S
 from headwater.engine.pending import Appended
-from headwater.spark.writing.ledger import LEDGER_SUFFIX, Place
+from headwater.spark.writing.ledger import LEDGER_SUFFIX, WriteTask
 from headwater.spark.writing.options import SinkOptions, sink_options
 from headwater.spark.writing.rows import Rows
-from headwater.spark.writing.task import Outlet, TaskPart, finish_write, write_rows
+from headwater.spark.writing.task import TaskPart, TopicWriter, finish_write, write_rows
 from tests.server.running import running
 
 QUICK = Retry(give_up_after_s=5.0, first_delay_s=0.01, longest_delay_s=0.1)
@@ -78,7 +78,7 @@ class Rig:
     def task(
         self,
         options: SinkOptions,
-        place: Place,
+        write_task: WriteTask,
         rows: Sequence[Any],
         portion: int = 7,
         client: Client | None = None,
@@ -89,11 +89,11 @@ class Rig:
             pa.record_batch([pa.array(texts[at : at + portion], pa.string())], schema=PAYLOADS)
             for at in range(0, len(texts), portion)
         ]
-        return write_rows(client or self.client, options, place, batches, self.clock)
+        return write_rows(client or self.client, options, write_task, batches, self.clock)
 
-    def outlet(self, options: SinkOptions, place: Place) -> Outlet:
+    def topic_writer(self, options: SinkOptions, write_task: WriteTask) -> TopicWriter:
         """A task that has just begun; rows are added with `texts_of`."""
-        return Outlet(self.client, options, "t", place, self.clock)
+        return TopicWriter(self.client, options, "t", write_task, self.clock)
 
     def finish(self, options: SinkOptions, *parts: TaskPart, **kind: bool) -> None:
         kind = {"is_last": False, "keep_done": False, **kind}
@@ -150,8 +150,10 @@ def is_ledger(topic: str) -> bool:
     return topic.endswith(LEDGER_SUFFIX)
 
 
-def place(run: str = "run-1", batch: int = 0, partition: int = 0, query: str = "query") -> Place:
-    return Place("query", query, run, batch, str(partition))
+def write_task(
+    run: str = "run-1", batch: int = 0, partition: int = 0, query: str = "query"
+) -> WriteTask:
+    return WriteTask("query", query, run, batch, str(partition))
 
 
 @contextmanager

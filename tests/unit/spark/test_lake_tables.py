@@ -13,7 +13,7 @@ from headwater.core.errors import RequestError
 from headwater.spark.tables.columns import merged
 from headwater.spark.tables.delta import DeltaLake
 from headwater.spark.tables.iceberg import IcebergLake
-from headwater.spark.tables.location import Location
+from headwater.spark.tables.location import TableLocation
 from headwater.spark.tables.table import (
     AlreadyLandedError,
     OtherCheckpointError,
@@ -264,19 +264,19 @@ def test_nested_columns_come_back_as_they_were(table: Table) -> None:
 @pytest.mark.parametrize("text", ["lake/orders", "", "./x"])
 def test_a_location_is_absolute_or_an_address(text: str) -> None:
     with pytest.raises(RequestError, match="absolute path or an address"):
-        Location.of(text)
+        TableLocation.of(text)
 
 
 def test_locations_are_spelled_one_way() -> None:
-    assert Location.of("file:///lake/orders/").uri == "/lake/orders"
-    assert Location.of("/lake//orders").as_uri == "file:///lake/orders"
-    assert Location.of("s3://bucket/orders/").uri == "s3://bucket/orders"
+    assert TableLocation.of("file:///lake/orders/").uri == "/lake/orders"
+    assert TableLocation.of("/lake//orders").as_uri == "file:///lake/orders"
+    assert TableLocation.of("s3://bucket/orders/").uri == "s3://bucket/orders"
 
 
 @pytest.mark.parametrize("kind", ["iceberg", "parquet"])
 def test_what_an_object_store_cannot_hold_is_refused(kind: str) -> None:
     with pytest.raises(RequestError, match=r"catalog|delta or iceberg"):
-        FORMATS[kind](Location.of("s3://bucket/orders"))
+        FORMATS[kind](TableLocation.of("s3://bucket/orders"))
 
 
 def test_columns_that_differ_only_inside_are_the_same() -> None:

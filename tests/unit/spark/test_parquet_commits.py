@@ -10,7 +10,7 @@ import pytest
 
 from headwater.core.errors import StorageError
 from headwater.disk import PosixDisk
-from headwater.spark.tables.location import Location
+from headwater.spark.tables.location import TableLocation
 from headwater.spark.tables.parquet import ParquetLake
 from headwater.spark.tables.table import AlreadyLandedError, CommitConflictError
 from headwater.testing import CHANGING_VERBS, CrashPoint, FaultDisk, SimulatedCrash, When
@@ -36,7 +36,7 @@ def committed(table: ParquetLake) -> list[int]:
 def test_a_commit_that_dies_anywhere_is_whole_or_absent(tmp_path: Path, when: When) -> None:
     for nth in itertools.count(1):
         directory = tmp_path / f"{when.name}-{nth}"
-        location = Location.of(str(directory))
+        location = TableLocation.of(str(directory))
         land(ParquetLake(location), landing(0), [row(1), row(2)], partition_by=BY)
         disk = FaultDisk(PosixDisk(), crash=CrashPoint(nth, when, CHANGING_VERBS))
         dying = ParquetLake(location, disk=disk)
@@ -65,14 +65,14 @@ def test_a_commit_that_dies_anywhere_is_whole_or_absent(tmp_path: Path, when: Wh
 
 
 def test_files_that_are_not_committed_have_no_name_a_reader_looks_for(tmp_path: Path) -> None:
-    table = ParquetLake(Location.of(str(tmp_path / "t")))
+    table = ParquetLake(TableLocation.of(str(tmp_path / "t")))
     land(table, landing(0), [row(1)])
     write_files(table, landing(1), [row(2)], COLUMNS)
     assert globbed(tmp_path / "t") == [1]
 
 
 def test_a_commit_waits_for_another_and_gives_up_with_the_reason(tmp_path: Path) -> None:
-    location = Location.of(str(tmp_path / "t"))
+    location = TableLocation.of(str(tmp_path / "t"))
     land(ParquetLake(location), landing(0), [row(1)])
     clock = SinkClock(PushedClock())
     lock = PosixDisk().lock_directory(tmp_path / "t" / "_commits")
@@ -86,7 +86,7 @@ def test_a_commit_waits_for_another_and_gives_up_with_the_reason(tmp_path: Path)
 
 
 def test_a_damaged_commit_is_refused_with_its_name(tmp_path: Path) -> None:
-    table = ParquetLake(Location.of(str(tmp_path / "t")))
+    table = ParquetLake(TableLocation.of(str(tmp_path / "t")))
     land(table, landing(0), [row(1)])
     path = sorted((tmp_path / "t" / "_commits").glob("*.json"))[-1]
     path.write_bytes(path.read_bytes()[:-5])
@@ -95,7 +95,7 @@ def test_a_damaged_commit_is_refused_with_its_name(tmp_path: Path) -> None:
 
 
 def test_a_committed_file_that_is_gone_is_told_not_skipped(tmp_path: Path) -> None:
-    table = ParquetLake(Location.of(str(tmp_path / "t")))
+    table = ParquetLake(TableLocation.of(str(tmp_path / "t")))
     land(table, landing(0), [row(1)])
     for path in (tmp_path / "t").rglob("*.parquet"):
         path.unlink()

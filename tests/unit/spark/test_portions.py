@@ -6,23 +6,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.format.segment import SEGMENT_FRAME_BYTES_MIN
-from headwater.spark.reading.pieces import LostPiece, Piece, SegmentPiece, portions
+from headwater.spark.reading.pieces import LostSplit, SegmentSplit, Split, portions
 from headwater.store.segment import Segment
 
 
-def segments(counts: list[int], record_bytes: int) -> list[Piece]:
+def segments(counts: list[int], record_bytes: int) -> list[Split]:
     """One behind the other, with records of one size."""
-    made: list[Piece] = []
+    made: list[Split] = []
     first = 1
     for count in counts:
         segment = Segment(first, count, count * record_bytes, sealed=True, created_ms=0)
-        made.append(SegmentPiece(segment, first, first + count - 1))
+        made.append(SegmentSplit(segment, first, first + count - 1))
         first += count
     return made
 
 
-def rows(portion: list[Piece]) -> int:
-    return sum(piece.last_seq - piece.first_seq + 1 for piece in portion)
+def rows(portion: list[Split]) -> int:
+    return sum(split.last_seq - split.first_seq + 1 for split in portion)
 
 
 def test_a_topic_a_little_too_long_for_a_task_is_halved_and_not_trimmed() -> None:
@@ -50,18 +50,18 @@ def test_portions_hold_every_seq_once_in_order_and_keep_their_bounds(
     for portion in found:
         assert rows(portion) <= rows_max
         assert rows(portion) == 1 or rows(portion) * record_bytes <= bytes_max
-        for piece in portion:
-            assert piece.first_seq == at
-            at = piece.last_seq + 1
+        for split in portion:
+            assert split.first_seq == at
+            at = split.last_seq + 1
     assert at == sum(counts) + 1
     most = max(min(rows_max, bytes_max // record_bytes), 1)
     assert len(found) <= -(-sum(counts) // most) + 1
 
 
 def test_a_loss_takes_no_room_and_is_never_cut() -> None:
-    pieces: list[Piece] = [LostPiece(1, 1_000_000, "evicted")]
+    splits: list[Split] = [LostSplit(1, 1_000_000, "evicted")]
     behind = Segment(1_000_001, 100, 100_000, sealed=True, created_ms=0)
-    pieces.append(SegmentPiece(behind, 1_000_001, 1_000_100))
-    found = list(portions(pieces, 50, 2**40))
-    assert found[0][0] == pieces[0]
+    splits.append(SegmentSplit(behind, 1_000_001, 1_000_100))
+    found = list(portions(splits, 50, 2**40))
+    assert found[0][0] == splits[0]
     assert [rows(portion[-1:]) for portion in found] == [50, 50]

@@ -28,9 +28,9 @@ from tests.unit.spark.sink_rig import (
     DyingClient,
     Rig,
     is_ledger,
-    place,
     text_of,
     texts_of,
+    write_task,
 )
 
 ROWS = [{"number": number, "kind": number % 3} for number in range(60)] * 2
@@ -41,14 +41,14 @@ def begun(rig: Rig, run: str, parts: list[list[Any]], written: int) -> None:
     """A run that dies with so many chunks written, over all its partitions."""
     with DyingClient(rig.url, written, lost_answer=False) as dying, suppress(Died):
         for partition, rows in enumerate(parts):
-            rig.task(rig.options(), place(run, partition=partition), rows, client=dying)
+            rig.task(rig.options(), write_task(run, partition=partition), rows, client=dying)
         pytest.fail("it was to die")
 
 
 def run_whole(rig: Rig, run: str, parts: list[list[Any]], **given: str) -> None:
     options = rig.options(**given)
     done = [
-        rig.task(options, place(run, partition=partition), rows)
+        rig.task(options, write_task(run, partition=partition), rows)
         for partition, rows in enumerate(parts)
     ]
     rig.finish(options, *done)
@@ -80,7 +80,7 @@ def test_a_run_that_finishes_another_may_die_too(rig: Rig) -> None:
     for number, dies_after in enumerate((0, 1, 2, 0), start=2):
         options = rig.options()
         parts = [
-            rig.task(options, place(f"run-{number}", partition=at), rows)
+            rig.task(options, write_task(f"run-{number}", partition=at), rows)
             for at, rows in enumerate(cut(ROWS, 2, seed=number))
         ]
         with DyingClient(rig.url, dies_after, lost_answer=number % 2 == 0) as dying:
@@ -94,14 +94,14 @@ def test_a_run_that_finishes_another_may_die_too(rig: Rig) -> None:
 
 def test_tasks_of_the_earlier_run_stop_before_the_later_one_compares(rig: Rig) -> None:
     options = rig.options()
-    first = rig.outlet(options, place("run-1"))
+    first = rig.topic_writer(options, write_task("run-1"))
     first.add(texts_of(options, ROWS[:25]))
-    part = rig.task(options, place("run-2"), ROWS)
+    part = rig.task(options, write_task("run-2"), ROWS)
     rig.server_clock.push(5)
     with pytest.raises(StaleWriterError, match="by a later run"):
         first.add(texts_of(options, ROWS[25:]))
     with pytest.raises(StaleWriterError, match="by a later run"):
-        rig.task(options, place("run-1", partition=1), ROWS)
+        rig.task(options, write_task("run-1", partition=1), ROWS)
     rig.finish(options, part)
     assert FENCE_MS - 6_000 < rig.clock.waited_us // 1_000 <= FENCE_MS
     assert sorted_texts(rig.rows()) == sorted_texts(ROWS)
@@ -121,7 +121,7 @@ def test_rows_with_meta_tag_and_node_are_known_again(rig: Rig) -> None:
     for run in ("run-1", "run-2"):
         done = [
             task.write_rows(
-                rig.client, options, place(run, partition=at), [batch.slice(at)], rig.clock
+                rig.client, options, write_task(run, partition=at), [batch.slice(at)], rig.clock
             )
             for at in range(4)
         ]
@@ -137,7 +137,9 @@ def test_with_trust_a_run_skips_what_is_there_and_sends_the_rest_itself(rig: Rig
     begun(rig, "run-1", parts, 7)
     rig.server_clock.push(DAY_S)
     options = rig.options(rerun="trust")
-    done = [rig.task(options, place("run-2", partition=at), rows) for at, rows in enumerate(parts)]
+    done = [
+        rig.task(options, write_task("run-2", partition=at), rows) for at, rows in enumerate(parts)
+    ]
     assert [part.topics["t"].chunks_found for part in done] == [5, 2]
     assert [part.topics["t"].staged for part in done] == [None, None]
     assert sorted_texts(rig.rows()) == sorted_texts(ROWS)
@@ -146,7 +148,7 @@ def test_with_trust_a_run_skips_what_is_there_and_sends_the_rest_itself(rig: Rig
 def test_trust_that_was_misplaced_is_noticed_and_mended_by_the_next_run(rig: Rig) -> None:
     begun(rig, "run-1", [ROWS], 7)
     with pytest.raises(RowsDifferError):
-        rig.task(rig.options(rerun="trust"), place("run-2"), ROWS[::-1])
+        rig.task(rig.options(rerun="trust"), write_task("run-2"), ROWS[::-1])
     run_whole(rig, "run-3", [ROWS[::-1]], rerun="trust")
     assert sorted_texts(rig.rows()) == sorted_texts(ROWS)
 
@@ -165,9 +167,9 @@ def test_rows_deleted_inside_a_chunk_are_not_brought_back(rig: Rig) -> None:
     options = rig.options(schema)
     columns = [pa.array(["1", "2", "3"]), pa.array(["a", "b", "c"])]
     batch = pa.record_batch(columns, schema=schema)
-    task.write_rows(rig.client, options, place("run-1"), [batch], rig.clock)
+    task.write_rows(rig.client, options, write_task("run-1"), [batch], rig.clock)
     rig.client.delete("t", match="b")
-    part = task.write_rows(rig.client, options, place("run-2"), [batch], rig.clock)
+    part = task.write_rows(rig.client, options, write_task("run-2"), [batch], rig.clock)
     with pytest.raises(WriteUncertainError, match="only 2 are left"):
         rig.finish(options, part)
     assert rig.rows() == [1, 3]
@@ -185,16 +187,16 @@ def test_what_is_too_large_to_compare_is_refused_with_the_way_out(
 def test_an_app_id_used_with_another_checkpoint_is_refused(rig: Rig) -> None:
     run_whole(rig, "run-1", [ROWS])
     with pytest.raises(StaleWriterError, match="from another checkpoint"):
-        rig.task(rig.options(), place("run-2", batch=1, query="another"), ROWS)
+        rig.task(rig.options(), write_task("run-2", batch=1, query="another"), ROWS)
     assert len(rig.rows()) == len(ROWS)
 
 
 def test_an_older_copy_of_the_checkpoint_is_refused(rig: Rig) -> None:
     for batch in range(3):
         options = rig.options()
-        rig.finish(options, rig.task(options, place(f"run-{batch}", batch=batch), ROWS))
+        rig.finish(options, rig.task(options, write_task(f"run-{batch}", batch=batch), ROWS))
     with pytest.raises(StaleWriterError, match="already written batch 2 to t"):
-        rig.task(rig.options(), place("again", batch=1), ROWS)
+        rig.task(rig.options(), write_task("again", batch=1), ROWS)
     assert len(rig.rows()) == 3 * len(ROWS)
 
 
@@ -202,7 +204,7 @@ def test_the_ledger_keeps_the_last_batch_only(rig: Rig) -> None:
     for batch in range(5):
         options = rig.options()
         parts = [
-            rig.task(options, place(f"run-{batch}", batch=batch, partition=at), ROWS)
+            rig.task(options, write_task(f"run-{batch}", batch=batch, partition=at), ROWS)
             for at in range(3)
         ]
         rig.finish(options, *parts)
@@ -214,16 +216,16 @@ def test_the_ledger_keeps_the_last_batch_only(rig: Rig) -> None:
 def test_a_batch_write_of_its_own_id_is_made_once_for_ever(rig: Rig) -> None:
     options = rig.options(writeId="query")
     kind = {"is_last": True, "keep_done": True}
-    rig.finish(options, rig.task(options, place("run-1"), ROWS), **kind)
+    rig.finish(options, rig.task(options, write_task("run-1"), ROWS), **kind)
     rig.server_clock.push(DAY_S)
-    rig.finish(options, rig.task(options, place("run-2"), ROWS), **kind)
+    rig.finish(options, rig.task(options, write_task("run-2"), ROWS), **kind)
     assert sorted_texts(rig.rows()) == sorted_texts(ROWS)
     assert rig.client.state(ledger_name("t")).count == 1
 
 
 def test_a_write_without_an_id_leaves_nothing_in_the_ledger(rig: Rig) -> None:
     options = rig.options()
-    rig.finish(options, rig.task(options, place(), ROWS), is_last=True)
+    rig.finish(options, rig.task(options, write_task(), ROWS), is_last=True)
     assert rig.client.state(ledger_name("t")).count == 0
 
 

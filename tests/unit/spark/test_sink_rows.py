@@ -209,7 +209,7 @@ def test_chunks_depend_on_the_rows_alone(
             at, turn = at + count, turn + 1
         chunks += chunker.rest()
         assert [chunk.number for chunk in chunks] == list(range(len(chunks)))
-        return [[text for piece in chunk.pieces for text in piece.to_pylist()] for chunk in chunks]
+        return [[text for part in chunk.parts for text in part.to_pylist()] for chunk in chunks]
 
     found = cut(portions)
     assert found == cut([len(texts) or 1])

@@ -23,8 +23,8 @@ from headwater.config.machines import MachineSettings
 from headwater.core.errors import DamageError, FormatError
 from headwater.disk import Disk, File, OpenMode
 from headwater.engine.backup.archive import CHUNK_BYTES, ArchiveWriter, read_pieces
-from headwater.engine.machines.opening import (
-    look_into,
+from headwater.engine.machines.recovery import (
+    inspect_machines,
     snapshots_directory,
     wal_directory,
 )
@@ -214,7 +214,7 @@ def check_machines(disk: Disk, directory: PurePath) -> None:
     """Read what was restored as a start would, and change nothing; what it refuses is an error."""
     place = directory / MACHINES_DIRECTORY
     if disk.is_directory(place):
-        look_into(disk, place, MachineSettings())
+        inspect_machines(disk, place, MachineSettings())
 
 
 def read_every_entry(disk: Disk, directory: PurePath) -> int:

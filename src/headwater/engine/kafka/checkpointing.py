@@ -44,7 +44,7 @@ class Checkpointing:
         saved: Callable[[SegmentMeta], None],
     ) -> None:
         self._core = core
-        self._harden = harden
+        self._note_synced = harden
         """Syncs the log and says how far its active segment is."""
         self._saved = saved
         """Told when a checkpoint vouches for that much."""
@@ -68,7 +68,7 @@ class Checkpointing:
 
     def _save(self, state: SavedState, *, clean: bool) -> KafkaCheckpoint:
         core = self._core
-        active = self._harden()
+        active = self._note_synced()
         sealed = core.owner.call(lambda: tuple(core.sealed))
         before = tuple(meta for meta in sealed if meta.base_id < active.base_id)
         checkpoint = KafkaCheckpoint(

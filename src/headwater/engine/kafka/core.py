@@ -109,7 +109,7 @@ class KafkaCore:
     """There may be space to give back: records were removed, or a segment is full or found at the
     start, which may have nothing but what the log said about itself."""
     closing: bool = False
-    wake_keeper: Callable[[], None] = lambda: None
+    wake_maintenance: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         self.opened_us = self.clock.monotonic_us()

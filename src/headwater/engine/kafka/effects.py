@@ -43,7 +43,7 @@ def _topic_dropped(core: KafkaCore, event: events.TopicDropped) -> None:
     core.limited.pop(topic.topic_id, None)
     core.offsets.forget_topic(topic.org, topic.name)
     core.removed_records = True
-    if core.damage.found:
+    if core.damage.count:
         names = (partition_name(topic.name, each.index) for each in topic.partitions)
         core.damage.forget(*names, organisation=topic.org)
     for partition in topic.partitions:

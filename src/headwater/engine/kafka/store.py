@@ -27,7 +27,7 @@ from headwater.engine.kafka.producing import Produced, Producing
 from headwater.engine.kafka.restoring import restore
 from headwater.engine.kafka.timestamps import NewestPlan, TimestampPlan
 from headwater.engine.kafka.topics import KafkaTopics
-from headwater.engine.keeper import Keeper
+from headwater.engine.keeper import MaintenanceThread
 from headwater.engine.owner import Owner
 from headwater.engine.pending import Pending
 from headwater.format.kafka import events
@@ -61,7 +61,7 @@ class KafkaStore:
         progress: Progress | None = None,
         *,
         make_shard: type[Shard] = Shard,
-        make_keeper: type[Keeper] = Keeper,
+        make_maintenance: type[MaintenanceThread] = MaintenanceThread,
     ) -> None:
         self.core = KafkaCore(
             disk, directory, settings, clock, owner, SegmentFiles(disk, directory)
@@ -83,14 +83,14 @@ class KafkaStore:
         self.shard = make_shard(
             "headwater-kafka-log", self._log, policy, settings.wal, clock, self._listen, counters
         )
-        self._checkpointing = Checkpointing(self.core, self._harden, self._log.note_saved)
+        self._checkpointing = Checkpointing(self.core, self._note_synced, self._log.note_saved)
         self._open(progress or (lambda _: None))
         self.core.shard = self.shard
         self._housekeeping = KafkaHousekeeping(
             self.core, self._topics, self._checkpointing, self._take_number, self._seal
         )
-        self._keeper = make_keeper(clock, settings.keeper_interval_ms, self._housekeeping.run)
-        self.core.wake_keeper = self._keeper.wake
+        self._keeper = make_maintenance(clock, settings.keeper_interval_ms, self._housekeeping.run)
+        self.core.wake_maintenance = self._keeper.wake
         self._settings = settings.wal
         if self._settings.switch_interval_us is not None:
             switch_interval.lower(self._settings.switch_interval_us)
@@ -297,18 +297,18 @@ class KafkaStore:
             core.look_for_space()
 
         self.core.owner.post(note)
-        self.core.wake_keeper()
+        self.core.wake_maintenance()
 
     def _idle(self) -> None:
         self.core.save_soon = True
-        self.core.wake_keeper()
+        self.core.wake_maintenance()
 
     def _seal(self, number: int) -> bool:
         future: Any = self.shard.call(partial(self._log.seal, number))
         sealed: bool = future.result()
         return sealed
 
-    def _harden(self) -> SegmentMeta:
+    def _note_synced(self) -> SegmentMeta:
         if self._closed:
             return self._log.hardened()
         future: Any = self.shard.call(self._log.hardened)

@@ -20,7 +20,7 @@ class MachinePut(NamedTuple):
     """False when this very definition was there already."""
 
 
-class MachineFound(NamedTuple):
+class MachineVersion(NamedTuple):
     machine: str
     version: int
     definition: bytes

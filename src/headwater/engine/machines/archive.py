@@ -2,8 +2,8 @@
 
 For each of them one file with the entries of instances that were living then: of each instance the
 newest up to a count, none beyond an age. Nothing about it is in memory. A history is walked back
-from entry to entry by offset, and an entry of a segment that is gone is looked for in the file of
-that segment. A start does not read these files, and does without them.
+from entry to entry by offset, and an entry of a segment that is gone is read from the file of that
+segment. A start does not read these files, and does without them.
 
 Bounded by bytes as well: the oldest files go first, and those whose entries are all too old.
 """
@@ -24,7 +24,7 @@ from headwater.core.errors import FormatError
 from headwater.core.units import MIB
 from headwater.disk import Disk, OpenMode, sync_file, write_all
 from headwater.disk.whole_files import TEMPORARY_SUFFIX, sync_names
-from headwater.engine.machines.log_reading import LogGap, LogPlace
+from headwater.engine.machines.log_reader import CommittedLog, LogGap
 from headwater.engine.owner import Owner
 from headwater.format.machines.entry import Entry, EntryType, encode_entry
 from headwater.format.machines.history import (
@@ -67,7 +67,7 @@ class Archive:
         self._settings = settings
 
     def keep(
-        self, place: LogPlace, segments: Iterable[int], owner: Owner, living: Living, now_ms: int
+        self, log: CommittedLog, segments: Iterable[int], owner: Owner, living: Living, now_ms: int
     ) -> None:
         """Before these segments are deleted. Where there is no room it is said, and done without:
         compaction has to make room."""
@@ -75,7 +75,7 @@ class Archive:
             return
         for segment in segments:
             try:
-                self._keep(_Segment(place, segment), owner, living, now_ms)
+                self._keep(_Segment(log, segment), owner, living, now_ms)
             except OSError as error:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                     raise
@@ -113,16 +113,16 @@ class Archive:
             self._disk.unlink(temporary)  # a crash cut it off
         file = self._disk.open(temporary, OpenMode.CREATE)
         try:
-            places, waiting = bytearray(), bytearray()
+            index, waiting = bytearray(), bytearray()
             size = newest_ms = 0
             for offset, entry, at in rows:
-                places += encode_place(offset, size + len(waiting))
+                index += encode_place(offset, size + len(waiting))
                 waiting += encode_entry(entry.kind, entry.sequence, entry.payload)
                 newest_ms = max(newest_ms, at)
                 if len(waiting) >= WRITE_BYTES:
                     size += write_all(file, size, [waiting])
                     waiting = bytearray()
-            write_all(file, size, [waiting, encode_ending(segment, bytes(places), newest_ms)])
+            write_all(file, size, [waiting, encode_ending(segment, bytes(index), newest_ms)])
             sync_file(file)
         except OSError:
             self._disk.unlink(temporary)  # what there was no room for must not take the room
@@ -161,22 +161,22 @@ class Archive:
             file.close()
 
     def _segments(self) -> list[int]:
-        found = map(parse_history_name, self._disk.list_directory(self._directory))
-        return sorted(number for number in found if number is not None)
+        numbers = map(parse_history_name, self._disk.list_directory(self._directory))
+        return sorted(number for number in numbers if number is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
     """One segment of the log, still there."""
 
-    place: LogPlace
+    log: CommittedLog
     number: int
 
     def rows(self) -> Iterator[tuple[int, Entry, _About]]:
         """Entries about instances, by offset in the segment. What cannot be read is passed over:
-        it was told when it was found."""
+        it was reported before."""
         gaps: list[LogGap] = []
-        for offset, entry in self.place.only(self.number).walk(global_offset(self.number, 0), gaps):
+        for offset, entry in self.log.only(self.number).walk(global_offset(self.number, 0), gaps):
             if entry.kind in _OF_INSTANCES:
                 try:
                     about = _about(entry.payload)

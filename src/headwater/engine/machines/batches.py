@@ -57,7 +57,7 @@ class BestEffort(Pending[BatchDone]):
             try:
                 pending = self._book.submit([operation], sees=self._sees)
             except HeadwaterError as error:
-                self._settle(index, Outcome(None, error))
+                self._complete(index, Outcome(None, error))
                 continue
             if pending.done:
                 self._answered(index, pending)
@@ -66,9 +66,9 @@ class BestEffort(Pending[BatchDone]):
         return self
 
     def _answered(self, index: int, pending: Pending[Any]) -> None:
-        self._settle(index, Outcome(pending.result, pending.error))
+        self._complete(index, Outcome(pending.result, pending.error))
 
-    def _settle(self, index: int, outcome: Outcome) -> None:
+    def _complete(self, index: int, outcome: Outcome) -> None:
         self._outcomes[index] = outcome
         self._open -= 1
         if not self._open:

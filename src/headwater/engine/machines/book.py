@@ -1,8 +1,8 @@
-"""The one place where entries get their offsets and numbers, and where commits take effect.
+"""The only module that gives entries their offsets and numbers, and makes commits take effect.
 
 What is checked against is the newest there is, committed or on its way; what is read is committed
 only. A refused write takes everything behind it along: the log accepts nothing after a hole, so
-until all of them are answered nothing new is taken, and then the place is what it was.
+until all of them are answered the book takes nothing new, and then the next offset is what it was.
 """
 
 from __future__ import annotations
@@ -77,11 +77,11 @@ class Change(Pending[Any]):
     is_batch = True
     """All of its entries count, or none."""
 
-    def __init__(self, draft: Draft, place: int, sequence: int) -> None:
+    def __init__(self, draft: Draft, offset: int, sequence: int) -> None:
         self.draft = draft
-        self.place = place
+        self.offset = offset
         self.sequence = sequence
-        self.end = place
+        self.end = offset
 
     @property
     def answer_of_all(self) -> Any:
@@ -94,7 +94,7 @@ class Book:
         self,
         tables: Tables,
         clock: Clock,
-        found: MachineLogReport,
+        recovered: MachineLogReport,
         *,
         segment_bytes: int,
         versions_max: int,
@@ -102,12 +102,12 @@ class Book:
         plain_entries: bool = False,
     ) -> None:
         self.tables = tables
-        position = found.position
+        position = recovered.position
         self._clock = clock
         self.retention = RetentionClock(clock.wall_ms(), clock.monotonic_us())
         self.segment_bytes = segment_bytes
-        self._found_segment = position.segment
-        self._found_bytes = min(position.file_bytes or segment_bytes, segment_bytes)
+        self._recovered_segment = position.segment
+        self._recovered_segment_bytes = min(position.file_bytes or segment_bytes, segment_bytes)
         """What the segment takes that was there at the start: it may have been made with another
         setting."""
         self._versions_max = versions_max
@@ -115,22 +115,22 @@ class Book:
         self._make_draft = PlainDraft if plain_entries else Draft
         self.ahead = Ahead()
         self._in_flight: deque[Change] = deque()
-        self._place = global_offset(position.segment, position.offset)
+        self._next_offset = global_offset(position.segment, position.offset)
         self._sequence = position.next_sequence
-        self.committed_place = self._place
+        self.committed_offset = self._next_offset
         """Everything before this is committed."""
         self.committed_sequence = self._sequence
         """Number of the next entry to be committed."""
-        self.latest_offset = found.last_offset
+        self.latest_offset = recovered.last_offset
         self.oldest_segment = position.oldest
-        self.first_sequence = {position.segment: self._sequence} | found.first_sequences
+        self.first_sequence = {position.segment: self._sequence} | recovered.first_sequences
         """Number of the first entry of a segment, where known."""
         self._failure: HeadwaterError | None = None
         self._flushing = False
         self._later: deque[Later] = deque()
         self.log: EntryLog | None = None
         self.shard: Shard | None = None
-        self.send_gathered: Callable[[], None] | None = None
+        self.flush_batcher: Callable[[], None] | None = None
         """Sends what came before whatever is submitted now."""
 
     def now_ms(self) -> int:
@@ -146,8 +146,8 @@ class Book:
         essential: bool = False,
     ) -> Pending[Any]:
         """All of the requests as one batch. Raises what the rules refuse; nothing is kept then."""
-        if self.send_gathered is not None:
-            self.send_gathered()
+        if self.flush_batcher is not None:
+            self.flush_batcher()
         flushes = type(requests[0]) is FlushAll
         if self._flushing or self._later or (flushes and self._in_flight):
             later = Later(requests, shape, sees, essential)
@@ -184,7 +184,7 @@ class Book:
                 pending = self._submit(later.requests, later.shape, later.sees, later.essential)
             except HeadwaterError as error:
                 later.fail(error)
-            except Exception as error:  # a mistake of ours: nobody is left without an answer (I15)
+            except Exception as error:  # a bug: the caller gets an answer all the same (I15)
                 later.fail(InvariantError(f"a write that waited could not begin: {error!r}"))
             else:
                 later.follow(pending)
@@ -197,38 +197,38 @@ class Book:
             raise OverloadedError("other writes are under way; try again", retry_after_ms=10)
 
     @property
-    def next_place(self) -> tuple[int, int]:
+    def next_position(self) -> tuple[int, int]:
         """Where the next entry goes if it fits there, and its number."""
-        return self._place, self._sequence
+        return self._next_offset, self._sequence
 
-    def is_within_segment(self, place: int, size: int) -> bool:
-        is_found = segment_of(place) == self._found_segment
-        room = self._found_bytes if is_found else self.segment_bytes
-        return within_segment(place) + size <= room
+    def is_within_segment(self, offset: int, size: int) -> bool:
+        is_recovered = segment_of(offset) == self._recovered_segment
+        room = self._recovered_segment_bytes if is_recovered else self.segment_bytes
+        return within_segment(offset) + size <= room
 
     def _draft(self, requests: Sequence[Request], sees: Sees | None) -> Change:
-        """The entries, at the place they will have; in the next segment if they do not fit."""
-        place = self._place
-        draft = self._fill(requests, place, sees)
-        if within_segment(place) and not self.is_within_segment(place, draft.size):
-            place = global_offset(segment_of(place) + 1, 0)
-            draft = self._fill(requests, place, sees)
-        return Change(draft, place, self._sequence)
+        """The entries, at the offset they will have; in the next segment if they do not fit."""
+        offset = self._next_offset
+        draft = self._fill(requests, offset, sees)
+        if within_segment(offset) and not self.is_within_segment(offset, draft.size):
+            offset = global_offset(segment_of(offset) + 1, 0)
+            draft = self._fill(requests, offset, sees)
+        return Change(draft, offset, self._sequence)
 
-    def begin_draft(self, place: int) -> Draft:
+    def begin_draft(self, offset: int) -> Draft:
         assert self.log is not None
         return self._make_draft(
             self.tables,
             self.ahead,
-            place,
+            offset,
             self.log.synced_offset,
             self._clock.wall_ms(),
             self.now_ms,
             self._versions_max,
         )
 
-    def _fill(self, requests: Sequence[Request], place: int, sees: Sees | None) -> Draft:
-        draft = self.begin_draft(place)
+    def _fill(self, requests: Sequence[Request], offset: int, sees: Sees | None) -> Draft:
+        draft = self.begin_draft(offset)
         if sees is not None:
             draft.sees = sees
         if len(requests) == 1:
@@ -251,16 +251,16 @@ class Book:
         draft = change.draft
         body = draft.encode(change.sequence, is_batch=change.is_batch)
         entries = len(draft.effects)
-        change.end = change.place + len(body)
-        ticket = EntryTicket(body, entries, change.place, essential=essential, context=change)
+        change.end = change.offset + len(body)
+        ticket = EntryTicket(body, entries, change.offset, essential=essential, context=change)
         if change.writers != 1:
             ticket.writers = change.writers
         self.shard.submit(ticket)
         draft.note_in(self.ahead)
         self._in_flight.append(change)
-        if not within_segment(change.place):
-            self.first_sequence[segment_of(change.place)] = change.sequence
-        self._place = change.end
+        if not within_segment(change.offset):
+            self.first_sequence[segment_of(change.offset)] = change.sequence
+        self._next_offset = change.end
         self._sequence += entries
 
     def answer_without_entry(self, change: Change) -> Pending[Any]:
@@ -310,7 +310,7 @@ class Book:
             draft.forget_in(self.ahead)
         else:  # nothing is on its way any more
             self.ahead.clear()
-        self.committed_place = change.end
+        self.committed_offset = change.end
         self.committed_sequence = change.sequence + len(made)
         self.latest_offset = made[-1].offset
         self._flushing = False
@@ -321,7 +321,7 @@ class Book:
         if not self._in_flight:
             # The last one behind the hole: nothing can be written after it any more.
             self._failure = None
-            self._place, self._sequence = self.committed_place, self.committed_sequence
+            self._next_offset, self._sequence = self.committed_offset, self.committed_sequence
             self.ahead.clear()
             self._flushing = False
         change.fail(error)

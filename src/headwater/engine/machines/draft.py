@@ -26,12 +26,12 @@ from headwater.engine.machines.answers import (
     SnapshotNoted,
 )
 from headwater.engine.machines.deletions import Deletion
-from headwater.engine.machines.repeats import applied_again, created_again
-from headwater.engine.machines.replaying import (
+from headwater.engine.machines.entry_effects import (
     applied_instance,
     created_instance,
     remembered_of,
 )
+from headwater.engine.machines.repeats import applied_again, created_again
 from headwater.engine.machines.tables import Effect, Key, Remembered, Tables
 from headwater.format.machines import bodies
 from headwater.format.machines.entry import (
@@ -88,13 +88,13 @@ class Draft:
     """Its entries are without the checksum of their header."""
     overhead = OVERHEAD_BYTES
     sees: requests.Sees | None = None
-    """Set for who may not know of all machines."""
+    """Set for a caller who may not see all machines."""
 
     def __init__(
         self,
         tables: Tables,
         ahead: Ahead,
-        place: int,
+        offset: int,
         synced: int,
         now_ms: int,
         expiry_ms: Callable[[], int],
@@ -102,7 +102,7 @@ class Draft:
     ) -> None:
         self._tables = tables
         self._ahead = ahead
-        self._place = place
+        self._offset = offset
         self._synced = synced
         self._now_ms = now_ms
         self._expiry_ms = expiry_ms
@@ -132,17 +132,17 @@ class Draft:
 
     def _newest(self, name: str) -> Instance | None:
         """The newest instance of this id, be its time up or not."""
-        found: Instance | None = self._instances.get(name, _UNKNOWN)
-        if found is _UNKNOWN:
-            found = self._ahead.instances.get(name, _UNKNOWN)
-            if found is _UNKNOWN:
+        newest: Instance | None = self._instances.get(name, _UNKNOWN)
+        if newest is _UNKNOWN:
+            newest = self._ahead.instances.get(name, _UNKNOWN)
+            if newest is _UNKNOWN:
                 return self._tables.instances.get(name)
-        return found
+        return newest
 
     def _find(self, name: str) -> Instance | None:
         """The newest instance of this id; None when there is none, or its time is up."""
-        found = self._newest(name)
-        return None if found is None or self._is_expired(found) else found
+        newest = self._newest(name)
+        return None if newest is None or self._is_expired(newest) else newest
 
     def _is_taken(self, name: str) -> bool:
         """Is this the id of an instance; where ids are kept for ever, was it ever?"""
@@ -156,10 +156,10 @@ class Draft:
         return 0 < instance.expires_at <= self._expiry_ms()
 
     def _present(self, name: object) -> Instance:
-        found = self._newest(name) if type(name) is str else None
-        if found is None or (found.expires_at and self._is_expired(found)):
+        instance = self._newest(name) if type(name) is str else None
+        if instance is None or (instance.expires_at and self._is_expired(instance)):
             raise _no_instance(checked_text(name, "the instance id"))
-        return found if self.sees is None else self._seen(found)
+        return instance if self.sees is None else self._seen(instance)
 
     def _seen(self, instance: Instance) -> Instance:
         if self.sees is not None and not self.sees(instance.machine):
@@ -168,22 +168,22 @@ class Draft:
 
     def _known_definition(self, machine: str, version: int) -> Definition | None:
         versions = self._tables.machines.get(machine)
-        found = None if versions is None else versions.get(version)
-        if found is None:
+        definition = None if versions is None else versions.get(version)
+        if definition is None:
             pair = (machine, version)
-            found = self.definitions.get(pair) or self._ahead.definitions.get(pair)
-        return found
+            definition = self.definitions.get(pair) or self._ahead.definitions.get(pair)
+        return definition
 
     def _definition(self, machine: object, version: int | None) -> Definition:
         name = check_machine_name(machine)
         on_the_way = (*self._ahead.definitions, *self.definitions)
-        newer = [number for found, number in on_the_way if found == name]
+        newer = [number for each, number in on_the_way if each == name]
         if version is None and newer:
             version = max(*newer, *self._tables.machines.get(name, {0: None}))
         if version is not None:
-            found = self._known_definition(name, check_version(version))
-            if found is not None:
-                return found
+            known = self._known_definition(name, check_version(version))
+            if known is not None:
+                return known
         return self._tables.definition(name, version)
 
     def _remembered(self, kind: str, scope: str, key: str | None) -> Remembered | None:
@@ -199,8 +199,8 @@ class Draft:
 
     # -- what it does
 
-    def _next_place(self) -> int:
-        return self._place + self.size
+    def _next_offset(self) -> int:
+        return self._offset + self.size
 
     def _write(self, body: bodies.Body, effect: Effect) -> None:
         payload = bodies.encode_body(body)
@@ -230,7 +230,7 @@ class Draft:
             name, version, msgspec.Raw(wanted.canonical), wanted.checksum, self._now_ms,
             self._synced,
         )  # fmt: skip
-        self._write(body, Effect(body, self._next_place(), definition=wanted))
+        self._write(body, Effect(body, self._next_offset(), definition=wanted))
         return MachinePut(name, version, wanted.checksum, created=True)
 
     def _check_version_count(self, name: str) -> None:
@@ -260,9 +260,9 @@ class Draft:
         ctx = EMPTY if context is None else object_bytes(context, "the context")
         expires_at = self._expiry(request.ttl_ms)
         expired = self._newest(name)
-        if expired is not None:  # its id may be used again before the keeper came for it
+        if expired is not None:  # its id may be used again before maintenance deletes it
             self._delete(expired, "ttl", None)
-        offset = self._next_place()
+        offset = self._next_offset()
         body = bodies.CreateInstance(
             name, definition.machine, definition.version, definition.initial, msgspec.Raw(ctx),
             self._now_ms, self._synced, request.idempotency_key, expires_at,
@@ -310,7 +310,7 @@ class Draft:
     def _apply(
         self, body: bodies.ApplyEvent, before: Instance, to_state: str, ctx: bytes
     ) -> Applied:
-        offset = self._place + self.size
+        offset = self._offset + self.size
         after = applied_instance(body, offset, before, to_state, ctx)
         remembered = None
         if body.idempotency_key is not None:
@@ -339,7 +339,7 @@ class Draft:
         return self._delete(self._seen(before), request.reason, request.idempotency_key)
 
     def _delete(self, before: Instance, reason: str | None, key: str | None) -> Deleted:
-        offset = self._next_place()
+        offset = self._next_offset()
         body = bodies.DeleteInstance(
             before.id, before.machine, before.version, before.state, self._now_ms,
             before.last_wal_offset, self._synced, reason, key,
@@ -377,10 +377,10 @@ class Draft:
         return self._apply(body, before, to_state, before.ctx)
 
     def read_instance(self, request: requests.ReadInstance) -> Instance:
-        found = self._present(request.instance_id)
-        if self._tables.is_doubtful(found) and not found.doubtful:
-            return msgspec.structs.replace(found, doubtful=True)
-        return found
+        instance = self._present(request.instance_id)
+        if self._tables.is_doubtful(instance) and not instance.doubtful:
+            return msgspec.structs.replace(instance, doubtful=True)
+        return instance
 
     def ping(self, _request: requests.Ping) -> Pong:
         return Pong()
@@ -389,15 +389,15 @@ class Draft:
         tables = self._tables
         answer = Flushed(len(tables.instances), sum(map(len, tables.machines.values())))
         body = bodies.Checkpoint(self._now_ms, self._synced, flushed=True)
-        self._write(body, Effect(body, self._next_place()))
+        self._write(body, Effect(body, self._next_offset()))
         return answer
 
     def note_snapshot(self, request: requests.NoteSnapshot) -> SnapshotNoted:
         body = bodies.SnapshotTaken(
             request.name, request.wal_offset, self._now_ms, self._synced, request.instance_id
         )
-        self._write(body, Effect(body, self._next_place()))
-        return SnapshotNoted(request.name, self._next_place(), request.instance_id)
+        self._write(body, Effect(body, self._next_offset()))
+        return SnapshotNoted(request.name, self._next_offset(), request.instance_id)
 
 
 class PlainDraft(Draft):

@@ -65,16 +65,16 @@ class SortedIds:
             del self._blocks[at], self._lasts[at]
 
     def page(self, offset: int, limit: int) -> list[str]:
-        found: list[str] = []
+        ids: list[str] = []
         for block in self._blocks:
             if offset >= len(block):
                 offset -= len(block)
                 continue
-            found += block[offset : offset + limit - len(found)]
+            ids += block[offset : offset + limit - len(ids)]
             offset = 0
-            if len(found) >= limit:
+            if len(ids) >= limit:
                 break
-        return found
+        return ids
 
 
 class Listing:
@@ -130,10 +130,10 @@ class Listing:
         machines = self._by_state.get(state)
         if machines is None:
             machines = self._by_state[state] = {}
-        found = machines.get(machine)
-        if found is None:
-            found = machines[machine] = SortedIds()
-        return found
+        ids = machines.get(machine)
+        if ids is None:
+            ids = machines[machine] = SortedIds()
+        return ids
 
 
 def _page(ids: SortedIds | None, offset: int, limit: int) -> tuple[list[str], int]:

@@ -1,4 +1,4 @@
-"""What a repeat under a known idempotency key is told: what the first call was, applied:false."""
+"""The answer to a repeat under a known idempotency key: that of the first call, applied:false."""
 
 from __future__ import annotations
 

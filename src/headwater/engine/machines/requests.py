@@ -1,4 +1,4 @@
-"""What can be asked of machines that changes something. Also the parts of a batch."""
+"""Requests that change machines or instances. Also the parts of a batch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 Sees = Callable[[str], bool]
-"""May whoever asks know of this machine? Instances of others are not there for them."""
+"""May the caller see this machine? Instances of other machines do not exist for the caller."""
 
 
 class PutMachine(NamedTuple):

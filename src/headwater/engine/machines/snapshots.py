@@ -1,4 +1,4 @@
-"""Snapshots of machines: written by the keeper, checked by reading them back, loaded at start.
+"""Snapshots of machines: maintenance writes them and reads them back, a start loads them.
 
 A snapshot has its name and is synced before the index names it, and the index is replaced as a
 whole; segments of the log go after that. So at every moment either the old snapshot and its log,
@@ -68,19 +68,19 @@ class Written(NamedTuple):
 
 
 class SnapshotFiles:
-    """The directory of snapshots. For the keeper, and for one look at start; snapshots of one
-    instance are written by anybody, several at once."""
+    """The directory of snapshots. For the maintenance thread and for the start; any thread may
+    write snapshots of one instance, several at once."""
 
     def __init__(self, disk: Disk, directory: PurePath) -> None:
         self._disk = disk
         self._directory = directory
         self._naming = threading.Lock()
-        self._in_hand: set[str] = set()
+        self._being_written: set[str] = set()
         """Names of snapshots of one instance that are being written."""
 
     def write(self, captured: Captured, before: SnapshotHeading | None) -> Written:
         """A new snapshot, read back and named in the index beside the one before, which is known to
-        be whole: should either go bad, the other and the log tell the same. Older ones go."""
+        be whole: should either go bad, the other and the log hold the same. Older ones go."""
         self._make_directory()
         self._remove_leftovers()
         name = self._free_name(captured.wall_ms // 1_000)
@@ -128,13 +128,13 @@ class SnapshotFiles:
         }
         with self._naming:
             name = self._free_name(at_ms // 1_000, suffix=INSTANCE_SUFFIX)
-            self._in_hand.add(name)
+            self._being_written.add(name)
         contents = msgspec.json.encode(body)
         try:
             replace_file(self._disk, self._directory / name, contents)
         finally:
             with self._naming:
-                self._in_hand.discard(name)
+                self._being_written.discard(name)
         return InstanceSnapshot(
             name, instance.id, instance.state, instance.last_wal_offset, len(contents),
             f"{crc32c(contents):08x}",
@@ -159,7 +159,7 @@ class SnapshotFiles:
             if number >= too_many and made[0] * MS_PER_S >= before_ms:
                 break
             with self._naming:
-                is_in_hand = name in self._in_hand
+                is_in_hand = name in self._being_written
             if not is_in_hand:
                 self._disk.unlink(self._directory / name)
                 removed += 1
@@ -170,8 +170,8 @@ class SnapshotFiles:
     def _instance_names(self) -> list[tuple[tuple[int, int], str]]:
         """Of single instances, the oldest first."""
         names = self._disk.list_directory(self._directory)
-        found = [(parse_instance_file_name(name), name) for name in names]
-        return sorted((made, name) for made, name in found if made is not None)
+        parsed = [(parse_instance_file_name(name), name) for name in names]
+        return sorted((made, name) for made, name in parsed if made is not None)
 
     def _make_directory(self) -> None:
         if not self._disk.is_directory(self._directory):
@@ -181,7 +181,7 @@ class SnapshotFiles:
     def _remove_leftovers(self) -> None:
         """Snapshots that a crash cut off."""
         with self._naming:
-            in_hand = set(self._in_hand)
+            in_hand = set(self._being_written)
         for name in self._disk.list_directory(self._directory):
             if name.endswith(TEMPORARY_SUFFIX) and name[: -len(TEMPORARY_SUFFIX)] not in in_hand:
                 self._disk.unlink(self._directory / name)
@@ -191,7 +191,7 @@ class SnapshotFiles:
         return [name for name in names if parse_snapshot_file_name(name) is not None]
 
     def _free_name(self, unix_seconds: int, suffix: str = "") -> str:
-        taken = {*self._disk.list_directory(self._directory), *self._in_hand}
+        taken = {*self._disk.list_directory(self._directory), *self._being_written}
         number = 0
         while (name := snapshot_file_name(unix_seconds, number) + suffix) in taken:
             number += 1
@@ -202,8 +202,8 @@ class SnapshotFiles:
         file = self._disk.open(temporary, OpenMode.CREATE)
         try:
             size = 0
-            for piece in _pieces(heading, captured):
-                size += write_all(file, size, [piece])
+            for block in _blocks(heading, captured):
+                size += write_all(file, size, [block])
             sync_file(file)
         except OSError:
             self._disk.unlink(temporary)  # what there was no room for must not take the room
@@ -223,7 +223,7 @@ def _iso(ms: int) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _pieces(heading: SnapshotHeading, captured: Captured) -> Iterator[bytes]:
+def _blocks(heading: SnapshotHeading, captured: Captured) -> Iterator[bytes]:
     encoder = BlockEncoder()
     yield encode_start()
     yield encoder.encode(BlockKind.HEADING, heading)
@@ -244,7 +244,7 @@ def _pieces(heading: SnapshotHeading, captured: Captured) -> Iterator[bytes]:
 
 
 def fill_from_snapshot(disk: Disk, path: PurePath, tables: Tables) -> None:
-    """Of a snapshot that was found whole. DamageError with file and offset when it is not so."""
+    """Of a snapshot that recovery has checked. DamageError names file and offset of damage."""
     try:
         _fill(tables, read_all(disk, path))
     except FormatError as error:

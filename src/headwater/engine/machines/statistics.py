@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headwater.engine.machines.answers import WalStats
 from headwater.engine.machines.book import Book
-from headwater.engine.machines.log_reading import ReadCounters
+from headwater.engine.machines.log_reader import ReadCounters
 from headwater.format.machines.names import segment_of, within_segment
 from headwater.wal.shard import Shard
 
@@ -12,7 +12,7 @@ from headwater.wal.shard import Shard
 def statistics_of(
     book: Book, shard: Shard, reading: ReadCounters, damaged_entries: int
 ) -> WalStats:
-    end = book.committed_place
+    end = book.committed_offset
     newest, oldest = segment_of(end), min(book.oldest_segment, segment_of(end))
     first = book.first_sequence.get(oldest, book.committed_sequence)
     counters = shard.counters

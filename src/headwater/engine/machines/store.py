@@ -16,7 +16,7 @@ from headwater.config.machines import FsyncKind, MachineSettings
 from headwater.core.clock import Clock
 from headwater.core.errors import ClosedError, PoisonedError
 from headwater.disk import DirectoryLock, Disk
-from headwater.engine.keeper import Keeper
+from headwater.engine.keeper import MaintenanceThread
 from headwater.engine.machines import requests
 from headwater.engine.machines.answers import (
     Applied,
@@ -27,24 +27,25 @@ from headwater.engine.machines.answers import (
     Flushed,
     InstancesListed,
     InstanceSnapshot,
-    MachineFound,
     MachineListed,
     MachinePut,
+    MachineVersion,
     WalStats,
 )
 from headwater.engine.machines.archive import Archive
 from headwater.engine.machines.batches import BestEffort, all_answers, check_batch
 from headwater.engine.machines.book import Book
-from headwater.engine.machines.compacting import Compactor
-from headwater.engine.machines.gathering import EventAsked, Gathering
-from headwater.engine.machines.keeping import Keeping
-from headwater.engine.machines.log_reading import (
+from headwater.engine.machines.compactor import Compactor
+from headwater.engine.machines.event_batcher import EventBatcher, PendingEvent
+from headwater.engine.machines.log_reader import (
+    CommittedLog,
     HistoryPlan,
-    LogPlace,
     ReadCounters,
     WalReadPlan,
 )
-from headwater.engine.machines.opening import (
+from headwater.engine.machines.maintenance import MachineMaintenance
+from headwater.engine.machines.positions import WATCH_HELD_BYTES_MAX
+from headwater.engine.machines.recovery import (
     make_directories,
     recover,
     shard_settings,
@@ -52,11 +53,10 @@ from headwater.engine.machines.opening import (
     sync_policy,
     wal_directory,
 )
-from headwater.engine.machines.positions import WATCH_HELD_BYTES_MAX
 from headwater.engine.machines.snapshots import SnapshotFiles
 from headwater.engine.machines.statistics import statistics_of
 from headwater.engine.machines.tables import Effect
-from headwater.engine.machines.watching import CatchUpPlan, Watcher, Watchers, WatchFilter
+from headwater.engine.machines.watchers import CatchUpPlan, Watcher, Watchers, WatchFilter
 from headwater.engine.owner import Owner
 from headwater.engine.pending import Pending
 from headwater.engine.retention_holds import RetentionHolds
@@ -87,7 +87,7 @@ Listener = Callable[[Sequence[Effect]], None]
 
 
 def _no_progress(_: float) -> None:
-    """Nobody watches."""
+    """The caller follows no progress."""
 
 
 class MachineStore:
@@ -102,10 +102,10 @@ class MachineStore:
         *,
         holds: RetentionHolds | None = None,
         make_shard: type[Shard] = Shard,
-        make_keeper: type[Keeper] = Keeper,
+        make_maintenance: type[MaintenanceThread] = MaintenanceThread,
     ) -> None:
-        """Open and recover. One process at a time has a directory. `holds`: those who need old log
-        are in there already, because compaction may begin before this returns."""
+        """Open and recover. One process at a time has a directory. `holds`: consumers that need
+        old log are in there already, because compaction may begin before this returns."""
         self.settings = settings
         self._disk, self.directory = disk, directory
         self._clock, self._owner = clock, owner
@@ -116,19 +116,19 @@ class MachineStore:
             opened = recover(disk, directory, settings, progress)
             self.report = opened.report
             self.tables = opened.tables
-            self._build(make_shard, make_keeper)
+            self._build(make_shard, make_maintenance)
         except BaseException:
             self._lock.release()
             raise
 
-    def _build(self, make_shard: type[Shard], make_keeper: type[Keeper]) -> None:
+    def _build(self, make_shard: type[Shard], make_maintenance: type[MaintenanceThread]) -> None:
         settings, clock = self.settings, self._clock
         position = self.report.log.position
         self._read_counters = ReadCounters()
         self._watches_held = 0
         self._watchers = Watchers(settings.watch_buffer_events)
         self.listeners: list[Listener] = []
-        """Told of all committed effects, in order. As the owner."""
+        """Called with all committed effects, in order. As the owner."""
         self._closing = False
         self.book = Book(
             self.tables,
@@ -139,7 +139,7 @@ class MachineStore:
             published=self._published,
             plain_entries=not settings.entry_header_checksum,
         )
-        self.gathering = Gathering(self.book, self._owner)
+        self.batcher = EventBatcher(self.book, self._owner)
         counters = WalCounters()
         self._log = self.book.log = EntryLog(
             self._disk,
@@ -166,12 +166,14 @@ class MachineStore:
             self._disk, self._files, self.book, self.shard, self._owner, clock,
             settings.compaction, self.report.damaged_entries, self.holds,
         )  # fmt: skip
-        history_place = self.directory / HISTORY_DIRECTORY
-        self._archive = Archive(self._disk, history_place, settings.history)
+        history_directory = self.directory / HISTORY_DIRECTORY
+        self._archive = Archive(self._disk, history_directory, settings.history)
         self.compactor.before_release = self._keep_history
         self.compactor.started_from(self.report.snapshot)
-        self.keeping = Keeping(self.book, self.compactor, self._files, self._owner, clock, settings)
-        self._keeper = make_keeper(clock, settings.keep_interval_ms, self.keeping.round)
+        self.maintenance = MachineMaintenance(
+            self.book, self.compactor, self._files, self._owner, clock, settings
+        )
+        self._keeper = make_maintenance(clock, settings.keep_interval_ms, self.maintenance.round)
         self._log.open()
         if settings.switch_interval_us is not None:
             switch_interval.lower(settings.switch_interval_us)
@@ -185,11 +187,11 @@ class MachineStore:
         essential = type(request) is requests.DeleteInstance
         return self.book.submit((request,), sees=sees, essential=essential)
 
-    def gather(self, asked: EventAsked) -> None:
+    def submit_event(self, event: PendingEvent) -> None:
         """One event, along with others that come in the same turn of the owner's loop."""
         if self._closing:
             raise ClosedError(_CLOSED)
-        self.gathering.add(asked)
+        self.batcher.add(event)
 
     # -- machines
 
@@ -198,11 +200,13 @@ class MachineStore:
     ) -> Pending[MachinePut]:
         return self.submit(requests.PutMachine(name, version, definition))
 
-    def get_machine(self, name: str, version: int | None = None) -> MachineFound:
+    def get_machine(self, name: str, version: int | None = None) -> MachineVersion:
         if version is not None:
             check_version(version)
-        found = self.tables.definition(check_machine_name(name), version)
-        return MachineFound(found.machine, found.version, found.canonical, found.checksum)
+        definition = self.tables.definition(check_machine_name(name), version)
+        return MachineVersion(
+            definition.machine, definition.version, definition.canonical, definition.checksum
+        )
 
     def list_machines(self) -> list[MachineListed]:
         machines = self.tables.machines
@@ -225,10 +229,10 @@ class MachineStore:
 
     def get_instance(self, instance_id: str) -> Instance:
         """As it is committed. `is_doubtful` says whether damage may have taken something of it."""
-        found = self.tables.instances.get(checked_text(instance_id, "the instance id"))
-        if found is None or 0 < found.expires_at <= self.book.now_ms():
+        instance = self.tables.instances.get(checked_text(instance_id, "the instance id"))
+        if instance is None or 0 < instance.expires_at <= self.book.now_ms():
             raise MachineError(INSTANCE_NOT_FOUND, f"there is no instance {instance_id!r}")
-        return found
+        return instance
 
     def is_doubtful(self, instance: Instance) -> bool:
         """True when entries about it were lost to damage, or may have been."""
@@ -300,10 +304,12 @@ class MachineStore:
     def history(self, instance_id: str, limit: int = 1_000) -> HistoryPlan:
         """The newest `limit` entries of an instance; carry it out with `read`, in any thread."""
         checked_whole(limit, "limit", 1)
-        found = self.get_instance(instance_id)
-        doubtful = self.tables.is_doubtful(found)
+        instance = self.get_instance(instance_id)
+        doubtful = self.tables.is_doubtful(instance)
         kept_max = self.settings.history.transitions_max
-        return HistoryPlan(self._place(), found.last_wal_offset, limit, doubtful, kept_max)
+        return HistoryPlan(
+            self._committed_log(), instance.last_wal_offset, limit, doubtful, kept_max
+        )
 
     def read_wal(
         self,
@@ -316,7 +322,7 @@ class MachineStore:
         checked_offset(from_offset, "from_offset")
         checked_whole(limit, "limit", 1)
         limit = min(limit, WAL_READ_LIMIT_MAX)
-        return WalReadPlan(self._place(), from_offset, limit, newest, bytes_max)
+        return WalReadPlan(self._committed_log(), from_offset, limit, newest, bytes_max)
 
     def watch(
         self, wanted: WatchFilter, from_offset: int | None = None, *, held: bool = True
@@ -326,7 +332,7 @@ class MachineStore:
         catch_up = None
         if from_offset is not None:
             checked_offset(from_offset, "from_offset")
-            catch_up = CatchUpPlan(self._place(), from_offset, wanted)
+            catch_up = CatchUpPlan(self._committed_log(), from_offset, wanted)
             if held:
                 catch_up = replace(catch_up, keep=self._hold_for_watch(catch_up))
         return self._watchers.add(wanted, catch_up)
@@ -336,7 +342,7 @@ class MachineStore:
         hold = self.holds.take(
             f"watch {self._watches_held}",
             HoldOwner.WATCH,
-            max(plan.start, plan.place.begin),
+            max(plan.start, plan.log.begin),
             durable=False,
             bytes_max=WATCH_HELD_BYTES_MAX,
         )
@@ -359,15 +365,15 @@ class MachineStore:
 
     def catch_up(self, wanted: WatchFilter, from_offset: int) -> CatchUpPlan:
         """Transitions from an offset on to what is committed now: what a watcher missed."""
-        return CatchUpPlan(self._place(), from_offset, wanted)
+        return CatchUpPlan(self._committed_log(), from_offset, wanted)
 
-    def _place(self) -> LogPlace:
-        return LogPlace(
+    def _committed_log(self) -> CommittedLog:
+        return CommittedLog(
             self._disk,
             wal_directory(self.directory),
-            self.book.committed_place,
+            self.book.committed_offset,
             self.book.committed_sequence,
-            min(self.book.oldest_segment, segment_of(self.book.committed_place)),
+            min(self.book.oldest_segment, segment_of(self.book.committed_offset)),
             lambda: self.book.oldest_segment,
             dict(self.book.first_sequence),
             self._read_counters,
@@ -376,13 +382,13 @@ class MachineStore:
     @property
     def committed_offset(self) -> int:
         """Everything before this is committed: watching from here on misses nothing."""
-        return self.book.committed_place
+        return self.book.committed_offset
 
     def position_within(self, position: int | None) -> int | None:
-        """A consumer's position as its file has it. One beyond the end that this start found is of
-        a log that was cut since: what is written there now is new to the consumer."""
-        found = self.report.log.position
-        end = global_offset(found.segment, found.offset)
+        """A consumer's position as its file has it. One beyond the end at this start is of a
+        log that was cut since: what is written there now is new to the consumer."""
+        recovered = self.report.log.position
+        end = global_offset(recovered.segment, recovered.offset)
         return position if position is None else min(position, end)
 
     def wal_stats(self) -> WalStats:
@@ -394,7 +400,7 @@ class MachineStore:
         return self.shard.state
 
     @property
-    def trouble(self) -> Exception | None:
+    def last_error(self) -> Exception | None:
         """Why expiries or the last compaction failed; it is tried again."""
         return self.compactor.error or self._keeper.error
 
@@ -411,11 +417,11 @@ class MachineStore:
     def snapshot_instance(self, instance_id: str) -> InstanceSnapshot:
         """One instance in a file of its own."""
 
-        def look() -> tuple[Instance, Any]:
-            found = self.get_instance(instance_id)
-            return found, self.tables.definition(found.machine, found.version)
+        def read() -> tuple[Instance, Any]:
+            instance = self.get_instance(instance_id)
+            return instance, self.tables.definition(instance.machine, instance.version)
 
-        instance, made_by = self._owner.call(look)
+        instance, made_by = self._owner.call(read)
         made = self._files.write_instance(instance, made_by, self._clock.wall_ms())
         note = requests.NoteSnapshot(made.snapshot, instance.last_wal_offset, instance_id)
         self._owner.call(lambda: self.submit(note))
@@ -427,16 +433,16 @@ class MachineStore:
 
     def _keep_history(self, before: int) -> None:
         """Segments before this one are about to be deleted."""
-        place, now_ms = self._owner.call(lambda: (self._place(), self.book.now_ms()))
-        segments = range(place.oldest, before)
-        self._archive.keep(place, segments, self._owner, self._living, now_ms)
+        log, now_ms = self._owner.call(lambda: (self._committed_log(), self.book.now_ms()))
+        segments = range(log.oldest, before)
+        self._archive.keep(log, segments, self._owner, self._living, now_ms)
         self._archive.prune(now_ms)
 
     def _living(self, ids: Sequence[str]) -> list[str]:
         instances = self.tables.instances
         return [name for name in ids if name in instances]
 
-    def harden(self) -> None:
+    def sync(self) -> None:
         """Everything committed so far is on stable storage on return, whatever the policy."""
         self.shard.call(self._log.sync).result()
         if self.shard.poison is not None:
@@ -454,7 +460,7 @@ class MachineStore:
         self._lock.release()
 
     def _begin_closing(self) -> None:
-        self.gathering.flush()
+        self.batcher.flush()
         self._closing = True
         self._watchers.close()
 

@@ -26,9 +26,10 @@ from headwater.model.machines.errors import MACHINE_NOT_FOUND, MachineError
 from headwater.model.machines.instance import Instance
 
 REMEMBERED_BYTES: Final = 736
-"""What remembering a key costs besides its texts and its context: two objects and their places."""
+"""What remembering a key costs besides its texts and its context: two objects and references to
+them."""
 Key = tuple[str, str, str]
-"""What was asked (create, apply, delete), of which machine or instance, and the key itself."""
+"""The kind of request (create, apply, delete), its machine or instance, and the key itself."""
 
 
 class Remembered(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -92,14 +93,14 @@ class Tables:
         if not versions:
             raise MachineError(MACHINE_NOT_FOUND, f"there is no machine {machine!r}")
         number = max(versions) if version is None else version
-        found = versions.get(number)
-        if found is None:
+        definition = versions.get(number)
+        if definition is None:
             raise MachineError(
                 MACHINE_NOT_FOUND,
                 f"machine {machine!r} has no version {number}",
                 details={"versions": sorted(versions)},
             )
-        return found
+        return definition
 
     def is_doubtful(self, instance: Instance) -> bool:
         return instance.doubtful or instance.last_wal_offset < self.doubt_before
@@ -181,17 +182,17 @@ class Tables:
         return True
 
     def expired(self, now_ms: int, limit: int) -> list[str]:
-        """Ids whose time has come, soonest first. They are asked for again until deleted."""
-        found: list[str] = []
-        while self._expiring and self._expiring[0][0] <= now_ms and len(found) < limit:
+        """Ids whose time has come, soonest first; the caller deletes or `expire_again`s each."""
+        names: list[str] = []
+        while self._expiring and self._expiring[0][0] <= now_ms and len(names) < limit:
             at, name = heappop(self._expiring)
             instance = self.instances.get(name)
             if instance is not None and instance.expires_at == at:
-                found.append(name)
-        return found
+                names.append(name)
+        return names
 
     def expire_again(self, name: str) -> None:
-        """A delete was refused: look at this one again."""
+        """A delete was refused: the next `expired` returns this id again."""
         instance = self.instances.get(name)
         if instance is not None and instance.expires_at:
             heappush(self._expiring, (instance.expires_at, name))
@@ -210,7 +211,9 @@ class Tables:
         """Everything, in one order, for comparing."""
         return {
             "machines": {
-                name: {version: found.checksum for version, found in sorted(versions.items())}
+                name: {
+                    version: definition.checksum for version, definition in sorted(versions.items())
+                }
                 for name, versions in sorted(self.machines.items())
             },
             "instances": [self.instances[name] for name in sorted(self.instances)],

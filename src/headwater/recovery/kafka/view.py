@@ -246,7 +246,7 @@ class KafkaView:
         whole = self._whole(young, tail, vouched, seen.base_id + meta.entries)
         if whole and not young.sealed:  # an owner syncs a segment before it begins the next
             for name in (log_name(meta.number), index_name(meta.number)):
-                with_file(self._disk, self._directory / name, OpenMode.READ, _harden)
+                with_file(self._disk, self._directory / name, OpenMode.READ, _note_synced)
         more = find_runs(tail[:whole])
         runs = Runs(
             numpy.concatenate((seen.runs.starts, more.starts + meta.entries)),
@@ -298,7 +298,7 @@ class KafkaView:
         return STRANGER
 
 
-def _harden(file: File) -> None:
+def _note_synced(file: File) -> None:
     """What was read of this file stays, also when its owner has not synced it yet."""
     try:
         file.sync_data()

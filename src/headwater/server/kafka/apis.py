@@ -22,9 +22,9 @@ from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from headwater.server.kafka.call import Call
-    from headwater.server.kafka.door import KafkaDoor
+    from headwater.server.kafka.endpoint import KafkaEndpoint
 
-Handler = Callable[["KafkaDoor", "Call"], None]
+Handler = Callable[["KafkaEndpoint", "Call"], None]
 
 _TOPIC: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _GROUP: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED

@@ -29,7 +29,7 @@ class Call:
         "connection",
         "correlation_id",
         "hurry",
-        "pieces",
+        "response",
         "unsupported",
         "values",
         "version",
@@ -55,7 +55,7 @@ class Call:
         self.unsupported = unsupported
         """Of a version that is only told so."""
         self._gave_up = False
-        self.pieces: Sequence[Piece] | None = None
+        self.response: Sequence[Piece] | None = None
         """The answer, once there is one."""
         self.hurry: Callable[[], None] | None = None
         """Set by whoever waits for news: give up waiting and answer now. Also called when the
@@ -63,9 +63,9 @@ class Call:
 
     @property
     def principal(self) -> Principal:
-        found = self.connection.principal
-        assert found is not None, "admitted before it was signed in"
-        return found
+        principal = self.connection.principal
+        assert principal is not None, "admitted before it was signed in"
+        return principal
 
     @property
     def organisation(self) -> int:
@@ -73,12 +73,12 @@ class Call:
 
     @property
     def is_answered(self) -> bool:
-        return self.pieces is not None
+        return self.response is not None
 
     def answer(self, values: Mapping[str, Any]) -> None:
-        if self.pieces is None:
+        if self.response is None:
             try:
-                self.pieces = response_frame(self.api, self.version, self.correlation_id, values)
+                self.response = response_frame(self.api, self.version, self.correlation_id, values)
             except Exception as error:  # whoever waits for it must not wait for ever
                 self._give_up(error)
                 return
@@ -91,19 +91,19 @@ class Call:
             self.connection.finish()
         else:
             self._gave_up = True
-            self.connection.door.broken(self, error)
+            self.connection.endpoint.broken(self, error)
 
     def answer_nothing(self) -> None:
         """The client asked for no answer; its place in the order is free."""
-        if self.pieces is None:
-            self.pieces = ()
+        if self.response is None:
+            self.response = ()
             self.connection.answer_ready()
 
     def refuse(self, code: ErrorCode, message: str | None = None, throttle_ms: int = 0) -> None:
         """Everything that was asked for gets this error; who wants no answer is hung up on."""
         if self.api is ApiKey.PRODUCE and self.values["acks"] == 0:
             self.answer_nothing()
-            self.connection.door.dropped(self.connection, code.name)
+            self.connection.endpoint.dropped(self.connection, code.name)
             return
         answer = refusal(self.api, self.values, code, message)
         if throttle_ms:
@@ -111,7 +111,7 @@ class Call:
         self.answer(answer)
 
 
-class Gathering(Generic[R]):
+class WaitGroup(Generic[R]):
     """Waits for any number of things on their way, then goes on once."""
 
     __slots__ = ("_finish", "_left")

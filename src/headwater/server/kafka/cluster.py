@@ -8,7 +8,7 @@ from headwater.core.errors import HeadwaterError
 from headwater.core.units import KIB
 from headwater.engine.kafka.errors import KafkaError
 from headwater.engine.kafka.topics import check_topic_name
-from headwater.server.kafka.call import Gathering
+from headwater.server.kafka.call import WaitGroup
 from headwater.server.kafka.failures import code_of
 from headwater.server.kafka.topic_rows import NODE_ID, topic_row
 from headwater.server.keys import Scope
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headwater.engine.kafka.partition import KafkaTopic
     from headwater.engine.pending import Pending
     from headwater.server.kafka.call import Call
-    from headwater.server.kafka.door import KafkaDoor
+    from headwater.server.kafka.endpoint import KafkaEndpoint
 
 CLUSTER_ID: Final = "headwater"
 NULL_NAME_SINCE: Final = 12
@@ -38,13 +38,13 @@ _API_ROWS: Final = [
 ]
 
 
-def api_versions(_door: KafkaDoor, call: Call) -> None:
+def api_versions(_endpoint: KafkaEndpoint, call: Call) -> None:
     code = ErrorCode.UNSUPPORTED_VERSION if call.unsupported else ErrorCode.NONE
     call.answer({"error_code": code, "api_keys": _API_ROWS})
 
 
-def describe_cluster(door: KafkaDoor, call: Call) -> None:
-    host, port = door.advertised(call.connection)
+def describe_cluster(endpoint: KafkaEndpoint, call: Call) -> None:
+    host, port = endpoint.advertised(call.connection)
     call.answer(
         {
             "error_code": ErrorCode.NONE,
@@ -55,14 +55,14 @@ def describe_cluster(door: KafkaDoor, call: Call) -> None:
     )
 
 
-def find_coordinator(door: KafkaDoor, call: Call) -> None:
+def find_coordinator(endpoint: KafkaEndpoint, call: Call) -> None:
     """We coordinate every group; there are no transactions."""
     if call.values["key_type"] != _GROUP_KEY:
         call.refuse(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not supported"
         )
         return
-    host, port = door.advertised(call.connection)
+    host, port = endpoint.advertised(call.connection)
     here = {"node_id": NODE_ID, "host": host, "port": port, "error_code": ErrorCode.NONE}
     keys = call.values["coordinator_keys"]
     call.answer({**here, "coordinators": [{"key": key, **here} for key in keys]})
@@ -71,22 +71,22 @@ def find_coordinator(door: KafkaDoor, call: Call) -> None:
 # -- metadata
 
 
-def metadata(door: KafkaDoor, call: Call) -> None:
+def metadata(endpoint: KafkaEndpoint, call: Call) -> None:
     """Topics that are asked for by name are made, where that is allowed and wanted."""
-    asked = call.values["topics"]
-    if asked is None or (call.version == 0 and not asked):
-        _list_all(door, call)
+    requested = call.values["topics"]
+    if requested is None or (call.version == 0 and not requested):
+        _list_all(endpoint, call)
         return
-    rows: list[Row] = [{} for _ in asked]
-    gathering: Gathering[KafkaTopic] = Gathering(lambda: _answer(door, call, rows))
+    rows: list[Row] = [{} for _ in requested]
+    wait_group: WaitGroup[KafkaTopic] = WaitGroup(lambda: _answer(endpoint, call, rows))
     makes = (
-        door.settings.kafka_auto_create_topics
+        endpoint.settings.kafka_auto_create_topics
         and call.values["allow_auto_topic_creation"]
         and bool(call.principal.scopes & Scope.WRITE)
     )
-    for index, each in enumerate(asked):
+    for index, each in enumerate(requested):
         name, topic_id = each["name"], each["topic_id"]
-        topic = find_topic(door, call, name, topic_id) or _known(door, call, name, topic_id)
+        topic = find_topic(endpoint, call, name, topic_id) or _known(endpoint, call, name, topic_id)
         if topic is not None:
             rows[index] = topic_row(topic, call.version)
         elif name is None or topic_id != NO_TOPIC_ID:
@@ -94,15 +94,15 @@ def metadata(door: KafkaDoor, call: Call) -> None:
             code = ErrorCode.UNKNOWN_TOPIC_ID
             rows[index] = {"name": nameless, "topic_id": topic_id, "error_code": code}
         elif makes:
-            _make_topic(door, call, name, rows, index, gathering)
+            _make_topic(endpoint, call, name, rows, index, wait_group)
         else:
-            rows[index] = _missing(name, _why_missing(door, call, name))
-    gathering.end()
+            rows[index] = _missing(name, _why_missing(endpoint, call, name))
+    wait_group.end()
 
 
-def _list_all(door: KafkaDoor, call: Call) -> None:
+def _list_all(endpoint: KafkaEndpoint, call: Call) -> None:
     """So many at a time that whoever else comes meanwhile does not notice."""
-    topics = iter(door.store.listed(call.organisation))
+    topics = iter(endpoint.store.listed(call.organisation))
     rows: list[Row] = []
 
     def go_on() -> None:
@@ -112,39 +112,43 @@ def _list_all(door: KafkaDoor, call: Call) -> None:
             rows.append(row)
             written += len(row)
             if written >= TURN_BYTES:
-                door.loop.call_soon(guarded)
+                endpoint.loop.call_soon(guarded)
                 return
-        _answer(door, call, rows)
+        _answer(endpoint, call, rows)
 
     def guarded() -> None:
         try:
             if not call.connection.is_gone:
                 go_on()
         except Exception as error:
-            door.broken(call, error)
+            endpoint.broken(call, error)
 
     go_on()
 
 
-def _why_missing(door: KafkaDoor, call: Call, name: str) -> ErrorCode:
+def _why_missing(endpoint: KafkaEndpoint, call: Call, name: str) -> ErrorCode:
     """Clients ask again for a topic that is not there, but not for one that cannot be."""
     try:
         check_topic_name(name)
     except KafkaError as error:
         return code_of(error)
-    return door.store.absent(call.organisation, name)
+    return endpoint.store.absent(call.organisation, name)
 
 
-def find_topic(door: KafkaDoor, call: Call, name: str | None, topic_id: bytes) -> KafkaTopic | None:
+def find_topic(
+    endpoint: KafkaEndpoint, call: Call, name: str | None, topic_id: bytes
+) -> KafkaTopic | None:
     """By its id where there is one, else by its name. Java sends an id with an empty name."""
     if name is None or topic_id != NO_TOPIC_ID:
-        return door.store.topic_by_id(call.organisation, topic_id)
-    return door.store.topic(call.organisation, name)
+        return endpoint.store.topic_by_id(call.organisation, topic_id)
+    return endpoint.store.topic(call.organisation, name)
 
 
-def _known(door: KafkaDoor, call: Call, name: str | None, topic_id: bytes) -> KafkaTopic | None:
+def _known(
+    endpoint: KafkaEndpoint, call: Call, name: str | None, topic_id: bytes
+) -> KafkaTopic | None:
     """Of a log that is away: the topic is there, and its partitions say why they are not served."""
-    away = door.store.away
+    away = endpoint.store.away
     if away is None:
         return None
     if name is None or topic_id != NO_TOPIC_ID:
@@ -153,26 +157,26 @@ def _known(door: KafkaDoor, call: Call, name: str | None, topic_id: bytes) -> Ka
 
 
 def _make_topic(
-    door: KafkaDoor,
+    endpoint: KafkaEndpoint,
     call: Call,
     name: str,
     rows: list[Row],
     index: int,
-    gathering: Gathering[KafkaTopic],
+    wait_group: WaitGroup[KafkaTopic],
 ) -> None:
     def made(pending: Pending[KafkaTopic]) -> None:
         try:
             rows[index] = topic_row(pending.answer(), call.version)
         except HeadwaterError as error:
             # Somebody else was faster.
-            found = door.store.topic(call.organisation, name)
+            topic = endpoint.store.topic(call.organisation, name)
             rows[index] = (
-                _missing(name, code_of(error)) if found is None else topic_row(found, call.version)
+                _missing(name, code_of(error)) if topic is None else topic_row(topic, call.version)
             )
 
     try:
-        pending = door.store.create_topic(
-            call.organisation, name, door.settings.kafka_default_partitions, {}
+        pending = endpoint.store.create_topic(
+            call.organisation, name, endpoint.settings.kafka_default_partitions, {}
         )
     except HeadwaterError as error:
         code = code_of(error)
@@ -180,15 +184,15 @@ def _make_topic(
             code = ErrorCode.LEADER_NOT_AVAILABLE  # somebody is just making it: ask again
         rows[index] = _missing(name, code)
     else:
-        gathering.expect(pending, made)
+        wait_group.expect(pending, made)
 
 
 def _missing(name: str, code: ErrorCode) -> dict[str, Any]:
     return {"name": name, "topic_id": NO_TOPIC_ID, "error_code": code, "partitions": []}
 
 
-def _answer(door: KafkaDoor, call: Call, rows: list[Row]) -> None:
-    host, port = door.advertised(call.connection)
+def _answer(endpoint: KafkaEndpoint, call: Call, rows: list[Row]) -> None:
+    host, port = endpoint.advertised(call.connection)
     call.answer(
         {
             "brokers": [{"node_id": NODE_ID, "host": host, "port": port}],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headwater.core.errors import HeadwaterError
 from headwater.engine.kafka.configs import TOPIC_CONFIGS, check_configs, known_config
 from headwater.engine.kafka.errors import KafkaError
-from headwater.server.kafka.call import Gathering
+from headwater.server.kafka.call import WaitGroup
 from headwater.server.kafka.failures import code_of
 from headwater.server.kafka.topic_rows import NODE_ID
 from headwater.wire.kafka.error_codes import ErrorCode
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headwater.engine.kafka.partition import KafkaTopic
     from headwater.engine.pending import Pending
     from headwater.server.kafka.call import Call
-    from headwater.server.kafka.door import KafkaDoor
+    from headwater.server.kafka.endpoint import KafkaEndpoint
 
 Row = dict[str, Any]
 
@@ -35,29 +35,29 @@ SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 # -- looking
 
 
-def describe(door: KafkaDoor, call: Call) -> None:
+def describe(endpoint: KafkaEndpoint, call: Call) -> None:
     rows = []
-    for asked in call.values["resources"]:
-        row = _resource(asked)
+    for requested in call.values["resources"]:
+        row = _resource(requested)
         rows.append(row)
         try:
-            found = _configs_of(door, call, asked)
+            configs = _configs_of(endpoint, call, requested)
         except HeadwaterError as error:
             _fail(row, error)
             continue
-        wanted = asked["configuration_keys"]
+        wanted = requested["configuration_keys"]
         row["configs"] = [
-            each for each in found if wanted is None or not wanted or each["name"] in wanted
+            each for each in configs if wanted is None or not wanted or each["name"] in wanted
         ]
     call.answer({"results": rows})
 
 
-def _configs_of(door: KafkaDoor, call: Call, asked: Row) -> list[Row]:
-    if asked["resource_type"] == BROKER:
-        if asked["resource_name"] not in ("", str(NODE_ID)):
+def _configs_of(endpoint: KafkaEndpoint, call: Call, requested: Row) -> list[Row]:
+    if requested["resource_type"] == BROKER:
+        if requested["resource_name"] not in ("", str(NODE_ID)):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"the only broker is {NODE_ID}")
-        return _broker_configs(door)
-    configs = _topic(door, call, asked).configs
+        return _broker_configs(endpoint)
+    configs = _topic(endpoint, call, requested).configs
     return [
         {
             "name": name,
@@ -71,8 +71,8 @@ def _configs_of(door: KafkaDoor, call: Call, asked: Row) -> list[Row]:
     ]
 
 
-def _broker_configs(door: KafkaDoor) -> list[Row]:
-    settings = door.settings
+def _broker_configs(endpoint: KafkaEndpoint) -> list[Row]:
+    settings = endpoint.settings
     shown = {
         "auto.create.topics.enable": str(settings.kafka_auto_create_topics).lower(),
         "num.partitions": str(settings.kafka_default_partitions),
@@ -94,23 +94,23 @@ def _broker_configs(door: KafkaDoor) -> list[Row]:
 # -- changing
 
 
-def alter(door: KafkaDoor, call: Call) -> None:
+def alter(endpoint: KafkaEndpoint, call: Call) -> None:
     """All settings of a topic at once: what is not named goes back to its default."""
 
-    def wanted(_topic: KafkaTopic, asked: Row) -> dict[str, str]:
-        return {each["name"]: each["value"] or "" for each in asked["configs"]}
+    def wanted(_topic: KafkaTopic, requested: Row) -> dict[str, str]:
+        return {each["name"]: each["value"] or "" for each in requested["configs"]}
 
-    _change(door, call, wanted)
+    _change(endpoint, call, wanted)
 
 
-def alter_incrementally(door: KafkaDoor, call: Call) -> None:
-    def wanted(topic: KafkaTopic, asked: Row) -> dict[str, str]:
+def alter_incrementally(endpoint: KafkaEndpoint, call: Call) -> None:
+    def wanted(topic: KafkaTopic, requested: Row) -> dict[str, str]:
         configs = dict(topic.configs if topic.altered is None else topic.altered)
-        for each in asked["configs"]:
+        for each in requested["configs"]:
             _change_one(configs, each["name"], each["config_operation"], each["value"] or "")
         return configs
 
-    _change(door, call, wanted)
+    _change(endpoint, call, wanted)
 
 
 def _change_one(configs: dict[str, str], name: str, operation: int, value: str) -> None:
@@ -127,25 +127,25 @@ def _change_one(configs: dict[str, str], name: str, operation: int, value: str) 
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"an unknown change {operation}")
 
 
-def _change(door: KafkaDoor, call: Call, wanted: Any) -> None:
+def _change(endpoint: KafkaEndpoint, call: Call, wanted: Any) -> None:
     rows: list[Row] = []
-    gathering: Gathering[Any] = Gathering(lambda: call.answer({"responses": rows}))
-    resources = Counter(_name_of(asked) for asked in call.values["resources"])
-    for asked in call.values["resources"]:
-        row = _resource(asked)
+    wait_group: WaitGroup[Any] = WaitGroup(lambda: call.answer({"responses": rows}))
+    resources = Counter(_name_of(requested) for requested in call.values["resources"])
+    for requested in call.values["resources"]:
+        row = _resource(requested)
         rows.append(row)
         try:
-            topic = _topic(door, call, asked)
-            names = {each["name"] for each in asked["configs"]}
-            if resources[_name_of(asked)] > 1 or len(names) < len(asked["configs"]):
+            topic = _topic(endpoint, call, requested)
+            names = {each["name"] for each in requested["configs"]}
+            if resources[_name_of(requested)] > 1 or len(names) < len(requested["configs"]):
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "the same is to be changed twice")
-            configs = check_configs(wanted(topic, asked))
+            configs = check_configs(wanted(topic, requested))
             if not call.values["validate_only"]:
-                pending = door.store.alter_configs(topic, configs)
-                gathering.expect(pending, partial(_changed, row))
+                pending = endpoint.store.alter_configs(topic, configs)
+                wait_group.expect(pending, partial(_changed, row))
         except HeadwaterError as error:
             _fail(row, error)
-    gathering.end()
+    wait_group.end()
 
 
 def _changed(row: Row, done: Pending[Any]) -> None:
@@ -153,24 +153,24 @@ def _changed(row: Row, done: Pending[Any]) -> None:
         _fail(row, done.error)
 
 
-def _topic(door: KafkaDoor, call: Call, asked: Row) -> KafkaTopic:
-    if asked["resource_type"] != TOPIC:
+def _topic(endpoint: KafkaEndpoint, call: Call, requested: Row) -> KafkaTopic:
+    if requested["resource_type"] != TOPIC:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "only topics have settings of this kind")
-    topic = door.store.topic(call.organisation, asked["resource_name"])
+    topic = endpoint.store.topic(call.organisation, requested["resource_name"])
     if topic is None:
-        code = door.store.absent(call.organisation, asked["resource_name"])
+        code = endpoint.store.absent(call.organisation, requested["resource_name"])
         raise KafkaError(code, "there is no such topic")
     return topic
 
 
-def _name_of(asked: Row) -> tuple[int, str]:
-    return asked["resource_type"], asked["resource_name"]
+def _name_of(requested: Row) -> tuple[int, str]:
+    return requested["resource_type"], requested["resource_name"]
 
 
-def _resource(asked: Row) -> Row:
+def _resource(requested: Row) -> Row:
     return {
-        "resource_type": asked["resource_type"],
-        "resource_name": asked["resource_name"],
+        "resource_type": requested["resource_type"],
+        "resource_name": requested["resource_name"],
         "error_code": ErrorCode.NONE,
     }
 

@@ -29,7 +29,7 @@ from headwater.wire.kafka.headers import RequestHeader, read_request_header, req
 from headwater.wire.kafka.plain import read_plain
 
 if TYPE_CHECKING:
-    from headwater.server.kafka.door import KafkaDoor
+    from headwater.server.kafka.endpoint import KafkaEndpoint
     from headwater.server.kafka.sasl import SignIn
 
 WRITE_BUFFER_BYTES_MAX: Final = 1024 * 1024
@@ -40,16 +40,16 @@ STRANGER_REQUEST_BYTES_MAX: Final = 64 * 1024
 
 
 class KafkaConnection(asyncio.Protocol):
-    def __init__(self, door: KafkaDoor) -> None:
-        self.door = door
-        self.speak_for(door.anyone)
+    def __init__(self, endpoint: KafkaEndpoint) -> None:
+        self.endpoint = endpoint
+        self.speak_for(endpoint.anyone)
         self._holder: bytes | None = None
         self.sign_in: SignIn | None = None
         self.peer = ""
         self.deadline_us = 0
         self._transport: asyncio.Transport | None = None
         self._frames = FrameReader(
-            STRANGER_REQUEST_BYTES_MAX if self.principal is None else door.request_bytes_max
+            STRANGER_REQUEST_BYTES_MAX if self.principal is None else endpoint.request_bytes_max
         )
         self._pending: deque[Call] = deque()
         self._held: deque[memoryview] = deque()
@@ -91,10 +91,10 @@ class KafkaConnection(asyncio.Protocol):
     def signed_in(self, principal: Principal) -> None:
         """429 when others have to find room too."""
         holder = KAFKA_USER + principal.name.encode()
-        self.door.shares.take(holder)
+        self.endpoint.shares.take(holder)
         self._holder = holder
         self.speak_for(principal)
-        self._frames.raise_limit(self.door.request_bytes_max)
+        self._frames.raise_limit(self.endpoint.request_bytes_max)
 
     # -- asyncio
 
@@ -103,16 +103,16 @@ class KafkaConnection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
         peer = transport.get_extra_info("peername")
         self.peer = str(peer[0]) if peer else ""
-        if not self.door.add_connection(self):
+        if not self.endpoint.add_connection(self):
             self._transport.abort()
             return
         self._await_request()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._gone = True
-        self.door.remove_connection(self)
+        self.endpoint.remove_connection(self)
         if self._holder is not None:
-            self.door.shares.give_back(self._holder)
+            self.endpoint.shares.give_back(self._holder)
             self._holder = None
         self._held.clear()
         for call in list(self._pending):
@@ -123,7 +123,7 @@ class KafkaConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._closing:
             return
-        self.door.counters.bytes_in += len(data)
+        self.endpoint.counters.bytes_in += len(data)
         try:
             frames = self._frames.feed(data)
         except ProtocolError as error:
@@ -165,7 +165,7 @@ class KafkaConnection(asyncio.Protocol):
 
     def _may_begin(self) -> bool:
         """The next of those that are held."""
-        if self._paused or self._alone or len(self._pending) >= self.door.pipeline_max:
+        if self._paused or self._alone or len(self._pending) >= self.endpoint.pipeline_max:
             return False
         return not self._pending or request_kind(self._held[0]) == ApiKey.PRODUCE
 
@@ -178,7 +178,7 @@ class KafkaConnection(asyncio.Protocol):
         # Whoever has not signed in is not worth a look at the CRC.
         plain = None if self.principal is None else read_plain(frame)
         if plain is not None:
-            begin_plain(self.door, self, plain)
+            begin_plain(self.endpoint, self, plain)
             return
         try:
             header = read_request_header(frame)
@@ -187,7 +187,7 @@ class KafkaConnection(asyncio.Protocol):
             self._hang_up(error)
             return
         self.expect(call)
-        self.door.handle(call)
+        self.endpoint.handle(call)
 
     def _call(self, header: RequestHeader, frame: memoryview) -> Call:
         api, version = known_api(header.api_key), header.api_version
@@ -212,12 +212,12 @@ class KafkaConnection(asyncio.Protocol):
     def answer_ready(self) -> None:
         """A call has its answer: send all that are next in order."""
         pending = self._pending
-        if self._corked or self._flushing or (pending and pending[0].pieces is None):
+        if self._corked or self._flushing or (pending and pending[0].response is None):
             return
         if len(pending) > 1:
             # What came together is answered together: one write for all that one commit answers.
             self._flushing = True
-            self.door.loop.call_soon(self._send_answers)
+            self.endpoint.loop.call_soon(self._send_answers)
         else:
             self._send_answers()
 
@@ -231,10 +231,10 @@ class KafkaConnection(asyncio.Protocol):
         pending = self._pending
         out: list[Piece] = []
         while pending:
-            pieces = pending[0].pieces
-            if pieces is None:
+            response = pending[0].response
+            if response is None:
                 break
-            out += pieces
+            out += response
             pending.popleft()
         if not pending:
             self._alone = False
@@ -246,13 +246,13 @@ class KafkaConnection(asyncio.Protocol):
             elif not self._in_request:
                 self._await_request()
 
-    def _write(self, pieces: list[Piece]) -> None:
-        length = sum(map(len, pieces))
-        self.door.counters.bytes_out += length
+    def _write(self, chunks: list[Piece]) -> None:
+        length = sum(map(len, chunks))
+        self.endpoint.counters.bytes_out += length
         if length <= JOINED_BYTES_MAX:
-            self.transport.write(b"".join(pieces))
+            self.transport.write(b"".join(chunks))
         else:
-            self.transport.writelines(pieces)
+            self.transport.writelines(chunks)
 
     def finish(self) -> None:
         """No more requests of this client; what is under way is answered."""
@@ -265,7 +265,7 @@ class KafkaConnection(asyncio.Protocol):
             self.transport.close()
 
     def _hang_up(self, error: ProtocolError) -> None:
-        self.door.hung_up(self, str(error))
+        self.endpoint.hung_up(self, str(error))
         self.finish()
 
     # -- flow and time
@@ -289,23 +289,25 @@ class KafkaConnection(asyncio.Protocol):
 
     def _await_rest(self) -> None:
         if self.principal is not None:
-            self.deadline_us = self.door.now_us() + self.door.body_deadline_us
+            self.deadline_us = self.endpoint.now_us() + self.endpoint.body_deadline_us
 
     def _await_request(self) -> None:
-        door = self.door
+        endpoint = self.endpoint
         if self.principal is not None:
-            self.deadline_us = door.now_us() + door.idle_deadline_us
+            self.deadline_us = endpoint.now_us() + endpoint.idle_deadline_us
         elif not self.deadline_us:  # whatever a stranger asks for does not extend it
-            self.deadline_us = door.now_us() + door.sign_in_deadline_us
+            self.deadline_us = endpoint.now_us() + endpoint.sign_in_deadline_us
 
     def check_deadline(self, now_us: int) -> None:
         """Called every so often by the door; who owes us bytes for too long goes."""
         if self._is_stuck(now_us):
-            self.door.hung_up(self, f"it takes nothing of its answers, {self._stuck_bytes} bytes")
+            self.endpoint.hung_up(
+                self, f"it takes nothing of its answers, {self._stuck_bytes} bytes"
+            )
             self.transport.abort()
         elif now_us >= self.deadline_us and not self._pending and not self._is_served:
             if self._in_request:
-                self.door.hung_up(self, "half a request, and nothing more in time")
+                self.endpoint.hung_up(self, "half a request, and nothing more in time")
             self.transport.abort()
 
     @property
@@ -319,4 +321,4 @@ class KafkaConnection(asyncio.Protocol):
         if not waiting or waiting != self._stuck_bytes:
             self._stuck_bytes, self._stuck_since_us = waiting, now_us
             return False
-        return now_us - self._stuck_since_us >= self.door.stuck_deadline_us
+        return now_us - self._stuck_since_us >= self.endpoint.stuck_deadline_us

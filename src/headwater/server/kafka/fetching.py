@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headwater.engine.kafka.fetching import FetchPlan
     from headwater.engine.kafka.partition import Partition
     from headwater.server.kafka.call import Call
-    from headwater.server.kafka.door import KafkaDoor
+    from headwater.server.kafka.endpoint import KafkaEndpoint
 
 ANSWER_BYTES_MAX: Final = 55 * MIB
 WAIT_MS_MAX: Final = 300_000
@@ -31,33 +31,33 @@ FIRST_EPOCH, NO_SESSION = 0, -1
 """Of sessions."""
 
 
-def fetch(door: KafkaDoor, call: Call) -> None:
+def fetch(endpoint: KafkaEndpoint, call: Call) -> None:
     """Who begins a session, or wants none, asks for everything; there are none to go on with."""
     if call.values["session_epoch"] not in (FIRST_EPOCH, NO_SESSION):
         call.answer({"error_code": ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "session_id": 0})
         return
-    _Fetch(door, call).run()
+    _Fetch(endpoint, call).run()
 
 
 class _Row:
     """One partition that was asked for."""
 
     __slots__ = (
-        "asked",
         "batches",
         "error",
         "partition",
         "partition_bytes",
         "plan",
         "read_bytes",
+        "requested",
         "size_bytes",
         "topic",
         "wake",
     )
 
-    def __init__(self, topic: str, asked: dict[str, Any], partition: Partition | None) -> None:
+    def __init__(self, topic: str, requested: dict[str, Any], partition: Partition | None) -> None:
         self.topic = topic
-        self.asked = asked
+        self.requested = requested
         self.partition = partition
         self.plan: FetchPlan | None = None
         self.batches: list[bytes | memoryview] = []
@@ -72,12 +72,12 @@ class _Row:
 
 
 class _Fetch:
-    def __init__(self, door: KafkaDoor, call: Call) -> None:
-        self._door = door
+    def __init__(self, endpoint: KafkaEndpoint, call: Call) -> None:
+        self._endpoint = endpoint
         self._call = call
         self._bytes_max = min(max(call.values["max_bytes"], 0), ANSWER_BYTES_MAX)
         self._bytes_left = self._bytes_max
-        self._bytes_found = 0
+        self._bytes_ready = 0
         self._failed = False
         self._hurried = False
         self._timer: asyncio.TimerHandle | None = None
@@ -88,7 +88,7 @@ class _Fetch:
         ]
 
     def _partition(self, name: str, index: int) -> Partition | None:
-        topic = self._door.store.topic(self._call.organisation, name)
+        topic = self._endpoint.store.topic(self._call.organisation, name)
         if topic is None or not 0 <= index < len(topic.partitions):
             return None
         return topic.partitions[index]
@@ -100,12 +100,12 @@ class _Fetch:
             self._read()
         elif self._needs_files:
             self._call.hurry = self._hasten
-            self._door.read(self._call, self._read_files, self._count_read)
+            self._endpoint.read(self._call, self._read_files, self._count_read)
         else:
             self._wait()
 
     def _may_answer(self) -> bool:
-        return self._is_enough or self._hurried or self._door.draining
+        return self._is_enough or self._hurried or self._endpoint.draining
 
     @property
     def _needs_files(self) -> bool:
@@ -120,7 +120,7 @@ class _Fetch:
         for row in read:
             row.read_bytes = sum(map(len, row.batches))
             row.partition_bytes = 0 if row.partition is None else row.partition.bytes
-            self._found(row, row.read_bytes)
+            self._set_size(row, row.read_bytes)
             self._failed = self._failed or row.error is not None
         if self._call.connection.is_gone:
             return
@@ -139,7 +139,7 @@ class _Fetch:
     def _wait(self) -> None:
         wait_ms = min(self._call.values["max_wait_ms"], WAIT_MS_MAX)
         self._call.hurry = self._give_up
-        self._timer = self._door.loop.call_later(wait_ms / 1000, self._give_up)
+        self._timer = self._endpoint.loop.call_later(wait_ms / 1000, self._give_up)
         for row in self._rows:
             self._await(row)
 
@@ -147,7 +147,7 @@ class _Fetch:
     def _is_enough(self) -> bool:
         if self._failed or not self._rows:
             return True
-        return bool(self._bytes_found >= self._call.values["min_bytes"])
+        return bool(self._bytes_ready >= self._call.values["min_bytes"])
 
     # -- looking
 
@@ -157,36 +157,38 @@ class _Fetch:
         if partition is None or partition.topic.dropped:
             # A topic may go while we wait for it: whoever reads it is told then, not later.
             row.partition, row.plan, row.batches = None, None, []
-            code = self._door.store.absent(self._call.organisation, row.topic)
+            code = self._endpoint.store.absent(self._call.organisation, row.topic)
             self._fail(row, code, "there is no such partition")
             return
-        if row.asked["current_leader_epoch"] > LEADER_EPOCH:
+        if row.requested["current_leader_epoch"] > LEADER_EPOCH:
             self._fail(row, ErrorCode.UNKNOWN_LEADER_EPOCH, "there was only ever one leader")
             return
         # What it was found to have before, while it waited, is looked for again.
         left = self._bytes_left + row.size_bytes
-        room = min(max(row.asked["partition_max_bytes"], 0), left)
-        if self._bytes_found > row.size_bytes and room <= 0:
+        room = min(max(row.requested["partition_max_bytes"], 0), left)
+        if self._bytes_ready > row.size_bytes and room <= 0:
             return
         try:
-            plan = self._door.store.plan_fetch(partition, row.asked["fetch_offset"], room)
-            plan.skips_damaged = self._door.settings.kafka_skip_damaged
+            plan = self._endpoint.store.plan_fetch(partition, row.requested["fetch_offset"], room)
+            plan.skips_damaged = self._endpoint.settings.kafka_skip_damaged
         except HeadwaterError as error:
             self._fail(row, code_of(error), str(error))
             return
         row.plan = plan
         if not plan.needs_files:
             row.batches = plan.read()
-            self._found(row, sum(map(len, row.batches)))
+            self._set_size(row, sum(map(len, row.batches)))
         elif row.read_bytes is None:
-            self._found(row, min(room, _expected_bytes(partition, row.asked["fetch_offset"])))
+            self._set_size(
+                row, min(room, _expected_bytes(partition, row.requested["fetch_offset"]))
+            )
         else:
-            self._found(row, row.read_bytes + max(partition.bytes - row.partition_bytes, 0))
+            self._set_size(row, row.read_bytes + max(partition.bytes - row.partition_bytes, 0))
 
-    def _found(self, row: _Row, size: int) -> None:
+    def _set_size(self, row: _Row, size: int) -> None:
         more = size - row.size_bytes
         row.size_bytes = size
-        self._bytes_found += more
+        self._bytes_ready += more
         self._bytes_left -= more
 
     def _fail(self, row: _Row, code: ErrorCode, message: str) -> None:
@@ -229,7 +231,7 @@ class _Fetch:
 
     def _read(self) -> None:
         if self._needs_files:
-            self._door.read(self._call, self._read_files, self._answer)
+            self._endpoint.read(self._call, self._read_files, self._answer)
         else:
             self._answer()
 
@@ -271,7 +273,7 @@ class _Fetch:
 
     def _answer_row(self, row: _Row) -> dict[str, Any]:
         answer: dict[str, Any] = {
-            "partition_index": row.asked["partition"],
+            "partition_index": row.requested["partition"],
             "high_watermark": -1,
             "aborted_transactions": None,
             "records": row.batches or b"",
@@ -283,9 +285,9 @@ class _Fetch:
         if row.error is not None:
             answer["error_code"], answer["records"] = row.error[0], b""
             if row.error[0] is ErrorCode.KAFKA_STORAGE_ERROR:
-                self._door.log.error("a Kafka read failed", topic=row.topic, error=row.error[1])
+                self._endpoint.log.error("a Kafka read failed", topic=row.topic, error=row.error[1])
         else:
-            self._door.counters.records_out += sum(map(record_count, row.batches))
+            self._endpoint.counters.records_out += sum(map(record_count, row.batches))
         return answer
 
 

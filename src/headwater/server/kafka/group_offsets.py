@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headwater.core.errors import HeadwaterError
 from headwater.engine.kafka.group_offsets import Committed
-from headwater.server.kafka.call import Gathering
+from headwater.server.kafka.call import WaitGroup
 from headwater.server.kafka.failures import code_of
 from headwater.server.kafka.offsets import find_partition
 from headwater.wire.kafka.error_codes import ErrorCode
@@ -15,7 +15,7 @@ from headwater.wire.kafka.error_codes import ErrorCode
 if TYPE_CHECKING:
     from headwater.engine.pending import Pending
     from headwater.server.kafka.call import Call
-    from headwater.server.kafka.door import KafkaDoor
+    from headwater.server.kafka.endpoint import KafkaEndpoint
 
 METADATA_BYTES_MAX: Final = 4096
 NO_OFFSET: Final = -1
@@ -27,21 +27,21 @@ Row = dict[str, Any]
 # -- commit
 
 
-def commit(door: KafkaDoor, call: Call) -> None:
+def commit(endpoint: KafkaEndpoint, call: Call) -> None:
     """Offsets of partitions that are there are stored together; the others say why not."""
     values = call.values
     topics: list[Row] = []
     accepted: list[Row] = []
     offsets: dict[tuple[str, int], Committed] = {}
-    now_ms = door.clock.wall_ms()
-    for asked in values["topics"]:
-        topic = door.store.topic(call.organisation, asked["name"])
+    now_ms = endpoint.clock.wall_ms()
+    for requested in values["topics"]:
+        topic = endpoint.store.topic(call.organisation, requested["name"])
         # While a topic is being dropped, too: the offset would outlive it, and meet the next one.
         partitions = 0 if topic is None or topic.dropped else len(topic.partitions)
         topic_epoch = 0 if topic is None else topic.epoch
         rows: list[Row] = []
-        topics.append({"name": asked["name"], "partitions": rows})
-        for each in asked["partitions"]:
+        topics.append({"name": requested["name"], "partitions": rows})
+        for each in requested["partitions"]:
             row: Row = {"partition_index": each["partition_index"], "error_code": ErrorCode.NONE}
             rows.append(row)
             metadata = each["committed_metadata"] or ""
@@ -51,7 +51,7 @@ def commit(door: KafkaDoor, call: Call) -> None:
                 row["error_code"] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 accepted.append(row)
-                offsets[asked["name"], each["partition_index"]] = Committed(
+                offsets[requested["name"], each["partition_index"]] = Committed(
                     each["committed_offset"],
                     each["committed_leader_epoch"],
                     metadata,
@@ -68,7 +68,7 @@ def commit(door: KafkaDoor, call: Call) -> None:
         call.answer({"topics": topics})
         return
     try:
-        pending = door.coordinator.commit(
+        pending = endpoint.coordinator.commit(
             call.organisation,
             values["group_id"],
             values["member_id"],
@@ -83,14 +83,14 @@ def commit(door: KafkaDoor, call: Call) -> None:
     def done(resolved: Pending[bool]) -> None:
         end(ErrorCode.NONE if resolved.error is None else code_of(resolved.error))
 
-    gathering: Gathering[bool] = Gathering(lambda: None)
-    gathering.expect(pending, done)
+    wait_group: WaitGroup[bool] = WaitGroup(lambda: None)
+    wait_group.expect(pending, done)
 
 
 # -- fetch
 
 
-def fetch(door: KafkaDoor, call: Call) -> None:
+def fetch(endpoint: KafkaEndpoint, call: Call) -> None:
     """One group in old versions, any number from 8 on."""
     values = call.values
     if call.version >= 8:
@@ -98,46 +98,48 @@ def fetch(door: KafkaDoor, call: Call) -> None:
             {
                 "group_id": each["group_id"],
                 "topics": _topics(
-                    committed_of(door, call.organisation, each["group_id"]), each["topics"]
+                    committed_of(endpoint, call.organisation, each["group_id"]), each["topics"]
                 ),
             }
             for each in values["groups"]
         ]
         call.answer({"groups": groups})
         return
-    committed = committed_of(door, call.organisation, values["group_id"])
+    committed = committed_of(endpoint, call.organisation, values["group_id"])
     call.answer({"topics": _topics(committed, values["topics"])})
 
 
 def committed_of(
-    door: KafkaDoor, organisation: int, group: str
+    endpoint: KafkaEndpoint, organisation: int, group: str
 ) -> Mapping[tuple[str, int], Committed]:
     """How far a group is, in the topics that have these names now."""
     return {
         spot: known
-        for spot, known in door.coordinator.committed(organisation, group).items()
-        if (topic := door.store.topic(organisation, spot[0])) is None
+        for spot, known in endpoint.coordinator.committed(organisation, group).items()
+        if (topic := endpoint.store.topic(organisation, spot[0])) is None
         or known.topic_epoch in (0, topic.epoch)
     }
 
 
 def _topics(
-    committed: Mapping[tuple[str, int], Committed], asked: Iterable[Row] | None
+    committed: Mapping[tuple[str, int], Committed], requested: Iterable[Row] | None
 ) -> list[Row]:
     """All there is when nobody says which."""
-    if asked is None:
+    if requested is None:
         keys: Iterable[tuple[str, int]] = committed
     else:
-        keys = [(each["name"], index) for each in asked for index in each["partition_indexes"]]
-    topics: dict[str, list[Row]] = {} if asked is None else {each["name"]: [] for each in asked}
+        keys = [(each["name"], index) for each in requested for index in each["partition_indexes"]]
+    topics: dict[str, list[Row]] = (
+        {} if requested is None else {each["name"]: [] for each in requested}
+    )
     for topic, index in keys:
-        found = committed.get((topic, index)) or Committed(NO_OFFSET, NO_EPOCH, "", 0)
+        offset = committed.get((topic, index)) or Committed(NO_OFFSET, NO_EPOCH, "", 0)
         topics.setdefault(topic, []).append(
             {
                 "partition_index": index,
-                "committed_offset": found.offset,
-                "committed_leader_epoch": found.leader_epoch,
-                "metadata": found.metadata,
+                "committed_offset": offset.offset,
+                "committed_leader_epoch": offset.leader_epoch,
+                "metadata": offset.metadata,
                 "error_code": ErrorCode.NONE,
             }
         )
@@ -147,31 +149,31 @@ def _topics(
 # -- delete
 
 
-def delete(door: KafkaDoor, call: Call) -> None:
+def delete(endpoint: KafkaEndpoint, call: Call) -> None:
     """Of partitions that are there and that no member of the group reads; the others say why."""
     values = call.values
-    read = door.coordinator.topics_read(call.organisation, values["group_id"])
+    read = endpoint.coordinator.topics_read(call.organisation, values["group_id"])
     topics: list[Row] = []
     accepted: list[Row] = []
     keys: list[tuple[str, int]] = []
-    for asked in values["topics"]:
+    for requested in values["topics"]:
         rows: list[Row] = []
-        topics.append({"name": asked["name"], "partitions": rows})
-        for each in asked["partitions"]:
+        topics.append({"name": requested["name"], "partitions": rows})
+        for each in requested["partitions"]:
             index = each["partition_index"]
             row: Row = {"partition_index": index, "error_code": ErrorCode.NONE}
             rows.append(row)
-            if find_partition(door, call, asked["name"], index) is None:
+            if find_partition(endpoint, call, requested["name"], index) is None:
                 row["error_code"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif read is None or asked["name"] in read:
+            elif read is None or requested["name"] in read:
                 row["error_code"] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             else:
                 accepted.append(row)
-                keys.append((asked["name"], index))
+                keys.append((requested["name"], index))
     if not keys:
         call.answer({"error_code": ErrorCode.NONE, "topics": topics})
         return
-    pending = door.coordinator.forget_offsets(call.organisation, values["group_id"], keys)
+    pending = endpoint.coordinator.forget_offsets(call.organisation, values["group_id"], keys)
 
     def done(resolved: Pending[bool]) -> None:
         for row in accepted:
@@ -180,5 +182,5 @@ def delete(door: KafkaDoor, call: Call) -> None:
             )
         call.answer({"error_code": ErrorCode.NONE, "topics": topics})
 
-    gathering: Gathering[bool] = Gathering(lambda: None)
-    gathering.expect(pending, done)
+    wait_group: WaitGroup[bool] = WaitGroup(lambda: None)
+    wait_group.expect(pending, done)

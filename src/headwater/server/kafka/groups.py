@@ -19,14 +19,14 @@ from headwater.model.kafka_group import (
     Refused,
     Synced,
 )
-from headwater.server.kafka.call import Gathering
+from headwater.server.kafka.call import WaitGroup
 from headwater.server.kafka.failures import code_of
 from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from headwater.engine.pending import Pending
     from headwater.server.kafka.call import Call
-    from headwater.server.kafka.door import KafkaDoor
+    from headwater.server.kafka.endpoint import KafkaEndpoint
 
 HANDSHAKE_SINCE: Final = 4
 SKIPPING_SINCE: Final = 9
@@ -42,7 +42,7 @@ CLIENT_ID_SHOWN: Final = 200
 _GONE: Final = {"error_code": ErrorCode.COORDINATOR_NOT_AVAILABLE}
 
 
-def join(door: KafkaDoor, call: Call) -> None:
+def join(endpoint: KafkaEndpoint, call: Call) -> None:
     values = call.values
     check_group_name(values["group_id"])
     rebalance_ms = values["rebalance_timeout_ms"]
@@ -66,7 +66,7 @@ def join(door: KafkaDoor, call: Call) -> None:
         knows_skipping=call.version >= SKIPPING_SINCE,
     )
     call.hurry = partial(call.answer, {**_GONE, "member_id": values["member_id"]})
-    door.coordinator.join(
+    endpoint.coordinator.join(
         call.organisation, values["group_id"], request, partial(_answer_join, call)
     )
 
@@ -104,10 +104,10 @@ def _answer_join(call: Call, outcome: Outcome) -> None:
     )
 
 
-def sync(door: KafkaDoor, call: Call) -> None:
+def sync(endpoint: KafkaEndpoint, call: Call) -> None:
     values = call.values
     call.hurry = partial(call.answer, _GONE)
-    door.coordinator.sync(
+    endpoint.coordinator.sync(
         call.organisation,
         values["group_id"],
         values["member_id"],
@@ -135,9 +135,9 @@ def _answer_sync(call: Call, outcome: Outcome) -> None:
     )
 
 
-def heartbeat(door: KafkaDoor, call: Call) -> None:
+def heartbeat(endpoint: KafkaEndpoint, call: Call) -> None:
     values = call.values
-    code = door.coordinator.heartbeat(
+    code = endpoint.coordinator.heartbeat(
         call.organisation,
         values["group_id"],
         values["member_id"],
@@ -147,7 +147,7 @@ def heartbeat(door: KafkaDoor, call: Call) -> None:
     call.answer({"error_code": code})
 
 
-def leave(door: KafkaDoor, call: Call) -> None:
+def leave(endpoint: KafkaEndpoint, call: Call) -> None:
     """One member in old versions, any number in newer ones."""
     values, several = call.values, call.version >= LEAVING_TOGETHER_SINCE
     leaving = values["members"]
@@ -157,7 +157,7 @@ def leave(door: KafkaDoor, call: Call) -> None:
         {
             "member_id": each["member_id"],
             "group_instance_id": each["group_instance_id"],
-            "error_code": door.coordinator.leave(
+            "error_code": endpoint.coordinator.leave(
                 call.organisation,
                 values["group_id"],
                 each["member_id"],
@@ -173,10 +173,10 @@ def leave(door: KafkaDoor, call: Call) -> None:
 # -- groups as a whole
 
 
-def describe(door: KafkaDoor, call: Call) -> None:
+def describe(endpoint: KafkaEndpoint, call: Call) -> None:
     rows = []
     for name in call.values["groups"]:
-        group = door.coordinator.group(call.organisation, name)
+        group = endpoint.coordinator.group(call.organisation, name)
         if group is None:
             row: dict[str, Any] = {"group_id": name, "group_state": Phase.DEAD.value}
             if call.version >= MISSING_SINCE:
@@ -189,13 +189,13 @@ def describe(door: KafkaDoor, call: Call) -> None:
 
 
 def _group_row(group: Group) -> dict[str, Any]:
-    settled = group.phase is Phase.STABLE
+    is_stable = group.phase is Phase.STABLE
     return {
         "error_code": ErrorCode.NONE,
         "group_id": group.name,
         "group_state": group.phase.value,
         "protocol_type": group.protocol_type,
-        "protocol_data": group.protocol_name if settled else "",
+        "protocol_data": group.protocol_name if is_stable else "",
         "members": [_member_row(group, member) for member in group.members.values()],
     }
 
@@ -211,7 +211,7 @@ def _member_row(group: Group, member: Member) -> dict[str, Any]:
     }
 
 
-def list_groups(door: KafkaDoor, call: Call) -> None:
+def list_groups(endpoint: KafkaEndpoint, call: Call) -> None:
     states = {state.lower() for state in call.values["states_filter"]}
     types = {kind.lower() for kind in call.values["types_filter"]}
     rows = [
@@ -221,24 +221,24 @@ def list_groups(door: KafkaDoor, call: Call) -> None:
             "group_state": group.phase.value,
             "group_type": CLASSIC,
         }
-        for group in door.coordinator.groups(call.organisation)
+        for group in endpoint.coordinator.groups(call.organisation)
         if (not states or group.phase.value.lower() in states) and (not types or CLASSIC in types)
     ]
     call.answer({"error_code": ErrorCode.NONE, "groups": rows})
 
 
-def delete(door: KafkaDoor, call: Call) -> None:
+def delete(endpoint: KafkaEndpoint, call: Call) -> None:
     rows: list[dict[str, Any]] = []
-    gathering: Gathering[bool] = Gathering(lambda: call.answer({"results": rows}))
+    wait_group: WaitGroup[bool] = WaitGroup(lambda: call.answer({"results": rows}))
     for name in call.values["groups_names"]:
         row: dict[str, Any] = {"group_id": name, "error_code": ErrorCode.NONE}
         rows.append(row)
         try:
-            pending = door.coordinator.delete(call.organisation, name)
-            gathering.expect(pending, partial(_deleted, row))
+            pending = endpoint.coordinator.delete(call.organisation, name)
+            wait_group.expect(pending, partial(_deleted, row))
         except HeadwaterError as error:
             row["error_code"] = code_of(error)
-    gathering.end()
+    wait_group.end()
 
 
 def _deleted(row: dict[str, Any], done: Pending[bool]) -> None:

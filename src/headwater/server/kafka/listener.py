@@ -28,7 +28,7 @@ from headwater.server.quotas import Shares
 if TYPE_CHECKING:
     from headwater.engine.kafka.away import AwayKafka
     from headwater.engine.kafka.store import KafkaStore
-    from headwater.server.kafka.door import KafkaDoor
+    from headwater.server.kafka.endpoint import KafkaEndpoint
 
 BACKLOG: Final = 1024
 READER_THREADS: Final = 4
@@ -56,7 +56,7 @@ class KafkaListener:
         self.store: KafkaStore | None = None
         self.away: AwayKafka | None = None
         """In its place, when it could not be opened."""
-        self.door: KafkaDoor | None = None
+        self.endpoint: KafkaEndpoint | None = None
 
     @property
     def port(self) -> int | None:
@@ -90,8 +90,8 @@ class KafkaListener:
             ) from error
 
     def _connect(self) -> asyncio.Protocol:
-        assert self.door is not None, "connected before it was open"
-        return self.door.connect()
+        assert self.endpoint is not None, "connected before it was open"
+        return self.endpoint.connect()
 
     async def open(
         self, database: AsyncDatabase, has_room: Callable[[], bool], shares: Shares
@@ -104,7 +104,7 @@ class KafkaListener:
         from headwater.engine.kafka.coordinator import Coordinator
         from headwater.engine.kafka.joined import JoinedStore
         from headwater.engine.kafka.store import KafkaStore
-        from headwater.server.kafka.door import KafkaDoor
+        from headwater.server.kafka.endpoint import KafkaEndpoint
 
         loop, engine = asyncio.get_running_loop(), database.engine
         self._readers = ThreadPoolExecutor(READER_THREADS, thread_name_prefix="headwater-kafka")
@@ -129,7 +129,7 @@ class KafkaListener:
             engine.core.parts.mended[Part.KAFKA] = self.store.report.mended
         store = self.store or self.away
         assert store is not None
-        self.door = KafkaDoor(
+        self.endpoint = KafkaEndpoint(
             self._settings,
             self._clock,
             loop,
@@ -145,8 +145,8 @@ class KafkaListener:
             await self._server.start_serving()
 
     def tick(self) -> None:
-        if self.door is not None:
-            self.door.tick()
+        if self.endpoint is not None:
+            self.endpoint.tick()
 
     # -- the end
 
@@ -155,8 +155,8 @@ class KafkaListener:
             self._server.close()
 
     async def drain(self) -> None:
-        if self.door is not None:
-            await self.door.drain()
+        if self.endpoint is not None:
+            await self.endpoint.drain()
 
     async def close(self) -> None:
         """After the last answer: the log is closed cleanly."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headwater.engine.kafka.coordinator import GroupListing
     from headwater.engine.kafka.partition import KafkaTopic
     from headwater.server.app import App
-    from headwater.server.kafka.door import KafkaDoor
+    from headwater.server.kafka.endpoint import KafkaEndpoint
     from headwater.server.kafka.listener import KafkaListener
 
 
@@ -47,17 +47,17 @@ def list_groups(app: App, exchange: Exchange) -> None:
     """Consumer groups of the key's organisation, and how far they are behind."""
     key, size = app.key_of(exchange), _page_size(exchange)
     after = exchange.query().get("cursor")  # any text may be the name of a group
-    door = _listener(app).door
-    assert door is not None
-    found = sorted(
+    endpoint = _listener(app).endpoint
+    assert endpoint is not None
+    groups_seen = sorted(
         group
-        for group in door.coordinator.groups(key.organisation)
-        if (after is None or group.name > after) and _may_see_group(door, key, group.name)
+        for group in endpoint.coordinator.groups(key.organisation)
+        if (after is None or group.name > after) and _may_see_group(endpoint, key, group.name)
     )
-    groups = [_group(door, key, group) for group in found[:size]]
+    groups = [_group(endpoint, key, group) for group in groups_seen[:size]]
     body: dict[str, Any] = {"groups": groups}
-    if len(found) > size:
-        body["next_cursor"] = found[size - 1].name
+    if len(groups_seen) > size:
+        body["next_cursor"] = groups_seen[size - 1].name
     answer(exchange, 200, body)
 
 
@@ -80,10 +80,10 @@ def may_see(key: ApiKey, topic: str) -> bool:
     return key.may_name(partition_name(topic, 0))
 
 
-def _may_see_group(door: KafkaDoor, key: ApiKey, group: str) -> bool:
+def _may_see_group(endpoint: KafkaEndpoint, key: ApiKey, group: str) -> bool:
     """With prefixes: one that has read a topic of the key's own. Names of groups have none."""
     return not key.prefixes or any(
-        may_see(key, topic) for topic, _ in committed_of(door, key.organisation, group)
+        may_see(key, topic) for topic, _ in committed_of(endpoint, key.organisation, group)
     )
 
 
@@ -104,8 +104,10 @@ def _topic(topic: KafkaTopic) -> dict[str, Any]:
     }
 
 
-def _group(door: KafkaDoor, key: ApiKey, group: GroupListing) -> dict[str, Any]:
-    rows = [row for row in offsets_of(door, key.organisation, group.name) if may_see(key, row[0])]
+def _group(endpoint: KafkaEndpoint, key: ApiKey, group: GroupListing) -> dict[str, Any]:
+    rows = [
+        row for row in offsets_of(endpoint, key.organisation, group.name) if may_see(key, row[0])
+    ]
     return {
         "group": group.name,
         "state": group.phase.value,
@@ -119,11 +121,11 @@ def _group(door: KafkaDoor, key: ApiKey, group: GroupListing) -> dict[str, Any]:
 
 
 def offsets_of(
-    door: KafkaDoor, organisation: int, group: str
+    endpoint: KafkaEndpoint, organisation: int, group: str
 ) -> Iterator[tuple[str, int, int, int]]:
     """Topic, partition, committed offset and lag. What was removed unread is no lag."""
-    for (name, index), committed in sorted(committed_of(door, organisation, group).items()):
-        topic = door.store.topic(organisation, name)
+    for (name, index), committed in sorted(committed_of(endpoint, organisation, group).items()):
+        topic = endpoint.store.topic(organisation, name)
         if topic is not None and index < len(topic.partitions):
             partition = topic.partitions[index]
             begin = max(committed.offset, partition.log_start_offset)

@@ -14,20 +14,20 @@ from headwater.wire.kafka.apis import ApiKey
 
 if TYPE_CHECKING:
     from headwater.engine.kafka.store import KafkaStore
-    from headwater.server.kafka.door import KafkaDoor
+    from headwater.server.kafka.endpoint import KafkaEndpoint
 
 LAGS_MAX: Final = 1_000
 """Lags are given for so many pairs of group and topic."""
 
 
-def kafka_samples(door: KafkaDoor, store: KafkaStore, key: Key) -> list[Sample]:
+def kafka_samples(endpoint: KafkaEndpoint, store: KafkaStore, key: Key) -> list[Sample]:
     """Names only of the key's own organisation, and with its prefixes."""
-    lags = list(itertools.islice(_lags(door, key), LAGS_MAX))
+    lags = list(itertools.islice(_lags(endpoint, key), LAGS_MAX))
     if key.prefixes:
         return lags
-    counters = door.counters
+    counters = endpoint.counters
     samples = [
-        Sample("kafka_connections", len(door.connections)),
+        Sample("kafka_connections", len(endpoint.connections)),
         Sample("kafka_bytes_in", counters.bytes_in),
         Sample("kafka_bytes_out", counters.bytes_out),
         Sample("kafka_batches_produced", counters.batches_in),
@@ -36,7 +36,7 @@ def kafka_samples(door: KafkaDoor, store: KafkaStore, key: Key) -> list[Sample]:
         Sample("kafka_hang_ups", counters.hang_ups),
         Sample("kafka_produces_dropped", counters.produces_dropped),
         Sample("kafka_sign_ins_refused", counters.sign_ins_refused),
-        Sample("kafka_group_members", door.coordinator.members),
+        Sample("kafka_group_members", endpoint.coordinator.members),
         Sample("kafka_topics", len(store.core.registry)),
         Sample("kafka_damaged_batches", store.counters.damaged_batches),
         Sample("kafka_wal_read_only", int(store.state is not LogState.WRITABLE)),
@@ -49,10 +49,10 @@ def kafka_samples(door: KafkaDoor, store: KafkaStore, key: Key) -> list[Sample]:
     return samples + lags
 
 
-def _lags(door: KafkaDoor, key: Key) -> Iterator[Sample]:
-    for group in door.coordinator.groups(key.organisation):
+def _lags(endpoint: KafkaEndpoint, key: Key) -> Iterator[Sample]:
+    for group in endpoint.coordinator.groups(key.organisation):
         by_topic: dict[str, int] = {}
-        for topic, _, _, lag in offsets_of(door, key.organisation, group.name):
+        for topic, _, _, lag in offsets_of(endpoint, key.organisation, group.name):
             by_topic[topic] = by_topic.get(topic, 0) + lag
         for topic, lag in by_topic.items():
             if may_see(key, topic):

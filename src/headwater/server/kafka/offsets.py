@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from headwater.core.errors import HeadwaterError
-from headwater.server.kafka.call import Gathering
+from headwater.server.kafka.call import WaitGroup
 from headwater.server.kafka.failures import code_of
 from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.fields import NEWEST
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from headwater.engine.kafka.partition import Partition
     from headwater.engine.pending import Pending
     from headwater.server.kafka.call import Call
-    from headwater.server.kafka.door import KafkaDoor
+    from headwater.server.kafka.endpoint import KafkaEndpoint
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -29,8 +29,8 @@ TO_THE_END: Final = -1
 Lookup = Callable[[], tuple[int, int] | None]
 
 
-def find_partition(door: KafkaDoor, call: Call, name: str, index: int) -> Partition | None:
-    topic = door.store.topic(call.organisation, name)
+def find_partition(endpoint: KafkaEndpoint, call: Call, name: str, index: int) -> Partition | None:
+    topic = endpoint.store.topic(call.organisation, name)
     if topic is None or not 0 <= index < len(topic.partitions):
         return None
     return topic.partitions[index]
@@ -39,18 +39,18 @@ def find_partition(door: KafkaDoor, call: Call, name: str, index: int) -> Partit
 # -- ListOffsets
 
 
-def list_offsets(door: KafkaDoor, call: Call) -> None:
+def list_offsets(endpoint: KafkaEndpoint, call: Call) -> None:
     """The ends are known; times are looked up in the files, all of a request together."""
     topics: list[dict[str, Any]] = []
     lookups: list[tuple[dict[str, Any], Lookup]] = []
-    for asked in call.values["topics"]:
+    for requested in call.values["topics"]:
         rows = []
-        for each in asked["partitions"]:
+        for each in requested["partitions"]:
             row: dict[str, Any] = {"partition_index": each["partition_index"]}
             rows.append(row)
-            partition = find_partition(door, call, asked["name"], each["partition_index"])
+            partition = find_partition(endpoint, call, requested["name"], each["partition_index"])
             if partition is None:
-                row["error_code"] = door.store.absent(call.organisation, asked["name"])
+                row["error_code"] = endpoint.store.absent(call.organisation, requested["name"])
                 continue
             if each["current_leader_epoch"] > LEADER_EPOCH:
                 row["error_code"] = ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -59,99 +59,99 @@ def list_offsets(door: KafkaDoor, call: Call) -> None:
                 row["error_code"] = ErrorCode.UNSUPPORTED_VERSION
                 continue
             try:
-                lookup = _list_one(door, partition, each["timestamp"], row)
+                lookup = _list_one(endpoint, partition, each["timestamp"], row)
             except HeadwaterError as error:
                 row["error_code"] = code_of(error)
                 continue
             if lookup is not None:
                 lookups.append((row, lookup))
-        topics.append({"name": asked["name"], "partitions": rows})
+        topics.append({"name": requested["name"], "partitions": rows})
     if not lookups:
         call.answer({"topics": topics})
         return
-    door.read(call, lambda: _look_up(lookups), lambda _: call.answer({"topics": topics}))
+    endpoint.read(call, lambda: _run_lookups(lookups), lambda _: call.answer({"topics": topics}))
 
 
 def _list_one(
-    door: KafkaDoor, partition: Partition, timestamp_ms: int, row: dict[str, Any]
+    endpoint: KafkaEndpoint, partition: Partition, timestamp_ms: int, row: dict[str, Any]
 ) -> Lookup | None:
     if timestamp_ms == LATEST:
         row.update(offset=partition.high_watermark, leader_epoch=LEADER_EPOCH)
     elif timestamp_ms == EARLIEST:
         row.update(offset=partition.log_start_offset, leader_epoch=LEADER_EPOCH)
     elif timestamp_ms == NEWEST_TIMESTAMP:
-        return door.store.find_newest(partition).read
+        return endpoint.store.find_newest(partition).read
     else:
-        return door.store.find_timestamp(partition, timestamp_ms).read
+        return endpoint.store.find_timestamp(partition, timestamp_ms).read
     return None
 
 
-def _look_up(lookups: list[tuple[dict[str, Any], Lookup]]) -> None:
+def _run_lookups(lookups: list[tuple[dict[str, Any], Lookup]]) -> None:
     """Anywhere: touches files only."""
     for row, lookup in lookups:
         try:
-            found = lookup()
+            match = lookup()
         except HeadwaterError as error:
             row["error_code"] = code_of(error)
             continue
-        if found is not None:  # otherwise everything is older: no offset, as Kafka says it
-            row["offset"], row["timestamp"] = found
+        if match is not None:  # otherwise everything is older: no offset, as Kafka says it
+            row["offset"], row["timestamp"] = match
             row["leader_epoch"] = LEADER_EPOCH
 
 
 # -- OffsetForLeaderEpoch
 
 
-def for_leader_epoch(door: KafkaDoor, call: Call) -> None:
+def for_leader_epoch(endpoint: KafkaEndpoint, call: Call) -> None:
     """There was only ever one leader: its epoch ends where the log ends."""
     topics = []
-    for asked in call.values["topics"]:
+    for requested in call.values["topics"]:
         rows = []
-        for each in asked["partitions"]:
-            partition = find_partition(door, call, asked["topic"], each["partition"])
+        for each in requested["partitions"]:
+            partition = find_partition(endpoint, call, requested["topic"], each["partition"])
             row: dict[str, Any] = {"partition": each["partition"], "error_code": ErrorCode.NONE}
             if partition is None:
-                row["error_code"] = door.store.absent(call.organisation, asked["topic"])
+                row["error_code"] = endpoint.store.absent(call.organisation, requested["topic"])
             elif each["current_leader_epoch"] > LEADER_EPOCH:
                 row["error_code"] = ErrorCode.UNKNOWN_LEADER_EPOCH
             elif each["leader_epoch"] == LEADER_EPOCH:
                 row["leader_epoch"] = LEADER_EPOCH
                 row["end_offset"] = partition.high_watermark
             rows.append(row)
-        topics.append({"topic": asked["topic"], "partitions": rows})
+        topics.append({"topic": requested["topic"], "partitions": rows})
     call.answer({"topics": topics})
 
 
 # -- DeleteRecords
 
 
-def delete_records(door: KafkaDoor, call: Call) -> None:
+def delete_records(endpoint: KafkaEndpoint, call: Call) -> None:
     topics: list[dict[str, Any]] = []
-    gathering: Gathering[int] = Gathering(lambda: call.answer({"topics": topics}))
-    for asked in call.values["topics"]:
+    wait_group: WaitGroup[int] = WaitGroup(lambda: call.answer({"topics": topics}))
+    for requested in call.values["topics"]:
         rows: list[dict[str, Any]] = []
-        topics.append({"name": asked["name"], "partitions": rows})
-        for each in asked["partitions"]:
+        topics.append({"name": requested["name"], "partitions": rows})
+        for each in requested["partitions"]:
             row: dict[str, Any] = {
                 "partition_index": each["partition_index"],
                 "low_watermark": -1,
                 "error_code": ErrorCode.NONE,
             }
             rows.append(row)
-            partition = find_partition(door, call, asked["name"], each["partition_index"])
+            partition = find_partition(endpoint, call, requested["name"], each["partition_index"])
             if partition is None:
-                row["error_code"] = door.store.absent(call.organisation, asked["name"])
+                row["error_code"] = endpoint.store.absent(call.organisation, requested["name"])
                 continue
             before = each["offset"]
             if before == TO_THE_END:
                 before = partition.high_watermark
             try:
-                pending = door.store.delete_records(partition, before)
+                pending = endpoint.store.delete_records(partition, before)
             except HeadwaterError as error:
                 row["error_code"] = code_of(error)
             else:
-                gathering.expect(pending, lambda done, row=row: _deleted(done, row))  # type: ignore[misc]
-    gathering.end()
+                wait_group.expect(pending, lambda done, row=row: _deleted(done, row))  # type: ignore[misc]
+    wait_group.end()
 
 
 def _deleted(done: Pending[int], row: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headwater.engine.kafka.producing import Produced
     from headwater.engine.pending import Pending
     from headwater.server.kafka.connection import KafkaConnection
-    from headwater.server.kafka.door import KafkaDoor
+    from headwater.server.kafka.endpoint import KafkaEndpoint
 
 
 class PlainCall(Call):
@@ -35,11 +35,11 @@ class PlainCall(Call):
         """What came of it."""
         if done.error is not None:
             self.refuse_for(done.error)
-        elif self.pieces is None:
+        elif self.response is None:
             produced = done.answer()
-            self.connection.door.count_stored(produced, self._plain.rows[0].header)
+            self.connection.endpoint.count_stored(produced, self._plain.rows[0].header)
             try:
-                self.pieces = (produced_frame(self._plain, *produced),)
+                self.response = (produced_frame(self._plain, *produced),)
             except Exception as error:  # whoever waits for it must not wait for ever
                 self._give_up(error)
             else:
@@ -49,22 +49,22 @@ class PlainCall(Call):
         self.refuse(code_of(error), str(error), throttle_of(error))
 
 
-def begin_plain(door: KafkaDoor, connection: KafkaConnection, plain: PlainProduce) -> None:
+def begin_plain(endpoint: KafkaEndpoint, connection: KafkaConnection, plain: PlainProduce) -> None:
     """Have it under way, or answered: on the short way if it is for one partition."""
     call = PlainCall(connection, plain)
     connection.expect(call)
-    partition, durability = _target(door, connection, plain), DURABILITY.get(plain.acks)
+    partition, durability = _target(endpoint, connection, plain), DURABILITY.get(plain.acks)
     if partition is None or durability is None or plain.acks == NO_ACK:
-        door.handle(call)
+        endpoint.handle(call)
         return
-    door.counters.requests[ApiKey.PRODUCE] += 1
+    endpoint.counters.requests[ApiKey.PRODUCE] += 1
     (row,) = plain.rows
     try:
-        pending = door.append(partition, row.batch, durability, row.header)
+        pending = endpoint.append(partition, row.batch, durability, row.header)
     except HeadwaterError as error:
         call.refuse_for(error)
     except Exception as error:
-        door.broken(call, error)
+        endpoint.broken(call, error)
     else:
         if pending.done:
             call.take(pending)
@@ -72,10 +72,12 @@ def begin_plain(door: KafkaDoor, connection: KafkaConnection, plain: PlainProduc
             pending.on_done = call.take
 
 
-def _target(door: KafkaDoor, connection: KafkaConnection, plain: PlainProduce) -> Partition | None:
+def _target(
+    endpoint: KafkaEndpoint, connection: KafkaConnection, plain: PlainProduce
+) -> Partition | None:
     """The one partition that is written to, if it is the Kafka store's own."""
     writer = connection.writer
     if writer is None or len(plain.rows) != 1:
         return None
     row = plain.rows[0]
-    return door.store.kafka_partition(writer.organisation, row.name, row.partition)
+    return endpoint.store.kafka_partition(writer.organisation, row.name, row.partition)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headwater.core.durability import Durability
 from headwater.core.errors import HeadwaterError
 from headwater.format.kafka.batch import check_batch, split_batches
-from headwater.server.kafka.call import Gathering
+from headwater.server.kafka.call import WaitGroup
 from headwater.server.kafka.failures import code_of, throttle_of
 from headwater.wire.kafka.error_codes import ErrorCode
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headwater.engine.pending import Pending
     from headwater.format.kafka.batch import BatchHeader
     from headwater.server.kafka.call import Call
-    from headwater.server.kafka.door import KafkaDoor
+    from headwater.server.kafka.endpoint import KafkaEndpoint
 
 ALL: Final = -1
 NO_ACK: Final = 0
@@ -27,7 +27,7 @@ DURABILITY: Final = {ALL: Durability.FSYNC, 1: Durability.DISK, NO_ACK: Durabili
 NO_OFFSET: Final = -1
 
 
-def produce(door: KafkaDoor, call: Call) -> None:
+def produce(endpoint: KafkaEndpoint, call: Call) -> None:
     values = call.values
     durability = DURABILITY.get(values["acks"])
     if durability is None:
@@ -37,14 +37,14 @@ def produce(door: KafkaDoor, call: Call) -> None:
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not supported"
         )
     else:
-        _Produce(door, call, durability).run()
+        _Produce(endpoint, call, durability).run()
 
 
 class _Produce:
     """One request: rows of partitions, each answered when its batches are in the log."""
 
-    def __init__(self, door: KafkaDoor, call: Call, durability: Durability) -> None:
-        self._door = door
+    def __init__(self, endpoint: KafkaEndpoint, call: Call, durability: Durability) -> None:
+        self._endpoint = endpoint
         self._call = call
         self._durability = durability
         self._answers: list[dict[str, Any]] = []
@@ -53,49 +53,49 @@ class _Produce:
         self._dropped = False
         self._throttle_ms = 0
         """What the client is asked to wait, where something was refused for now."""
-        self._gathering: Gathering[Produced] = Gathering(self._finish)
+        self._wait_group: WaitGroup[Produced] = WaitGroup(self._finish)
 
     def run(self) -> None:
-        store, organisation = self._door.store, self._call.organisation
-        for asked in self._call.values["topic_data"]:
-            topic = store.topic(organisation, asked["name"])
+        store, organisation = self._endpoint.store, self._call.organisation
+        for requested in self._call.values["topic_data"]:
+            topic = store.topic(organisation, requested["name"])
             rows = []
-            for each in asked["partition_data"]:
+            for each in requested["partition_data"]:
                 row: dict[str, Any] = {"index": each["index"], "error_code": 0}
                 rows.append(row)
                 if topic is None or not 0 <= each["index"] < len(topic.partitions):
-                    code = store.absent(organisation, asked["name"])
-                    self._fail(row, code, _why(store, asked, row))
+                    code = store.absent(organisation, requested["name"])
+                    self._fail(row, code, _why(store, requested, row))
                     continue
                 try:
                     self._append(topic.partitions[each["index"]], each, row)
                 except HeadwaterError as error:
                     self._refuse(row, error)
-            self._answers.append({"name": asked["name"], "partition_responses": rows})
+            self._answers.append({"name": requested["name"], "partition_responses": rows})
         if self._call.values["acks"] == NO_ACK:
             self._call.answer_nothing()
             self._hang_up_on_failure()
-        self._gathering.end()
+        self._wait_group.end()
 
-    def _append(self, partition: Partition, asked: dict[str, Any], row: dict[str, Any]) -> None:
-        records = asked["records"]
+    def _append(self, partition: Partition, requested: dict[str, Any], row: dict[str, Any]) -> None:
+        records = requested["records"]
         if not records:
             row["base_offset"] = partition.high_watermark
             return
-        if "header" in asked:  # a plain one, and checked
-            checked = [(records, asked["header"])]
+        if "header" in requested:  # a plain one, and checked
+            checked = [(records, requested["header"])]
         else:
             checked = [(batch, check_batch(batch)) for batch in split_batches(records)]
         for batch, header in checked:
-            pending = self._door.append(partition, batch, self._durability, header)
-            self._gathering.expect(pending, partial(self._take, row, header))
+            pending = self._endpoint.append(partition, batch, self._durability, header)
+            self._wait_group.expect(pending, partial(self._take, row, header))
 
     def _take(self, row: dict[str, Any], header: BatchHeader, done: Pending[Produced]) -> None:
         if done.error is not None:
             self._refuse(row, done.error)
             return
         produced = done.answer()
-        self._door.count_stored(produced, header)
+        self._endpoint.count_stored(produced, header)
         if "base_offset" not in row:  # of several batches, the first tells where they begin
             row["base_offset"] = produced.base_offset
             row["log_append_time_ms"] = produced.append_time_ms
@@ -119,16 +119,16 @@ class _Produce:
         """At once, so that nothing behind it is begun; or when the log has refused something."""
         if self._failure and not self._dropped:
             self._dropped = True
-            self._door.dropped(self._call.connection, self._failure)
+            self._endpoint.dropped(self._call.connection, self._failure)
 
 
-def _why(store: JoinedStore, asked: dict[str, Any], row: dict[str, Any]) -> str:
+def _why(store: JoinedStore, requested: dict[str, Any], row: dict[str, Any]) -> str:
     if store.away is not None:
         return str(store.away.error())
-    return f"there is no partition {asked['name']}/{row['index']}"
+    return f"there is no partition {requested['name']}/{row['index']}"
 
 
-def init_producer_id(door: KafkaDoor, call: Call) -> None:
+def init_producer_id(endpoint: KafkaEndpoint, call: Call) -> None:
     """Idempotent producers get an id of their own each time; epochs begin at 0."""
     if call.values["transactional_id"] is not None:
         call.refuse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -140,5 +140,5 @@ def init_producer_id(door: KafkaDoor, call: Call) -> None:
         else:
             call.answer({"producer_id": pending.answer(), "producer_epoch": 0})
 
-    gathering: Gathering[int] = Gathering(lambda: None)
-    gathering.expect(door.store.new_producer_id(), made)
+    wait_group: WaitGroup[int] = WaitGroup(lambda: None)
+    wait_group.expect(endpoint.store.new_producer_id(), made)

@@ -26,7 +26,7 @@ def _plain(_values: Values, code: int, _message: str | None) -> dict[str, Any]:
     return {"error_code": code}
 
 
-def _told(_values: Values, code: int, message: str | None) -> dict[str, Any]:
+def _with_message(_values: Values, code: int, message: str | None) -> dict[str, Any]:
     return {"error_code": code, "error_message": message}
 
 
@@ -84,11 +84,11 @@ def _fetch(values: Values, code: int, _message: str | None) -> dict[str, Any]:
 
 
 def _metadata(values: Values, code: int, _message: str | None) -> dict[str, Any]:
-    asked = values["topics"] or ()
+    requested = values["topics"] or ()
     return {
         "topics": [
             {"name": topic["name"] or "", "topic_id": topic["topic_id"], "error_code": code}
-            for topic in asked
+            for topic in requested
         ]
     }
 
@@ -146,12 +146,12 @@ def _create_topics(values: Values, code: int, message: str | None) -> dict[str, 
 
 
 def _delete_topics(values: Values, code: int, message: str | None) -> dict[str, Any]:
-    asked = [(topic["name"], topic["topic_id"]) for topic in values["topics"]]
-    asked += [(name, bytes(16)) for name in values["topic_names"]]
+    requested = [(topic["name"], topic["topic_id"]) for topic in values["topics"]]
+    requested += [(name, bytes(16)) for name in values["topic_names"]]
     return {
         "responses": [
             {"name": name, "topic_id": topic_id, "error_code": code, "error_message": message}
-            for name, topic_id in asked
+            for name, topic_id in requested
         ]
     }
 
@@ -205,10 +205,10 @@ REFUSALS: Final[dict[ApiKey, Refuse]] = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _topics("partitions", "partition", "topic"),
     ApiKey.DESCRIBE_CONFIGS: _resources("results"),
     ApiKey.ALTER_CONFIGS: _resources("responses"),
-    ApiKey.SASL_AUTHENTICATE: _told,
+    ApiKey.SASL_AUTHENTICATE: _with_message,
     ApiKey.CREATE_PARTITIONS: _create_partitions,
     ApiKey.DELETE_GROUPS: _delete_groups,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _resources("responses"),
     ApiKey.OFFSET_DELETE: _plain,
-    ApiKey.DESCRIBE_CLUSTER: _told,
+    ApiKey.DESCRIBE_CLUSTER: _with_message,
 }

@@ -13,7 +13,7 @@ from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from headwater.server.kafka.call import Call
-    from headwater.server.kafka.door import KafkaDoor
+    from headwater.server.kafka.endpoint import KafkaEndpoint
 
 _WRONG: Final = "the name or the password is wrong"
 
@@ -42,12 +42,12 @@ class PlainSignIn:
             raise SignInError("not a message of SASL PLAIN")
         identity, name, password = parts
         try:
-            told = name.decode()
+            username = name.decode()
         except UnicodeDecodeError as error:
             raise SignInError(_WRONG) from error
         if identity not in (b"", name):
             raise SignInError("nobody may sign in for somebody else")
-        self.principal = self._users.check_password(told, password)
+        self.principal = self._users.check_password(username, password)
         if self.principal is None:
             raise SignInError(_WRONG)
         return b""
@@ -79,9 +79,9 @@ _SIGN_INS: Final[dict[str, Callable[[Users], SignIn]]] = {
 MECHANISMS: Final = tuple(_SIGN_INS)
 
 
-def handshake(door: KafkaDoor, call: Call) -> None:
+def handshake(endpoint: KafkaEndpoint, call: Call) -> None:
     connection = call.connection
-    mechanisms = MECHANISMS if len(door.users) else ()
+    mechanisms = MECHANISMS if len(endpoint.users) else ()
     make = _SIGN_INS.get(call.values["mechanism"]) if mechanisms else None
     if make is None:
         code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
@@ -90,11 +90,11 @@ def handshake(door: KafkaDoor, call: Call) -> None:
         code = ErrorCode.ILLEGAL_SASL_STATE
     else:
         code = ErrorCode.NONE
-        connection.sign_in = make(door.users)
+        connection.sign_in = make(endpoint.users)
     call.answer({"error_code": code, "mechanisms": mechanisms})
 
 
-def authenticate(door: KafkaDoor, call: Call) -> None:
+def authenticate(endpoint: KafkaEndpoint, call: Call) -> None:
     connection, sign_in = call.connection, call.connection.sign_in
     if sign_in is None:
         call.refuse(ErrorCode.ILLEGAL_SASL_STATE, "a handshake comes first")
@@ -102,8 +102,8 @@ def authenticate(door: KafkaDoor, call: Call) -> None:
     try:
         answer = sign_in.step(call.values["auth_bytes"])
     except SignInError as error:
-        door.counters.sign_ins_refused += 1
-        door.hung_up(connection, f"signing in failed: {error}")
+        endpoint.counters.sign_ins_refused += 1
+        endpoint.hung_up(connection, f"signing in failed: {error}")
         call.refuse(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error))
         connection.finish()
         return
@@ -111,7 +111,7 @@ def authenticate(door: KafkaDoor, call: Call) -> None:
         try:
             connection.signed_in(sign_in.principal)
         except HttpError as error:
-            door.hung_up(connection, str(error))
+            endpoint.hung_up(connection, str(error))
             call.refuse(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error))
             connection.finish()
             return

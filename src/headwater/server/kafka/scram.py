@@ -100,13 +100,13 @@ def _fields(message: bytes) -> dict[str, str]:
         text = message.decode()
     except UnicodeDecodeError as error:
         raise ScramError("a message of SCRAM is not text") from error
-    found: dict[str, str] = {}
+    attributes: dict[str, str] = {}
     for part in text.split(","):
         name, _, value = part.partition("=")
-        found.setdefault(name, value)
-    if "m" in found:
+        attributes.setdefault(name, value)
+    if "m" in attributes:
         raise ScramError("an extension of SCRAM is required that is not known here")
-    return found
+    return attributes
 
 
 def _field(fields: dict[str, str], name: str) -> str:

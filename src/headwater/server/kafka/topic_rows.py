@@ -68,5 +68,5 @@ def _form(version: int, partitions: int) -> _Form:
     written = encode_row(ApiKey.METADATA, version, "topics", values)
     before, _, rest = written.partition(text_bytes(_NAME, flexible=flexible))
     # Versions without ids have nothing to put in there: the rest is all between.
-    between, found, after = rest.partition(_ID)
-    return _Form(before, between, after, bool(found), flexible)
+    between, separator, after = rest.partition(_ID)
+    return _Form(before, between, after, bool(separator), flexible)

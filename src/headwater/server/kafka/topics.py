@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headwater.core.errors import HeadwaterError
 from headwater.engine.kafka.configs import TOPIC_CONFIGS
 from headwater.engine.kafka.errors import KafkaError
-from headwater.server.kafka.call import Gathering
+from headwater.server.kafka.call import WaitGroup
 from headwater.server.kafka.cluster import NO_TOPIC_ID, find_topic
 from headwater.server.kafka.configs import DEFAULT, SET_ON_TOPIC
 from headwater.server.kafka.failures import code_of
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headwater.engine.kafka.partition import KafkaTopic
     from headwater.engine.pending import Pending
     from headwater.server.kafka.call import Call
-    from headwater.server.kafka.door import KafkaDoor
+    from headwater.server.kafka.endpoint import KafkaEndpoint
 
 Row = dict[str, Any]
 
@@ -41,33 +41,33 @@ def _named_twice(name: str | None) -> KafkaError:
 # -- making
 
 
-def create(door: KafkaDoor, call: Call) -> None:
+def create(endpoint: KafkaEndpoint, call: Call) -> None:
     rows: list[Row] = []
-    gathering: Gathering[KafkaTopic] = Gathering(lambda: call.answer({"topics": rows}))
-    times = Counter(asked["name"] for asked in call.values["topics"])
-    for name, asked in {each["name"]: each for each in call.values["topics"]}.items():
+    wait_group: WaitGroup[KafkaTopic] = WaitGroup(lambda: call.answer({"topics": rows}))
+    times = Counter(requested["name"] for requested in call.values["topics"])
+    for name, requested in {each["name"]: each for each in call.values["topics"]}.items():
         row: Row = {"name": name, "error_code": ErrorCode.NONE}
         rows.append(row)
         try:
             if times[name] > 1:
                 raise _named_twice(name)
-            partitions = _partitions_wanted(door, asked)
-            configs = {each["name"]: each["value"] or "" for each in asked["configs"]}
-            door.store.check_new_topic(call.organisation, name, partitions, configs)
+            partitions = _partitions_wanted(endpoint, requested)
+            configs = {each["name"]: each["value"] or "" for each in requested["configs"]}
+            endpoint.store.check_new_topic(call.organisation, name, partitions, configs)
             row.update(
                 num_partitions=partitions,
                 replication_factor=1,
-                configs=_told(configs, call.version),
+                configs=_config_rows(configs, call.version),
             )
             if not call.values["validate_only"]:
-                pending = door.store.create_topic(call.organisation, name, partitions, configs)
-                gathering.expect(pending, partial(_created, row))
+                pending = endpoint.store.create_topic(call.organisation, name, partitions, configs)
+                wait_group.expect(pending, partial(_created, row))
         except HeadwaterError as error:
             _fail(row, error)
-    gathering.end()
+    wait_group.end()
 
 
-def _told(configs: dict[str, str], version: int) -> list[Row | bytes]:
+def _config_rows(configs: dict[str, str], version: int) -> list[Row | bytes]:
     """All settings of a new topic. Java's client fails on an answer without them."""
     return [
         {"name": name, "value": configs[name], "config_source": SET_ON_TOPIC}
@@ -91,24 +91,29 @@ def _defaults(version: int) -> dict[str, bytes]:
     }
 
 
-def _partitions_wanted(door: KafkaDoor, asked: Row) -> int:
+def _partitions_wanted(endpoint: KafkaEndpoint, requested: Row) -> int:
     """One copy of everything, here: that is all there is to place."""
-    if asked["assignments"]:
-        if asked["num_partitions"] != BY_DEFAULT or asked["replication_factor"] != BY_DEFAULT:
+    if requested["assignments"]:
+        if (
+            requested["num_partitions"] != BY_DEFAULT
+            or requested["replication_factor"] != BY_DEFAULT
+        ):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "either numbers or an assignment, not both")
-        placed = {each["partition_index"]: each["broker_ids"] for each in asked["assignments"]}
-        if set(placed) != set(range(len(asked["assignments"]))) or any(
-            nodes != [NODE_ID] for nodes in placed.values()
+        assigned = {
+            each["partition_index"]: each["broker_ids"] for each in requested["assignments"]
+        }
+        if set(assigned) != set(range(len(requested["assignments"]))) or any(
+            nodes != [NODE_ID] for nodes in assigned.values()
         ):
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the only broker is {NODE_ID}")
-        return len(placed)
-    if asked["replication_factor"] not in (BY_DEFAULT, 1):
+        return len(assigned)
+    if requested["replication_factor"] not in (BY_DEFAULT, 1):
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR, "there is one broker: the factor is 1"
         )
-    if asked["num_partitions"] == BY_DEFAULT:
-        return door.settings.kafka_default_partitions
-    return int(asked["num_partitions"])
+    if requested["num_partitions"] == BY_DEFAULT:
+        return endpoint.settings.kafka_default_partitions
+    return int(requested["num_partitions"])
 
 
 def _created(row: Row, done: Pending[KafkaTopic]) -> None:
@@ -121,10 +126,10 @@ def _created(row: Row, done: Pending[KafkaTopic]) -> None:
 # -- deleting
 
 
-def delete(door: KafkaDoor, call: Call) -> None:
+def delete(endpoint: KafkaEndpoint, call: Call) -> None:
     """By name, or by id in the newest version. What is meant must be beyond doubt."""
     rows: list[Row] = []
-    gathering: Gathering[bool] = Gathering(lambda: call.answer({"responses": rows}))
+    wait_group: WaitGroup[bool] = WaitGroup(lambda: call.answer({"responses": rows}))
     times = Counter((each["name"], each["topic_id"]) for each in call.values["topics"])
     times.update((name, NO_TOPIC_ID) for name in call.values["topic_names"])
     for (name, topic_id), count in times.items():
@@ -136,20 +141,20 @@ def delete(door: KafkaDoor, call: Call) -> None:
         if count > 1:
             _fail(row, _named_twice(name))
             continue
-        topic = find_topic(door, call, name, topic_id)
+        topic = find_topic(endpoint, call, name, topic_id)
         if topic is None:
             row["error_code"] = (
                 ErrorCode.UNKNOWN_TOPIC_ID
                 if name is None
-                else door.store.absent(call.organisation, name)
+                else endpoint.store.absent(call.organisation, name)
             )
             continue
         row.update(name=topic.name, topic_id=topic.topic_id)
         try:
-            gathering.expect(door.store.delete_topic(topic), partial(_done, row))
+            wait_group.expect(endpoint.store.delete_topic(topic), partial(_done, row))
         except HeadwaterError as error:
             _fail(row, error)
-    gathering.end()
+    wait_group.end()
 
 
 def _done(row: Row, done: Pending[Any]) -> None:
@@ -160,35 +165,37 @@ def _done(row: Row, done: Pending[Any]) -> None:
 # -- more partitions
 
 
-def create_partitions(door: KafkaDoor, call: Call) -> None:
+def create_partitions(endpoint: KafkaEndpoint, call: Call) -> None:
     rows: list[Row] = []
-    gathering: Gathering[Any] = Gathering(lambda: call.answer({"results": rows}))
-    times = Counter(asked["name"] for asked in call.values["topics"])
-    for asked in call.values["topics"]:
-        row: Row = {"name": asked["name"], "error_code": ErrorCode.NONE}
+    wait_group: WaitGroup[Any] = WaitGroup(lambda: call.answer({"results": rows}))
+    times = Counter(requested["name"] for requested in call.values["topics"])
+    for requested in call.values["topics"]:
+        row: Row = {"name": requested["name"], "error_code": ErrorCode.NONE}
         rows.append(row)
-        topic = door.store.topic(call.organisation, asked["name"])
+        topic = endpoint.store.topic(call.organisation, requested["name"])
         try:
-            if times[asked["name"]] > 1:
-                raise _named_twice(asked["name"])
+            if times[requested["name"]] > 1:
+                raise _named_twice(requested["name"])
             if topic is None:
-                code = door.store.absent(call.organisation, asked["name"])
+                code = endpoint.store.absent(call.organisation, requested["name"])
                 raise KafkaError(code, "there is no such topic")
-            if asked["count"] <= len(topic.partitions):
+            if requested["count"] <= len(topic.partitions):
                 raise KafkaError(
                     ErrorCode.INVALID_PARTITIONS,
                     f"there are {len(topic.partitions)} partitions; their number only grows",
                 )
-            _check_placed(asked["assignments"] or (), asked["count"] - len(topic.partitions))
+            _check_assignments(
+                requested["assignments"] or (), requested["count"] - len(topic.partitions)
+            )
             if not call.values["validate_only"]:
-                pending = door.store.add_partitions(topic, asked["count"])
-                gathering.expect(pending, partial(_done, row))
+                pending = endpoint.store.add_partitions(topic, requested["count"])
+                wait_group.expect(pending, partial(_done, row))
         except HeadwaterError as error:
             _fail(row, error)
-    gathering.end()
+    wait_group.end()
 
 
-def _check_placed(assignments: Sequence[Row], added: int) -> None:
+def _check_assignments(assignments: Sequence[Row], added: int) -> None:
     """Who says where new partitions go says it of each; there is only one place."""
     if assignments and len(assignments) != added:
         raise KafkaError(

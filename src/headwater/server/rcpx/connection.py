@@ -29,7 +29,7 @@ from headwater.server.keys import ANYONE, ApiKey
 from headwater.server.rcpx.errors import error_json
 from headwater.server.rcpx.events import take_event
 from headwater.server.rcpx.operations import begin_operation, is_write
-from headwater.server.rcpx.watching import Subscriptions
+from headwater.server.rcpx.watching import RcpxSubscriptions
 from headwater.wire.rcpx import envelope
 from headwater.wire.rcpx.frame import FrameFlag, MessageReader, RcpxProtocolError, WireMode, message
 
@@ -57,7 +57,7 @@ class RcpxConnection(asyncio.Protocol):
         self._counted_for: bytes | None = None
         self.greeted = False
         self.client_name = ""
-        self.subscriptions = Subscriptions(self)
+        self.subscriptions = RcpxSubscriptions(self)
         self.paused = False
         self.is_gone = False
         self._reader = MessageReader(STRANGER_BYTES_MAX)
@@ -121,9 +121,9 @@ class RcpxConnection(asyncio.Protocol):
         if not self.listener.add(self):
             self._transport.abort()
             return
-        found = transport.get_extra_info("socket")
-        if found is not None:  # a peer that vanished without a word is found out
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connection_socket = transport.get_extra_info("socket")
+        if connection_socket is not None:  # a peer that vanished without a word is found out
+            connection_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._deadline_us = self.app.now_us() + self.app.header_deadline_us
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -13,7 +13,7 @@ import msgspec
 from headwater.core.errors import HeadwaterError
 from headwater.engine.machine_telling import applied
 from headwater.engine.machines.answers import Applied
-from headwater.engine.machines.gathering import EventAsked
+from headwater.engine.machines.event_batcher import PendingEvent
 from headwater.engine.machines.requests import ApplyEvent, Sees
 from headwater.server.instance_names import full_request, own_answer
 from headwater.server.machine_operations import event_request, sees_of
@@ -40,7 +40,7 @@ class _EventRequest(msgspec.Struct):
 _decode = msgspec.json.Decoder(_EventRequest).decode
 
 
-class RcpxEvent(EventAsked):
+class RcpxEvent(PendingEvent):
     """An event, and the connection that waits for its answer."""
 
     __slots__ = ("_connection", "_request_id", "_usage")
@@ -57,13 +57,13 @@ class RcpxEvent(EventAsked):
         connection.under_way += 1
 
     def succeed(self, answer: Applied) -> None:
-        connection, told = self._connection, applied(answer)
+        connection, response = self._connection, applied(answer)
         self._usage.end()
         connection.ended()
         try:
             if connection.key is not None:
-                told = own_answer(connection.key, told)
-            connection.answer(self._request_id, _encode(told), answer.wal_offset)
+                response = own_answer(connection.key, response)
+            connection.answer(self._request_id, _encode(response), answer.wal_offset)
         except Exception as error:
             connection.broken(self._request_id, error)
 
@@ -98,5 +98,5 @@ def take_event(connection: RcpxConnection, payload: bytes) -> bool:
     key, params = connection.key, request.params
     assert key is not None
     asked = full_request(store, key, event_request(params.instance_id, params))
-    store.gather(RcpxEvent(connection, _encode(name), asked, sees_of(key)))
+    store.submit_event(RcpxEvent(connection, _encode(name), asked, sees_of(key)))
     return True

@@ -22,7 +22,7 @@ class RcpxListener:
     def __init__(self, app: App) -> None:
         self.app = app
         self.connections: set[RcpxConnection] = set()
-        self.printed = app.printed
+        self.transition_cache = app.transition_cache
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._time_ms = -1

@@ -16,10 +16,10 @@ from headwater.engine.steps import Operation
 from headwater.model.machines.errors import bad_request
 from headwater.server import machine_operations as machines
 from headwater.server.keys import Scope
+from headwater.server.operation_runner import Work
 from headwater.server.rcpx import session, watching
-from headwater.server.rcpx.running import Result, Running
-from headwater.server.stepping import Work
-from headwater.wire import machine_requests as asked
+from headwater.server.rcpx.runner import RcpxRunner, Result
+from headwater.wire import machine_requests as requests
 from headwater.wire.http_errors import HttpError
 from headwater.wire.machine_answers import BatchAnswer, Told
 from headwater.wire.rcpx.envelope import Request
@@ -76,9 +76,9 @@ def begin_operation(connection: RcpxConnection, request_id: bytes, request: Requ
         raise InvalidRequestError(f"{request.op}: params cannot be read: {error}") from error
     outcome = operation.run(connection, params)
     if not isinstance(outcome, Result):
-        Running(connection, request_id, outcome).begin()
+        RcpxRunner(connection, request_id, outcome).begin()
         return
-    connection.answer(request_id, outcome.told, outcome.wal_offset)
+    connection.answer(request_id, outcome.body, outcome.wal_offset)
     if outcome.then is not None:
         outcome.then()
 
@@ -92,20 +92,20 @@ def _of_machines(make: Callable[..., Work[Any]]) -> Run:
     return run
 
 
-def _info(connection: RcpxConnection, _params: asked.NoParams) -> Operation[Result]:
+def _info(connection: RcpxConnection, _params: requests.NoParams) -> Operation[Result]:
     app = connection.app
     stats = yield from steps.wal_stats_operation(app.engine)
     key = connection.key
     assert key is not None
     counts = yield from steps.counts_operation(app.engine, machines.sees_of(key))
     whole = not key.prefixes  # others' connections and entries are none of a tenant's business
-    told = {
+    body = {
         "server_name": "headwater",
         "version": __version__,
         "server_version": __version__,
         "protocol_version": VERSION,
         "max_frame_bytes": PAYLOAD_BYTES_MAX,
-        "max_batch_ops": asked.BATCH_OPERATIONS_MAX,
+        "max_batch_ops": requests.BATCH_OPERATIONS_MAX,
         "uptime_secs": (app.now_us() - app.started_us) // 1_000_000,
         "features": session.FEATURES,
         "stats": {
@@ -121,43 +121,44 @@ def _info(connection: RcpxConnection, _params: asked.NoParams) -> Operation[Resu
             "fsync_policy": app.engine.core.settings.machines.fsync_policy.kind.value,
         },
     }
-    return Result(_encode(told), stats.current_offset)
+    return Result(_encode(body), stats.current_offset)
 
 
-def _put_machine(engine: Any, key: Any, params: asked.PutMachineParams) -> Work[Any]:
+def _put_machine(engine: Any, key: Any, params: requests.PutMachineParams) -> Work[Any]:
     machine, version = params.machine, params.version
     return machines.put_machine(engine, key, machine, version, params.definition, strict=False)
 
 
-def _delete_instance(engine: Any, key: Any, params: asked.DeleteInstanceParams) -> Work[Any]:
+def _delete_instance(engine: Any, key: Any, params: requests.DeleteInstanceParams) -> Work[Any]:
     name, repeat = params.instance_id, params.idempotency_key
     return machines.delete_instance(engine, key, name, repeat, again=True)
 
 
-def _batch(engine: Any, key: Any, params: asked.BatchParams) -> Operation[Any]:
+def _batch(engine: Any, key: Any, params: requests.BatchParams) -> Operation[Any]:
     given = params.ops if params.operations is None else params.operations
     if given is None:
         raise bad_request("a batch has a list of operations")
     operations = [
-        asked.batch_params(each, index, asked.RCPX_BATCH_PARAMS) for index, each in enumerate(given)
+        requests.batch_params(each, index, requests.RCPX_BATCH_PARAMS)
+        for index, each in enumerate(given)
     ]
     if not operations:
         return BatchAnswer([], 0, 0)
     return (yield from machines.run_batch(engine, key, operations, params.mode or "best_effort"))
 
 
-def _read_wal(engine: Any, key: Any, params: asked.WalReadParams) -> Operation[Any]:
-    body = asked.WalReadBody(
-        params.from_offset or 0, asked.nearest_limit(params.limit), params.newest
+def _read_wal(engine: Any, key: Any, params: requests.WalReadParams) -> Operation[Any]:
+    body = requests.WalReadBody(
+        params.from_offset or 0, requests.nearest_limit(params.limit), params.newest
     )
     page = yield from machines.read_wal(engine, key, body, WAL_PAGE_BYTES)
     return with_records(page)
 
 
-def _flush_all(connection: RcpxConnection, _params: asked.NoParams) -> Operation[Result]:
+def _flush_all(connection: RcpxConnection, _params: requests.NoParams) -> Operation[Result]:
     flushed = yield from steps.flush_all_operation(connection.app.engine)
-    told = {"flushed": True, **flushed._asdict()}
-    return Result(_encode(told))
+    body = {"flushed": True, **flushed._asdict()}
+    return Result(_encode(body))
 
 
 def _operation(
@@ -173,63 +174,67 @@ def _write(params: type[msgspec.Struct], run: Run, scope: Scope = Scope.WRITE) -
 READ, WRITE, DELETE, ADMIN = Scope.READ, Scope.WRITE, Scope.DELETE, Scope.ADMIN
 
 OPERATIONS: Final[dict[str, RcpxOperation]] = {
-    "HELLO": _operation(asked.HelloParams, session.hello, is_open=True),
-    "AUTH": _operation(asked.AuthParams, session.auth, is_open=True),
-    "PING": _operation(asked.NoParams, session.ping, is_open=True),
-    "BYE": _operation(asked.NoParams, session.bye, is_open=True),
-    "INFO": _operation(asked.NoParams, _info, READ),
+    "HELLO": _operation(requests.HelloParams, session.hello, is_open=True),
+    "AUTH": _operation(requests.AuthParams, session.auth, is_open=True),
+    "PING": _operation(requests.NoParams, session.ping, is_open=True),
+    "BYE": _operation(requests.NoParams, session.bye, is_open=True),
+    "INFO": _operation(requests.NoParams, _info, READ),
     "PUT_MACHINE": _write(
-        asked.PutMachineParams,
+        requests.PutMachineParams,
         _of_machines(_put_machine),
     ),
     "GET_MACHINE": _operation(
-        asked.GetMachineParams,
+        requests.GetMachineParams,
         _of_machines(lambda e, k, p: machines.get_machine(e, k, p.machine, p.version)),
         READ,
     ),
     "LIST_MACHINES": _operation(
-        asked.NoParams, _of_machines(lambda e, k, _: machines.list_machines(e, k)), READ
+        requests.NoParams, _of_machines(lambda e, k, _: machines.list_machines(e, k)), READ
     ),
-    "CREATE_INSTANCE": _write(asked.CreateInstanceParams, _of_machines(machines.create_instance)),
+    "CREATE_INSTANCE": _write(
+        requests.CreateInstanceParams, _of_machines(machines.create_instance)
+    ),
     "GET_INSTANCE": _operation(
-        asked.InstanceParams,
+        requests.InstanceParams,
         _of_machines(lambda e, k, p: machines.get_instance(e, k, p.instance_id)),
         READ,
     ),
     "LIST_INSTANCES": _operation(
-        asked.ListInstancesParams, _of_machines(machines.list_instances), READ
+        requests.ListInstancesParams, _of_machines(machines.list_instances), READ
     ),
-    "DELETE_INSTANCE": _write(asked.DeleteInstanceParams, _of_machines(_delete_instance), DELETE),
+    "DELETE_INSTANCE": _write(
+        requests.DeleteInstanceParams, _of_machines(_delete_instance), DELETE
+    ),
     "APPLY_EVENT": _write(
-        asked.ApplyEventParams,
+        requests.ApplyEventParams,
         _of_machines(lambda e, k, p: machines.apply_event(e, k, p.instance_id, p)),
     ),
-    "BATCH": _write(asked.BatchParams, _of_machines(_batch)),
+    "BATCH": _write(requests.BatchParams, _of_machines(_batch)),
     "MIGRATE_INSTANCE": _write(
-        asked.MigrateParams,
+        requests.MigrateParams,
         _of_machines(lambda e, k, p: machines.migrate(e, k, p.instance_id, p)),
     ),
     "HISTORY": _operation(
-        asked.HistoryParams,
+        requests.HistoryParams,
         _of_machines(
-            lambda e, k, p: machines.history(e, k, p.instance_id, asked.nearest_limit(p.limit))
+            lambda e, k, p: machines.history(e, k, p.instance_id, requests.nearest_limit(p.limit))
         ),
         READ,
     ),
-    "WATCH_INSTANCE": _operation(asked.WatchInstanceParams, watching.watch_instance, READ),
-    "WATCH_ALL": _operation(asked.WatchAllParams, watching.watch_all, READ),
-    "UNWATCH": _operation(asked.UnwatchParams, watching.unwatch, READ),
+    "WATCH_INSTANCE": _operation(requests.WatchInstanceParams, watching.watch_instance, READ),
+    "WATCH_ALL": _operation(requests.WatchAllParams, watching.watch_all, READ),
+    "UNWATCH": _operation(requests.UnwatchParams, watching.unwatch, READ),
     "SNAPSHOT_INSTANCE": _operation(
-        asked.InstanceParams,
+        requests.InstanceParams,
         _of_machines(lambda e, k, p: machines.snapshot_instance(e, k, p.instance_id)),
         WRITE,
     ),
-    "WAL_READ": _operation(asked.WalReadParams, _of_machines(_read_wal), ADMIN),
+    "WAL_READ": _operation(requests.WalReadParams, _of_machines(_read_wal), ADMIN),
     "WAL_STATS": _operation(
-        asked.NoParams, _of_machines(lambda e, k, _: machines.wal_stats(e, k)), READ
+        requests.NoParams, _of_machines(lambda e, k, _: machines.wal_stats(e, k)), READ
     ),
     "COMPACT": _operation(
-        asked.CompactParams, _of_machines(lambda e, k, _: machines.compact(e, k)), ADMIN
+        requests.CompactParams, _of_machines(lambda e, k, _: machines.compact(e, k)), ADMIN
     ),
-    "FLUSH_ALL": _operation(asked.NoParams, _flush_all, ADMIN),
+    "FLUSH_ALL": _operation(requests.NoParams, _flush_all, ADMIN),
 }

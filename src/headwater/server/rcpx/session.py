@@ -10,7 +10,7 @@ import msgspec
 from headwater import __version__
 from headwater.core.errors import InvalidRequestError
 from headwater.server.keys import ApiKey, Scope
-from headwater.server.rcpx.running import Result
+from headwater.server.rcpx.runner import Result
 from headwater.wire.http_errors import HttpError
 from headwater.wire.machine_requests import (
     BATCH_OPERATIONS_MAX,
@@ -47,7 +47,7 @@ def hello(connection: RcpxConnection, params: HelloParams) -> Result:
     mode = _agreed_mode(connection.mode, params.wire_modes)
     connection.greeted = True
     connection.client_name = params.client_name[:128]
-    told: dict[str, Any] = {
+    body: dict[str, Any] = {
         "protocol_version": VERSION,
         "wire_mode": mode.value,
         "server_name": "headwater",
@@ -61,7 +61,7 @@ def hello(connection: RcpxConnection, params: HelloParams) -> Result:
             "max_requests_under_way": connection.app.settings.limits.pipeline,
         },
     }
-    return Result(_encode(told), then=partial(connection.change_mode, mode))
+    return Result(_encode(body), then=partial(connection.change_mode, mode))
 
 
 def _agreed_mode(spoken: WireMode | None, offered: list[str]) -> WireMode:

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from headwater.engine import machine_steps as steps
-from headwater.engine.machines.log_reading import GapReason
-from headwater.engine.machines.watching import TransitionEvent, Watcher, watch_filter
+from headwater.engine.machines.log_reader import GapReason
+from headwater.engine.machines.watchers import TransitionEvent, Watcher, watch_filter
 from headwater.engine.steps import AsOwner, Operation
 from headwater.server.instance_names import own_event, own_id
-from headwater.server.machine_following import Follower
 from headwater.server.machine_operations import seen_by
 from headwater.server.quotas import over_limit
-from headwater.server.rcpx.running import Result
+from headwater.server.rcpx.runner import Result
+from headwater.server.transition_follower import TransitionFollower
 from headwater.wire.machine_requests import (
     UnwatchParams,
     WatchAllParams,
@@ -42,7 +42,7 @@ _numbers = itertools.count(1)
 _encode = msgspec.json.Encoder().encode
 
 
-class Subscription:
+class RcpxSubscription:
     """One of them: where its transitions go."""
 
     def __init__(
@@ -53,7 +53,7 @@ class Subscription:
         self._connection = connection
         self._key = key
         self._with_ctx = with_ctx
-        self.follower = Follower(connection.app, watcher, self)
+        self.follower = TransitionFollower(connection.app, watcher, self)
 
     @property
     def key(self) -> ApiKey:
@@ -65,10 +65,12 @@ class Subscription:
 
     def send_events(self, events: Sequence[TransitionEvent]) -> None:
         connection = self._connection
-        printed, mode = connection.listener.printed, connection.mode
+        transition_cache, mode = connection.listener.transition_cache, connection.mode
         name, with_ctx = self._told_name, self._with_ctx
         messages = [
-            message(envelope.event(name, printed.of(event, with_ctx=with_ctx)), mode, PUSHED)
+            message(
+                envelope.event(name, transition_cache.of(event, with_ctx=with_ctx)), mode, PUSHED
+            )
             for event in (own_event(self._key, each) for each in events)
         ]
         connection.write(messages[0] if len(messages) == 1 else b"".join(messages))
@@ -76,7 +78,7 @@ class Subscription:
     def send_missed(
         self, first_offset: int, last_offset: int, count: int | None, reason: GapReason
     ) -> None:
-        told = {
+        body = {
             "type": "gap",
             "subscription_id": self.name,
             "first_offset": first_offset,
@@ -84,17 +86,17 @@ class Subscription:
             "missed": count,
             "reason": reason.value,
         }
-        self._connection.send(_encode(told), PUSHED)
+        self._connection.send(_encode(body), PUSHED)
 
     def end(self) -> None:
         self._connection.send(_encode({"type": "end", "subscription_id": self.name}), LAST)
         self._connection.subscriptions.forget(self)
 
 
-class Subscriptions:
+class RcpxSubscriptions:
     def __init__(self, connection: RcpxConnection) -> None:
         self._connection = connection
-        self._by_name: dict[str, Subscription] = {}
+        self._by_name: dict[str, RcpxSubscription] = {}
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -103,7 +105,7 @@ class Subscriptions:
         for subscription in list(self._by_name.values()):
             subscription.follower.pump()
 
-    def add(self, watcher: Watcher, *, with_ctx: bool) -> Subscription:
+    def add(self, watcher: Watcher, *, with_ctx: bool) -> RcpxSubscription:
         connection = self._connection
         key = connection.key
         assert key is not None
@@ -114,19 +116,19 @@ class Subscriptions:
         except BaseException:
             watcher.close()
             raise
-        subscription = Subscription(connection, key, watcher, with_ctx=with_ctx)
+        subscription = RcpxSubscription(connection, key, watcher, with_ctx=with_ctx)
         self._by_name[subscription.name] = subscription
         return subscription
 
     def remove(self, name: str) -> bool:
-        found = self._by_name.get(name)
-        if found is None:
+        subscription = self._by_name.get(name)
+        if subscription is None:
             return False
-        found.follower.close()
-        self.forget(found)
+        subscription.follower.close()
+        self.forget(subscription)
         return True
 
-    def forget(self, subscription: Subscription) -> None:
+    def forget(self, subscription: RcpxSubscription) -> None:
         if self._by_name.pop(subscription.name, None) is not None:
             self._connection.app.quotas.close_stream(subscription.key)
 
@@ -155,14 +157,14 @@ def watch_instance(connection: RcpxConnection, params: WatchInstanceParams) -> O
         subscription = connection.subscriptions.add(
             watcher, with_ctx=params.include_ctx is not False
         )
-        told = {
+        body = {
             "subscription_id": subscription.name,
             "instance_id": own_id(key, instance.id),
             "current_state": instance.state,
             "current_wal_offset": instance.last_wal_offset,
             "current_wal_offset_text": str(instance.last_wal_offset),
         }
-        return Result(_encode(told), then=partial(_begin, connection, subscription))
+        return Result(_encode(body), then=partial(_begin, connection, subscription))
 
     result: Result = yield AsOwner(begin)
     return result
@@ -171,8 +173,10 @@ def watch_instance(connection: RcpxConnection, params: WatchInstanceParams) -> O
 def watch_all(connection: RcpxConnection, params: WatchAllParams) -> Operation[Result]:
     app, key = connection.app, connection.key
     assert key is not None
-    asked = watch_filter(None, params.machines, params.events, params.from_states, params.to_states)
-    wanted = yield from seen_by(app.engine, key, asked)
+    requested = watch_filter(
+        None, params.machines, params.events, params.from_states, params.to_states
+    )
+    wanted = yield from seen_by(app.engine, key, requested)
     store = yield from steps.open_store(app.engine)
 
     def begin() -> Result:
@@ -181,18 +185,18 @@ def watch_all(connection: RcpxConnection, params: WatchAllParams) -> Operation[R
             watcher, with_ctx=params.include_ctx is not False
         )
         offset = store.wal_stats().current_offset
-        told = {
+        body = {
             "subscription_id": subscription.name,
             "wal_offset": offset,
             "wal_offset_text": str(offset),
         }
-        return Result(_encode(told), offset, partial(_begin, connection, subscription))
+        return Result(_encode(body), offset, partial(_begin, connection, subscription))
 
     result: Result = yield AsOwner(begin)
     return result
 
 
-def _begin(connection: RcpxConnection, subscription: Subscription) -> None:
+def _begin(connection: RcpxConnection, subscription: RcpxSubscription) -> None:
     if connection.is_gone:  # it left while it was answered
         connection.subscriptions.remove(subscription.name)
     else:

@@ -18,8 +18,8 @@ from headwater.core.errors import RequestError
 from headwater.core.units import US_PER_S
 from headwater.format.checksum import checksum64
 from headwater.spark.jobs.job import NoProgress, Place, Progress, Report
-from headwater.spark.jobs.kafka_origin import kafka_place
-from headwater.spark.jobs.looking import Look, UnfitRow, look
+from headwater.spark.jobs.kafka_origin import parse_kafka_origin
+from headwater.spark.jobs.looking import RowInspection, UnfitRow, inspect_rows
 from headwater.spark.jobs.origins import BLOCK, CARRIED, DATA, FILE, Origin, read_origin
 from headwater.spark.jobs.watching import tasks_shown
 
@@ -75,23 +75,23 @@ def run(
     rows = read_origin(spark, options.origin)
     progress.say("looking at every row")
     with tasks_shown(spark, progress):
-        found = look(rows)
-    write_id = "" if options.straight else options.write_id or _name_of(options, found)
-    if not found.unfit:
-        progress.say(f"writing {found.rows:,} records to {topic}")
+        inspection = inspect_rows(rows)
+    write_id = "" if options.straight else options.write_id or _name_of(options, inspection)
+    if not inspection.unfit:
+        progress.say(f"writing {inspection.rows:,} records to {topic}")
         with tasks_shown(spark, progress):
             if options.straight:
                 _write_segments(rows, options, topic, clock.wall_ms())
             else:
                 _write(rows, options, topic, write_id)
     return BackfillReport(
-        ok=not found.unfit,
+        ok=not inspection.unfit,
         topic=topic,
-        files=len(found.files),
-        records=0 if found.unfit else found.rows,
-        bytes=found.bytes,
-        unfit=found.unfit,
-        unfit_rows=found.unfit_rows,
+        files=len(inspection.files),
+        records=0 if inspection.unfit else inspection.rows,
+        bytes=inspection.bytes,
+        unfit=inspection.unfit,
+        unfit_rows=inspection.unfit_rows,
         write_id=write_id,
         seconds=(clock.monotonic_us() - started_us) / US_PER_S,
     )
@@ -159,11 +159,11 @@ def _ordered(rows: DataFrame, options: BackfillOptions) -> DataFrame:
     return rows.orderBy(*wanted, *as_it_stands)
 
 
-def _name_of(options: BackfillOptions, found: Look) -> str:
+def _name_of(options: BackfillOptions, inspection: RowInspection) -> str:
     """The same rows for the same topic have the same name; one row more is another write."""
     origin = options.origin
     if origin.format == "kafka":  # neither a password nor how the end was said is part of it
-        place = kafka_place(origin.location)
+        place = parse_kafka_origin(origin.location)
         origin = msgspec.structs.replace(origin, location=str(place))
-    asked = (options.topic(), origin, options.order_by, options.in_order)
-    return f"backfill-{checksum64(msgspec.json.encode([*asked, found])):016x}"
+    identity = (options.topic(), origin, options.order_by, options.in_order)
+    return f"backfill-{checksum64(msgspec.json.encode([*identity, inspection])):016x}"

@@ -118,14 +118,14 @@ def checkpoint(
     settings = SegmentSettings(
         segment_max_events=options.segment_max_events, segment_max_bytes=options.segment_max_bytes
     )
-    places = find_logs(disk, source)
+    log_directories = find_logs(disk, source)
     if output == source or source in output.parents:
         raise RequestError(f"{output} is inside the source; choose another output")
-    with owned(disk, [place.data for place in places if place.data is not None]):
+    with owned(disk, [log.data for log in log_directories if log.data is not None]):
         begin_output(disk, output)
-        say("looking at the log")
+        say("scanning the log")
         now_ms = clock.wall_ms()
-        logs = read_logs(disk, places, workers, now_ms)
+        logs = read_logs(disk, log_directories, workers, now_ms)
         tasks = [
             TopicTask(
                 known,
@@ -152,11 +152,11 @@ def checkpoint(
 def _wanted(logs: LogsRead, names: Sequence[str]) -> list[KnownTopic]:
     if not names:
         return list(logs.catalog)
-    found = {name: logs.catalog.find(name) for name in names}
-    for name, known in found.items():
+    by_name = {name: logs.catalog.find(name) for name in names}
+    for name, known in by_name.items():
         if known is None:
             raise RequestError(f"there is no topic {name!r} in this log")
-    return [known for known in found.values() if known is not None]
+    return [known for known in by_name.values() if known is not None]
 
 
 def _snapshot(logs: LogsRead, planned: Sequence[Planned]) -> Snapshot:

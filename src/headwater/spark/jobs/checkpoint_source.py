@@ -26,8 +26,8 @@ from headwater.recovery.survey import ShardSurvey, find_shard_directories
 from headwater.recovery.verdict import FileScan, Verdict
 from headwater.spark.jobs.checkpoint_workers import Chosen, Workers
 from headwater.spark.jobs.log_files import Covered, FileJob, GivenGroups, covered_by
-from headwater.spark.jobs.log_places import LogPlace
-from headwater.spark.jobs.log_reading import Looked, Noted, read_log
+from headwater.spark.jobs.log_places import LogDirectory
+from headwater.spark.jobs.log_reading import Noted, ScanResult, read_log
 
 
 @dataclass(slots=True)
@@ -58,32 +58,32 @@ class LogsRead:
         return str(self.data / TOPICS_DIRECTORY / topic_directory_name(topic_id))
 
 
-def read_logs(disk: Disk, places: Sequence[LogPlace], workers: Workers, now_ms: int) -> LogsRead:
+def read_logs(disk: Disk, logs: Sequence[LogDirectory], workers: Workers, now_ms: int) -> LogsRead:
     """Look at every log file. Refuses what a start of the engine would refuse."""
-    data = places[0].data if len(places) == 1 else None
+    data = logs[0].data if len(logs) == 1 else None
     snapshot = None if data is None else load_snapshot(disk, data, [])
     reader = _Reader(disk, workers, covered_by(data, snapshot), data is None, now_ms)
-    for place in places:
-        reader.read(place)
+    for log_directory in logs:
+        reader.read(log_directory)
     chosen = reader.choose()
     catalog = Catalog(snapshot, with_segments=data is not None)
     for _, notes in sorted(_counted(reader.notes, chosen), key=lambda each: each[0]):
         catalog.take(notes)
     scans = [file.scan for file in reader.files if (file.label, file.scan.number) in chosen]
-    routers = _routers_at_rest(snapshot, catalog, reader.looked)
+    routers = _routers_at_rest(snapshot, catalog, reader.results)
     return LogsRead(catalog, snapshot, data, chosen, scans, routers)
 
 
 def _routers_at_rest(
-    snapshot: Snapshot | None, catalog: Catalog, looked: Sequence[Looked]
+    snapshot: Snapshot | None, catalog: Catalog, results: Sequence[ScanResult]
 ) -> tuple[RouterMeta, ...]:
     """The routers as the snapshot knows them, if the log knows nothing newer."""
     metas = {} if snapshot is None else {meta.router_id: meta for meta in snapshot.routers}
     changed = {topic.topic_id for topic in catalog if topic.changed}
-    at_work = any(file.routing for file in looked) or any(
+    at_work = any(file.routing for file in results) or any(
         meta.source_id in changed or meta.dest_id in changed for meta in metas.values()
     )
-    for router_id, number in (each for file in looked for each in file.router_marks.items()):
+    for router_id, number in (each for file in results for each in file.router_marks.items()):
         at_work = at_work or router_id not in metas or metas[router_id].number < number
     if at_work:
         raise RequestError(
@@ -94,10 +94,10 @@ def _routers_at_rest(
 
 
 def _counted(notes: list[Noted], chosen: Chosen) -> Iterator[Noted]:
-    for order, found in notes:
+    for order, by_topic in notes:
         log = chosen.get((order.log, order.number))
         if log is not None:
-            yield order._replace(log=log), found
+            yield order._replace(log=log), by_topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,16 +118,16 @@ class _Reader:
     log_only: bool
     now_ms: int
     files: list[_LogFile] = field(default_factory=list)
-    looked: list[Looked] = field(default_factory=list)
+    results: list[ScanResult] = field(default_factory=list)
     notes: list[Noted] = field(default_factory=list)
     _labels: dict[PurePath, int] = field(default_factory=dict)
     _writers: dict[tuple[str, int], tuple[int, PurePath]] = field(default_factory=dict)
     """Name of a log's directory and a run -> the log that was written there then, and where."""
 
-    def read(self, place: LogPlace) -> None:
-        for directory in find_shard_directories(self.disk, place.wal):
+    def read(self, log_directory: LogDirectory) -> None:
+        for directory in find_shard_directories(self.disk, log_directory.wal):
             self._labels[directory] = len(self._labels)
-        log = read_log(self.disk, place.wal, self._job, self.workers.scan)
+        log = read_log(self.disk, log_directory.wal, self._job, self.workers.scan)
         log.report.raise_if_refused()
         if log.changed is not None:
             raise UnavailableError(f"{log.changed} was changed while it was being read")
@@ -136,9 +136,9 @@ class _Reader:
             for scan in shard.files:
                 piece = None if shard.repairs.skips else log.files[scan.path].piece
                 self.files.append(_LogFile(label, shard.chain.log_id, scan, piece))
-        self.looked += log.files.values()
+        self.results += log.files.values()
         notes = log.notes()
-        self._refuse_strangers(place, log.report.shards, notes)
+        self._refuse_strangers(log_directory, log.report.shards, notes)
         self.notes += notes
 
     def _job(self, task: PieceTask, given: GivenGroups | None) -> FileJob:
@@ -153,13 +153,13 @@ class _Reader:
         )
 
     def _refuse_strangers(
-        self, place: LogPlace, shards: Sequence[ShardSurvey], notes: Sequence[Noted]
+        self, log_directory: LogDirectory, shards: Sequence[ShardSurvey], notes: Sequence[Noted]
     ) -> None:
         """Two databases have both had a first run; copies of one have the same log in each."""
         by_label = {self._labels[shard.directory]: shard for shard in shards}
         for label, run in {(order.log, order.run) for order, _ in notes}:
             shard = by_label[label]
-            name = shard.directory.relative_to(place.wal).as_posix()
+            name = shard.directory.relative_to(log_directory.wal).as_posix()
             here = (shard.chain.log_id or 0, shard.directory)
             first = self._writers.setdefault((name, run), here)
             if first[0] != here[0]:

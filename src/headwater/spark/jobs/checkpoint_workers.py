@@ -96,7 +96,7 @@ class SparkWorkers:
         rows = context.union(self._scanned).flatMap(partial(rows_of, chosen))
         together = known.cogroup(rows, context.defaultParallelism)
         self._planned = together.flatMap(_plan).persist(self._kept)
-        planned = self._planned.map(told).collect()
+        planned = self._planned.map(planned_of).collect()
         self._segments = sum(len(each.first_seqs) for each in planned)
         self._bytes = sum(each.data_bytes for each in planned)
         return planned
@@ -124,7 +124,7 @@ def rows_of(chosen: Chosen, file: ScannedFile) -> Iterator[tuple[int, TopicRows]
             yield rows.topic_id, rows
 
 
-def told(plan: TopicPlan) -> Planned:
+def planned_of(plan: TopicPlan) -> Planned:
     return Planned(
         plan.meta,
         plan.counts,

@@ -103,12 +103,12 @@ def compact(
     with owned(disk, [directory], writing=True):
         say("looking for cold segments")
         topics = _topics(disk, directory, options, map_all)
-        found = map_all(partial(find_cold_segments, disk), topics)
-        tasks: list[ColdSegment] = [task for of_topic in found for task in of_topic]
+        segments_by_topic = map_all(partial(find_cold_segments, disk), topics)
+        tasks: list[ColdSegment] = [task for of_topic in segments_by_topic for task in of_topic]
         say("rewriting segments")
         done = map_all(partial(compact_segment, disk), tasks)
     seconds = (clock.monotonic_us() - began_us) / US_PER_S
-    with_cold = sum(1 for of_topic in found if of_topic)
+    with_cold = sum(1 for of_topic in segments_by_topic if of_topic)
     return _report(options, done, with_cold, seconds)
 
 

@@ -71,8 +71,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     def as_json(self) -> dict[str, Any]:
         """Plain values for JSON, in the order of the fields."""
-        found: dict[str, Any] = msgspec.to_builtins(self, enc_hook=_plain)
-        return found
+        values: dict[str, Any] = msgspec.to_builtins(self, enc_hook=_plain)
+        return values
 
 
 def _plain(value: Any) -> Any:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SCHEMES: Final = ("kafka://", "kafkas://")
-PIECE_RECORDS: Final = 500_000
+RANGE_RECORDS: Final = 500_000
 """So many records of a partition at most are one task's."""
 _BATCH_ROWS: Final = 4_096
 _ENDS: Final = "ends="
@@ -47,7 +47,7 @@ _HAS_NODE: Final = int(FrameFlag.HAS_NODE)
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaPlace:
+class KafkaOrigin:
     """A topic of a cluster, and where its partitions end for us, if that was said."""
 
     address: str
@@ -59,10 +59,10 @@ class KafkaPlace:
         return f"{Cluster(self.address)}/{self.topic}"
 
 
-def kafka_place(location: str) -> KafkaPlace:
+def parse_kafka_origin(location: str) -> KafkaOrigin:
     """`kafka://[user:password@]host:port[,host:port]/topic[?ends=100,90]`."""
-    place, _, query = location.partition("?")
-    address, _, topic = place.rpartition("/")
+    origin, _, query = location.partition("?")
+    address, _, topic = origin.rpartition("/")
     if not address.startswith(SCHEMES) or address in SCHEMES or not topic:
         shown = location.rpartition("@")[2]
         raise RequestError(f"{shown!r} is no Kafka topic; write kafka://host:port/topic")
@@ -73,10 +73,10 @@ def kafka_place(location: str) -> KafkaPlace:
     ends = query.removeprefix(_ENDS).split(",") if query else []
     if query and (not query.startswith(_ENDS) or not all(end.isdigit() for end in ends)):
         raise RequestError(f"?{query} is not ?ends=100,90: the end of each partition, in order")
-    return KafkaPlace(address, topic, tuple(map(int, ends)))
+    return KafkaOrigin(address, topic, tuple(map(int, ends)))
 
 
-class Piece(msgspec.Struct, frozen=True):
+class KafkaRange(msgspec.Struct, frozen=True):
     """What one task reads of one partition."""
 
     address: str
@@ -87,62 +87,63 @@ class Piece(msgspec.Struct, frozen=True):
     file: str
 
 
-def plan_kafka_origin(place: KafkaPlace) -> list[Piece]:
+def plan_kafka_origin(origin: KafkaOrigin) -> list[KafkaRange]:
     """Every record there is now, or up to the ends that were named."""
     from headwater.client.bridge.ends import Reading
 
-    reading = Reading(Cluster(place.address))
+    reading = Reading(Cluster(origin.address))
     try:
-        there = reading.partitions().get(place.topic)
+        there = reading.partitions().get(origin.topic)
         if not there:
-            raise RequestError(f"there is no topic {place.topic!r} in {Cluster(place.address)}")
-        if place.ends and len(place.ends) != len(there):
-            raise RequestError(f"{place} has {len(there)} partitions, and {len(place.ends)} ends")
-        marks = [reading.watermarks(place.topic, partition) for partition in there]
+            raise RequestError(f"there is no topic {origin.topic!r} in {Cluster(origin.address)}")
+        if origin.ends and len(origin.ends) != len(there):
+            raise RequestError(f"{origin} has {len(there)} partitions, and {len(origin.ends)} ends")
+        marks = [reading.watermarks(origin.topic, partition) for partition in there]
     finally:
         reading.close()
-    pieces = []
+    ranges = []
     for partition, mark in zip(there, marks, strict=True):
-        end = place.ends[partition] if place.ends else mark.high
+        end = origin.ends[partition] if origin.ends else mark.high
         if end > mark.high:
-            raise RequestError(f"{place}/{partition} ends at {mark.high}, before {end}")
-        pieces += [
-            Piece(
-                place.address,
-                place.topic,
+            raise RequestError(f"{origin}/{partition} ends at {mark.high}, before {end}")
+        ranges += [
+            KafkaRange(
+                origin.address,
+                origin.topic,
                 partition,
                 first,
-                min(first + PIECE_RECORDS, end),
-                f"{place}/{partition}",
+                min(first + RANGE_RECORDS, end),
+                f"{origin}/{partition}",
             )
-            for first in range(mark.low, end, PIECE_RECORDS)
+            for first in range(mark.low, end, RANGE_RECORDS)
         ]
-    return pieces
+    return ranges
 
 
 def kafka_rows(spark: SparkSession, location: str) -> DataFrame:
     """The rows of a backfill. Nothing is read before somebody asks for them."""
-    pieces = [
-        (msgspec.json.encode(each).decode(),) for each in plan_kafka_origin(kafka_place(location))
+    ranges = [
+        (msgspec.json.encode(each).decode(),)
+        for each in plan_kafka_origin(parse_kafka_origin(location))
     ]
-    source = spark.sparkContext.parallelize(pieces, max(len(pieces), 1))
-    return spark.createDataFrame(source, "piece string").mapInArrow(_read, _ROWS_DDL)
+    source = spark.sparkContext.parallelize(ranges, max(len(ranges), 1))
+    return spark.createDataFrame(source, "range string").mapInArrow(_read, _ROWS_DDL)
 
 
 def _read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for text in batch.column(0).to_pylist():
-            yield from read_piece(msgspec.json.decode(text, type=Piece))
+            yield from read_kafka_range(msgspec.json.decode(text, type=KafkaRange))
 
 
-def read_piece(piece: Piece) -> Iterator[pa.RecordBatch]:
+def read_kafka_range(range_: KafkaRange) -> Iterator[pa.RecordBatch]:
     """In a task: one range of a partition. The rows stand in its order."""
     from headwater.client.bridge.records import read_range
 
     held: list[tuple[Any, ...]] = []
-    cluster = Cluster(piece.address)
-    for message in read_range(cluster, piece.topic, piece.partition, piece.first, piece.end):
-        held.append(_row(piece, message))
+    cluster = Cluster(range_.address)
+    for message in read_range(cluster, range_.topic, range_.partition, range_.first, range_.end):
+        held.append(_row(range_, message))
         if len(held) == _BATCH_ROWS:
             yield _batch(held)
             held = []
@@ -150,14 +151,14 @@ def read_piece(piece: Piece) -> Iterator[pa.RecordBatch]:
         yield _batch(held)
 
 
-def _row(piece: Piece, message: Any) -> tuple[Any, ...]:
+def _row(range_: KafkaRange, message: Any) -> tuple[Any, ...]:
     native = to_native(message.key(), message.value(), message.headers() or ())
     return (
         native.data.decode(),
         native.tag.decode() if native.flags & _HAS_TAG else None,
         native.node.decode() if native.flags & _HAS_NODE else None,
         None if native.meta is None else native.meta.decode(),
-        piece.file,
+        range_.file,
         message.offset(),
         None,
     )

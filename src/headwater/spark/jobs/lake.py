@@ -26,7 +26,7 @@ from headwater.spark.jobs.lake_landing import (
 )
 from headwater.spark.jobs.lake_rows import VARIANT, Kind, Payload
 from headwater.spark.reading.offsets import decode_offset
-from headwater.spark.tables.location import Location
+from headwater.spark.tables.location import TableLocation
 from headwater.spark.tables.opening import FORMATS, open_table
 from headwater.spark.tables.table import Table
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-_LOOK_S: Final = 1
+_POLL_S: Final = 1
 _SUFFIXES: Final = {Kind.MAIN: "", Kind.DEAD: "-dead-letters", Kind.GAPS: "-gaps"}
 """The tables beside the main one."""
 
@@ -76,12 +76,12 @@ class LakeOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise RequestError(f"a table is one of {', '.join(FORMATS)}, not {self.format!r}")
         if self.catalog is not None and (self.format != "iceberg" or self.location is None):
             raise RequestError("a catalog goes with Iceberg tables and a location for their files")
-        base = Location.of(self.table if self.catalog is None else self.location or "")
-        found: dict[Kind, Table] = {}
+        base = TableLocation.of(self.table if self.catalog is None else self.location or "")
+        tables: dict[Kind, Table] = {}
         for kind, suffix in _SUFFIXES.items():
             name = None if self.catalog is None else self.table + suffix.replace("-", "_")
-            found[kind] = open_table(self.format, base.beside(suffix), self.catalog, name)
-        return found
+            tables[kind] = open_table(self.format, base.beside(suffix), self.catalog, name)
+        return tables
 
 
 class LakeReport(Report, frozen=True, kw_only=True):
@@ -178,7 +178,7 @@ def _wait(query: StreamingQuery, stop: threading.Event | None) -> None:
     from pyspark.errors import StreamingQueryException
 
     try:
-        while not query.awaitTermination(_LOOK_S):
+        while not query.awaitTermination(_POLL_S):
             if stop is not None and stop.is_set():
                 return
     except StreamingQueryException:
@@ -200,8 +200,8 @@ def _lag(query: StreamingQuery) -> int:
 
 
 def _cursors(offset: Any) -> dict[str, int]:
-    told = msgspec.json.decode(offset) if isinstance(offset, str) else offset
-    return {name: cursor.seq for name, cursor in decode_offset(told).items()}
+    ends = msgspec.json.decode(offset) if isinstance(offset, str) else offset
+    return {name: cursor.seq for name, cursor in decode_offset(ends).items()}
 
 
 def _payload(text: str) -> Payload:
@@ -224,7 +224,7 @@ def _report(options: LakeOptions, totals: Landings, lag: int, took_us: int) -> L
         bytes=totals.bytes,
         dead_letters=totals.dead_letters,
         gaps=totals.gaps,
-        batches_found=totals.found,
+        batches_found=totals.already_landed,
         orphans=totals.orphans,
         lag=lag,
         seconds=took_us / US_PER_S,

@@ -63,7 +63,7 @@ class Landings:
     bytes: int = 0
     dead_letters: int = 0
     gaps: int = 0
-    found: int = 0
+    already_landed: int = 0
     """Batches that were there already."""
     orphans: int = 0
     """Files of runs that died, deleted."""
@@ -80,8 +80,8 @@ class Shape:
 
     @property
     def rules(self) -> str:
-        told = [self.payload.value, self.fields, *map(str, self.columns), *self.partition_by]
-        return f"{checksum64('|'.join(told).encode()):016x}"
+        parts = [self.payload.value, self.fields, *map(str, self.columns), *self.partition_by]
+        return f"{checksum64('|'.join(parts).encode()):016x}"
 
 
 def shape_of(
@@ -136,7 +136,7 @@ class Lander:
         landing = Landing(self.app, batch_id, self.checkpoint, self.shape.rules)
         landed = {kind: check_landing(table, landing) for kind, table in self.tables.items()}
         if _is_there(landed[Kind.MAIN], batch_id):
-            self.totals.found += 1
+            self.totals.already_landed += 1
             return
         self._check_rules(landed, landing)
         if self._columns is None:
@@ -209,12 +209,12 @@ def _is_there(landed: Landed | None, batch: int) -> bool:
 
 def write_files(rows: DataFrame, task: LandTask) -> dict[Kind, list[WrittenFile]]:
     """Run the tasks and gather what they wrote."""
-    found: dict[Kind, list[WrittenFile]] = {}
+    files_by_kind: dict[Kind, list[WrittenFile]] = {}
     for row in rows.mapInArrow(task, WRITTEN_DDL).collect():
         partition: dict[str, str | None] = msgspec.json.decode(row["partition"])
         file = WrittenFile(row["path"], row["rows"], row["bytes"], partition, row["stats"])
-        found.setdefault(Kind(row["kind"]), []).append(file)
-    return found
+        files_by_kind.setdefault(Kind(row["kind"]), []).append(file)
+    return files_by_kind
 
 
 def committed(table: Table, landing: Landing, files: list[WrittenFile]) -> bool:

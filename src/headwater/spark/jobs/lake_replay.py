@@ -101,14 +101,14 @@ def open_letters(spark: SparkSession, dead: Table) -> DataFrame:
 
 def _finished(spark: SparkSession, options: LakeOptions, main: Table, dead: Table) -> int:
     """Finish a replay that died between its two commits; gives the number of the next one."""
-    asked = Landing(f"{options.app()}.{REPLAY}", 0, REPLAY)
-    in_main, in_dead = main.landed(asked), dead.landed(asked)
+    first = Landing(f"{options.app()}.{REPLAY}", 0, REPLAY)
+    in_main, in_dead = main.landed(first), dead.landed(first)
     for table, landed in ((main, in_main), (dead, in_dead)):
-        table.clean(asked.app, -1 if landed is None else landed.batch)
+        table.clean(first.app, -1 if landed is None else landed.batch)
     if in_main is None:
         return 0
     if in_dead is None or in_dead.batch < in_main.batch:
-        landing = Landing(asked.app, in_main.batch, REPLAY)
+        landing = Landing(first.app, in_main.batch, REPLAY)
         keys = open_letters(spark, dead).select(*KEY).toArrow()
         there = main.read(KEY)
         both = keys.join(there.cast(keys.schema), list(KEY), join_type="left semi")

@@ -278,7 +278,7 @@ def _filled(known: dict[str, Any], schema: pa.Schema, count: int) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _described(found: dict[Kind, list[Any]]) -> pa.RecordBatch:
+def _described(files_by_kind: dict[Kind, list[Any]]) -> pa.RecordBatch:
     """Files as rows for the driver."""
     import msgspec
 
@@ -291,7 +291,7 @@ def _described(found: dict[Kind, list[Any]]) -> pa.RecordBatch:
             "partition": msgspec.json.encode(file.partition).decode(),
             "stats": file.stats,
         }
-        for kind, files in found.items()
+        for kind, files in files_by_kind.items()
         for file in files
     ]
     return pa.RecordBatch.from_pylist(rows, schema=WRITTEN)

@@ -216,10 +216,10 @@ def _cut(scanned: ScannedFile, table: FrameTable, buffer: memoryview, job: FileJ
             order = Order(stretch.run, job.log, job.task.file.number)
             rows = _topic_rows(table, stretch, order, job.task.file.path)
             between = controls + (about if job.with_marks else [])
-            rows.controls = _placed(between, stretch.rows[table.type[stretch.rows] == _APPEND])
+            rows.controls = _positioned(between, stretch.rows[table.type[stretch.rows] == _APPEND])
             scanned.rows.append(rows)
     number = job.task.file.number
-    scanned.notes = [(Order(run, job.log, number), found) for run, found in notes.items()]
+    scanned.notes = [(Order(run, job.log, number), by_topic) for run, by_topic in notes.items()]
 
 
 def _covered(job: FileJob, log_id: int | None) -> int:
@@ -247,13 +247,13 @@ def _marks(
     runs: NDArray[numpy.int64],
     wanted: NDArray[numpy.int64],
 ) -> Marks:
-    found: Marks = defaultdict(list)
+    marks: Marks = defaultdict(list)
     for row in wanted[table.type[wanted] == _MARK].tolist():
         start = int(table.offset[row])
         frame = decode_frame(buffer, start, start + int(table.size[row]), verify=False)
         for entry in decode_checkpoint_mark(frame):
-            found[entry.topic_id, int(runs[row])].append((row, entry))
-    return dict(found)
+            marks[entry.topic_id, int(runs[row])].append((row, entry))
+    return dict(marks)
 
 
 def _stretches(
@@ -289,20 +289,20 @@ def _controls(
         keys = rows[is_key]
         expires = at_each_byte(buffer, "<u8")[table.data_at[keys] + _EXPIRES_AT]
         rows = numpy.sort(numpy.concatenate((rows[~is_key], keys[expires > now_ms])))
-    found: list[tuple[int, bytes | CheckpointEntry]] = []
+    controls: list[tuple[int, bytes | CheckpointEntry]] = []
     for row in rows.tolist():
         start = int(table.offset[row])
         end = start + int(table.size[row])
         noted.take(decode_frame(buffer, start, end, verify=False))
-        found.append((row, bytes(buffer[start:end])))
-    return found
+        controls.append((row, bytes(buffer[start:end])))
+    return controls
 
 
-def _placed(between: list[tuple[int, Any]], appended: NDArray[numpy.int64]) -> list[Control]:
+def _positioned(between: list[tuple[int, Any]], appended: NDArray[numpy.int64]) -> list[Control]:
     """The control frames in their order, each behind the records that stand before it."""
     between.sort(key=lambda each: each[0])
-    places = numpy.searchsorted(appended, [row for row, _ in between]).tolist()
-    return [Control(at, what) for at, (_, what) in zip(places, between, strict=True)]
+    positions = numpy.searchsorted(appended, [row for row, _ in between]).tolist()
+    return [Control(at, what) for at, (_, what) in zip(positions, between, strict=True)]
 
 
 def _topic_rows(table: FrameTable, stretch: _Stretch, order: Order, path: PurePath) -> TopicRows:

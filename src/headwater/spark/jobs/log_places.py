@@ -25,20 +25,20 @@ from headwater.recovery.survey import access_error, list_directory
 
 
 @dataclass(frozen=True, slots=True)
-class LogPlace:
+class LogDirectory:
     wal: PurePath
     data: PurePath | None
     """The data directory around it; None for a log that stands alone."""
 
 
-def find_logs(disk: Disk, path: PurePath) -> list[LogPlace]:
+def find_logs(disk: Disk, path: PurePath) -> list[LogDirectory]:
     """The logs at a place, or an error that says what may be there."""
     try:
         if not disk.is_directory(path):
             raise RequestError(f"there is no directory {path}; check the path")
-        found = _log_at(disk, path)
-        if found is not None:
-            return [found]
+        log = _log_at(disk, path)
+        if log is not None:
+            return [log]
         below = [path / name for name in list_directory(disk, path)]
         logs = [_log_at(disk, each) for each in below if disk.is_directory(each)]
     except OSError as error:
@@ -52,15 +52,15 @@ def find_logs(disk: Disk, path: PurePath) -> list[LogPlace]:
     return several
 
 
-def _log_at(disk: Disk, path: PurePath) -> LogPlace | None:
+def _log_at(disk: Disk, path: PurePath) -> LogDirectory | None:
     names = list_directory(disk, path)
     if WAL_DIRECTORY in names and disk.is_directory(path / WAL_DIRECTORY):
-        return LogPlace(path / WAL_DIRECTORY, path)
+        return LogDirectory(path / WAL_DIRECTORY, path)
     if not any(map(_is_log_name, names)):
         return None
     if path.name == WAL_DIRECTORY and disk.exists(path.parent / LOCK_NAME):
-        return LogPlace(path, path.parent)
-    return LogPlace(path, None)
+        return LogDirectory(path, path.parent)
+    return LogDirectory(path, None)
 
 
 def _is_log_name(name: str) -> bool:

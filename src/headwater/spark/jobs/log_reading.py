@@ -18,7 +18,7 @@ from headwater.spark.jobs.log_files import FileJob, GivenGroups, Order
 Noted = tuple[Order, dict[int, TopicNotes]]
 
 
-class Looked(Protocol):
+class ScanResult(Protocol):
     """What a look at one file tells."""
 
     @property
@@ -38,13 +38,13 @@ class Looked(Protocol):
 
 
 MakeJob = Callable[[PieceTask, GivenGroups | None], FileJob]
-Scan = Callable[[Sequence[FileJob]], Sequence[Looked]]
+Scan = Callable[[Sequence[FileJob]], Sequence[ScanResult]]
 
 
 @dataclass(frozen=True, slots=True)
 class LogRead:
     report: WalReport
-    files: dict[PurePath, Looked]
+    files: dict[PurePath, ScanResult]
     """By path; those of a log with agreed losses were read by the groups found in order."""
 
     @property
@@ -52,25 +52,25 @@ class LogRead:
         """A file that was not the same when it was looked at again, and yet is no damage."""
         for shard in self.report.shards:
             for scan in shard.files:
-                looked = self.files.get(scan.path)
-                if not shard.repairs.skips and (looked is None or looked.piece.scan is not scan):
+                result = self.files.get(scan.path)
+                if not shard.repairs.skips and (result is None or result.piece.scan is not scan):
                     return scan.path
         return None
 
     def notes(self) -> list[Noted]:
-        return [noted for looked in self.files.values() for noted in looked.notes]
+        return [noted for result in self.files.values() for noted in result.notes]
 
 
 def read_log(
     disk: Disk, wal_directory: PurePath, job: MakeJob, scan: Scan, *, deep: bool = False
 ) -> LogRead:
     """Look at every file by itself. Whether the log is to be believed is for the caller to see."""
-    files: dict[PurePath, Looked] = {}
+    files: dict[PurePath, ScanResult] = {}
 
     def look(tasks: Sequence[PieceTask]) -> list[Piece]:
-        found = scan([job(task, None) for task in tasks])
-        files.update(zip((task.file.path for task in tasks), found, strict=True))
-        return [each.piece for each in found]
+        results = scan([job(task, None) for task in tasks])
+        files.update(zip((task.file.path for task in tasks), results, strict=True))
+        return [each.piece for each in results]
 
     report = look_in_pieces(disk, wal_directory, look, deep=deep)
     for shard in report.shards:

@@ -53,7 +53,7 @@ class UnfitRow(msgspec.Struct, frozen=True):
     why: str
 
 
-class Look(msgspec.Struct, frozen=True):
+class RowInspection(msgspec.Struct, frozen=True):
     files: tuple[str, ...]
     rows: int
     bytes: int
@@ -64,24 +64,24 @@ class Look(msgspec.Struct, frozen=True):
     unfit_rows: tuple[UnfitRow, ...]
 
 
-def look(rows: DataFrame) -> Look:
+def inspect_rows(rows: DataFrame) -> RowInspection:
     """Every row once."""
     from pyspark.sql import functions as f
 
     lines = _by_python(rows) if _has_texts(rows) else _by_java(rows)
-    found = lines.groupBy("file").agg(
+    totals = lines.groupBy("file").agg(
         f.sum("rows").alias("rows"),
         f.sum("bytes").alias("bytes"),
         f.bit_xor("mix").alias("mix"),
         f.sum("unfit").alias("unfit"),
         f.first(f.when(f.col("unfit") > 0, f.struct("text", "why")), ignorenulls=True).alias("at"),
     )
-    files = found.orderBy("file").collect()
+    files = totals.orderBy("file").collect()
     unfit = [UnfitRow(row["file"], *row["at"]) for row in files if row["at"]]
     mix = 0
     for row in files:
         mix ^= row["mix"]
-    return Look(
+    return RowInspection(
         tuple(row["file"] for row in files),
         sum(row["rows"] for row in files),
         sum(row["bytes"] for row in files),
@@ -108,8 +108,8 @@ def _hashable(name: str, kind: DataType) -> Column:
     from pyspark.sql import functions as f
 
     column = f.col(f"`{name}`")
-    told = kind.simpleString()
-    return f.to_json(f.struct(column)) if "map<" in told or "variant" in told else column
+    type_name = kind.simpleString()
+    return f.to_json(f.struct(column)) if "map<" in type_name or "variant" in type_name else column
 
 
 def _by_java(rows: DataFrame) -> DataFrame:
@@ -122,14 +122,14 @@ def _by_java(rows: DataFrame) -> DataFrame:
             too_long = f.octet_length(name) > most
             reasons.append(f.when(too_long, f.lit(_too_long(name, most))))
     shown = [f.col(f"`{name}`") for name in rows.columns if name not in CARRIED]
-    looked = rows.select(
+    inspected = rows.select(
         f.col(f"`{FILE}`").alias("file"),
         _checksum(rows).alias("mix"),
         f.coalesce(*reasons).alias("why"),
         f.substring(f.to_json(f.struct(*shown)), 1, _CHARACTERS_SHOWN).alias("text"),
     )
     bad = f.col("why").isNotNull()
-    return looked.groupBy("file").agg(
+    return inspected.groupBy("file").agg(
         f.count("*").alias("rows"),
         f.lit(0).cast("long").alias("bytes"),
         f.bit_xor("mix").alias("mix"),
@@ -144,11 +144,11 @@ def _by_python(rows: DataFrame) -> DataFrame:
     from pyspark.sql import functions as f
 
     wanted = [name for name in (*_LIMITS, FILE, UNFIT) if name in rows.columns]
-    looked = rows.select(*(f.col(f"`{name}`") for name in wanted), _checksum(rows).alias(HASH))
-    return looked.mapInArrow(_look_at, _LINE)
+    inspected = rows.select(*(f.col(f"`{name}`") for name in wanted), _checksum(rows).alias(HASH))
+    return inspected.mapInArrow(_inspect_batches, _LINE)
 
 
-def _look_at(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _inspect_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """One line for each file of each batch, with its first row that does not fit."""
     for batch in batches:
         names = batch.column(FILE)

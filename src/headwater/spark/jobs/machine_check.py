@@ -20,7 +20,7 @@ from headwater.wire.machine_requests import LIST_LIMIT_MAX
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-TOLD_MAX: Final = 1_000
+LISTED_MAX: Final = 1_000
 LIVE_DDL: Final = (
     "id string, live_machine string, live_version bigint, live_state string, live_ctx string, "
     "live_offset bigint"
@@ -91,18 +91,18 @@ def _instances(machines: Machines) -> Iterator[LiveInstance]:
                 continue
             seen.add(each.id)
             try:
-                found = machines.get_instance(each.id)
+                instance = machines.get_instance(each.id)
             except HeadwaterError as error:
                 if getattr(error, "code", "") != INSTANCE_NOT_FOUND:
                     raise
                 continue  # deleted since it was listed
             yield LiveInstance(
                 each.id,
-                found.machine,
-                found.version,
-                found.state,
-                msgspec.json.encode(found.ctx, order="sorted").decode(),
-                found.last_wal_offset,
+                instance.machine,
+                instance.version,
+                instance.state,
+                msgspec.json.encode(instance.ctx, order="sorted").decode(),
+                instance.last_wal_offset,
             )
 
 
@@ -110,17 +110,17 @@ def check_against(spark: SparkSession, instances: DataFrame, live: LiveState) ->
     """Join both, and say what is not alike."""
     there = spark.createDataFrame([tuple(each) for each in live.instances], LIVE_DDL)
     joined = instances.join(there, instances.instance_id == there.id, "full_outer")
-    found = joined.mapInArrow(partial(_compare, live.end), COMPARED_DDL).collect()
+    rows = joined.mapInArrow(partial(_compare, live.end), COMPARED_DDL).collect()
     totals = dict.fromkeys(_COUNTS, 0)
     told: list[Difference] = []
-    for row in found:
+    for row in rows:
         if row.instance_id is None:
             totals[row.what] += row.count_
         else:
             told.append(Difference(row.instance_id, row.what))
     told.sort(key=lambda each: each.instance_id)
     compared, changed, differences = (totals[name] for name in _COUNTS)
-    return Checked(compared, changed, differences, tuple(told[:TOLD_MAX]))
+    return Checked(compared, changed, differences, tuple(told[:LISTED_MAX]))
 
 
 def _compare(end: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -135,7 +135,7 @@ def _compare(end: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordB
             changed += what is None
             if what:
                 differences += 1
-                if len(told) < TOLD_MAX:
+                if len(told) < LISTED_MAX:
                     told.append((row["instance_id"] or row["id"], what, 0))
     counts = zip(_COUNTS, (compared, changed, differences), strict=True)
     told += [(None, name, count) for name, count in counts]

@@ -54,10 +54,10 @@ _ABOUT_INSTANCES: Final = frozenset(
 )
 _BATCH_ROWS: Final = 4_096
 _EVER: Final = 2**63 - 1
-_LOOKS_MAX: Final = 3
+_SCANS_MAX: Final = 3
 
 
-class Piece(msgspec.Struct, frozen=True):
+class MachineSplit(msgspec.Struct, frozen=True):
     """One file, or part of one."""
 
     path: str
@@ -72,7 +72,7 @@ class Piece(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class MachineLogView:
-    pieces: list[Piece]
+    splits: list[MachineSplit]
     end: int
     """Behind the last entry that counts."""
     snapshot: str | None
@@ -95,10 +95,10 @@ def view_machine_log(
     at_ms: int | None = None,
 ) -> MachineLogView:
     """What tells the instances as they were after the entry at `until`, and not after `at_ms`."""
-    place = directory / MACHINES_DIRECTORY
-    if not disk.is_directory(place):
+    directory_of_log = directory / MACHINES_DIRECTORY
+    if not disk.is_directory(directory_of_log):
         raise RequestError(f"{directory} has no machines: there is no {MACHINES_DIRECTORY}/ in it")
-    plan, looks, faults = _looked_at(disk, place, map_all)
+    plan, scans, faults = _scan_log(disk, directory_of_log, map_all)
     for fault in faults:
         if fault.bad:
             raise DamageError(
@@ -107,63 +107,63 @@ def view_machine_log(
                 offset=fault.offset,
                 advice="`headwater verify` shows everything; restore a backup",
             )
-    end = _end(plan, looks, faults)
+    end = _end(plan, scans, faults)
     if until is not None:
         end = min(end, until + 1)
     at_max = _EVER if at_ms is None else at_ms
     known = [each.heading for each in plan.snapshots.whole() if each.heading is not None]
     usable = [h for h in known if h.wal_offset <= end and _ms_after(h.timestamp) <= at_max]
     heading = usable[0] if usable else None
-    if heading is None and known and (not looks or looks[0].number != 1):
+    if heading is None and known and (not scans or scans[0].number != 1):
         raise RequestError(
             "the log does not reach back so far: what was before the snapshot of "
             f"{known[-1].timestamp} was compacted away"
         )
     begin = 0 if heading is None else heading.wal_offset
-    flushes = [at for look in looks for at, when in look.flushes if at < end and when <= at_max]
+    flushes = [at for scan in scans for at, when in scan.flushes if at < end and when <= at_max]
     begin = max([begin, *flushes])
-    pieces = [
-        Piece(segment.path, segment.number, begin, end, at_max)
+    splits = [
+        MachineSplit(segment.path, segment.number, begin, end, at_max)
         for segment in plan.segments
         if segment_of(begin) <= segment.number <= segment_of(end)
     ]
     if heading is not None and begin == heading.wal_offset:
-        path = place / SNAPSHOTS_DIRECTORY / heading.file
-        pieces.append(Piece(str(path), 0, 0, _EVER, _EVER))
-    entries = sum(look.entries for look in looks if look.number >= segment_of(begin))
-    return MachineLogView(pieces, end, None if heading is None else heading.file, entries)
+        path = directory_of_log / SNAPSHOTS_DIRECTORY / heading.file
+        splits.append(MachineSplit(str(path), 0, 0, _EVER, _EVER))
+    entries = sum(scan.entries for scan in scans if scan.number >= segment_of(begin))
+    return MachineLogView(splits, end, None if heading is None else heading.file, entries)
 
 
-def _looked_at(
-    disk: Disk, place: PurePath, map_all: MapAll
+def _scan_log(
+    disk: Disk, directory_of_log: PurePath, map_all: MapAll
 ) -> tuple[MachineSurvey, list[MachineScan], list[Fault]]:
     """Once more when an owner compacts the log just now."""
-    for _ in range(_LOOKS_MAX):
+    for _ in range(_SCANS_MAX):
         try:
-            plan = begin_survey(disk, place)
+            plan = begin_survey(disk, directory_of_log)
         except FileNotFoundError:
             continue
-        looks = map_all(partial(scan_machine_segment, disk), plan.segments)
-        faults = machine_faults(plan, looks)
+        scans = map_all(partial(scan_machine_segment, disk), plan.segments)
+        faults = machine_faults(plan, scans)
         if not any(fault.kind is FaultKind.CHANGED for fault in faults):
-            return plan, looks, faults
-    raise UnavailableError(f"{place} changes faster than it can be looked at; try again")
+            return plan, scans, faults
+    raise UnavailableError(f"{directory_of_log} changes faster than it can be looked at; try again")
 
 
-def _end(plan: MachineSurvey, looks: Sequence[MachineScan], faults: Sequence[Fault]) -> int:
+def _end(plan: MachineSurvey, scans: Sequence[MachineScan], faults: Sequence[Fault]) -> int:
     """Behind the last whole batch."""
-    ends = [global_offset(look.number, look.end) for look in looks if look.entries]
+    ends = [global_offset(scan.number, scan.end) for scan in scans if scan.entries]
     end = max(ends, default=0 if plan.heading is None else plan.heading.wal_offset)
-    numbers = {PurePath(look.path): look.number for look in looks}
+    numbers = {PurePath(scan.path): scan.number for scan in scans}
     torn = [
         global_offset(numbers[fault.path], fault.offset)
         for fault in faults
         if fault.path in numbers and fault.offset is not None
     ]
     opened = [
-        global_offset(look.number, look.open_batch)
-        for look in looks[-1:]
-        if look.open_batch is not None
+        global_offset(scan.number, scan.open_batch)
+        for scan in scans[-1:]
+        if scan.open_batch is not None
     ]
     return min([end, *torn, *opened])
 
@@ -174,11 +174,13 @@ def _ms_after(timestamp: str) -> int:
     return int(moment.timestamp()) * MS_PER_S + MS_PER_S - 1
 
 
-def read_pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def read_splits(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """For mapInArrow: pieces as JSON become rows."""
     for batch in batches:
         for text in batch.column(0).to_pylist():
-            yield from in_batches(piece_rows(PosixDisk(), msgspec.json.decode(text, type=Piece)))
+            yield from in_batches(
+                split_rows(PosixDisk(), msgspec.json.decode(text, type=MachineSplit))
+            )
 
 
 def in_batches(rows: Iterable[tuple[Any, ...]], schema: pa.Schema = ROWS) -> Iterator[Any]:
@@ -200,24 +202,24 @@ def _batch(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def piece_rows(disk: Disk, piece: Piece) -> Iterator[tuple[str, int, int, bytes]]:
-    contents = read_all(disk, PurePath(piece.path))
-    if not piece.segment:
+def split_rows(disk: Disk, split: MachineSplit) -> Iterator[tuple[str, int, int, bytes]]:
+    contents = read_all(disk, PurePath(split.path))
+    if not split.segment:
         for instance in load_machine_snapshot(contents).instances:
             body = msgspec.msgpack.encode(instance)
             yield instance.id, instance.last_wal_offset, FROM_SNAPSHOT, body
         return
     at, size = 0, len(contents)
-    if segment_of(piece.begin) == piece.segment:
-        at = within_segment(piece.begin)
-    while contents.startswith(MAGIC_BYTES, at) and global_offset(piece.segment, at) < piece.end:
+    if segment_of(split.begin) == split.segment:
+        at = within_segment(split.begin)
+    while contents.startswith(MAGIC_BYTES, at) and global_offset(split.segment, at) < split.end:
         try:
             entry = decode_entry(contents, at, size)
         except FormatError as error:  # changed since it was looked at
-            raise DamageError(error.reason, path=piece.path, offset=at) from error
+            raise DamageError(error.reason, path=split.path, offset=at) from error
         if entry.kind in _ABOUT_INSTANCES:
             about = _about(entry.payload)
-            if about.at <= piece.at_max:
-                here = global_offset(piece.segment, at)
+            if about.at <= split.at_max:
+                here = global_offset(split.segment, at)
                 yield about.instance_id, here, int(entry.kind), entry.payload
         at += entry.size

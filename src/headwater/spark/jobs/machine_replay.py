@@ -22,7 +22,7 @@ from headwater.disk import PosixDisk
 from headwater.format.machines.bodies import ApplyEvent, CreateInstance, decode_body
 from headwater.format.machines.entry import Entry, EntryType
 from headwater.model.machines.instance import Instance
-from headwater.model.machines.replaying import created_instance, replayed_event
+from headwater.model.machines.instance_changes import created_instance, replayed_event
 from headwater.spark.jobs.job import NoProgress, Progress, Report
 from headwater.spark.jobs.machine_check import Checked, Difference, LiveState, check_against
 from headwater.spark.jobs.machine_log import (
@@ -30,7 +30,7 @@ from headwater.spark.jobs.machine_log import (
     ROWS_DDL,
     MachineLogView,
     in_batches,
-    read_pieces,
+    read_splits,
     view_machine_log,
 )
 from headwater.spark.jobs.mapping import SparkMap
@@ -175,11 +175,11 @@ def _check(options: ReplayOptions, live: LiveState | None) -> None:
 
 def replay(spark: SparkSession, view: MachineLogView) -> DataFrame:
     """A row for each instance the log speaks of."""
-    pieces = [(msgspec.json.encode(piece).decode(),) for piece in view.pieces]
-    source = spark.sparkContext.parallelize(pieces, max(len(pieces), 1))
-    rows = spark.createDataFrame(source, "piece string").mapInArrow(read_pieces, ROWS_DDL)
+    splits = [(msgspec.json.encode(split).decode(),) for split in view.splits]
+    source = spark.sparkContext.parallelize(splits, max(len(splits), 1))
+    rows = spark.createDataFrame(source, "split string").mapInArrow(read_splits, ROWS_DDL)
     # As many as there are files, which are of one size: more would be tasks without work.
-    count = max(len(pieces), spark.sparkContext.defaultParallelism)
+    count = max(len(splits), spark.sparkContext.defaultParallelism)
     ordered = rows.repartition(count, "instance_id").sortWithinPartitions(
         "instance_id", "wal_offset"
     )
@@ -251,10 +251,10 @@ def _counts(instances: DataFrame) -> list[tuple[tuple[str, int, str], bool, bool
 
 def _by_state(alive: list[tuple[int, tuple[str, int, str]]]) -> Iterator[StateCount]:
     totals: dict[tuple[str, int, str], int] = {}
-    for count, place in alive:
-        totals[place] = totals.get(place, 0) + count
-    for place in sorted(totals):
-        yield StateCount(*place, totals[place])
+    for count, position in alive:
+        totals[position] = totals.get(position, 0) + count
+    for position in sorted(totals):
+        yield StateCount(*position, totals[position])
 
 
 def _write(instances: DataFrame, options: ReplayOptions, view: MachineLogView) -> None:

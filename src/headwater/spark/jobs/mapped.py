@@ -16,10 +16,10 @@ class MappedFiles:
 
     def view(self, path: str) -> memoryview:
         """The whole file. Whoever looks at it must know that nobody shortens it meanwhile."""
-        found = self._views.get(path)
-        if found is None:
-            place = PurePath(path)
-            with file_work(place):
-                found = with_file(self._disk, place, OpenMode.READ, lambda file: file.view())
-            self._views[path] = found
-        return found
+        view = self._views.get(path)
+        if view is None:
+            file_path = PurePath(path)
+            with file_work(file_path):
+                view = with_file(self._disk, file_path, OpenMode.READ, lambda file: file.view())
+            self._views[path] = view
+        return view

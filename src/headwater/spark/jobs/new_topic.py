@@ -148,15 +148,15 @@ def _known(disk: Disk, directory: PurePath) -> tuple[Snapshot, Catalog]:
     """What the newest snapshot says, and which topics there are by it and by the log."""
     report = look_until_settled(disk, directory / WAL_DIRECTORY)
     report.raise_if_refused()
-    found = load_snapshot(disk, directory, [])
-    covered = {} if found is None else covered_frames(directory, found, report.shards)
-    catalog = Catalog(found)
+    snapshot = load_snapshot(disk, directory, [])
+    covered = {} if snapshot is None else covered_frames(directory, snapshot, report.shards)
+    catalog = Catalog(snapshot)
     for row in replay_rows(replay(disk, report.shards, covered), covered, records=False):
         if isinstance(row, Frame):
             notes = TopicNotes()
             notes.take(row)
             catalog.take({row.topic_id: notes})
-    return found or Snapshot(0, 1, (), (), {}), catalog
+    return snapshot or Snapshot(0, 1, (), (), {}), catalog
 
 
 def _check(disk: Disk, new: NewTopic, segments: Sequence[SegmentDone]) -> None:

@@ -133,8 +133,8 @@ def _files(disk: Disk, task: TopicTask) -> tuple[TopicFiles | None, list[Finding
 
 def is_dead(entries: Entries) -> NDArray[numpy.bool_]:
     """Which of the records get an empty frame."""
-    found: NDArray[numpy.bool_] = index_flags(entries) & IndexFlag.DELETED != 0
-    return found
+    dead: NDArray[numpy.bool_] = index_flags(entries) & IndexFlag.DELETED != 0
+    return dead
 
 
 def _without_dropped(segments: list[Segment], earliest_seq: int) -> list[Segment]:

@@ -89,7 +89,7 @@ def write_segment(disk: Disk, output: PurePath, item: SegmentItem) -> Written:
             disk.make_directory(directory)
             for part, contents in ((SegmentPart.DATA, data), (SegmentPart.IDX, wanted.tobytes())):
                 _replace(disk, store.path_of(item.first_seq, part), contents)
-    return _told(item, end_of(wanted), skipped)
+    return _written_of(item, end_of(wanted), skipped)
 
 
 def _replace(disk: Disk, path: PurePath, contents: Buffer) -> None:
@@ -182,11 +182,12 @@ def _base_data(disk: Disk, base: Base) -> bytearray:
     faults = frame_faults(data, entries, segment.first_seq)
     faults[numpy.isin(faults, _UNFINISHED_DELETES)] = FrameFault.NONE
     if faults.any():
-        place = int(faults.argmax())
+        position = int(faults.argmax())
+        meaning = FAULT_MEANING[FrameFault(int(faults[position]))]
         raise DamageError(
-            f"seq {segment.first_seq + place}: {FAULT_MEANING[FrameFault(int(faults[place]))]}",
+            f"seq {segment.first_seq + position}: {meaning}",
             path=path,
-            offset=int(entries["offset"][place]),
+            offset=int(entries["offset"][position]),
             advice="`headwater pipeline verify` lists everything; restore a backup",
         )
     return data
@@ -204,10 +205,10 @@ def _point(disk: Disk, directory: PurePath, item: SegmentItem) -> Written:
         if not skipped:
             disk.make_directory(directory)
             _replace(disk, path, contents)
-    return _told(item, 0, skipped)
+    return _written_of(item, 0, skipped)
 
 
-def _told(item: SegmentItem, data_bytes: int, skipped: bool) -> Written:
+def _written_of(item: SegmentItem, data_bytes: int, skipped: bool) -> Written:
     dead = int(is_dead(item.entries).sum())
     base = 0 if item.base is None else item.base.segment.count
     return Written(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BUCKETS_WANTED: Final = 120
-STEPS_S: Final = (1, 10, 60, 600, 3_600, 21_600, 86_400)
+BUCKETS_S: Final = (1, 10, 60, 600, 3_600, 21_600, 86_400)
 """Lengths a bucket may have when nobody says; the shortest that needs few enough of them."""
 MS_PER_S: Final = 1_000
 _TABLES: Final = {"delta": delta_table, "parquet": parquet_table}
@@ -176,7 +176,7 @@ def _totals(slim: DataFrame) -> list[Any]:
     from pyspark.sql import functions as f
 
     at_record = f.col("size").isNotNull()
-    found = slim.groupBy("topic").agg(
+    totals = slim.groupBy("topic").agg(
         f.count("size").alias("records"),
         f.coalesce(f.sum("size"), f.lit(0)).alias("bytes"),
         f.coalesce(f.min(f.when(at_record, f.col("seq"))), f.lit(0)).alias("first_seq"),
@@ -191,14 +191,14 @@ def _totals(slim: DataFrame) -> list[Any]:
         f.sum("gaps").alias("gaps"),
         f.coalesce(f.sum("lost"), f.lit(0)).alias("lost"),
     )
-    return found.orderBy(f.desc("records"), "topic").collect()
+    return totals.orderBy(f.desc("records"), "topic").collect()
 
 
 def _step(totals: list[Any]) -> int:
     firsts = [row["first_ts"] for row in totals if row["first_ts"] is not None]
     lasts = [row["last_ts"] for row in totals if row["last_ts"] is not None]
     span_s = (max(lasts, default=0) - min(firsts, default=0)) / MS_PER_S
-    return next((step for step in STEPS_S if span_s / step <= BUCKETS_WANTED), STEPS_S[-1])
+    return next((step for step in BUCKETS_S if span_s / step <= BUCKETS_WANTED), BUCKETS_S[-1])
 
 
 def _buckets(slim: DataFrame, bucket_s: int) -> tuple[Bucket, ...]:
@@ -206,8 +206,8 @@ def _buckets(slim: DataFrame, bucket_s: int) -> tuple[Bucket, ...]:
 
     step = bucket_s * MS_PER_S
     start = (f.floor(f.col("ts") / step) * step).cast("long").alias("ts")
-    found = slim.where("size is not null").groupBy("topic", start)
-    rows = found.agg(f.count("size").alias("records"), f.sum("size").alias("bytes"))
+    counts = slim.where("size is not null").groupBy("topic", start)
+    rows = counts.agg(f.count("size").alias("records"), f.sum("size").alias("bytes"))
     return tuple(
         Bucket(row["topic"], row["ts"], row["records"], row["bytes"])
         for row in rows.orderBy("topic", "ts").collect()
@@ -230,10 +230,10 @@ def _tags(slim: DataFrame, top: int) -> dict[str, list[Any]]:
         f.max(f.when(f.col("tag").isNotNull(), f.col("n"))).over(whole).alias("most"),
         f.row_number().over(whole.orderBy(f.desc("n"), "tag")).alias("place"),
     )
-    found: dict[str, list[Any]] = {}
+    by_topic: dict[str, list[Any]] = {}
     for row in ranked.where(f.col("place") <= max(top, 1)).orderBy("topic", "place").collect():
-        found.setdefault(row["topic"], []).append(row)
-    return found
+        by_topic.setdefault(row["topic"], []).append(row)
+    return by_topic
 
 
 def _topic(row: Any, tags: list[Any], peak: float) -> TopicStats:
@@ -277,7 +277,7 @@ def _latency(spark: SparkSession, options: StatsOptions) -> tuple[Latency, ...]:
     rows = table.select(topic.alias("topic"), took.alias("took")).where("took is not null")
     if options.place.topics and "topic" in table.columns:
         rows = rows.where(f.col("topic").isin(list(options.place.topics)))
-    found = rows.groupBy("topic").agg(
+    latencies = rows.groupBy("topic").agg(
         f.count("*").alias("rows"),
         f.percentile_approx("took", list(_SHARES)).alias("shares"),
         f.max("took").alias("most"),
@@ -291,5 +291,5 @@ def _latency(spark: SparkSession, options: StatsOptions) -> tuple[Latency, ...]:
             p99_ms=row["shares"][2],
             most_ms=row["most"],
         )
-        for row in found.orderBy("topic").collect()
+        for row in latencies.orderBy("topic").collect()
     )

@@ -76,12 +76,14 @@ def _rates(report: StatsReport, figure: Figure) -> bool:
 def _sizes(report: StatsReport, figure: Figure) -> bool:
     axes = figure.subplots()
     topics = _drawn(report)
-    for place, topic in enumerate(topics):
+    for position, topic in enumerate(topics):
         sizes = topic.sizes
-        axes.plot([sizes.least, sizes.most], [place, place], color="tab:gray")
-        axes.plot([sizes.p50], [place], "o", color="tab:blue", label="half" if not place else None)
-        last = "99 %" if not place else None
-        axes.plot([sizes.p99], [place], "s", color="tab:red", label=last)
+        axes.plot([sizes.least, sizes.most], [position, position], color="tab:gray")
+        axes.plot(
+            [sizes.p50], [position], "o", color="tab:blue", label="half" if not position else None
+        )
+        last = "99 %" if not position else None
+        axes.plot([sizes.p99], [position], "s", color="tab:red", label=last)
     axes.set_yticks(range(len(topics)), [_named(topic.topic) for topic in topics])
     axes.set_xlabel("bytes of payload, least to most")
     return _finish(axes, "Sizes", bool(topics))
@@ -100,14 +102,14 @@ def _tags(report: StatsReport, figure: Figure) -> bool:
 
 def _latencies(report: StatsReport, figure: Figure) -> bool:
     axes = figure.subplots()
-    found = report.latency[:TOPICS_DRAWN]
-    names = [_named(each.topic or "all") for each in found]
+    latencies = report.latency[:TOPICS_DRAWN]
+    names = [_named(each.topic or "all") for each in latencies]
     for shift, (label, pick) in enumerate(_SHARES_DRAWN):
-        places = [place + (shift - 1) * 0.25 for place in range(len(found))]
-        axes.bar(places, [pick(each) / MS_PER_S for each in found], 0.25, label=label)
-    axes.set_xticks(range(len(found)), names)
+        positions = [position + (shift - 1) * 0.25 for position in range(len(latencies))]
+        axes.bar(positions, [pick(each) / MS_PER_S for each in latencies], 0.25, label=label)
+    axes.set_xticks(range(len(latencies)), names)
     axes.set_ylabel("seconds from commit to table")
-    return _finish(axes, "Latency", bool(found))
+    return _finish(axes, "Latency", bool(latencies))
 
 
 _SHARES_DRAWN: Final[tuple[tuple[str, Callable[[Any], int]], ...]] = (

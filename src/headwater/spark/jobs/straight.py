@@ -69,8 +69,8 @@ def write_straight(
         new = reserve(disk, directory, topic)
         starts = [1 + before for before in (0, *accumulate(counts))]
         task = StraightTask(str(new.segments), new.topic_id, tuple(starts), ts)
-        found = rows.mapInArrow(task, _DONE).collect()
-        segments = sorted((SegmentDone(*row) for row in found), key=lambda each: each.first_seq)
+        written = rows.mapInArrow(task, _DONE).collect()
+        segments = sorted((SegmentDone(*row) for row in written), key=lambda each: each.first_seq)
         add(disk, directory, new, settings, segments, ts)
         return sum(counts)
 
@@ -106,9 +106,11 @@ def _counts(rows: DataFrame) -> list[int]:
     """Rows of each partition, in the order of partitions."""
     from pyspark.sql import functions as f
 
-    found = rows.groupBy(f.spark_partition_id().alias("place")).count().collect()
-    by_place = {row["place"]: row["count"] for row in found}
-    return [by_place.get(place, 0) for place in range(max(by_place, default=-1) + 1)]
+    counts = rows.groupBy(f.spark_partition_id().alias("partition")).count().collect()
+    by_partition = {row["partition"]: row["count"] for row in counts}
+    return [
+        by_partition.get(partition, 0) for partition in range(max(by_partition, default=-1) + 1)
+    ]
 
 
 @dataclass(frozen=True)
@@ -125,24 +127,26 @@ class StraightTask:
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        place = 0 if context is None else context.partitionId()
-        done = self.write(PosixDisk(), place, batches)
+        partition = 0 if context is None else context.partitionId()
+        done = self.write(PosixDisk(), partition, batches)
         rows = [{name: getattr(each, name) for name in SegmentDone.__slots__} for each in done]
         yield pa.RecordBatch.from_pylist(rows, schema=_DONE_ARROW)
 
-    def write(self, disk: Disk, place: int, batches: Iterable[pa.RecordBatch]) -> list[SegmentDone]:
+    def write(
+        self, disk: Disk, partition: int, batches: Iterable[pa.RecordBatch]
+    ) -> list[SegmentDone]:
         """The segments of one partition."""
         # Partitions behind the last that has rows were not counted, and have none.
         behind_all = len(self.starts) - 1
-        first = self.starts[min(place, behind_all)]
-        behind = self.starts[min(place + 1, behind_all)]
+        first = self.starts[min(partition, behind_all)]
+        behind = self.starts[min(partition + 1, behind_all)]
         writer = SegmentWriter(disk, PurePath(self.directory), self.topic_id, first, self.ts)
         for batch in batches:
             writer.write(*columns_of(batch))
         writer.finish()
         if writer.next_seq != behind:
             raise DamageError(
-                f"partition {place} had {behind - first} rows when it was counted and "
+                f"partition {partition} had {behind - first} rows when it was counted and "
                 f"{writer.next_seq - first} when it was written",
                 advice="the origin was changed meanwhile; nothing was added, run the job again",
             )
@@ -169,8 +173,8 @@ def _words(batch: pa.RecordBatch, name: str) -> list[bytes]:
     if name not in batch.schema.names:
         return [b""] * len(batch)
     texts = pc.fill_null(batch.column(name).cast(pa.string()), "")
-    found: list[bytes] = texts.cast(pa.binary()).to_pylist()
-    return found
+    encoded: list[bytes] = texts.cast(pa.binary()).to_pylist()
+    return encoded
 
 
 class SegmentWriter:

@@ -30,19 +30,19 @@ class Tagged(NamedTuple):
 
 
 class TagTable:
-    def __init__(self, pieces: Sequence[Tagged]) -> None:
-        arrays = [_texts(piece) for piece in pieces]
-        seqs = numpy.concatenate([numpy.empty(0, numpy.int64), *(piece.seqs for piece in pieces)])
+    def __init__(self, parts: Sequence[Tagged]) -> None:
+        arrays = [_texts(part) for part in parts]
+        seqs = numpy.concatenate([numpy.empty(0, numpy.int64), *(part.seqs for part in parts)])
         joined = pyarrow.chunked_array(arrays, pyarrow.large_binary()).combine_chunks()
         encoded = joined.dictionary_encode()
-        found: list[bytes] = encoded.dictionary.to_pylist()
-        self._tags = sorted(found)
-        rank = {tag: place for place, tag in enumerate(self._tags)}
-        ranks = numpy.array([rank[tag] for tag in found], numpy.int64)
-        codes = ranks[encoded.indices.to_numpy()] if len(found) else numpy.empty(0, numpy.int64)
+        distinct: list[bytes] = encoded.dictionary.to_pylist()
+        self._tags = sorted(distinct)
+        rank = {tag: rank_of_tag for rank_of_tag, tag in enumerate(self._tags)}
+        ranks = numpy.array([rank[tag] for tag in distinct], numpy.int64)
+        codes = ranks[encoded.indices.to_numpy()] if len(distinct) else numpy.empty(0, numpy.int64)
         order = numpy.lexsort((seqs, codes))
         self._seqs = seqs[order]
-        self._starts = numpy.searchsorted(codes[order], numpy.arange(len(found) + 1))
+        self._starts = numpy.searchsorted(codes[order], numpy.arange(len(distinct) + 1))
 
     def find(self, matcher: TagMatcher, end_seq: int) -> Integers:
         """The seqs below `end_seq` whose tag matches, ascending."""
@@ -54,15 +54,15 @@ class TagTable:
         return numpy.unique(seqs[seqs < end_seq])
 
 
-def _texts(piece: Tagged) -> Any:
+def _texts(part: Tagged) -> Any:
     """The tags as an Arrow array: gathered byte by byte, all at once."""
-    ends = numpy.cumsum(piece.lengths)
+    ends = numpy.cumsum(part.lengths)
     offsets = numpy.concatenate((numpy.zeros(1, numpy.int64), ends))
-    places = numpy.repeat(piece.starts - offsets[:-1], piece.lengths)
-    places += numpy.arange(len(places))
-    gathered = numpy.frombuffer(piece.buffer, numpy.uint8)[places]
+    positions = numpy.repeat(part.starts - offsets[:-1], part.lengths)
+    positions += numpy.arange(len(positions))
+    tag_bytes = numpy.frombuffer(part.buffer, numpy.uint8)[positions]
     return pyarrow.Array.from_buffers(
         pyarrow.large_binary(),
-        len(piece.lengths),
-        [None, pyarrow.py_buffer(offsets), pyarrow.py_buffer(gathered)],
+        len(part.lengths),
+        [None, pyarrow.py_buffer(offsets), pyarrow.py_buffer(tag_bytes)],
     )

@@ -27,13 +27,13 @@ def topic_ids(
     log = noted_log(disk, directory, snapshot, map_all)
     log.report.raise_if_refused()
     catalog = catalog_of(log, snapshot)
-    found = []
+    ids = []
     for name in names:
         topic = catalog.find(name)
         if topic is None:
             raise RequestError(f"there is no topic {name!r} in {directory}")
-        found.append(topic.topic_id)
-    return frozenset(found)
+        ids.append(topic.topic_id)
+    return frozenset(ids)
 
 
 def noted_log(

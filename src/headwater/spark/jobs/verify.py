@@ -24,7 +24,7 @@ from headwater.recovery.finding import Action
 from headwater.recovery.survey import access_error
 from headwater.spark.jobs.job import NoProgress, Progress, Report
 from headwater.spark.jobs.mapping import MapAll, SparkMap
-from headwater.spark.jobs.verify_look import DirectoryLook, look_at_directory
+from headwater.spark.jobs.verify_look import DirectoryScan, scan_directory
 from headwater.spark.jobs.watching import tasks_shown
 
 if TYPE_CHECKING:
@@ -98,19 +98,19 @@ def verify(
     """The same with whoever does the work."""
     directory = PurePath(options.path)
     began_us = clock.monotonic_us()
-    _refuse_other_places(disk, directory, options.cold)
+    _refuse_other_directories(disk, directory, options.cold)
     say = (progress or NoProgress()).say
     say("looking at everything")
     try:
-        look = look_at_directory(disk, directory, options.cold, map_all)
-        findings = list(_findings(look))
-        suspects = look
+        scan = scan_directory(disk, directory, options.cold, map_all)
+        findings = list(_findings(scan))
+        suspects = scan
         for _ in range(LOOKS_MAX):
             if not findings:
                 break
             say("looking again at what was found")
             earlier = set(findings)
-            suspects = look_at_directory(
+            suspects = scan_directory(
                 disk, directory, options.cold, map_all, frozenset(suspects.by_topic)
             )
             now = list(_findings(suspects))
@@ -120,10 +120,10 @@ def verify(
     except OSError as error:
         raise access_error(directory, error) from error
     seconds = (clock.monotonic_us() - began_us) / US_PER_S
-    return _report(options, look, findings, seconds)
+    return _report(options, scan, findings, seconds)
 
 
-def _refuse_other_places(disk: Disk, directory: PurePath, cold: str | None) -> None:
+def _refuse_other_directories(disk: Disk, directory: PurePath, cold: str | None) -> None:
     if cold is not None and "://" not in cold and not disk.is_directory(PurePath(cold)):
         raise RequestError(f"there is no directory {cold} for the cold tier; check the path")
     if not disk.is_directory(directory):
@@ -134,8 +134,8 @@ def _refuse_other_places(disk: Disk, directory: PurePath, cold: str | None) -> N
         )
 
 
-def _findings(look: DirectoryLook) -> Iterator[Finding]:
-    for finding in look.wal.findings:
+def _findings(scan: DirectoryScan) -> Iterator[Finding]:
+    for finding in scan.wal.findings:
         if finding.path.name == PREPARED_NAME:
             continue  # made ahead by an owner that runs or was killed; nobody believes it
         yield Finding(
@@ -145,7 +145,7 @@ def _findings(look: DirectoryLook) -> Iterator[Finding]:
             meaning=f"{finding.what}; {finding.why}",
             bad=finding.action.refuses,
         )
-    for fault in look.all_faults():
+    for fault in scan.all_faults():
         yield Finding(
             file=str(fault.path),
             offset=fault.offset,
@@ -156,25 +156,25 @@ def _findings(look: DirectoryLook) -> Iterator[Finding]:
 
 
 def _report(
-    options: VerifyOptions, look: DirectoryLook, findings: list[Finding], seconds: float
+    options: VerifyOptions, scan: DirectoryScan, findings: list[Finding], seconds: float
 ) -> VerifyReport:
     problems = Counter(finding.bad for finding in findings)[True]
-    scans = [scan for shard in look.wal.shards for scan in shard.files]
+    files = [file for shard in scan.wal.shards for file in shard.files]
     return VerifyReport(
         ok=not problems,
         source=options.path,
-        log_files=len(scans),
-        groups=look.wal.groups,
-        frames=look.wal.frames,
-        snapshots=look.snapshots,
-        topics=look.topics,
-        segments=look.segments,
-        records=look.records,
-        data_bytes=look.data_bytes,
-        kafka_segments=look.kafka_segments,
-        kafka_batches=look.kafka_batches,
-        machine_segments=look.machine_segments,
-        machine_entries=look.machine_entries,
+        log_files=len(files),
+        groups=scan.wal.groups,
+        frames=scan.wal.frames,
+        snapshots=scan.snapshots,
+        topics=scan.topics,
+        segments=scan.segments,
+        records=scan.records,
+        data_bytes=scan.data_bytes,
+        kafka_segments=scan.kafka_segments,
+        kafka_batches=scan.kafka_batches,
+        machine_segments=scan.machine_segments,
+        machine_entries=scan.machine_entries,
         problems=problems,
         findings=tuple(findings),
         seconds=round(seconds, 3),

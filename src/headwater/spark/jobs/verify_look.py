@@ -58,7 +58,7 @@ UNKNOWN: Final = "not a name this software gives"
 
 
 @dataclass(slots=True)
-class DirectoryLook:
+class DirectoryScan:
     wal: WalReport
     faults: list[Fault] = field(default_factory=list)
     snapshots: int = 0
@@ -92,58 +92,58 @@ class SegmentTask:
     first_seq: int
 
 
-def look_at_directory(
+def scan_directory(
     disk: Disk,
     directory: PurePath,
     cold: str | None,
     map_all: MapAll,
     only: frozenset[int] | None = None,
-) -> DirectoryLook:
+) -> DirectoryScan:
     """Everything; or the log, and of the topics' files those of `only` these topics."""
     snapshot, unreadable = _snapshot(disk, directory)
     log = noted_log(disk, directory, snapshot, map_all, deep=True)
-    look = DirectoryLook(log.report)
-    look.faults += _strange_names(disk, directory)
-    look.faults += _bytes_behind(log)
-    faults, look.snapshots = snapshot_faults(disk, directory)
-    look.faults += faults
+    scan = DirectoryScan(log.report)
+    scan.faults += _strange_names(disk, directory)
+    scan.faults += _bytes_behind(log)
+    faults, scan.snapshots = snapshot_faults(disk, directory)
+    scan.faults += faults
     catalog = None
     if unreadable is not None:
-        look.faults.append(unreadable)
+        scan.faults.append(unreadable)
     elif not log.report.refusals:
-        look.faults += _beyond_reach(log.report.shards, directory, snapshot)
+        scan.faults += _beyond_reach(log.report.shards, directory, snapshot)
         catalog = catalog_of(log, snapshot)
-        look.topics = len(catalog)
-    _look_at_topics(disk, directory, catalog, cold, map_all, only, look)
-    _look_at_kafka(disk, directory / KAFKA_DIRECTORY, map_all, look)
-    _look_at_machines(disk, directory / MACHINES_DIRECTORY, map_all, look)
-    return look
+        scan.topics = len(catalog)
+    _scan_topics(disk, directory, catalog, cold, map_all, only, scan)
+    _scan_kafka(disk, directory / KAFKA_DIRECTORY, map_all, scan)
+    _scan_machines(disk, directory / MACHINES_DIRECTORY, map_all, scan)
+    return scan
 
 
-def _look_at_kafka(disk: Disk, path: PurePath, map_all: MapAll, look: DirectoryLook) -> None:
+def _scan_kafka(disk: Disk, path: PurePath, map_all: MapAll, scan: DirectoryScan) -> None:
     try:
         plan = plan_kafka(disk, path)
     except FileNotFoundError as error:
-        look.faults.append(gone(path, error))
+        scan.faults.append(gone(path, error))
         return
-    looks = map_all(partial(look_at_kafka_segment, disk), plan.segments)
-    look.kafka_segments = len(looks)
-    look.kafka_batches = sum(each.batches for each in looks)
-    look.data_bytes += sum(each.data_bytes for each in looks)
-    look.faults += join_kafka(plan, looks)
+    scans = map_all(partial(look_at_kafka_segment, disk), plan.segments)
+    scan.kafka_segments = len(scans)
+    scan.kafka_batches = sum(each.batches for each in scans)
+    scan.data_bytes += sum(each.data_bytes for each in scans)
+    scan.faults += join_kafka(plan, scans)
 
 
-def _look_at_machines(disk: Disk, path: PurePath, map_all: MapAll, look: DirectoryLook) -> None:
+def _scan_machines(disk: Disk, path: PurePath, map_all: MapAll, scan: DirectoryScan) -> None:
     try:
         plan = begin_survey(disk, path)
     except FileNotFoundError as error:
-        look.faults.append(gone(path, error))
+        scan.faults.append(gone(path, error))
         return
-    looks = map_all(partial(scan_machine_segment, disk), plan.segments)
-    look.machine_segments = len(looks)
-    look.machine_entries = sum(each.entries for each in looks)
-    look.data_bytes += sum(each.data_bytes for each in looks)
-    look.faults += machine_faults(plan, looks)
+    scans = map_all(partial(scan_machine_segment, disk), plan.segments)
+    scan.machine_segments = len(scans)
+    scan.machine_entries = sum(each.entries for each in scans)
+    scan.data_bytes += sum(each.data_bytes for each in scans)
+    scan.faults += machine_faults(plan, scans)
 
 
 def _snapshot(disk: Disk, directory: PurePath) -> tuple[Snapshot | None, Fault | None]:
@@ -164,8 +164,8 @@ def _bytes_behind(log: LogRead) -> Iterator[Fault]:
     """Of an earlier file nobody reads what is behind its end; but nobody changes it either."""
     for shard in log.report.shards:
         for scan in shard.files[:-1]:
-            looked = log.files.get(scan.path)
-            if looked is not None and not looked.ends_in_zeros and not scan.abandoned:
+            result = log.files.get(scan.path)
+            if result is not None and not result.ends_in_zeros and not scan.abandoned:
                 what = "bytes behind the last group of the file; nobody reads them"
                 yield Fault(scan.path, scan.end, what, False, FaultKind.BEYOND)
             if scan.groups and scan.length < scan.file_bytes:
@@ -188,14 +188,14 @@ def _beyond_reach(
             yield Fault(shard.files[0].path, 0, what, True, FaultKind.CONTINUITY)
 
 
-def _look_at_topics(
+def _scan_topics(
     disk: Disk,
     directory: PurePath,
     catalog: Catalog | None,
     cold: str | None,
     map_all: MapAll,
     only: frozenset[int] | None,
-    look: DirectoryLook,
+    scan: DirectoryScan,
 ) -> None:
     root = directory / TOPICS_DIRECTORY
     known = {} if catalog is None else {topic.topic_id: topic for topic in catalog}
@@ -204,12 +204,12 @@ def _look_at_topics(
         topic_id = parse_topic_directory_name(name)
         if parse_deleted_directory_name(name) is not None:
             what = "a dropped topic whose files still have to go"
-            look.faults.append(Fault(root / name, None, what, False, FaultKind.UNFINISHED))
+            scan.faults.append(Fault(root / name, None, what, False, FaultKind.UNFINISHED))
         elif topic_id is None:
-            look.faults.append(Fault(root / name, None, UNKNOWN, False, FaultKind.NAME))
+            scan.faults.append(Fault(root / name, None, UNKNOWN, False, FaultKind.NAME))
         elif catalog is not None and topic_id not in known:
             what = "belongs to no topic"
-            look.faults.append(Fault(root / name, None, what, False, FaultKind.TOPIC))
+            scan.faults.append(Fault(root / name, None, what, False, FaultKind.TOPIC))
         else:
             there.add(topic_id)
     topics = [
@@ -222,7 +222,7 @@ def _look_at_topics(
         for topic_id in sorted(there | known.keys())
         if only is None or topic_id in only
     ]
-    _look_at_segments(disk, topics, known, map_all, look)
+    _scan_segments(disk, topics, known, map_all, scan)
 
 
 def _expected(topic: KnownTopic) -> Expected:
@@ -231,33 +231,33 @@ def _expected(topic: KnownTopic) -> Expected:
     return Expected(stored.first_needed, checkpointed, stored.active_first_seq, stored.flagged)
 
 
-def _look_at_segments(
+def _scan_segments(
     disk: Disk,
     topics: Sequence[TopicTask],
     known: Mapping[int, KnownTopic],
     map_all: MapAll,
-    look: DirectoryLook,
+    scan: DirectoryScan,
 ) -> None:
     faults: dict[int, list[Fault]] = defaultdict(list)
     ranges: dict[int, list[SegmentRange]] = defaultdict(list)
     tasks: list[SegmentTask] = []
-    for task, named in zip(topics, map_all(partial(look_at_topic, disk), topics), strict=True):
+    for task, named in zip(topics, map_all(partial(scan_topic_names, disk), topics), strict=True):
         faults[task.topic_id] += named.faults
         tasks += [SegmentTask(task, first_seq) for first_seq in named.first_seqs]
-    for each, found in zip(tasks, map_all(partial(look_at_segment, disk), tasks), strict=True):
-        faults[each.topic.topic_id] += found.faults
-        look.segments += 1
-        look.data_bytes += found.data_bytes
-        if found.range is not None:
-            ranges[each.topic.topic_id].append(found.range)
-            look.records += found.range.end_seq - found.range.first_seq + 1
+    for each, result in zip(tasks, map_all(partial(scan_segment, disk), tasks), strict=True):
+        faults[each.topic.topic_id] += result.faults
+        scan.segments += 1
+        scan.data_bytes += result.data_bytes
+        if result.range is not None:
+            ranges[each.topic.topic_id].append(result.range)
+            scan.records += result.range.end_seq - result.range.first_seq + 1
     for task in topics:
         of_topic = ranges[task.topic_id]
         faults[task.topic_id] += verify_continuity(PurePath(task.path), of_topic, task.expected)
         topic = known.get(task.topic_id)
         if topic is not None:
             faults[task.topic_id] += _miscounted(PurePath(task.path), topic, of_topic)
-    look.by_topic = {topic_id: found for topic_id, found in faults.items() if found}
+    scan.by_topic = {topic_id: some for topic_id, some in faults.items() if some}
 
 
 def _miscounted(
@@ -267,22 +267,22 @@ def _miscounted(
     meta = topic.meta
     if meta is None or topic.changed or not topic.now.durability.is_logged:
         return
-    found = (sum(each.live for each in ranges), sum(each.live_bytes for each in ranges))
-    if found != (meta.count, meta.bytes):
+    counted = (sum(each.live for each in ranges), sum(each.live_bytes for each in ranges))
+    if counted != (meta.count, meta.bytes):
         what = (
-            f"{found[0]} records of {found[1]} bytes are in segments, and the snapshot counts "
+            f"{counted[0]} records of {counted[1]} bytes are in segments, and the snapshot counts "
             f"{meta.count} of {meta.bytes}"
         )
         yield Fault(path, None, what, True, FaultKind.CONTINUITY)
 
 
 @dataclass(frozen=True, slots=True)
-class NamesLook:
+class NamesScan:
     faults: list[Fault]
     first_seqs: list[int]
 
 
-def look_at_topic(disk: Disk, task: TopicTask) -> NamesLook:
+def scan_topic_names(disk: Disk, task: TopicTask) -> NamesScan:
     """The names of one topic's files, and what in the cold tier nothing leads to."""
     path = PurePath(task.path)
     try:
@@ -292,37 +292,37 @@ def look_at_topic(disk: Disk, task: TopicTask) -> NamesLook:
                 TopicDirectory(disk, path), open_cold_tier(disk, task.cold).topic(task.topic_id)
             )
             for first_seq in tier.orphans():
-                place = _cold_place(task) / segment_file_name(first_seq, SegmentFile.DATA)
+                copy = _cold_directory(task) / segment_file_name(first_seq, SegmentFile.DATA)
                 what = "nothing leads to this copy; left by work that was interrupted"
-                faults.append(Fault(place, None, what, False, FaultKind.UNFINISHED))
+                faults.append(Fault(copy, None, what, False, FaultKind.UNFINISHED))
     except FileNotFoundError as error:
-        return NamesLook([gone(path, error)], [])
-    return NamesLook(faults, first_seqs)
+        return NamesScan([gone(path, error)], [])
+    return NamesScan(faults, first_seqs)
 
 
-def look_at_segment(disk: Disk, task: SegmentTask) -> SegmentLook:
+def scan_segment(disk: Disk, task: SegmentTask) -> SegmentLook:
     """Every frame and entry of one segment, in both tiers."""
     topic = task.topic
     path = PurePath(topic.path)
     try:
-        look = verify_segment(disk, path, task.first_seq, topic.expected)
+        scan = verify_segment(disk, path, task.first_seq, topic.expected)
         pointer = path / segment_file_name(task.first_seq, SegmentFile.COLD)
         index = path / segment_file_name(task.first_seq, SegmentFile.IDX)
         if not disk.exists(pointer) or disk.exists(index):
-            return look
+            return scan
         if topic.cold is None:
             what = "its frames were not looked at: the cold tier was not named"
-            look.faults.append(Fault(pointer, None, what, True, FaultKind.COLD))
-            return look
+            scan.faults.append(Fault(pointer, None, what, True, FaultKind.COLD))
+            return scan
         store = open_cold_tier(disk, topic.cold).topic(topic.topic_id)
-        found = verify_cold_segment(disk, path, task.first_seq, store, _cold_place(topic))
+        cold_scan = verify_cold_segment(disk, path, task.first_seq, store, _cold_directory(topic))
     except FileNotFoundError as error:
         return SegmentLook([gone(path, error)])
-    look.faults += found.faults
-    look.data_bytes += found.data_bytes
-    return look
+    scan.faults += cold_scan.faults
+    scan.data_bytes += cold_scan.data_bytes
+    return scan
 
 
-def _cold_place(topic: TopicTask) -> PurePath:
+def _cold_directory(topic: TopicTask) -> PurePath:
     assert topic.cold is not None
     return PurePath(shown_place(topic.cold), TOPICS_DIRECTORY, topic_directory_name(topic.topic_id))

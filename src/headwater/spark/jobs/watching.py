@@ -30,7 +30,7 @@ def tasks_shown(
     if progress is None or isinstance(progress, NoProgress):
         yield
         return
-    watcher = _Watcher(spark, progress, clock or SystemClock())
+    watcher = _TaskWatcher(spark, progress, clock or SystemClock())
     thread = threading.Thread(target=watcher.watch, name="spark-tasks", daemon=True)
     thread.start()
     try:
@@ -40,7 +40,7 @@ def tasks_shown(
         thread.join()
 
 
-class _Watcher:
+class _TaskWatcher:
     def __init__(self, spark: SparkSession, progress: Progress, clock: Clock) -> None:
         self._context = spark.sparkContext
         self._tracker = spark.sparkContext.statusTracker()
@@ -59,14 +59,14 @@ class _Watcher:
 
     def watch(self) -> None:
         while not self._ended:
-            self._look()
+            self._poll()
             self._clock.wait(self._doorbell, self._clock.monotonic_us() + EVERY_US)
-        self._hear_what_is_on_its_way()
-        self._look()
+        self._await_events()
+        self._poll()
         # What ended between two looks ended: a stage is forgotten only when it is over.
         self._progress.advance(sum(self._tasks.values()) - sum(self._done.values()))
 
-    def _hear_what_is_on_its_way(self) -> None:
+    def _await_events(self) -> None:
         """Spark tells of its tasks in a queue of its own: the action can be over before its events.
 
         When they take longer than this, the bar is short of its end for once, and nothing else.
@@ -78,26 +78,26 @@ class _Watcher:
 
     def _stages(self) -> set[int]:
         """Those that run, and those of jobs that began since: one may begin and end unseen."""
-        found = set(self._tracker.getActiveStageIds())
+        stages = set(self._tracker.getActiveStageIds())
         for job in set(self._tracker.getJobIdsForGroup(None)) - self._older_jobs:
             info = self._tracker.getJobInfo(job)
             if info is not None:
-                found.update(info.stageIds)
-        return found
+                stages.update(info.stageIds)
+        return stages
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         for stage in self._stages() | self._tasks.keys():
             if self._full(stage):
                 continue
-            found = self._tracker.getStageInfo(stage)
-            if found is None:
+            info = self._tracker.getStageInfo(stage)
+            if info is None:
                 continue
-            if self._tasks.get(stage) != found.numTasks:
-                self._tasks[stage] = found.numTasks
+            if self._tasks.get(stage) != info.numTasks:
+                self._tasks[stage] = info.numTasks
                 self._progress.total(sum(self._tasks.values()))
-            more = found.numCompletedTasks - self._done.get(stage, 0)
+            more = info.numCompletedTasks - self._done.get(stage, 0)
             if more > 0:
-                self._done[stage] = found.numCompletedTasks
+                self._done[stage] = info.numCompletedTasks
                 self._progress.advance(more)
 
     def _full(self, stage: int) -> bool:

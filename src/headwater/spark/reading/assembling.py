@@ -44,7 +44,7 @@ class Assembler:
         """Columns that are payload fields, with their places among those."""
         if self._columns.fields_column is not None:
             return {}
-        return {name: place for place, name in enumerate(self._columns.fields.fieldNames())}
+        return {name: position for position, name in enumerate(self._columns.fields.fieldNames())}
 
     def batch(self, topic: str, rows: Rows) -> Any:
         parsed, fields = self._parse(topic, rows)
@@ -122,7 +122,7 @@ def _variants(texts: Column, rows: Rows, arrow_type: Any) -> Column:
     """JSON as Spark's VARIANT, by PySpark's own builder: record by record, so not for bulk."""
     from pyspark.sql.types import VariantVal
 
-    found = []
+    variants = []
     for position, text in enumerate(texts.to_pylist()):
         try:
             value = VariantVal.parseJson(text)
@@ -130,8 +130,8 @@ def _variants(texts: Column, rows: Rows, arrow_type: Any) -> Column:
             raise InvalidPayloadError(
                 f"the payload of seq {int(rows.seqs[position])} is not JSON: {error}"
             ) from error
-        found.append({"value": value.value, "metadata": value.metadata})
-    return pyarrow.array(found, arrow_type)
+        variants.append({"value": value.value, "metadata": value.metadata})
+    return pyarrow.array(variants, arrow_type)
 
 
 _COLUMNS: Final[dict[str, Callable[[Assembler, Rows, Any], Column]]] = {

@@ -28,25 +28,25 @@ class Changes:
 
 def changes_since(follower: LogFollower) -> Changes:
     """Deletes and drops that were written since. A LogChangedError says: look at everything."""
-    found = Changes()
+    changes = Changes()
     for topic_id, body in _bodies(follower):
         if body is None:
-            found.dropped.add(topic_id)
+            changes.dropped.add(topic_id)
             continue
         deletion = deletion_of(body)
         if isinstance(deletion, Deletion):
-            found.deletions.setdefault(topic_id, []).append(deletion)
+            changes.deletions.setdefault(topic_id, []).append(deletion)
         else:
-            found.below[topic_id] = max(deletion, found.below.get(topic_id, 0))
-    return found
+            changes.below[topic_id] = max(deletion, changes.below.get(topic_id, 0))
+    return changes
 
 
 def _bodies(follower: LogFollower) -> Iterator[tuple[int, RecordsDeleted | None]]:
     """Each delete, and None for a topic that was dropped."""
-    for found in replay_rows(iter(follower.poll()), {}, records=False):
-        if isinstance(found, RecordRows):
+    for frame in replay_rows(iter(follower.poll()), {}, records=False):
+        if isinstance(frame, RecordRows):
             continue
-        if found.type is FrameType.TOPIC_DELETE:
-            yield found.topic_id, None
-        elif found.type is FrameType.DELETE:
-            yield found.topic_id, decode_body(found, RecordsDeleted)
+        if frame.type is FrameType.TOPIC_DELETE:
+            yield frame.topic_id, None
+        elif frame.type is FrameType.DELETE:
+            yield frame.topic_id, decode_body(frame, RecordsDeleted)

@@ -31,8 +31,8 @@ from headwater.format.segment import (
 from headwater.spark.reading.assembling import Gap
 from headwater.spark.reading.directory import cold_tier
 from headwater.spark.reading.filters import Filters
-from headwater.spark.reading.piece_reading import read_segment_piece
-from headwater.spark.reading.pieces import ColdSlice, LostPiece, Piece, SegmentPiece, clip, portions
+from headwater.spark.reading.piece_reading import read_segment_split
+from headwater.spark.reading.pieces import ColdSlice, LostSplit, SegmentSplit, Split, clip, portions
 from headwater.spark.reading.places import ReadContext, TopicFacts
 from headwater.store.object_store import URL_START
 from headwater.store.ownership import BEGIN_BYTES, Wrong, seq_of_first
@@ -59,14 +59,14 @@ class ColdFiles:
         return self._directory
 
     def segments(self) -> list[Segment]:
-        found = []
+        segments = []
         for first_seq in self._store.list():
             if not self._store.exists(first_seq, SegmentPart.IDX):
                 continue  # the index is written last: without it nothing is whole yet
             count = self._store.len(first_seq, SegmentPart.IDX) // ENTRY_BYTES
             data_bytes = self._store.len(first_seq, SegmentPart.DATA)
-            found.append(Segment(first_seq, count, data_bytes, True, 0, Tier.COLD))
-        return found
+            segments.append(Segment(first_seq, count, data_bytes, True, 0, Tier.COLD))
+        return segments
 
     def index(self, segment: Segment) -> Entries:
         first_seq, size = segment.first_seq, segment.count * ENTRY_BYTES
@@ -83,9 +83,9 @@ class ColdFiles:
         span = checksum_span(begin)
         if span is None:
             return shared_shift(entries, first_seq) or 0
-        found = self._store.read_range(first_seq, SegmentPart.DATA, span[0], span[1] - span[0])
+        checksum = self._store.read_range(first_seq, SegmentPart.DATA, span[0], span[1] - span[0])
         topic_id = parse_topic_directory_name(self._directory.name)
-        salt = salt_of(identity_of(topic_id, int.from_bytes(found, "little")))
+        salt = salt_of(identity_of(topic_id, int.from_bytes(checksum, "little")))
         shift = shared_shift(entries, first_seq)
         if len(entries) > 1 and shift not in (None, 0, salt):
             begin = self._store.read_range(first_seq, SegmentPart.DATA, 0, span[1] + 1)
@@ -100,64 +100,64 @@ class ColdFiles:
     ) -> SegmentSlice:
         begin = int(entries["offset"][0])
         end = min(int(entries["offset"][-1]) + int(entries["len"][-1]), segment.data_bytes)
-        found = self._store.read_range(segment.first_seq, SegmentPart.DATA, begin, end - begin)
-        return SegmentSlice(memoryview(found), begin, self._directory)
+        data = self._store.read_range(segment.first_seq, SegmentPart.DATA, begin, end - begin)
+        return SegmentSlice(memoryview(data), begin, self._directory)
 
 
 @dataclass(slots=True)
-class ColdSight:
-    place: ColdPlace
-    _known: dict[str, list[Piece]] = field(default_factory=dict)
+class ColdSnapshot:
+    location: ColdLocation
+    _known: dict[str, list[Split]] = field(default_factory=dict)
 
     def names(self) -> list[str]:
-        return [topic_directory_name(each) for each in self.place.tier.topic_ids()]
+        return [topic_directory_name(each) for each in self.location.tier.topic_ids()]
 
     def facts(self, name: str) -> TopicFacts | None:
-        pieces = self._pieces(name)
-        if not pieces:
+        splits = self._splits(name)
+        if not splits:
             return None
-        return TopicFacts(name, 0, pieces[0].first_seq, pieces[-1].last_seq)
+        return TopicFacts(name, 0, splits[0].first_seq, splits[-1].last_seq)
 
     def slices(
         self, facts: TopicFacts, first_seq: int, last_seq: int, filters: Filters
     ) -> list[ColdSlice]:
         low, high = max(first_seq, filters.seq.low), min(last_seq, filters.seq.high)
         kept = [
-            piece
-            for piece in clip(self._pieces(facts.topic), low, high)
-            if filters.seq.meets(piece.first_seq, piece.last_seq)
+            split
+            for split in clip(self._splits(facts.topic), low, high)
+            if filters.seq.meets(split.first_seq, split.last_seq)
         ]
         return [
             ColdSlice(facts.topic, some)
-            for some in portions(kept, self.place.rows_max, self.place.bytes_max)
+            for some in portions(kept, self.location.rows_max, self.location.bytes_max)
         ]
 
     def gap(self, facts: TopicFacts, cursor: int) -> Gap | None:
         return facts.gap_after(cursor)
 
     def seq_at(self, facts: TopicFacts, ts_us: int, *, tolerant: bool = False) -> int:
-        files = self.place.files_of(facts.topic)
-        for piece in self._pieces(facts.topic):
-            if isinstance(piece, SegmentPiece):
-                young = files.index(piece.segment)["ts"].astype("int64") * 1_000 >= ts_us
+        files = self.location.files_of(facts.topic)
+        for split in self._splits(facts.topic):
+            if isinstance(split, SegmentSplit):
+                young = files.index(split.segment)["ts"].astype("int64") * 1_000 >= ts_us
                 if young.any():
-                    return piece.first_seq + int(young.argmax())
+                    return split.first_seq + int(young.argmax())
         return facts.head_seq + 1
 
-    def _pieces(self, name: str) -> list[Piece]:
+    def _splits(self, name: str) -> list[Split]:
         if name not in self._known:
-            pieces: list[Piece] = []
-            for segment in self.place.files_of(name).segments():
-                if pieces and segment.first_seq > pieces[-1].last_seq + 1:
-                    before = pieces[-1].last_seq + 1
-                    pieces.append(LostPiece(before, segment.first_seq - 1, NOT_COLD))
-                pieces.append(SegmentPiece(segment, segment.first_seq, segment.end_seq))
-            self._known[name] = pieces
+            splits: list[Split] = []
+            for segment in self.location.files_of(name).segments():
+                if splits and segment.first_seq > splits[-1].last_seq + 1:
+                    before = splits[-1].last_seq + 1
+                    splits.append(LostSplit(before, segment.first_seq - 1, NOT_COLD))
+                splits.append(SegmentSplit(segment, segment.first_seq, segment.end_seq))
+            self._known[name] = splits
         return self._known[name]
 
 
 @dataclass(slots=True)
-class ColdPlace:
+class ColdLocation:
     path: str = field(repr=False)
     rows_max: int
     bytes_max: int
@@ -186,37 +186,37 @@ class ColdPlace:
         directory = PurePath(shown(self.path)) / TOPICS_DIRECTORY / name
         return ColdFiles(self.tier.topic(topic_id), directory)
 
-    def now(self, work: Callable[[ColdSight], T]) -> T:
-        return work(ColdSight(self))
+    def now(self, work: Callable[[ColdSnapshot], T]) -> T:
+        return work(ColdSnapshot(self))
 
     def read(
         self, slices: list[ColdSlice], context: ReadContext
     ) -> Iterator[tuple[str, Rows | Gap]]:
         for each in slices:
             files = self.files_of(each.topic)
-            for piece in each.pieces:
-                for found in self._read_piece(files, piece, context):
-                    yield each.topic, found
+            for split in each.splits:
+                for rows in self._read_split(files, split, context):
+                    yield each.topic, rows
 
-    def _read_piece(
-        self, files: ColdFiles, piece: Piece, context: ReadContext
+    def _read_split(
+        self, files: ColdFiles, split: Split, context: ReadContext
     ) -> Iterator[Rows | Gap]:
-        if not isinstance(piece, SegmentPiece):
-            assert isinstance(piece, LostPiece)
-            yield piece.gap
+        if not isinstance(split, SegmentSplit):
+            assert isinstance(split, LostSplit)
+            yield split.gap
             return
-        at = piece.first_seq
+        at = split.first_seq
         tolerant = not context.fail_on_data_loss
         try:
-            for found in read_segment_piece(files, piece, context, tolerant=tolerant):
-                if found.what is not None:
-                    yield found.what
-                at = max(at, found.upto_seq + 1)
+            for result in read_segment_split(files, split, context, tolerant=tolerant):
+                if result.what is not None:
+                    yield result.what
+                at = max(at, result.upto_seq + 1)
         except StorageError:
             # Gone since it was planned is a loss; there and not readable is damage.
-            if any(each.first_seq == piece.segment.first_seq for each in files.segments()):
+            if any(each.first_seq == split.segment.first_seq for each in files.segments()):
                 raise
-            yield LostPiece(at, piece.last_seq, NOT_COLD).gap
+            yield LostSplit(at, split.last_seq, NOT_COLD).gap
 
 
 def shown(address: str) -> str:

@@ -22,8 +22,8 @@ def newest(deletions: Iterable[Deletion]) -> list[Deletion]:
             done += each.seqs
         else:
             reach[each.matcher] = max(each.last_seq, reach.get(each.matcher, 0))
-    found = [Deletion(last_seq, matcher) for matcher, last_seq in reach.items()]
-    return [*found, Deletion(max(done), None, tuple(done))] if done else found
+    latest = [Deletion(last_seq, matcher) for matcher, last_seq in reach.items()]
+    return [*latest, Deletion(max(done), None, tuple(done))] if done else latest
 
 
 def deleted_rows(rows: Rows, deletions: Iterable[Deletion]) -> Mask | None:
@@ -35,37 +35,37 @@ def deleted_rows(rows: Rows, deletions: Iterable[Deletion]) -> Mask | None:
     meant = [each for each in deletions if each.last_seq >= first]
     if not meant:
         return None
-    found = _deleted_by_tag(rows, [each for each in meant if each.matcher is not None], last)
+    deleted = _deleted_by_tag(rows, [each for each in meant if each.matcher is not None], last)
     for each in meant:
         if each.matcher is None:
-            found |= numpy.isin(seqs, numpy.array(each.seqs, numpy.int64))
-    return found if found.any() else None
+            deleted |= numpy.isin(seqs, numpy.array(each.seqs, numpy.int64))
+    return deleted if deleted.any() else None
 
 
 def _deleted_by_tag(rows: Rows, deletions: list[Deletion], last_seq: int) -> Mask:
     if not deletions:
         return numpy.zeros(len(rows), numpy.bool_)
     tags = rows.binary("tag")
-    found = _matched(tags, [each.matcher for each in deletions if each.last_seq >= last_seq])
+    deleted = _matched(tags, [each.matcher for each in deletions if each.last_seq >= last_seq])
     for each in deletions:
         if each.last_seq < last_seq:
-            found |= _matched(tags, [each.matcher]) & (rows.seqs <= each.last_seq)
-    return found
+            deleted |= _matched(tags, [each.matcher]) & (rows.seqs <= each.last_seq)
+    return deleted
 
 
 def _matched(tags: Column, wanted: Sequence[TagMatcher | None]) -> Mask:
     """A record without a tag never matches, nor does one whose tag is empty."""
-    found: Mask = numpy.zeros(len(tags), numpy.bool_)
+    matched: Mask = numpy.zeros(len(tags), numpy.bool_)
     matchers = [matcher for matcher in wanted if matcher is not None]
     exact = [matcher.text for matcher in matchers if not matcher.prefix]
     if exact:
-        found |= _as_mask(pyarrow.compute.is_in(tags, pyarrow.array(exact, pyarrow.binary())))
+        matched |= _as_mask(pyarrow.compute.is_in(tags, pyarrow.array(exact, pyarrow.binary())))
     for matcher in matchers:
         if matcher.prefix:
-            found |= _as_mask(pyarrow.compute.starts_with(tags, matcher.text))
-    if found.any():
-        found &= _as_mask(pyarrow.compute.greater(pyarrow.compute.binary_length(tags), 0))
-    return found
+            matched |= _as_mask(pyarrow.compute.starts_with(tags, matcher.text))
+    if matched.any():
+        matched &= _as_mask(pyarrow.compute.greater(pyarrow.compute.binary_length(tags), 0))
+    return matched
 
 
 def _as_mask(column: Column) -> Mask:

@@ -32,7 +32,7 @@ from headwater.model.loss import Loss
 from headwater.recovery.rows import RecordRows
 from headwater.recovery.survey import access_error
 from headwater.spark.reading.log_view import LoggedTopic, LogView
-from headwater.spark.reading.pieces import LogPiece, LostPiece, Piece, SegmentPiece
+from headwater.spark.reading.pieces import LogSplit, LostSplit, SegmentSplit, Split
 from headwater.store.maps import SegmentMaps
 from headwater.store.object_store import URL_START, ObjectColdTier
 from headwater.store.segment import Segment, SegmentChangedError
@@ -44,23 +44,23 @@ T = TypeVar("T")
 VIEWS_MAX: Final = 12
 """New views that are taken for one piece of work before it is given up."""
 PAUSE_MS_MAX: Final = 200
-SETTLED: Final = 3
+SAME_FAILURES_MAX: Final = 3
 """The same finding so often, while nobody writes, is not the owner's doing."""
-SETTLED_MISSING: Final = 8
+MISSING_FAILURES_MAX: Final = 8
 MAY_PASS: Final = (UnavailableError, StorageError, FormatError, FileNotFoundError)
 """What an owner at work can cause. A DataLossError is not meant, though it is a StorageError."""
 _MAPS_MAX: Final = 4
 
 
-def cold_tier(disk: Disk, place: str) -> ColdTier:
+def cold_tier(disk: Disk, address: str) -> ColdTier:
     """The cold tier at this address. Unlike its owner, a reader makes no directory."""
-    if place.startswith(URL_START):
-        return ObjectColdTier(place)
-    if "://" in place:
-        raise RequestError(f"a cold tier is a directory or a URL with {URL_START}, not {place}")
-    if not disk.is_directory(PurePath(place)):
-        raise RequestError(f"there is no directory {place}; check the option cold")
-    return LocalColdTier(disk, PurePath(place))
+    if address.startswith(URL_START):
+        return ObjectColdTier(address)
+    if "://" in address:
+        raise RequestError(f"a cold tier is a directory or a URL with {URL_START}, not {address}")
+    if not disk.is_directory(PurePath(address)):
+        raise RequestError(f"there is no directory {address}; check the option cold")
+    return LocalColdTier(disk, PurePath(address))
 
 
 class Directory:
@@ -127,13 +127,13 @@ class Directory:
 
     def segments(self, view: LogView, topic: LoggedTopic) -> list[Segment]:
         """The segments of a topic as the log knows them, oldest first."""
-        found = self.files_of(topic.topic_id).load(
+        segments = self.files_of(topic.topic_id).load(
             topic.checkpointed_seq,
             topic.active_first_seq,
             topic.active_data_bytes,
             topic.first_seq,
         )
-        if not _is_gapless(topic, found):
+        if not _is_gapless(topic, segments):
             # Floors are in the log before segments go. So when the log has nothing newer about
             # this topic, nothing went since it was read, and the gap was always there.
             before = (topic.first_seq, topic.checkpointed_seq)
@@ -141,29 +141,29 @@ class Directory:
             again = view.find(topic.name)
             if again is not topic or (topic.first_seq, topic.checkpointed_seq) != before:
                 raise SegmentChangedError(f"segments of {topic.name!r} were dropped meanwhile")
-        return [segment for segment in found if segment.end_seq >= topic.first_seq]
+        return [segment for segment in segments if segment.end_seq >= topic.first_seq]
 
-    def pieces(self, view: LogView, topic: LoggedTopic) -> list[Piece]:
+    def splits(self, view: LogView, topic: LoggedTopic) -> list[Split]:
         """Where each seq from `first_seq` to `head_seq` is, in order. Deleted ones may be left
-        out; those that should be there and are not are a `LostPiece`."""
-        found: list[Piece] = []
+        out; those that should be there and are not are a `LostSplit`."""
+        splits: list[Split] = []
         expected = topic.first_seq
         if expected <= topic.checkpointed_seq:
             for segment in self.segments(view, topic):
                 if segment.first_seq > expected:
-                    found.append(_lost(expected, segment.first_seq - 1))
+                    splits.append(_lost(expected, segment.first_seq - 1))
                 first = max(segment.first_seq, topic.first_seq)
-                found.append(SegmentPiece(segment, first, segment.end_seq))
+                splits.append(SegmentSplit(segment, first, segment.end_seq))
                 expected = segment.end_seq + 1
             if expected <= topic.checkpointed_seq and topic.settings.durability.is_logged:
-                found.append(_lost(expected, topic.checkpointed_seq))
-        newer: list[Piece] = [_log_piece(run) for run in topic.runs]
+                splits.append(_lost(expected, topic.checkpointed_seq))
+        newer: list[Split] = [_log_split(run) for run in topic.runs]
         newer += [_lost(low, high) for low, high in topic.lost]
-        newer.sort(key=lambda piece: piece.first_seq)
+        newer.sort(key=lambda split: split.first_seq)
         low = topic.first_seq
-        found += [p if p.first_seq >= low else p.part(low, p.last_seq) for p in newer
+        splits += [p if p.first_seq >= low else p.part(low, p.last_seq) for p in newer
                   if p.last_seq >= low]  # fmt: skip
-        return found
+        return splits
 
 
 class Watched(Protocol):
@@ -183,18 +183,18 @@ class Tries:
         self._directory = directory
         self._seen: list[tuple[object, str]] = []
 
-    def failed(self, error: Exception, sight: object) -> None:
+    def failed(self, error: Exception, snapshot: object) -> None:
         """Wait a moment; or raise, when it is not the owner's doing or has lasted too long.
 
         `sight` is how far the log reached: always the same means that nobody writes.
         """
-        self._seen.append((sight, str(error)))
+        self._seen.append((snapshot, str(error)))
         seen = self._seen
         # Files are moved and dropped without a word in the log, so that one is missing says less.
         missing = isinstance(error, FileNotFoundError) or isinstance(
             error.__cause__, FileNotFoundError
         )
-        enough = SETTLED_MISSING if missing else SETTLED
+        enough = MISSING_FAILURES_MAX if missing else SAME_FAILURES_MAX
         if len(seen) >= enough and len(set(seen[-enough:])) == 1:
             raise self._verdict(error) from error
         if len(seen) >= VIEWS_MAX:
@@ -224,11 +224,11 @@ def _is_gapless(topic: LoggedTopic, segments: list[Segment]) -> bool:
     return expected > topic.checkpointed_seq or not topic.settings.durability.is_logged
 
 
-def _lost(first_seq: int, last_seq: int) -> LostPiece:
-    return LostPiece(first_seq, last_seq, Loss.LOST_TAIL.word)
+def _lost(first_seq: int, last_seq: int) -> LostSplit:
+    return LostSplit(first_seq, last_seq, Loss.LOST_TAIL.word)
 
 
-def _log_piece(run: RecordRows) -> LogPiece:
-    return LogPiece(
+def _log_split(run: RecordRows) -> LogSplit:
+    return LogSplit(
         run.path, int(run.seqs[0]), run.offsets.astype(numpy.uint32), int(run.sizes.sum())
     )

@@ -17,10 +17,10 @@ from headwater.spark.reading.assembling import Gap
 from headwater.spark.reading.changes import Changes, changes_since
 from headwater.spark.reading.deletions import deleted_rows, newest
 from headwater.spark.reading.directory import MAY_PASS, Directory, Tries
-from headwater.spark.reading.directory_sight import DirectorySight
+from headwater.spark.reading.directory_sight import DirectorySnapshot
 from headwater.spark.reading.log_view import Deletion, LogView
-from headwater.spark.reading.piece_reading import read_piece
-from headwater.spark.reading.pieces import DirectorySlice, LostPiece, Piece, clip
+from headwater.spark.reading.piece_reading import read_split
+from headwater.spark.reading.pieces import DirectorySlice, LostSplit, Split, clip
 from headwater.spark.reading.places import ReadContext
 from headwater.wire.frame_rows import Rows
 
@@ -31,7 +31,7 @@ DROPPED: Final = "dropped"
 
 
 @dataclass(slots=True)
-class DirectoryPlace:
+class DirectoryLocation:
     path: str
     cold: str | None = field(repr=False)
     rows_max: int
@@ -52,10 +52,10 @@ class DirectoryPlace:
             self._directory = Directory(self.path, self.cold)
         return self._directory
 
-    def now(self, work: Callable[[DirectorySight], T]) -> T:
+    def now(self, work: Callable[[DirectorySnapshot], T]) -> T:
         directory = self.directory
         return directory.now(
-            lambda view: work(DirectorySight(directory, view, self.rows_max, self.bytes_max))
+            lambda view: work(DirectorySnapshot(directory, view, self.rows_max, self.bytes_max))
         )
 
     def read(
@@ -70,8 +70,8 @@ class DirectoryPlace:
         for each in slices:
             reader = SliceReader(self.directory, each, context)
             reader.take_in(changes)
-            for found in reader.read():
-                yield each.topic, found
+            for rows in reader.read():
+                yield each.topic, rows
 
 
 class SliceReader:
@@ -81,7 +81,7 @@ class SliceReader:
         self._directory = directory
         self._slice = wanted
         self._context = context
-        self._pieces = list(wanted.pieces)
+        self._splits = list(wanted.splits)
         self._deletions = list(wanted.deletions)
         self._at = wanted.first_seq
         """The next seq to be dealt with."""
@@ -91,41 +91,41 @@ class SliceReader:
         """What was deleted since the slice was made; None when nobody can tell any more."""
         wanted = self._slice
         if changes is None:
-            self._look_again()
+            self._locate_again()
             return
         if wanted.topic_id in changes.dropped:
-            self._pieces = [LostPiece(self._at, wanted.last_seq, DROPPED)]
+            self._splits = [LostSplit(self._at, wanted.last_seq, DROPPED)]
             return
         self._at = max(self._at, changes.below.get(wanted.topic_id, 0))
-        self._pieces = clip(self._pieces, self._at, wanted.last_seq)
+        self._splits = clip(self._splits, self._at, wanted.last_seq)
         self._deletions = newest([*self._deletions, *changes.deletions.get(wanted.topic_id, ())])
 
     def read(self) -> Iterator[Rows | Gap]:
         tries = Tries(self._directory)
         while True:
             try:
-                yield from self._read_pieces()
+                yield from self._read_splits()
                 return
             except MAY_PASS as error:
                 self._failed(error, tries)
-                self._look_again()
+                self._locate_again()
 
-    def _read_pieces(self) -> Iterator[Rows | Gap]:
-        for piece in self._pieces:
-            for found in read_piece(
+    def _read_splits(self) -> Iterator[Rows | Gap]:
+        for split in self._splits:
+            for result in read_split(
                 self._directory,
                 self._slice.topic_id,
-                piece,
+                split,
                 self._context,
                 tolerant=self._tolerant,
             ):
-                if isinstance(found.what, Gap):
-                    yield found.what
-                elif found.what is not None:
-                    rows = self._undeleted(found.what)
+                if isinstance(result.what, Gap):
+                    yield result.what
+                elif result.what is not None:
+                    rows = self._undeleted(result.what)
                     if len(rows):
                         yield rows
-                self._at = max(self._at, found.upto_seq + 1)
+                self._at = max(self._at, result.upto_seq + 1)
 
     def _undeleted(self, rows: Rows) -> Rows:
         deleted = deleted_rows(rows, self._deletions)
@@ -139,17 +139,17 @@ class SliceReader:
                 raise
             self._tolerant = True  # it is there to stay: told as a gap, and the rest is read
 
-    def _look_again(self) -> None:
+    def _locate_again(self) -> None:
         """Find where the rest of the seqs are by now."""
-        self._pieces, self._deletions = self._directory.anew(self._where_now)
+        self._splits, self._deletions = self._directory.anew(self._where_now)
 
-    def _where_now(self, view: LogView) -> tuple[list[Piece], list[Deletion]]:
+    def _where_now(self, view: LogView) -> tuple[list[Split], list[Deletion]]:
         first, last = self._at, self._slice.last_seq
         topic = view.find(self._slice.topic)
         if topic is None or topic.topic_id != self._slice.topic_id:
-            return [LostPiece(first, last, DROPPED)], []
-        pieces = clip(self._directory.pieces(view, topic), first, last)
+            return [LostSplit(first, last, DROPPED)], []
+        splits = clip(self._directory.splits(view, topic), first, last)
         if first < topic.evict_floor:
             upto = min(topic.first_seq - 1, last)
-            pieces.insert(0, LostPiece(first, upto, topic.losses.word))
-        return pieces, topic.deletions
+            splits.insert(0, LostSplit(first, upto, topic.losses.word))
+        return splits, topic.deletions

@@ -14,13 +14,13 @@ from headwater.spark.reading.deletions import deleted_rows
 from headwater.spark.reading.directory import Directory
 from headwater.spark.reading.filters import Filters
 from headwater.spark.reading.log_view import LoggedTopic, LogView
-from headwater.spark.reading.piece_reading import read_piece
+from headwater.spark.reading.piece_reading import read_split
 from headwater.spark.reading.pieces import (
     DirectorySlice,
-    LogPiece,
-    LostPiece,
-    Piece,
-    SegmentPiece,
+    LogSplit,
+    LostSplit,
+    SegmentSplit,
+    Split,
     clip,
     portions,
 )
@@ -30,12 +30,12 @@ from headwater.wire.frame_rows import FrameRows, Mask
 
 
 @dataclass(slots=True)
-class DirectorySight:
+class DirectorySnapshot:
     directory: Directory
     view: LogView
     rows_max: int
     bytes_max: int
-    _pieces: dict[str, list[Piece]] = field(default_factory=dict)
+    _splits: dict[str, list[Split]] = field(default_factory=dict)
     _copied: LogFollower | None = None
 
     def names(self) -> list[str]:
@@ -62,9 +62,9 @@ class DirectorySight:
         low = max(first_seq, facts.first_seq, filters.seq.low)
         high = min(last_seq, facts.head_seq, filters.seq.high)
         kept = [
-            piece
-            for piece in clip(self._pieces_of(topic), low, high)
-            if self._may_pass(topic, piece, filters)
+            split
+            for split in clip(self._splits_of(topic), low, high)
+            if self._may_pass(topic, split, filters)
         ]
         deletions = [each for each in topic.deletions if each.last_seq >= low]
         return [
@@ -93,12 +93,12 @@ class DirectorySight:
                 return max(slots.first_seq + int(young[0]), facts.first_seq)
         return facts.head_seq + 1
 
-    def _may_pass(self, topic: LoggedTopic, piece: Piece, filters: Filters) -> bool:
-        if not filters.seq.meets(piece.first_seq, piece.last_seq):
+    def _may_pass(self, topic: LoggedTopic, split: Split, filters: Filters) -> bool:
+        if not filters.seq.meets(split.first_seq, split.last_seq):
             return False
-        if isinstance(piece, LostPiece) or not filters.has_times:
+        if isinstance(split, LostSplit) or not filters.has_times:
             return True
-        times = self._entries(topic, piece)["ts"].astype(numpy.int64) * 1_000
+        times = self._entries(topic, split)["ts"].astype(numpy.int64) * 1_000
         return filters.ts_us.meets(int(times.min()), int(times.max()))
 
     def _follower(self) -> LogFollower:
@@ -107,38 +107,38 @@ class DirectorySight:
             self._copied = self.view.follower()
         return self._copied
 
-    def _pieces_of(self, topic: LoggedTopic) -> list[Piece]:
-        if topic.name not in self._pieces:
-            self._pieces[topic.name] = self.directory.pieces(self.view, topic)
-        return self._pieces[topic.name]
+    def _splits_of(self, topic: LoggedTopic) -> list[Split]:
+        if topic.name not in self._splits:
+            self._splits[topic.name] = self.directory.splits(self.view, topic)
+        return self._splits[topic.name]
 
     def _slots(self, topic: LoggedTopic) -> Iterator[Slots]:
-        for piece in self._pieces_of(topic):
-            if not isinstance(piece, LostPiece):
-                entries = self._entries(topic, piece)
-                yield Slots(piece.first_seq, entries, self._deleted(topic, piece, entries))
+        for split in self._splits_of(topic):
+            if not isinstance(split, LostSplit):
+                entries = self._entries(topic, split)
+                yield Slots(split.first_seq, entries, self._deleted(topic, split, entries))
 
-    def _entries(self, topic: LoggedTopic, piece: SegmentPiece | LogPiece) -> Entries:
-        if isinstance(piece, SegmentPiece):
-            first = piece.segment.first_seq
-            entries = self.directory.files_of(topic.topic_id).index(piece.segment)
-            return entries[piece.first_seq - first : piece.last_seq - first + 1]
-        run = next(run for run in topic.runs if run.seqs[0] <= piece.first_seq <= run.seqs[-1])
-        low = piece.first_seq - int(run.seqs[0])
-        return run.part(low, low + len(piece.offsets)).entries()
+    def _entries(self, topic: LoggedTopic, split: SegmentSplit | LogSplit) -> Entries:
+        if isinstance(split, SegmentSplit):
+            first = split.segment.first_seq
+            entries = self.directory.files_of(topic.topic_id).index(split.segment)
+            return entries[split.first_seq - first : split.last_seq - first + 1]
+        run = next(run for run in topic.runs if run.seqs[0] <= split.first_seq <= run.seqs[-1])
+        low = split.first_seq - int(run.seqs[0])
+        return run.part(low, low + len(split.offsets)).entries()
 
     def _deleted(
-        self, topic: LoggedTopic, piece: SegmentPiece | LogPiece, entries: Entries
+        self, topic: LoggedTopic, split: SegmentSplit | LogSplit, entries: Entries
     ) -> Mask | None:
         """Deletes by tag that the entries do not show: only those cost a look at the frames."""
-        meant = [each for each in topic.deletions if each.last_seq >= piece.first_seq]
+        meant = [each for each in topic.deletions if each.last_seq >= split.first_seq]
         if not meant:
             return None
-        found: Mask = numpy.zeros(len(entries), numpy.bool_)
+        deleted: Mask = numpy.zeros(len(entries), numpy.bool_)
         context = ReadContext(Filters(), verify=False, fail_on_data_loss=True)
-        for each in read_piece(self.directory, topic.topic_id, piece, context, tolerant=True):
+        for each in read_split(self.directory, topic.topic_id, split, context, tolerant=True):
             if isinstance(each.what, FrameRows):
-                deleted = deleted_rows(each.what, meant)
-                if deleted is not None:
-                    found[each.what.seqs[deleted] - piece.first_seq] = True
-        return found
+                by_frames = deleted_rows(each.what, meant)
+                if by_frames is not None:
+                    deleted[each.what.seqs[by_frames] - split.first_seq] = True
+        return deleted

@@ -142,10 +142,10 @@ class FieldParser:
         joined = _join(payloads, pyarrow.scalar(b"\n", pyarrow.binary()), b"")
         start, end = _first_and_last(joined)
         try:
-            found = self._decoder.decode_lines(memoryview(joined.buffers()[2])[start:end])
+            structs = self._decoder.decode_lines(memoryview(joined.buffers()[2])[start:end])
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
-        return found if len(found) == len(payloads) else None
+        return structs if len(structs) == len(payloads) else None
 
     def columns(self, values: Sequence[Any], arrow_types: Sequence[Any]) -> list[Column]:
         """One column for each field; a payload that did not fit has nulls."""

@@ -42,8 +42,8 @@ class TextTest:
 
     def mask(self, column: Column) -> Mask:
         """For each row; a text that is not there is what `holds(None)` says."""
-        found = _ON_COLUMN[self.kind](column, self.values)
-        filled = pyarrow.compute.fill_null(found, self.kind == "IsNull")
+        matches = _ON_COLUMN[self.kind](column, self.values)
+        filled = pyarrow.compute.fill_null(matches, self.kind == "IsNull")
         result: Mask = filled.to_numpy(zero_copy_only=False)
         return result
 
@@ -60,8 +60,8 @@ _ON_TEXT: Final[dict[str, Callable[[str, tuple[str, ...]], bool]]] = {
 
 
 def _is_in(column: Column, values: tuple[str, ...]) -> Column:
-    found = pyarrow.compute.is_in(column, pyarrow.array(values, pyarrow.string()))
-    return pyarrow.compute.if_else(column.is_valid(), found, None)
+    matches = pyarrow.compute.is_in(column, pyarrow.array(values, pyarrow.string()))
+    return pyarrow.compute.if_else(column.is_valid(), matches, None)
 
 
 _ON_COLUMN: Final[dict[str, Callable[[Column, tuple[str, ...]], Column]]] = {
@@ -89,9 +89,9 @@ class Bounds:
         self.high = self.high if high is None else min(self.high, high)
 
     def narrow_to(self, numbers: Iterable[int]) -> None:
-        found = numpy.array(sorted(set(numbers)), numpy.int64)
-        self.only = found if self.only is None else numpy.intersect1d(self.only, found)
-        self.narrow(*((int(found[0]), int(found[-1])) if len(found) else (1, 0)))
+        allowed = numpy.array(sorted(set(numbers)), numpy.int64)
+        self.only = allowed if self.only is None else numpy.intersect1d(self.only, allowed)
+        self.narrow(*((int(allowed[0]), int(allowed[-1])) if len(allowed) else (1, 0)))
 
     def meets(self, low: int, high: int) -> bool:
         """True when a number from `low` to `high` could pass."""
@@ -107,13 +107,13 @@ class Bounds:
         """None when all pass."""
         if not len(numbers):
             return None
-        found: Mask | None = None
+        mask: Mask | None = None
         if self.low > int(numbers.min()) or self.high < int(numbers.max()):
-            found = (numbers >= self.low) & (numbers <= self.high)
+            mask = (numbers >= self.low) & (numbers <= self.high)
         if self.only is not None:
             inside = numpy.isin(numbers, self.only)
-            found = inside if found is None else found & inside
-        return found
+            mask = inside if mask is None else mask & inside
+        return mask
 
 
 @dataclass(slots=True)
@@ -146,8 +146,8 @@ class Filters:
             column = rows.text("tag")
             masks += [test.mask(column) for test in self.tag]
         given = [mask for mask in masks if mask is not None]
-        found = reduce(numpy.logical_and, given) if given else None
-        return None if found is None or found.all() else found
+        mask = reduce(numpy.logical_and, given) if given else None
+        return None if mask is None or mask.all() else mask
 
 
 def push(filters: Iterable[Filter], known: Iterable[str], into: Filters) -> list[Filter]:

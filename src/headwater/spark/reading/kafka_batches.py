@@ -115,15 +115,15 @@ def first_not_older(
     doubtful: int | None = None
     for stored in stored_batches(disk, directory, batches):
         try:
-            found = _seq_in(stored, first_seq, ts_us)
+            seq = _seq_in(stored, first_seq, ts_us)
         except StorageError:
             if not tolerant:
                 raise
             if doubtful is None:
                 doubtful = max(stored.first_seq, first_seq)
             continue
-        if found is not None:
-            return found if doubtful is None else doubtful
+        if seq is not None:
+            return seq if doubtful is None else doubtful
         doubtful = None
     return doubtful
 

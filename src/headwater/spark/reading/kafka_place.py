@@ -8,19 +8,19 @@ from typing import Any, TypeVar
 
 from headwater.core.limits import PARTITION_PREFIX
 from headwater.spark.reading.assembling import Gap
-from headwater.spark.reading.directory_place import DirectoryPlace
-from headwater.spark.reading.directory_sight import DirectorySight
+from headwater.spark.reading.directory_place import DirectoryLocation
+from headwater.spark.reading.directory_sight import DirectorySnapshot
 from headwater.spark.reading.filters import Filters
 from headwater.spark.reading.kafka_reading import read_slices
-from headwater.spark.reading.kafka_sight import KafkaDirectory, KafkaSight, KafkaSlice
-from headwater.spark.reading.places import ReadContext, Sight, TopicFacts
+from headwater.spark.reading.kafka_sight import KafkaDirectory, KafkaSlice, KafkaSnapshot
+from headwater.spark.reading.places import LocationSnapshot, ReadContext, TopicFacts
 from headwater.wire.frame_rows import Rows
 
 T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class KafkaPlace:
+class KafkaLocation:
     path: str
     organisation: int
     rows_max: int
@@ -41,10 +41,10 @@ class KafkaPlace:
             self._directory = KafkaDirectory(self.path, self.organisation)
         return self._directory
 
-    def now(self, work: Callable[[KafkaSight], T]) -> T:
+    def now(self, work: Callable[[KafkaSnapshot], T]) -> T:
         directory = self.directory
         return directory.now(
-            lambda view: work(KafkaSight(directory, view, self.rows_max, self.bytes_max))
+            lambda view: work(KafkaSnapshot(directory, view, self.rows_max, self.bytes_max))
         )
 
     def read(
@@ -54,11 +54,11 @@ class KafkaPlace:
 
 
 @dataclass(slots=True)
-class MixedSight:
+class MixedSnapshot:
     """Each name is asked for where it belongs."""
 
-    topics: DirectorySight
-    partitions: KafkaSight
+    topics: DirectorySnapshot
+    partitions: KafkaSnapshot
 
     def names(self) -> list[str]:
         return [*self.topics.names(), *self.partitions.names()]
@@ -77,20 +77,22 @@ class MixedSight:
     def seq_at(self, facts: TopicFacts, ts_us: int, *, tolerant: bool = False) -> int:
         return self._of(facts.topic).seq_at(facts, ts_us, tolerant=tolerant)
 
-    def _of(self, name: str) -> Sight:
+    def _of(self, name: str) -> LocationSnapshot:
         return self.partitions if is_partition(name) else self.topics
 
 
 @dataclass(slots=True)
-class MixedPlace:
+class MixedLocation:
     """Topics and partitions of one data directory in one query."""
 
-    topics: DirectoryPlace
-    partitions: KafkaPlace
+    topics: DirectoryLocation
+    partitions: KafkaLocation
 
-    def now(self, work: Callable[[MixedSight], T]) -> T:
+    def now(self, work: Callable[[MixedSnapshot], T]) -> T:
         return self.partitions.now(
-            lambda partitions: self.topics.now(lambda topics: work(MixedSight(topics, partitions)))
+            lambda partitions: self.topics.now(
+                lambda topics: work(MixedSnapshot(topics, partitions))
+            )
         )
 
     def read(self, slices: list[Any], context: ReadContext) -> Iterator[tuple[str, Rows | Gap]]:

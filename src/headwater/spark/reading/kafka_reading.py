@@ -38,8 +38,8 @@ def read_slices(
     except MAY_PASS:  # files were changed just now, or a crash left something behind
         topics = directory.now(lambda view: view.topics)
     for each in slices:
-        for found in SliceReader(directory, each, context).read(topics):
-            yield each.topic, found
+        for rows in SliceReader(directory, each, context).read(topics):
+            yield each.topic, rows
 
 
 class SliceReader:
@@ -63,7 +63,7 @@ class SliceReader:
                 return
             except MAY_PASS as error:
                 self._failed(error, tries)
-            yield from self._look_again()
+            yield from self._locate_again()
 
     def _lost(self, topics: SeenTopics) -> Iterator[Gap]:
         """What went since the slice was planned."""
@@ -81,16 +81,16 @@ class SliceReader:
             self._at = upto + 1
             yield Gap(at, upto, LOG_START, upto - at + 1)
 
-    def _look_again(self) -> Iterator[Gap]:
+    def _locate_again(self) -> Iterator[Gap]:
         """Find where the rest of the seqs is by now."""
         topics, self._batches = self._directory.now(self._where_now)
         yield from self._lost(topics)
 
     def _where_now(self, view: KafkaView) -> tuple[SeenTopics, OwnedBatches]:
-        found = self._directory.find(view, self._slice.topic)
-        if found is None:
+        partition = self._directory.find(view, self._slice.topic)
+        if partition is None:
             return view.topics, self._batches
-        return view.topics, between(view.batches(*found), self._at, self._slice.last_seq)
+        return view.topics, between(view.batches(*partition), self._at, self._slice.last_seq)
 
     def _read_batches(self) -> Iterator[Rows | Gap]:
         wanted = between(self._batches, self._at, self._slice.last_seq)
@@ -107,7 +107,7 @@ class SliceReader:
             if skipped or len(frames) >= limits[0] or size >= limits[1]:
                 yield from self._given(frames)
                 if bad is not None:
-                    yield self._told(stored, bad)
+                    yield self._damage_gap(stored, bad)
                 self._at = min(stored.last_seq, self._slice.last_seq) + 1
                 frames, size = self._frames(), 0
         yield from self._given(frames)
@@ -138,7 +138,7 @@ class SliceReader:
             raise stored.unreadable(error) from error
         return True
 
-    def _told(self, stored: StoredBatch, error: StorageError) -> Gap:
+    def _damage_gap(self, stored: StoredBatch, error: StorageError) -> Gap:
         if not self._tolerant:
             raise error
         first, last = max(stored.first_seq, self._at), min(stored.last_seq, self._slice.last_seq)

@@ -100,7 +100,7 @@ def epoch_of(topic: SeenTopic) -> int:
 
 
 @dataclass(slots=True)
-class KafkaSight:
+class KafkaSnapshot:
     directory: KafkaDirectory
     view: KafkaView
     rows_max: int
@@ -116,10 +116,10 @@ class KafkaSight:
         )
 
     def facts(self, name: str) -> TopicFacts | None:
-        found = self.directory.find(self.view, name)
-        if found is None:
+        known = self.directory.find(self.view, name)
+        if known is None:
             return None
-        topic, index = found
+        topic, index = known
         batches = self._batches[name] = self.view.batches(topic, index)
         partition = topic.partitions[index]
         head = batches.end_offset if len(batches.counts) else partition.dropped
@@ -135,13 +135,13 @@ class KafkaSight:
         if low > high:
             return []
         batches = between(self._batches[facts.topic], low, high)
-        found = []
+        slices = []
         for some in self._portions(batches):
             first = max(low, int(some.offsets[0]) + 1)
             last = min(high, some.end_offset)
             if filters.seq.meets(first, last):
-                found.append(KafkaSlice(facts.topic, facts.epoch, first, last, some))
-        return found
+                slices.append(KafkaSlice(facts.topic, facts.epoch, first, last, some))
+        return slices
 
     def gap(self, facts: TopicFacts, cursor: int) -> Gap | None:
         return facts.gap_after(cursor)
@@ -150,8 +150,8 @@ class KafkaSight:
         first = facts.first_seq
         batches = between(self._batches[facts.topic], first, facts.head_seq)
         where = self.directory.disk, self.directory.path
-        found = first_not_older(*where, batches, first, ts_us, tolerant=tolerant)
-        return facts.head_seq + 1 if found is None else found
+        seq = first_not_older(*where, batches, first, ts_us, tolerant=tolerant)
+        return facts.head_seq + 1 if seq is None else seq
 
     def _portions(self, batches: OwnedBatches) -> Iterator[OwnedBatches]:
         """Whole batches in as few portions as the bounds allow, all about equally large."""

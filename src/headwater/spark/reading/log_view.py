@@ -109,10 +109,10 @@ class LoggedTopic:
 
     @property
     def deletions(self) -> list[Deletion]:
-        found = [Deletion(last_seq, matcher) for matcher, last_seq in self.reach.items()]
+        deletions = [Deletion(last_seq, matcher) for matcher, last_seq in self.reach.items()]
         if self.done:
-            found.append(Deletion(max(self.done), None, tuple(self.done)))
-        return found
+            deletions.append(Deletion(max(self.done), None, tuple(self.done)))
+        return deletions
 
     def raise_first(self, seq: int) -> None:
         self.first_seq = max(self.first_seq, seq)
@@ -240,13 +240,13 @@ class LogView:
         return covered
 
     def _take_in(self, groups: Iterator[Group], covered: dict[PurePath, int]) -> None:
-        for found in replay_rows(groups, covered, records=True):
-            if isinstance(found, RecordRows):
-                topic = self._by_id.get(found.topic_id)
+        for entry in replay_rows(groups, covered, records=True):
+            if isinstance(entry, RecordRows):
+                topic = self._by_id.get(entry.topic_id)
                 if topic is not None:
-                    topic.append(found)
+                    topic.append(entry)
             else:
-                self._apply(found)
+                self._apply(entry)
 
     def _apply(self, frame: Frame) -> None:
         try:

@@ -112,11 +112,11 @@ def _text(option: str, value: str) -> str:
     return value.strip()
 
 
-def _place(option: str, value: str) -> str:
+def _location(option: str, value: str) -> str:
     """A directory, or a tier's address. Executors have working directories of their own: what is
     relative is so to where the query is planned."""
-    place = _text(option, value)
-    return place if "://" in place else os.path.abspath(place)
+    location = _text(option, value)
+    return location if "://" in location else os.path.abspath(location)
 
 
 def _boolean(option: str, value: str) -> bool:
@@ -221,8 +221,8 @@ def _one_of(choices: type[Choice]) -> Callable[[str, str], Choice]:
 
 # option as people write it -> (field, how it is read)
 OPTIONS: Final[dict[str, tuple[str, Read]]] = {
-    "path": ("path", _place),
-    "cold": ("cold", _place),
+    "path": ("path", _location),
+    "cold": ("cold", _location),
     "url": ("url", _text),
     "token": ("token", _text),
     "organisation": ("organisation", _count),
@@ -262,7 +262,7 @@ _SPARKS_START: Final = ("spark.", "__")
 
 def source_options(given: Mapping[str, str]) -> SourceOptions:
     """The options of a reader. A RequestError names the option and says what it should be."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in given.items():
         option = _SPELLING.get(key.lower())
         if option is None:
@@ -271,16 +271,16 @@ def source_options(given: Mapping[str, str]) -> SourceOptions:
             raise _unknown(key)
         name, read = OPTIONS[option]
         if option in _BY_TOPIC and value.lstrip().startswith("{"):
-            found[_BY_TOPIC[option]] = _by_topic(option, value, read)
+            values[_BY_TOPIC[option]] = _by_topic(option, value, read)
         else:
-            found[name] = read(option, value)
+            values[name] = read(option, value)
     _check_together({_SPELLING.get(key.lower(), key) for key in given})
-    options = SourceOptions(**found)
-    _check_places(options)
+    options = SourceOptions(**values)
+    _check_locations(options)
     return options
 
 
-def _check_places(options: SourceOptions) -> None:
+def _check_locations(options: SourceOptions) -> None:
     """A name that was misspelt would be read from its beginning, perhaps a second time."""
     for option, name in _BY_TOPIC.items():
         for topic in getattr(options, name):
@@ -303,11 +303,11 @@ def _unknown(key: str) -> RequestError:
 
 
 def _check_together(given: set[str]) -> None:
-    places = given & {"path", "url"}
-    if len(places) != 1:
+    locations = given & {"path", "url"}
+    if len(locations) != 1:
         raise RequestError(
             "name what to read with one of the options path (a data directory or a cold tier) "
-            f"and url (a server); {'both were' if places else 'neither was'} given"
+            f"and url (a server); {'both were' if locations else 'neither was'} given"
         )
     chosen = given & {"topic", "topics", "topicPattern"}
     if len(chosen) != 1:

@@ -28,7 +28,7 @@ from headwater.format.segment.run import at_each_byte, hash_ranges, heads_at
 from headwater.model.loss import Loss
 from headwater.spark.reading.assembling import Gap
 from headwater.spark.reading.directory import Directory
-from headwater.spark.reading.pieces import LogPiece, LostPiece, Piece, SegmentPiece
+from headwater.spark.reading.pieces import LogSplit, LostSplit, SegmentSplit, Split
 from headwater.spark.reading.places import ReadContext
 from headwater.store.pair import with_file
 from headwater.store.segment import Segment, SegmentChangedError, SegmentSlice
@@ -42,7 +42,7 @@ _LENGTH_BYTES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ReadResult:
     """Rows or a loss, and the last seq that is dealt with by it."""
 
     what: FrameRows | Gap | None
@@ -77,76 +77,76 @@ class SegmentFiles(Protocol):
     ) -> SegmentSlice: ...
 
 
-def read_piece(
-    directory: Directory, topic_id: int, piece: Piece, context: ReadContext, *, tolerant: bool
-) -> Iterator[Found]:
+def read_split(
+    directory: Directory, topic_id: int, split: Split, context: ReadContext, *, tolerant: bool
+) -> Iterator[ReadResult]:
     """`tolerant`: damage is told as a gap instead of being an error."""
-    if isinstance(piece, LostPiece):
-        yield Found(piece.gap, piece.last_seq)
-    elif isinstance(piece, LogPiece):
-        yield from read_log_piece(directory.disk, piece, topic_id, context)
+    if isinstance(split, LostSplit):
+        yield ReadResult(split.gap, split.last_seq)
+    elif isinstance(split, LogSplit):
+        yield from read_log_split(directory.disk, split, topic_id, context)
     else:
         files = directory.files_of(topic_id)
-        yield from read_segment_piece(files, piece, context, tolerant=tolerant)
+        yield from read_segment_split(files, split, context, tolerant=tolerant)
 
 
-def read_segment_piece(
-    files: SegmentFiles, piece: SegmentPiece, context: ReadContext, *, tolerant: bool
-) -> Iterator[Found]:
-    segment, first = piece.segment, piece.first_seq
+def read_segment_split(
+    files: SegmentFiles, split: SegmentSplit, context: ReadContext, *, tolerant: bool
+) -> Iterator[ReadResult]:
+    segment, first = split.segment, split.first_seq
     start = first - segment.first_seq
-    entries = files.index(segment)[start : piece.last_seq - segment.first_seq + 1]
+    entries = files.index(segment)[start : split.last_seq - segment.first_seq + 1]
     flags = index_flags(entries)
     if flags[0] & (_LOST | _DAMAGED) or (flags & (_LOST | _DAMAGED)).any():
-        yield from _with_losses(files, piece, entries, context, tolerant=tolerant)
+        yield from _with_losses(files, split, entries, context, tolerant=tolerant)
         return
-    yield from _stretch(files, piece, entries, context, tolerant=tolerant)
+    yield from _stretch(files, split, entries, context, tolerant=tolerant)
 
 
 def _with_losses(
     files: SegmentFiles,
-    piece: SegmentPiece,
+    split: SegmentSplit,
     entries: Entries,
     context: ReadContext,
     *,
     tolerant: bool,
-) -> Iterator[Found]:
+) -> Iterator[ReadResult]:
     """Stretches of sound entries, and a gap for each run of lost ones between them."""
     flags = index_flags(entries)
     kinds = numpy.where(flags & _DAMAGED, 2, numpy.where(flags & _LOST, 1, 0))
     borders = (numpy.flatnonzero(numpy.diff(kinds)) + 1).tolist()
     for low, high in zip([0, *borders], [*borders, len(entries)], strict=True):
-        first, last = piece.first_seq + low, piece.first_seq + high - 1
+        first, last = split.first_seq + low, split.first_seq + high - 1
         if kinds[low] == 0:
-            part = piece.part(first, last)
+            part = split.part(first, last)
             yield from _stretch(files, part, entries[low:high], context, tolerant=tolerant)
         elif kinds[low] == 1:
-            yield Found(Gap(first, last, Loss.LOST_TAIL.word, high - low), last)
+            yield ReadResult(Gap(first, last, Loss.LOST_TAIL.word, high - low), last)
         else:
             damage = Damage(first, "neither index nor frame can be read", files.directory, 0)
-            yield _told(damage, last, tolerant=tolerant)
+            yield _damage_result(damage, last, tolerant=tolerant)
 
 
-def _told(damage: Damage, upto_seq: int, *, tolerant: bool) -> Found:
+def _damage_result(damage: Damage, upto_seq: int, *, tolerant: bool) -> ReadResult:
     if not tolerant:
         raise damage.error()
     reason = f"damaged: {damage.reason} in {damage.path} at byte {damage.offset}"
     # Sound records before it may still be to come, so it settles no seq but in passing.
-    return Found(Gap(damage.seq, upto_seq, reason, upto_seq - damage.seq + 1), 0)
+    return ReadResult(Gap(damage.seq, upto_seq, reason, upto_seq - damage.seq + 1), 0)
 
 
 def _stretch(
     files: SegmentFiles,
-    piece: SegmentPiece,
+    split: SegmentSplit,
     entries: Entries,
     context: ReadContext,
     *,
     tolerant: bool,
-) -> Iterator[Found]:
+) -> Iterator[ReadResult]:
     """Entries that are live or deleted, in batches."""
-    wanted = _wanted(piece.first_seq, entries, context)
+    wanted = _wanted(split.first_seq, entries, context)
     if not wanted.any():
-        yield Found(None, piece.last_seq)
+        yield ReadResult(None, split.last_seq)
         return
     low, high = int(wanted.argmax()), len(wanted) - int(wanted[::-1].argmax())
     offsets = entries["offset"].astype(numpy.int64)
@@ -154,9 +154,9 @@ def _stretch(
     limits = context.batch_rows_max, context.batch_bytes_max
     for part in portions(offsets[low:high], sizes[low:high], *limits):
         some = slice(low + part.start, low + part.stop)
-        first, last = piece.first_seq + some.start, piece.first_seq + some.stop - 1
-        slice_ = files.read(piece.segment, first, last, entries[some])
-        places = offsets[some] - slice_.base
+        first, last = split.first_seq + some.start, split.first_seq + some.stop - 1
+        slice_ = files.read(split.segment, first, last, entries[some])
+        positions = offsets[some] - slice_.base
         faults = frame_faults(
             slice_.buffer, entries[some], first, slice_.base, checksums=context.verify
         )
@@ -166,15 +166,15 @@ def _stretch(
             chosen = chosen & (faults != FrameFault.DELETED)
             bad = numpy.flatnonzero(chosen & (faults != FrameFault.NONE))
             chosen = chosen & (faults == FrameFault.NONE)
-            for place in bad.tolist():
-                reason = FAULT_MEANING[FrameFault(int(faults[place]))]
-                at = int(entries["offset"][some][place])
-                damage = Damage(first + place, reason, slice_.path, at)
-                yield _told(damage, first + place, tolerant=tolerant)
-        places = places if chosen.all() else places[chosen]
-        rows = FrameRows.of_segment(slice_.buffer, places)
-        yield Found(rows if len(rows) else None, last)
-    yield Found(None, piece.last_seq)
+            for position in bad.tolist():
+                reason = FAULT_MEANING[FrameFault(int(faults[position]))]
+                at = int(entries["offset"][some][position])
+                damage = Damage(first + position, reason, slice_.path, at)
+                yield _damage_result(damage, first + position, tolerant=tolerant)
+        positions = positions if chosen.all() else positions[chosen]
+        rows = FrameRows.of_segment(slice_.buffer, positions)
+        yield ReadResult(rows if len(rows) else None, last)
+    yield ReadResult(None, split.last_seq)
 
 
 def _wanted(first_seq: int, entries: Entries, context: ReadContext) -> Mask:
@@ -191,15 +191,15 @@ def _wanted(first_seq: int, entries: Entries, context: ReadContext) -> Mask:
     return wanted
 
 
-def read_log_piece(
-    disk: Disk, piece: LogPiece, topic_id: int, context: ReadContext
-) -> Iterator[Found]:
+def read_log_split(
+    disk: Disk, split: LogSplit, topic_id: int, context: ReadContext
+) -> Iterator[ReadResult]:
     """Records in a file of the log. They never change; the file as a whole may be gone."""
-    view = with_file(disk, piece.path, OpenMode.READ, lambda file: file.view())
-    offsets = piece.offsets.astype(numpy.int64)
-    seqs = numpy.arange(piece.first_seq, piece.last_seq + 1, dtype=numpy.uint64)
+    view = with_file(disk, split.path, OpenMode.READ, lambda file: file.view())
+    offsets = split.offsets.astype(numpy.int64)
+    seqs = numpy.arange(split.first_seq, split.last_seq + 1, dtype=numpy.uint64)
     if int(offsets[-1]) + FRAME_BYTES_MIN > len(view):
-        raise SegmentChangedError(f"{piece.path} is not the file it was")
+        raise SegmentChangedError(f"{split.path} is not the file it was")
     heads = heads_at(view, FRAME, offsets)
     sizes = heads["frame_len"].astype(numpy.int64) + _LENGTH_BYTES
     lengths = heads["data_len"] + heads["node_len"].astype(numpy.int64) + heads["tag_len"]
@@ -207,17 +207,17 @@ def read_log_piece(
     same &= (heads["seq"] == seqs) & (lengths + FRAME_BYTES_MIN == sizes)
     same &= offsets + sizes <= len(view)
     if not same.all():
-        raise SegmentChangedError(f"{piece.path} is not the file it was")
+        raise SegmentChangedError(f"{split.path} is not the file it was")
     if context.verify:
         borders = offsets + sizes - CHECKSUM_BYTES
-        found = hash_ranges(view, offsets + _LENGTH_BYTES, borders)
-        wrong = found != at_each_byte(view, "<u8")[borders]
+        computed = hash_ranges(view, offsets + _LENGTH_BYTES, borders)
+        wrong = computed != at_each_byte(view, "<u8")[borders]
         if wrong.any():
-            place = int(wrong.argmax())
+            position = int(wrong.argmax())
             raise DamageError(
-                f"seq {piece.first_seq + place}: checksum does not match",
-                path=piece.path,
-                offset=int(offsets[place]),
+                f"seq {split.first_seq + position}: checksum does not match",
+                path=split.path,
+                offset=int(offsets[position]),
                 advice="see `headwater wal verify`",
             )
     for part in portions(offsets, sizes, context.batch_rows_max, context.batch_bytes_max):
@@ -225,4 +225,4 @@ def read_log_piece(
         begin = int(some[0])
         end = int(some[-1]) + int(sizes[part][-1])
         rows = FrameRows.of_log(view[begin:end], some - begin)
-        yield Found(rows, piece.first_seq + part.stop - 1)
+        yield ReadResult(rows, split.first_seq + part.stop - 1)

@@ -29,7 +29,7 @@ def data_loss(topic: str, gap: Gap) -> DataLossError:
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentPiece:
+class SegmentSplit:
     """A stretch of the entries of one segment."""
 
     segment: Segment
@@ -42,12 +42,12 @@ class SegmentPiece:
         rows = self.last_seq - self.first_seq + 1
         return self.segment.data_bytes * rows // max(self.segment.count, 1)
 
-    def part(self, first_seq: int, last_seq: int) -> SegmentPiece:
+    def part(self, first_seq: int, last_seq: int) -> SegmentSplit:
         return replace(self, first_seq=first_seq, last_seq=last_seq)
 
 
 @dataclass(frozen=True, slots=True)
-class LogPiece:
+class LogSplit:
     """Records that lie in one file of the log, one for each seq."""
 
     path: PurePath
@@ -59,14 +59,14 @@ class LogPiece:
     def last_seq(self) -> int:
         return self.first_seq + len(self.offsets) - 1
 
-    def part(self, first_seq: int, last_seq: int) -> LogPiece:
+    def part(self, first_seq: int, last_seq: int) -> LogSplit:
         offsets = self.offsets[first_seq - self.first_seq : last_seq - self.first_seq + 1]
         size = self.size * len(offsets) // max(len(self.offsets), 1)
-        return LogPiece(self.path, first_seq, offsets, size)
+        return LogSplit(self.path, first_seq, offsets, size)
 
 
 @dataclass(frozen=True, slots=True)
-class LostPiece:
+class LostSplit:
     """Seqs that should have records and have none."""
 
     first_seq: int
@@ -74,7 +74,7 @@ class LostPiece:
     reason: str
     size: int = 0
 
-    def part(self, first_seq: int, last_seq: int) -> LostPiece:
+    def part(self, first_seq: int, last_seq: int) -> LostSplit:
         return replace(self, first_seq=first_seq, last_seq=last_seq)
 
     @property
@@ -83,64 +83,64 @@ class LostPiece:
         return Gap(self.first_seq, self.last_seq, self.reason, missed)
 
 
-Piece = SegmentPiece | LogPiece | LostPiece
+Split = SegmentSplit | LogSplit | LostSplit
 
 
-def clip(pieces: list[Piece], first_seq: int, last_seq: int) -> list[Piece]:
+def clip(splits: list[Split], first_seq: int, last_seq: int) -> list[Split]:
     """Only what is between these seqs."""
     return [
-        piece
-        if first_seq <= piece.first_seq and piece.last_seq <= last_seq
-        else piece.part(max(first_seq, piece.first_seq), min(last_seq, piece.last_seq))
-        for piece in pieces
-        if piece.first_seq <= last_seq and first_seq <= piece.last_seq
+        split
+        if first_seq <= split.first_seq and split.last_seq <= last_seq
+        else split.part(max(first_seq, split.first_seq), min(last_seq, split.last_seq))
+        for split in splits
+        if split.first_seq <= last_seq and first_seq <= split.last_seq
     ]
 
 
-def _even(pieces: list[Piece], rows_max: int, bytes_max: int) -> tuple[int, int]:
+def _even(splits: list[Split], rows_max: int, bytes_max: int) -> tuple[int, int]:
     """The same bounds, the one that decides lowered to an even share of everything."""
-    stored = [piece for piece in pieces if not isinstance(piece, LostPiece)]
-    counts = [piece.last_seq - piece.first_seq + 1 for piece in stored]
-    rows, size = sum(counts), sum(piece.size for piece in stored)
+    stored = [split for split in splits if not isinstance(split, LostSplit)]
+    counts = [split.last_seq - split.first_seq + 1 for split in stored]
+    rows, size = sum(counts), sum(split.size for split in stored)
     by_rows, by_size = -(-rows // rows_max), -(-size // bytes_max)
     if by_rows >= by_size:
         return max(-(-rows // max(by_rows, 1)), 1), bytes_max
     # Room for one record more, or what is cut off by rounding would be a portion of its own.
-    record = max(piece.size // some for piece, some in zip(stored, counts, strict=True)) + 1
+    record = max(split.size // some for split, some in zip(stored, counts, strict=True)) + 1
     slack = max(record, SEGMENT_FRAME_BYTES_MIN)
     return rows_max, min(bytes_max, -(-size // by_size) + slack)
 
 
-def portions(pieces: list[Piece], rows_max: int, bytes_max: int) -> Iterator[list[Piece]]:
+def portions(splits: list[Split], rows_max: int, bytes_max: int) -> Iterator[list[Split]]:
     """Pieces in portions of bounded size, cut where they must be; at least one seq in each.
 
     Portions are as few as the bounds allow and about equal: a short one at the end would leave
     cores without work while the others finish.
     """
-    rows_max, bytes_max = _even(pieces, rows_max, bytes_max)
-    portion: list[Piece] = []
+    rows_max, bytes_max = _even(splits, rows_max, bytes_max)
+    portion: list[Split] = []
     rows = size = 0
-    waiting = list(reversed(pieces))
+    waiting = list(reversed(splits))
     while waiting:
-        piece = waiting.pop()
-        count = piece.last_seq - piece.first_seq + 1
-        each = max(piece.size / count, SEGMENT_FRAME_BYTES_MIN)
+        split = waiting.pop()
+        count = split.last_seq - split.first_seq + 1
+        each = max(split.size / count, SEGMENT_FRAME_BYTES_MIN)
         room = min(rows_max - rows, int((bytes_max - size) / each))
-        if isinstance(piece, LostPiece):
+        if isinstance(split, LostSplit):
             room = count
         elif room < 1 and portion:
             yield portion
             portion, rows, size = [], 0, 0
-            waiting.append(piece)
+            waiting.append(split)
             continue
         taken = min(max(room, 1), count)
         if taken < count:
-            cut = piece.first_seq + taken
-            waiting.append(piece.part(cut, piece.last_seq))
-            piece = piece.part(piece.first_seq, cut - 1)
-        portion.append(piece)
-        if not isinstance(piece, LostPiece):
-            rows, size = rows + taken, size + piece.size
+            cut = split.first_seq + taken
+            waiting.append(split.part(cut, split.last_seq))
+            split = split.part(split.first_seq, cut - 1)
+        portion.append(split)
+        if not isinstance(split, LostSplit):
+            rows, size = rows + taken, size + split.size
     if portion:
         yield portion
 
@@ -154,18 +154,18 @@ class DirectorySlice:
     epoch: int
     first_seq: int
     last_seq: int
-    pieces: list[Piece]
+    splits: list[Split]
     deletions: list[Deletion]
     follower: LogFollower = field(repr=False)
     """Goes on where the log ended when this was planned."""
 
     @property
     def rows(self) -> int:
-        return sum(p.last_seq - p.first_seq + 1 for p in self.pieces)
+        return sum(p.last_seq - p.first_seq + 1 for p in self.splits)
 
     @property
     def size(self) -> int:
-        return sum(piece.size for piece in self.pieces)
+        return sum(split.size for split in self.splits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,15 +173,15 @@ class ColdSlice:
     """Seqs of a topic in a cold tier by itself."""
 
     topic: str
-    pieces: list[Piece]
+    splits: list[Split]
 
     @property
     def rows(self) -> int:
-        return sum(p.last_seq - p.first_seq + 1 for p in self.pieces)
+        return sum(p.last_seq - p.first_seq + 1 for p in self.splits)
 
     @property
     def size(self) -> int:
-        return sum(piece.size for piece in self.pieces)
+        return sum(split.size for split in self.splits)
 
 
 @dataclass(frozen=True, slots=True)

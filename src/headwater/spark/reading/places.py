@@ -54,7 +54,7 @@ class Slice(Protocol):
         """Bytes in it, about."""
 
 
-class Sight(Protocol):
+class LocationSnapshot(Protocol):
     """A place at one moment."""
 
     def names(self) -> list[str]:
@@ -88,8 +88,8 @@ class ReadContext:
     batch_bytes_max: int = 16 * 1024 * 1024
 
 
-class Place(Protocol):
-    def now(self, work: Callable[[Sight], T]) -> T:
+class Location(Protocol):
+    def now(self, work: Callable[[LocationSnapshot], T]) -> T:
         """Do this on a sight of the place as it is now; several times if it changes meanwhile."""
 
     def read(self, slices: list[Any], context: ReadContext) -> Iterator[tuple[str, Rows | Gap]]:

@@ -9,35 +9,35 @@ from headwater.core.errors import RequestError, TopicNotFoundError
 from headwater.core.limits import PARTITION_PREFIX
 from headwater.disk import PosixDisk
 from headwater.spark.reading.assembling import Gap
-from headwater.spark.reading.cold_place import ColdPlace, is_cold_tier
+from headwater.spark.reading.cold_place import ColdLocation, is_cold_tier
 from headwater.spark.reading.directory import Directory
-from headwater.spark.reading.directory_place import DirectoryPlace
+from headwater.spark.reading.directory_place import DirectoryLocation
 from headwater.spark.reading.filters import Filters
-from headwater.spark.reading.kafka_place import KafkaPlace, MixedPlace, is_partition
+from headwater.spark.reading.kafka_place import KafkaLocation, MixedLocation, is_partition
 from headwater.spark.reading.options import SourceOptions
 from headwater.spark.reading.pieces import GapSlice, data_loss
-from headwater.spark.reading.places import Place, Sight, TopicFacts
-from headwater.spark.reading.remote_place import RemotePlace
+from headwater.spark.reading.places import Location, LocationSnapshot, TopicFacts
+from headwater.spark.reading.remote_place import RemoteLocation
 from headwater.store.object_store import URL_START
 
 SLICES_MAX: Final = 1_000
 """Small topics share a task, up to this many of them."""
 
 
-def place_of(options: SourceOptions) -> Place:
+def location_of(options: SourceOptions) -> Location:
     """Where the options say the records are."""
     rows, size = options.partition_rows_max, options.partition_bytes_max
     if options.url is not None:
         prefix = PARTITION_PREFIX if is_partition(options.topic_pattern or "") else ""
-        return RemotePlace(options.url, options.token, rows, size, prefix)
+        return RemoteLocation(options.url, options.token, rows, size, prefix)
     assert options.path is not None, "one of both is given"
     if options.path.startswith(URL_START):
-        return ColdPlace(options.path, rows, size)
+        return ColdLocation(options.path, rows, size)
     path = options.path.removeprefix("file://")
     if Directory(path).is_data_directory():
         return _in_directory(path, options)
     if is_cold_tier(PosixDisk(), path):
-        return ColdPlace(path, rows, size)
+        return ColdLocation(path, rows, size)
     raise RequestError(
         f"option path: {path} is neither a data directory (there is no wal/ in it) nor a cold "
         "tier (there is no topics/ in it)",
@@ -45,43 +45,45 @@ def place_of(options: SourceOptions) -> Place:
     )
 
 
-def _in_directory(path: str, options: SourceOptions) -> Place:
+def _in_directory(path: str, options: SourceOptions) -> Location:
     """Where the wanted topics are: Kafka's have a log of their own."""
     rows, size = options.partition_rows_max, options.partition_bytes_max
-    topics = DirectoryPlace(path, options.cold, rows, size)
+    topics = DirectoryLocation(path, options.cold, rows, size)
     kinds = {is_partition(name) for name in options.topics or (options.topic_pattern or "",)}
     if kinds == {False}:
         return topics
-    partitions = KafkaPlace(path, options.organisation, rows, size)
-    return partitions if kinds == {True} else MixedPlace(topics, partitions)
+    partitions = KafkaLocation(path, options.organisation, rows, size)
+    return partitions if kinds == {True} else MixedLocation(topics, partitions)
 
 
-def chosen_topics(sight: Sight, options: SourceOptions, filters: Filters) -> list[TopicFacts]:
+def chosen_topics(
+    snapshot: LocationSnapshot, options: SourceOptions, filters: Filters
+) -> list[TopicFacts]:
     """The facts of each topic that is wanted, by name. One that was named must be there."""
     if options.topic_pattern is not None:
-        names = [name for name in sight.names() if options.wants(name)]
+        names = [name for name in snapshot.names() if options.wants(name)]
     else:
         names = list(options.topics)
-    found = []
+    chosen = []
     for name in names:
         if not filters.wants_topic(name):
             continue
-        facts = sight.facts(name)
+        facts = snapshot.facts(name)
         if facts is not None:
-            found.append(facts)
+            chosen.append(facts)
         elif options.topic_pattern is None:
             raise TopicNotFoundError(f"there is no topic {name!r} in what is read{_hint(name)}")
-    return found
+    return chosen
 
 
 def _hint(name: str) -> str:
     return "; see option organisation: one sees its own topics" if is_partition(name) else ""
 
 
-def batch_slices(sight: Sight, options: SourceOptions, filters: Filters) -> list[Any]:
+def batch_slices(snapshot: LocationSnapshot, options: SourceOptions, filters: Filters) -> list[Any]:
     """Everything a batch query reads."""
     slices: list[Any] = []
-    for facts in chosen_topics(sight, options, filters):
+    for facts in chosen_topics(snapshot, options, filters):
         start, end = options.start_of(facts.topic), options.end_of(facts.topic)
         last = facts.head_seq if end is None else min(end, facts.head_seq)
         first = facts.first_seq
@@ -89,9 +91,9 @@ def batch_slices(sight: Sight, options: SourceOptions, filters: Filters) -> list
             first = facts.head_seq + 1
         elif start.seq is not None:
             first = start.seq
-            gap = upto(sight.gap(facts, start.seq - 1), last)
+            gap = upto(snapshot.gap(facts, start.seq - 1), last)
             slices += gap_slices(facts.topic, gap, options)
-        slices += sight.slices(facts, first, last, filters)
+        slices += snapshot.slices(facts, first, last, filters)
     return slices
 
 

@@ -41,13 +41,13 @@ class ArrowRows:
 
     @property
     def seqs(self) -> Integers:
-        found: Integers = self.batch.column("seq").to_numpy()
-        return found
+        seqs: Integers = self.batch.column("seq").to_numpy()
+        return seqs
 
     @property
     def ts_us(self) -> Integers:
-        found: Integers = self.batch.column("ts").cast(pyarrow.int64()).to_numpy() * 1_000
-        return found
+        ts_us: Integers = self.batch.column("ts").cast(pyarrow.int64()).to_numpy() * 1_000
+        return ts_us
 
     def text(self, name: str) -> Column:
         return self.batch.column(name)
@@ -60,7 +60,7 @@ class ArrowRows:
 
 
 @dataclass(slots=True)
-class RemoteSight:
+class RemoteSnapshot:
     client: Client
     rows_max: int
     bytes_max: int
@@ -127,7 +127,7 @@ class RemoteSight:
 
 
 @dataclass(frozen=True, slots=True)
-class RemotePlace:
+class RemoteLocation:
     url: str
     token: str | None = field(repr=False)
     rows_max: int
@@ -140,17 +140,17 @@ class RemotePlace:
 
         return Client(self.url, token=self.token, timeout_s=TIMEOUT_S)
 
-    def now(self, work: Callable[[RemoteSight], T]) -> T:
+    def now(self, work: Callable[[RemoteSnapshot], T]) -> T:
         with self._client() as client:
-            return work(RemoteSight(client, self.rows_max, self.bytes_max, self.prefix))
+            return work(RemoteSnapshot(client, self.rows_max, self.bytes_max, self.prefix))
 
     def read(
         self, slices: list[RemoteSlice], context: ReadContext
     ) -> Iterator[tuple[str, Rows | Gap]]:
         with self._client() as client:
             for each in slices:
-                for found in self._read_slice(client, each, context):
-                    yield each.topic, found
+                for rows in self._read_slice(client, each, context):
+                    yield each.topic, rows
 
     def _read_slice(
         self, client: Client, wanted: RemoteSlice, context: ReadContext

@@ -59,23 +59,23 @@ def evicted(topic: LoggedTopic, slots: Iterable[Slots], now_ms: int) -> Evicted 
     """What caps and age take of these slots, which are all of the topic's, in order."""
     settings = topic.settings
     live = _live(slots)
-    found: Evicted | None = None
+    by_age: Evicted | None = None
     first_kept: tuple[Slots, int] | None = None
     if settings.ttl_ms:
-        found, first_kept = _by_age(live, topic.head_seq + 1, now_ms - settings.ttl_ms)
+        by_age, first_kept = _by_age(live, topic.head_seq + 1, now_ms - settings.ttl_ms)
     if _has_caps(settings):
         by_cap = _by_cap(live, first_kept, topic.head_seq + 1, settings)
         if by_cap is not None:
-            reason = by_cap.reason if found is None else by_cap.reason | found.reason
-            found = Evicted(by_cap.evict_floor, by_cap.first_seq, reason)
-    return found
+            reason = by_cap.reason if by_age is None else by_cap.reason | by_age.reason
+            return Evicted(by_cap.evict_floor, by_cap.first_seq, reason)
+    return by_age
 
 
 def _live(slots: Iterable[Slots]) -> Iterator[tuple[Slots, NDArray[numpy.int64]]]:
     for some in slots:
-        places = some.live()
-        if len(places):
-            yield some, places
+        positions = some.live()
+        if len(positions):
+            yield some, positions
 
 
 def _by_age(
@@ -84,13 +84,13 @@ def _by_age(
     """Only a prefix expires: a record behind a younger one waits for it, whatever its own time."""
     last_old = 0
     cutoff = numpy.uint64(max(cutoff_ms, 0))
-    for some, places in live:
-        young = places[some.entries["ts"][places] >= cutoff]
+    for some, positions in live:
+        young = positions[some.entries["ts"][positions] >= cutoff]
         if not len(young):
-            last_old = some.first_seq + int(places[-1])
+            last_old = some.first_seq + int(positions[-1])
             continue
         kept = int(young[0])
-        older = places[places < kept]
+        older = positions[positions < kept]
         if len(older):
             last_old = some.first_seq + int(older[-1])
         gone = Evicted(last_old + 1, some.first_seq + kept, Loss.TTL) if last_old else None
@@ -108,10 +108,10 @@ def _by_cap(
     sizes: list[NDArray[numpy.int64]] = []
     if first_kept is not None:
         some, kept = first_kept
-        places = some.live()
-        _note(some, places[places >= kept], seqs, sizes)
-    for some, places in live:
-        _note(some, places, seqs, sizes)
+        positions = some.live()
+        _note(some, positions[positions >= kept], seqs, sizes)
+    for some, positions in live:
+        _note(some, positions, seqs, sizes)
     if not seqs:
         return None
     every, payloads = numpy.concatenate(seqs), numpy.concatenate(sizes)
@@ -129,9 +129,9 @@ def _by_cap(
 
 def _note(
     some: Slots,
-    places: NDArray[numpy.int64],
+    positions: NDArray[numpy.int64],
     seqs: list[NDArray[numpy.int64]],
     sizes: list[NDArray[numpy.int64]],
 ) -> None:
-    seqs.append(places + some.first_seq)
-    sizes.append(some.entries["len"][places].astype(numpy.int64) - SEGMENT_FRAME_BYTES_MIN)
+    seqs.append(positions + some.first_seq)
+    sizes.append(some.entries["len"][positions].astype(numpy.int64) - SEGMENT_FRAME_BYTES_MIN)

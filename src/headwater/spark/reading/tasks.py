@@ -12,7 +12,7 @@ from headwater.spark.reading.assembling import Assembler, Gap
 from headwater.spark.reading.filters import Filters
 from headwater.spark.reading.options import Invalid, SourceOptions
 from headwater.spark.reading.pieces import GapSlice, data_loss
-from headwater.spark.reading.places import Place, ReadContext
+from headwater.spark.reading.places import Location, ReadContext
 from headwater.spark.reading.schema import Columns
 
 
@@ -30,7 +30,7 @@ class SlicePartition(InputPartition):
 class TaskReader:
     """Everything a task needs but its slices. Sent to executors once."""
 
-    place: Place
+    location: Location
     columns: Columns
     filters: Filters
     invalid: Invalid
@@ -39,10 +39,10 @@ class TaskReader:
 
     @classmethod
     def of(
-        cls, place: Place, options: SourceOptions, columns: Columns, filters: Filters
+        cls, location: Location, options: SourceOptions, columns: Columns, filters: Filters
     ) -> TaskReader:
         return cls(
-            place, columns, filters, options.invalid, options.verify, options.fail_on_data_loss
+            location, columns, filters, options.invalid, options.verify, options.fail_on_data_loss
         )
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -58,12 +58,12 @@ class TaskReader:
         if not stored:
             return
         context = ReadContext(self.filters, self.verify, self.fail_on_data_loss)
-        for topic, found in self.place.read(stored, context):
-            if isinstance(found, Gap):
-                yield from self._gap(assembler, topic, found)
+        for topic, read in self.location.read(stored, context):
+            if isinstance(read, Gap):
+                yield from self._gap(assembler, topic, read)
                 continue
-            mask = self.filters.mask(found)
-            rows = found if mask is None else found.kept(mask)
+            mask = self.filters.mask(read)
+            rows = read if mask is None else read.kept(mask)
             if len(rows):
                 yield assembler.batch(topic, rows)
 

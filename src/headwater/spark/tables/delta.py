@@ -17,7 +17,7 @@ from typing import Any, Final
 from headwater.core.clock import Clock, SystemClock
 from headwater.core.errors import RequestError
 from headwater.spark.tables.columns import VARIANT_TYPE, check_partitions, merged, new_names, plain
-from headwater.spark.tables.location import Location
+from headwater.spark.tables.location import TableLocation
 from headwater.spark.tables.table import (
     COMMIT_TRIES,
     CommitConflictError,
@@ -38,7 +38,7 @@ DATA: Final = "data"
 class DeltaLake:
     """Implements `Table`."""
 
-    def __init__(self, location: Location, clock: Clock | None = None) -> None:
+    def __init__(self, location: TableLocation, clock: Clock | None = None) -> None:
         self.location = location
         self._clock = clock or SystemClock()
 
@@ -47,7 +47,7 @@ class DeltaLake:
         return None if table is None else _arrow_schema(table)
 
     def landed(self, landing: Landing) -> Landed | None:
-        seen = self._look(landing)
+        seen = self._current(landing)
         return None if seen is None else seen[1]
 
     def evolve(self, schema: Any, partition_by: Sequence[str]) -> Any:
@@ -83,7 +83,7 @@ class DeltaLake:
         def append(table: Any) -> bool:
             return self._append(table, landing, files)
 
-        commit_between_others(self.location, landing, lambda: self._look(landing), append)
+        commit_between_others(self.location, landing, lambda: self._current(landing), append)
 
     def layout(self, landing: Landing, partition_by: Sequence[str]) -> Layout:
         return Layout(
@@ -122,7 +122,7 @@ class DeltaLake:
         except TableNotFoundError:
             return None
 
-    def _look(self, landing: Landing) -> tuple[Any, Landed | None] | None:
+    def _current(self, landing: Landing) -> tuple[Any, Landed | None] | None:
         table = self._open()
         return None if table is None else (table, _landed(table, landing))
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from headwater.core.errors import RequestError
 from headwater.spark.tables.columns import check_partitions, is_wider, merged, plain
-from headwater.spark.tables.location import Location
+from headwater.spark.tables.location import TableLocation
 from headwater.spark.tables.table import (
     COMMIT_TRIES,
     CommitConflictError,
@@ -45,7 +45,7 @@ class IcebergLake:
     """Implements `Table`."""
 
     def __init__(
-        self, location: Location, catalog: str | None = None, identifier: str | None = None
+        self, location: TableLocation, catalog: str | None = None, identifier: str | None = None
     ) -> None:
         self.location = location
         if catalog is None and not location.is_local:
@@ -60,7 +60,7 @@ class IcebergLake:
         return None if table is None else plain(table.schema().as_arrow())
 
     def landed(self, landing: Landing) -> Landed | None:
-        seen = self._look(landing)
+        seen = self._current(landing)
         return None if seen is None else seen[1]
 
     def evolve(self, schema: Any, partition_by: Sequence[str]) -> Any:
@@ -92,7 +92,7 @@ class IcebergLake:
                 return False
             return True
 
-        commit_between_others(self.location, landing, lambda: self._look(landing), append)
+        commit_between_others(self.location, landing, lambda: self._current(landing), append)
 
     def layout(self, landing: Landing, partition_by: Sequence[str]) -> Layout:
         return Layout(
@@ -143,7 +143,7 @@ class IcebergLake:
             "headwater", uri=f"sqlite:///{file}", warehouse=self.location.as_uri, echo="false"
         )
 
-    def _look(self, landing: Landing) -> tuple[Any, Landed | None] | None:
+    def _current(self, landing: Landing) -> tuple[Any, Landed | None] | None:
         table = self._open()
         return None if table is None else (table, _landed(table, landing))
 

@@ -21,24 +21,24 @@ LOCAL_SCHEME: Final = "file"
 
 
 @dataclass(frozen=True)
-class Location:
+class TableLocation:
     """An absolute path or a URI; sent to executors as the text it is."""
 
     uri: str
 
     @staticmethod
-    def of(text: str) -> Location:
+    def of(text: str) -> TableLocation:
         scheme, separator, rest = text.partition("://")
         if separator and scheme == LOCAL_SCHEME:
             text = rest
         elif separator:
-            return Location(text.rstrip("/"))
+            return TableLocation(text.rstrip("/"))
         if not text.startswith("/"):
             raise RequestError(
                 f"a table's location is an absolute path or an address like s3://bucket/name, "
                 f"not {text!r}"
             )
-        return Location(str(PurePath(text)))
+        return TableLocation(str(PurePath(text)))
 
     @property
     def is_local(self) -> bool:
@@ -49,12 +49,12 @@ class Location:
         """With a scheme, as Iceberg wants it."""
         return f"{LOCAL_SCHEME}://{self.uri}" if self.is_local else self.uri
 
-    def beside(self, suffix: str) -> Location:
+    def beside(self, suffix: str) -> TableLocation:
         """Another table in the same directory."""
-        return Location(self.uri + suffix)
+        return TableLocation(self.uri + suffix)
 
-    def child(self, relative: str) -> Location:
-        return Location(f"{self.uri}/{relative}")
+    def child(self, relative: str) -> TableLocation:
+        return TableLocation(f"{self.uri}/{relative}")
 
     @cached_property
     def _opened(self) -> tuple[Any, str]:
@@ -94,8 +94,8 @@ class Location:
         wanted = fs.FileType.Directory if directories else fs.FileType.File
         selector = fs.FileSelector(self.full(relative), allow_not_found=True, recursive=recursive)
         start = len(self.path) + 1
-        found = self.filesystem.get_file_info(selector)
-        return sorted(info.path[start:] for info in found if info.type == wanted)
+        listed = self.filesystem.get_file_info(selector)
+        return sorted(info.path[start:] for info in listed if info.type == wanted)
 
     def delete(self, relative: str) -> bool:
         """Delete one file; False when it was not there."""

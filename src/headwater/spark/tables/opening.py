@@ -7,7 +7,7 @@ from typing import Final
 from headwater.core.errors import RequestError
 from headwater.spark.tables.delta import DeltaLake
 from headwater.spark.tables.iceberg import IcebergLake
-from headwater.spark.tables.location import Location
+from headwater.spark.tables.location import TableLocation
 from headwater.spark.tables.parquet import ParquetLake
 from headwater.spark.tables.table import Table
 
@@ -15,7 +15,7 @@ FORMATS: Final = ("delta", "iceberg", "parquet")
 
 
 def open_table(
-    kind: str, location: Location, catalog: str | None = None, name: str | None = None
+    kind: str, location: TableLocation, catalog: str | None = None, name: str | None = None
 ) -> Table:
     """A table that is there, or will be. `catalog` and `name` are for Iceberg."""
     if kind == "delta":

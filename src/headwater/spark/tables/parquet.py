@@ -29,7 +29,7 @@ from headwater.disk import PosixDisk
 from headwater.disk.protocol import DirectoryLock, Disk
 from headwater.disk.whole_files import read_whole, replace_file, sync_names
 from headwater.spark.tables.columns import check_partitions, is_wider, merged
-from headwater.spark.tables.location import Location
+from headwater.spark.tables.location import TableLocation
 from headwater.spark.tables.table import (
     AlreadyLandedError,
     CommitConflictError,
@@ -85,7 +85,7 @@ class ParquetLake:
     """Implements `Table`."""
 
     def __init__(
-        self, location: Location, clock: Clock | None = None, disk: Disk | None = None
+        self, location: TableLocation, clock: Clock | None = None, disk: Disk | None = None
     ) -> None:
         if not location.is_local:
             raise RequestError(
@@ -181,22 +181,22 @@ class ParquetLake:
     def read(self, columns: Sequence[str]) -> Any:
         from pyarrow import dataset
 
-        found = dataset.dataset(
+        rows = dataset.dataset(
             self.files(),
             schema=self.schema(),
             format="parquet",
             partitioning=dataset.partitioning(flavor="hive"),
             partition_base_dir=self.location.path,
         )
-        return found.to_table(columns=list(columns))
+        return rows.to_table(columns=list(columns))
 
     def files(self) -> list[str]:
-        found: list[str] = []
+        files: list[str] = []
         for number in self._numbers():
             for added in self._read(number).added:
                 moved = self._disk.exists(self._path(added.path))
-                found.append(self.location.full(added.path if moved else added.staged))
-        return found
+                files.append(self.location.full(added.path if moved else added.staged))
+        return files
 
     # -- commits
 

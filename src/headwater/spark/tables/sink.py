@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
 
 from headwater.core.errors import RequestError
 from headwater.spark.arrow_schema import to_arrow
-from headwater.spark.tables.location import Location
+from headwater.spark.tables.location import TableLocation
 from headwater.spark.tables.opening import FORMATS, open_table
 from headwater.spark.tables.table import (
     AlreadyLandedError,
@@ -53,7 +53,7 @@ class TableOptions:
     name: str | None
 
     def open(self) -> Table:
-        return open_table(self.format, Location.of(self.path), self.catalog, self.name)
+        return open_table(self.format, TableLocation.of(self.path), self.catalog, self.name)
 
 
 def table_options(given: Mapping[str, str]) -> TableOptions:
@@ -215,7 +215,7 @@ def _commit(prepared: Prepared, messages: Sequence[WriterCommitMessage | None]) 
 
 
 def _delete(prepared: Prepared, messages: Sequence[WriterCommitMessage | None]) -> None:
-    location = Location.of(prepared.options.path)
+    location = TableLocation.of(prepared.options.path)
     for message in messages:
         if isinstance(message, FilesWritten):
             for file in message.files:

@@ -19,7 +19,7 @@ import msgspec
 
 from headwater.core.errors import RequestError, UnavailableError
 from headwater.format.checksum import checksum64
-from headwater.spark.tables.location import Location
+from headwater.spark.tables.location import TableLocation
 
 BATCHES_PER_DIRECTORY: Final = 1_000
 COMMIT_TRIES: Final = 10
@@ -62,7 +62,7 @@ class WrittenFile:
 class Table(Protocol):
     """One table. All of it is called by the driver; `layout` is what executors are sent."""
 
-    location: Location
+    location: TableLocation
 
     def schema(self) -> Any | None:
         """The columns as Arrow; None as long as there is no table."""
@@ -141,9 +141,9 @@ def check_landing(table: Table, landing: Landing) -> Landed | None:
 
 
 def commit_between_others(
-    location: Location,
+    location: TableLocation,
     landing: Landing,
-    look: Callable[[], tuple[T, Landed | None] | None],
+    current: Callable[[], tuple[T, Landed | None] | None],
     append: Callable[[T], bool],
 ) -> None:
     """Commit to a table that others commit to as well: look, append, and look again if they won.
@@ -152,7 +152,7 @@ def commit_between_others(
     `append` is False when somebody else's commit came first.
     """
     for _ in range(COMMIT_TRIES):
-        seen = look()
+        seen = current()
         if seen is None:
             raise CommitConflictError(f"{location.uri} was deleted while it was written")
         table, last = seen
@@ -177,7 +177,7 @@ def group_directory(base: str, landing: Landing) -> str:
     return f"{base}/{app_directory(landing.app)}/{group:09d}"
 
 
-def leftovers(location: Location, base: str, app: str, after: int) -> list[str]:
+def leftovers(location: TableLocation, base: str, app: str, after: int) -> list[str]:
     """Files of batches that were never committed: left by runs that died."""
     own = f"{base}/{app_directory(app)}"
     first = (after + 1) // BATCHES_PER_DIRECTORY
@@ -186,7 +186,7 @@ def leftovers(location: Location, base: str, app: str, after: int) -> list[str]:
     return [name for name in names if batch_of(name) > after]
 
 
-def losers(location: Location, base: str, landing: Landing, kept: Sequence[str]) -> list[str]:
+def losers(location: TableLocation, base: str, landing: Landing, kept: Sequence[str]) -> list[str]:
     """Files of a committed batch that its commit does not name, and no other will."""
     names = location.files_under(group_directory(base, landing))
     others = (name for name in names if batch_of(name) == landing.batch)

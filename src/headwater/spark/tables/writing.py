@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headwater.core.units import MIB
-from headwater.spark.tables.location import Location
+from headwater.spark.tables.location import TableLocation
 from headwater.spark.tables.table import Layout, WrittenFile
 
 ROW_GROUP_BYTES: Final = 64 * MIB
@@ -29,7 +29,7 @@ class FilesWriter:
 
     def __init__(self, layout: Layout, schema: Any, name: str) -> None:
         self._layout = layout
-        self._location = Location(layout.location)
+        self._location = TableLocation(layout.location)
         self._schema = schema
         self._name = name
         self._open: dict[tuple[Any, ...], PartitionFile] = {}
@@ -104,7 +104,7 @@ class PartitionFile:
     """One file under way."""
 
     def __init__(
-        self, location: Location, path: str, schema: Any, partition: dict[str, str | None]
+        self, location: TableLocation, path: str, schema: Any, partition: dict[str, str | None]
     ) -> None:
         self.path = path
         self._location = location
@@ -175,14 +175,14 @@ def delta_stats(metadata: Any, schema: Any) -> str:
     nulls: dict[str, int] = {}
     flat = [name for name in schema.names if not pa.types.is_nested(schema.field(name).type)]
     for name in flat:
-        found = _column_stats(metadata, name)
-        if found is None:
+        stats = _column_stats(metadata, name)
+        if stats is None:
             continue
-        low, high, null_count = found
+        low, high, null_count = stats
         nulls[name] = null_count
-        told = _told(low), _told(high)
-        if None not in told:
-            least[name], greatest[name] = told
+        shown = _stats_value(low), _stats_value(high)
+        if None not in shown:
+            least[name], greatest[name] = shown
     return msgspec.json.encode(
         {
             "numRecords": metadata.num_rows,
@@ -213,7 +213,7 @@ def _column_stats(metadata: Any, name: str) -> tuple[Any, Any, int] | None:
     return (min(lows), max(highs), nulls) if lows else (None, None, nulls)
 
 
-def _told(value: Any) -> Any:
+def _stats_value(value: Any) -> Any:
     if isinstance(value, bool):
         return None
     if isinstance(value, int):

@@ -73,29 +73,29 @@ class Mark:
 @dataclass(frozen=True)
 class Chunk:
     number: int
-    pieces: tuple[Any, ...]
+    parts: tuple[Any, ...]
 
     @cached_property
     def count(self) -> int:
-        return sum(map(len, self.pieces))
+        return sum(map(len, self.parts))
 
     @cached_property
     def digest(self) -> int:
-        return digest_of(self.pieces)
+        return digest_of(self.parts)
 
     def body(self, mark: Mark) -> msgspec.Raw:
         """The records as a JSON array, the first one with the mark."""
-        first = bytes(raw_bytes(self.pieces[0].slice(0, 1)))
-        rest = [raw_bytes(self.pieces[0].slice(1)), *map(raw_bytes, self.pieces[1:])]
+        first = bytes(raw_bytes(self.parts[0].slice(0, 1)))
+        rest = [raw_bytes(self.parts[0].slice(1)), *map(raw_bytes, self.parts[1:])]
         joined = b"".join([b"[", with_mark(first, mark.text()), *rest])
         return msgspec.Raw(joined[:-1] + b"]")
 
 
-def digest_of(pieces: tuple[Any, ...]) -> int:
+def digest_of(parts: tuple[Any, ...]) -> int:
     """The same whatever the order of the rows is: a shuffle does not keep it."""
     total = 0
-    for piece in pieces:
-        total += sum(row_digests(piece))
+    for part in parts:
+        total += sum(row_digests(part))
     return total % _DIGEST_BITS
 
 

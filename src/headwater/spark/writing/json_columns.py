@@ -31,11 +31,11 @@ def json_texts(column: Any) -> Any:
 
 def json_objects(names: Sequence[str], columns: Sequence[Any]) -> Any:
     """One object for each row. Fields that are null are left out."""
-    pieces = [
+    parts = [
         _join(f",{_encode(name).decode()}:", json_texts(column), "")
         for name, column in zip(names, columns, strict=True)
     ]
-    inside = pc.binary_join_element_wise(*pieces, "", null_handling="replace", null_replacement="")
+    inside = pc.binary_join_element_wise(*parts, "", null_handling="replace", null_replacement="")
     without_comma = pc.utf8_replace_slice(inside, 0, 1, "")
     return _join("{", without_comma, "}", "")
 

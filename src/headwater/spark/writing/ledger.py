@@ -34,7 +34,7 @@ DONE: Final = "done"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class WriteTask:
     """Whose work it is: everything that is the same in every record of one task's claim."""
 
     writer: str
@@ -75,19 +75,19 @@ class Ledger:
         self._writer = writer
         self.name = ledger_name(topic)
 
-    def add(self, kind: str, place: Place, head: int = 0) -> int:
+    def add(self, kind: str, task: WriteTask, head: int = 0) -> int:
         """Write an entry; gives its seq."""
-        entry = Entry(kind, place.query, place.run, place.batch, place.partition, head)
+        entry = Entry(kind, task.query, task.run, task.batch, task.partition, head)
         data = {
             key: value for key, value in msgspec.to_builtins(entry).items() if key not in _GIVEN
         }
-        record: dict[str, Any] = {"data": data, "tag": place.tag}
+        record: dict[str, Any] = {"data": data, "tag": task.tag}
         written = self._client.append(self.name, record, settings={"durability": "fsync"})
         return written.first_seq
 
     def entries(self, batch: int | None = None) -> list[Entry]:
         """The entries of this writer, oldest first: of one batch, or all."""
-        found: list[Entry] = []
+        entries: list[Entry] = []
         cursor = 0
         only = "" if batch is None else f"{batch}/"
         match = ["tag", "Glob", f"{self._writer}/{only}*"]
@@ -97,11 +97,11 @@ class Ledger:
                     self.name, cursor, match=match, limit=limits.READ_RECORDS_CLAMP
                 )
             except TopicNotFoundError:
-                return found
-            found += map(_entry, diff.records)
+                return entries
+            entries += map(_entry, diff.records)
             cursor = diff.next_from_seq
             if diff.caught_up:
-                return found
+                return entries
 
     def forget_before(self, seq: int) -> None:
         """Delete this writer's entries below a seq."""

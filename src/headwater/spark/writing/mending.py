@@ -24,7 +24,7 @@ from headwater.core.clock import Clock, Doorbell
 from headwater.core.errors import TopicNotFoundError, UnavailableError, WriteUncertainError
 from headwater.core.records import Record
 from headwater.spark.writing.chunks import Chunker, Mark, row_digests, without_mark
-from headwater.spark.writing.ledger import CLAIM, Ledger, Place
+from headwater.spark.writing.ledger import CLAIM, Ledger, WriteTask
 from headwater.spark.writing.looking import find_marks
 from headwater.spark.writing.sending import FENCE_MS, Sender, check_run
 
@@ -32,32 +32,32 @@ if TYPE_CHECKING:
     from headwater.client import Client
     from headwater.spark.writing.options import SinkOptions
 
-MENDING: Final = "mending"
+REPAIR: Final = "mending"
 """In place of a partition's number."""
 _SEEN_WITHIN_US: Final = 30_000_000
 _STEP_US: Final = 50_000
 _encode = msgspec.json.Encoder().encode
 
 
-class Mender:
+class BatchRepair:
     """Finishes one batch of one writer in one topic."""
 
     def __init__(
-        self, client: Client, topic: str, place: Place, clock: Clock, options: SinkOptions
+        self, client: Client, topic: str, task: WriteTask, clock: Clock, options: SinkOptions
     ) -> None:
         self._client = client
         self._topic = topic
-        self._place = replace(place, partition=f"{MENDING}-{place.run}")
+        self._task = replace(task, partition=f"{REPAIR}-{task.run}")
         self._clock = clock
         self._options = options
-        self._ledger = Ledger(client, topic, place.writer)
+        self._ledger = Ledger(client, topic, task.writer)
 
     def write_missing(self, texts: Iterable[Any]) -> int:
         """Write those rows that are not in the topic; gives how many."""
         sender = Sender(
             self._client,
             self._topic,
-            self._place,
+            self._task,
             self._clock,
             durability=self._options.durability,
             trust=True,
@@ -78,19 +78,19 @@ class Mender:
 
     def _wait_for_others(self, run_ts: int) -> None:
         """Tasks of earlier runs see this run in the ledger and stop; give them the time."""
-        batch = self._ledger.entries(self._place.batch)
-        check_run(self._topic, self._place, batch)
+        batch = self._ledger.entries(self._task.batch)
+        check_run(self._topic, self._task, batch)
         now_ts = max(entry.ts for entry in batch)
         self._pause((run_ts + FENCE_MS - now_ts) * 1_000)
 
     def _rows_there(self) -> Counter[int]:
         """What runs of this batch have written, as counts of row digests."""
-        claims = [e for e in self._ledger.entries(self._place.batch) if e.kind == CLAIM]
+        claims = [e for e in self._ledger.entries(self._task.batch) if e.kind == CLAIM]
         self._wait_until_seen()
         there: Counter[int] = Counter()
         after = min(entry.head for entry in claims)
-        for seq, mark in find_marks(self._client, self._topic, after, self._place.writer):
-            if mark.is_of(self._place.writer, self._place.batch):
+        for seq, mark in find_marks(self._client, self._topic, after, self._task.writer):
+            if mark.is_of(self._task.writer, self._task.batch):
                 there.update(self._digests(seq, mark))
         return there
 

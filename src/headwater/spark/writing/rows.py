@@ -51,11 +51,11 @@ class Rows:
     def texts(self, batch: pa.RecordBatch) -> Iterator[TopicRows]:
         """The rows of a batch, topic by topic, each in the order it came in."""
         columns = self._columns
-        found = batch
+        records = batch
         if columns.gap is not None:
-            found = batch.filter(pc.is_null(batch.column(columns.gap)))
-        texts = self._encode(found)
-        names = None if columns.topic is None else self._names(found.column(columns.topic))
+            records = batch.filter(pc.is_null(batch.column(columns.gap)))
+        texts = self._encode(records)
+        names = None if columns.topic is None else self._names(records.column(columns.topic))
         self._before += len(batch)
         if self._topic is not None:
             yield TopicRows(self._topic, texts)
@@ -199,12 +199,12 @@ def all_valid(texts: Any, decoder: msgspec.json.Decoder[Any]) -> bool:
     joined = pc.binary_join_element_wise(present, ",", "")
     body = b"".join([b"[", raw_bytes(joined)[:-1], b"]"])
     try:
-        found = decoder.decode(body)
+        values = decoder.decode(body)
         if decoder is _objects:
-            found = json_values.decode(body)
+            values = json_values.decode(body)
     except (msgspec.MsgspecError, RecursionError):
         return False
-    lengths = pa.array([len(bytes(raw)) for raw in found], pa.int32())
+    lengths = pa.array([len(bytes(raw)) for raw in values], pa.int32())
     return bool(lengths.equals(pc.binary_length(present)))
 
 

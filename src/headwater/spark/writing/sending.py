@@ -40,7 +40,7 @@ from headwater.core.errors import (
     WriteUncertainError,
 )
 from headwater.spark.writing.chunks import Chunk, Mark
-from headwater.spark.writing.ledger import CLAIM, DIFFERS, DONE, Entry, Ledger, Place, of_batch
+from headwater.spark.writing.ledger import CLAIM, DIFFERS, DONE, Entry, Ledger, WriteTask, of_batch
 from headwater.spark.writing.looking import find_marks, mark_of
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Sender:
         self,
         client: Client,
         topic: str,
-        place: Place,
+        task: WriteTask,
         clock: Clock,
         *,
         durability: str | None = None,
@@ -89,12 +89,12 @@ class Sender:
     ) -> None:
         self._client = client
         self._topic = topic
-        self._place = place
+        self._task = task
         self._clock = clock
         self._durability = durability
         self._trust = trust
-        self._ledger = Ledger(client, topic, place.writer)
-        self._found: dict[int, Mark] = {}
+        self._ledger = Ledger(client, topic, task.writer)
+        self._written: dict[int, Mark] = {}
         self._alone = True
         self._from_seq = 0
         self._quarter_us = 0
@@ -106,15 +106,15 @@ class Sender:
     def begin(self) -> Standing:
         """Write the claim, and see who was here before. Nothing is sent before this."""
         head, window_ms = self._state()
-        place = self._place
+        task = self._task
         self._quarter_us = window_ms * 1_000 // QUARTER
         self._checked_us = self._clock.monotonic_us()
-        seq = self._ledger.add(CLAIM, place, head)
+        seq = self._ledger.add(CLAIM, task, head)
         entries = self._ledger.entries()
-        check_name(self._topic, place, entries)
-        batch = of_batch(entries, place.batch)
-        check_run(self._topic, place, batch)
-        run = [entry for entry in batch if entry.kind == CLAIM and entry.run == place.run]
+        check_name(self._topic, task, entries)
+        batch = of_batch(entries, task.batch)
+        check_run(self._topic, task, batch)
+        run = [entry for entry in batch if entry.kind == CLAIM and entry.run == task.run]
         claims = self._claims(batch)
         mine = next(entry for entry in claims if entry.seq == seq)
         self._alone = len(claims) == 1
@@ -136,9 +136,9 @@ class Sender:
         started_us = self._clock.monotonic_us()
         while True:
             self._make_sure()
-            found = self._found.get(chunk.number)
-            if found is not None:
-                self._compare(mark, found)
+            written = self._written.get(chunk.number)
+            if written is not None:
+                self._compare(mark, written)
                 self.skipped += 1
                 return
             try:
@@ -172,36 +172,36 @@ class Sender:
         now_us = self._clock.monotonic_us()
         if now_us - self._checked_us < CHECK_US and now_us < self._safe_until_us:
             return
-        batch = self._ledger.entries(self._place.batch)
-        check_run(self._topic, self._place, batch)
+        batch = self._ledger.entries(self._task.batch)
+        check_run(self._topic, self._task, batch)
         self._checked_us = now_us
         if self._alone:
             self._alone = len(self._claims(batch)) == 1
         if now_us >= self._safe_until_us:
             if not self._alone:
-                self._look()
+                self._scan()
             self._safe_until_us = now_us + self._quarter_us
 
-    def _look(self) -> None:
-        place = self._place
-        for seq, mark in find_marks(self._client, self._topic, self._from_seq, place.writer):
-            if mark.is_of(place.writer, place.batch, place.partition):
-                self._found[mark.number] = mark
+    def _scan(self) -> None:
+        task = self._task
+        for seq, mark in find_marks(self._client, self._topic, self._from_seq, task.writer):
+            if mark.is_of(task.writer, task.batch, task.partition):
+                self._written[mark.number] = mark
             self._from_seq = seq + mark.count - 1
 
     def _claims(self, batch: list[Entry]) -> list[Entry]:
-        partition = self._place.partition
+        partition = self._task.partition
         return [entry for entry in batch if entry.kind == CLAIM and entry.partition == partition]
 
     # -- what is under a key
 
     def _mark(self, chunk: Chunk) -> Mark:
-        place = self._place
+        task = self._task
         return Mark(
             self._topic,
-            place.writer,
-            place.batch,
-            place.partition,
+            task.writer,
+            task.batch,
+            task.partition,
             chunk.number,
             chunk.count,
             chunk.digest,
@@ -222,7 +222,7 @@ class Sender:
     def _compare(self, mine: Mark, theirs: Mark | None) -> None:
         if mine == theirs:
             return
-        self._ledger.add(DIFFERS, self._place)
+        self._ledger.add(DIFFERS, self._task)
         raise RowsDifferError(
             f"an earlier attempt at partition {mine.partition} of batch {mine.batch} had other "
             f"rows than this one, or had them in other chunks, and has written some of them to "
@@ -252,29 +252,29 @@ class Sender:
         return state.head_seq, window_ms
 
 
-def check_run(topic: str, place: Place, batch: list[Entry]) -> None:
+def check_run(topic: str, task: WriteTask, batch: list[Entry]) -> None:
     """Refuse to go on when a later run of the batch has begun."""
     runs = list(dict.fromkeys(entry.run for entry in batch if entry.kind == CLAIM))
-    if runs[-1:] != [place.run]:
+    if runs[-1:] != [task.run]:
         raise StaleWriterError(
-            f"batch {place.batch} of {place.writer} is being written to {topic} by a later run; "
+            f"batch {task.batch} of {task.writer} is being written to {topic} by a later run; "
             "this one stops and leaves the rest to it"
         )
 
 
-def check_name(topic: str, place: Place, entries: list[Entry]) -> None:
+def check_name(topic: str, task: WriteTask, entries: list[Entry]) -> None:
     """Refuse a checkpoint that is not the one this writer's earlier batches came from."""
-    others = {entry.query for entry in entries} - {place.query}
+    others = {entry.query for entry in entries} - {task.query}
     if others:
         raise StaleWriterError(
-            f"the app id {place.writer!r} has written to {topic} from another checkpoint (query "
-            f"{min(others)}, now {place.query}): records would be doubled or left out. Go on with "
+            f"the app id {task.writer!r} has written to {topic} from another checkpoint (query "
+            f"{min(others)}, now {task.query}): records would be doubled or left out. Go on with "
             "that checkpoint, or choose another app id if all of it is to be written again"
         )
-    latest = max((entry.batch for entry in entries), default=place.batch)
-    if latest > place.batch:
+    latest = max((entry.batch for entry in entries), default=task.batch)
+    if latest > task.batch:
         raise StaleWriterError(
-            f"{place.writer} has already written batch {latest} to {topic}, and this is batch "
-            f"{place.batch}: the checkpoint is an older copy. Records would be doubled; go on with "
+            f"{task.writer} has already written batch {latest} to {topic}, and this is batch "
+            f"{task.batch}: the checkpoint is an older copy. Records would be doubled; go on with "
             "the newest checkpoint, or with a new one"
         )

@@ -13,8 +13,8 @@ from headwater.core.clock import Clock
 from headwater.core.errors import RequestError
 from headwater.core.units import MIB
 from headwater.spark.writing.chunks import Chunk, Chunker
-from headwater.spark.writing.ledger import DONE, Ledger, Place
-from headwater.spark.writing.mending import Mender
+from headwater.spark.writing.ledger import DONE, Ledger, WriteTask
+from headwater.spark.writing.mending import BatchRepair
 from headwater.spark.writing.options import SinkOptions
 from headwater.spark.writing.rows import Rows, raw_bytes
 from headwater.spark.writing.sending import Sender, Standing
@@ -42,39 +42,39 @@ class TopicPart:
 
 @dataclass(slots=True)
 class TaskPart:
-    place: Place
+    task: WriteTask
     topics: dict[str, TopicPart] = field(default_factory=dict)
 
 
 def write_rows(
     client: Client,
     options: SinkOptions,
-    place: Place,
+    task: WriteTask,
     batches: Iterable[pa.RecordBatch],
     clock: Clock,
 ) -> TaskPart:
     """Everything one task has to write. Topics are claimed when their first row comes."""
-    rows = Rows(options.columns, options.topic, place.partition)
-    outlets: dict[str, Outlet] = {}
+    rows = Rows(options.columns, options.topic, task.partition)
+    writers: dict[str, TopicWriter] = {}
     for batch in batches:
-        for found in rows.texts(batch):
-            if not len(found.texts):
+        for part in rows.texts(batch):
+            if not len(part.texts):
                 continue
-            outlet = outlets.get(found.topic)
-            if outlet is None:
-                outlet = outlets[found.topic] = Outlet(client, options, found.topic, place, clock)
-            outlet.add(found.texts)
-    return TaskPart(place, {topic: outlet.finish() for topic, outlet in outlets.items()})
+            writer = writers.get(part.topic)
+            if writer is None:
+                writer = writers[part.topic] = TopicWriter(client, options, part.topic, task, clock)
+            writer.add(part.texts)
+    return TaskPart(task, {topic: writer.finish() for topic, writer in writers.items()})
 
 
-class Outlet:
+class TopicWriter:
     """The rows of one task for one topic: sent, kept for the driver, or known to be there."""
 
     def __init__(
-        self, client: Client, options: SinkOptions, topic: str, place: Place, clock: Clock
+        self, client: Client, options: SinkOptions, topic: str, task: WriteTask, clock: Clock
     ) -> None:
         self._sender = Sender(
-            client, topic, place, clock, durability=options.durability, trust=options.trust
+            client, topic, task, clock, durability=options.durability, trust=options.trust
         )
         self._chunker = Chunker(options.batch_records, options.batch_bytes)
         self._standing: Standing = self._sender.begin()
@@ -130,20 +130,20 @@ def finish_write(
     `is_last`: no other batch follows under this name. `keep_done`: but somebody may write the same
     once more, and is told that it is there.
     """
-    by_topic: dict[str, list[tuple[Place, TopicPart]]] = {}
+    by_topic: dict[str, list[tuple[WriteTask, TopicPart]]] = {}
     for part in parts:
         for topic, done in part.topics.items():
-            by_topic.setdefault(topic, []).append((part.place, done))
-    for topic, found in by_topic.items():
-        place = found[0][0]
-        staged = [done.staged for _, done in found if done.staged is not None]
+            by_topic.setdefault(topic, []).append((part.task, done))
+    for topic, of_topic in by_topic.items():
+        task = of_topic[0][0]
+        staged = [done.staged for _, done in of_topic if done.staged is not None]
         if staged:
-            mender = Mender(client, topic, place, clock, options)
-            mender.write_missing(text for packed in staged for text in _unpacked(packed))
-        ledger = Ledger(client, topic, place.writer)
-        forget = min(done.claimed_seq for _, done in found)
+            repair = BatchRepair(client, topic, task, clock, options)
+            repair.write_missing(text for packed in staged for text in _unpacked(packed))
+        ledger = Ledger(client, topic, task.writer)
+        forget = min(done.claimed_seq for _, done in of_topic)
         if is_last and keep_done:
-            forget = ledger.add(DONE, place)
+            forget = ledger.add(DONE, task)
         elif is_last:
             forget = max(entry.seq for entry in ledger.entries()) + 1
         ledger.forget_before(forget)

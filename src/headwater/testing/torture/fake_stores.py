@@ -17,9 +17,9 @@ from headwater.core.durability import Durability
 from headwater.engine.blocking import Database
 from headwater.engine.engine import Engine
 from headwater.engine.kafka.store import KafkaStore
-from headwater.engine.machines.feeding import TransitionFeeder
 from headwater.engine.machines.positions import restore_holds
 from headwater.engine.machines.store import MachineStore
+from headwater.engine.machines.transition_feeder import TransitionFeeder
 from headwater.engine.pending import Pending
 from headwater.engine.retention_holds import RetentionHolds
 from headwater.format.kafka.batch import read_header
@@ -28,7 +28,7 @@ from headwater.testing.clock import ManualClock
 from headwater.testing.fake_disk import FakeDisk
 from headwater.testing.stepped import (
     SteppedForwarder,
-    SteppedKeeper,
+    SteppedMaintenance,
     SteppedOwner,
     SteppedShard,
     SteppedWal,
@@ -111,16 +111,16 @@ class Stores:
         self._machine_owner = SteppedOwner()
         self.machines = MachineStore(
             disk, MACHINES, thresholds.machines, clock, self._machine_owner,
-            holds=holds, make_shard=SteppedShard, make_keeper=SteppedKeeper,
+            holds=holds, make_shard=SteppedShard, make_maintenance=SteppedMaintenance,
         )  # fmt: skip
         self._machine_owner.wal = self.machines.shard  # type: ignore[assignment]
         self.feeder = TransitionFeeder(
-            self.database, self.machines, disk, MACHINES, make_keeper=SteppedKeeper
+            self.database, self.machines, disk, MACHINES, make_maintenance=SteppedMaintenance
         )
         self._kafka_owner = SteppedOwner()
         self.kafka = KafkaStore(
             disk, KAFKA, thresholds.kafka, clock, self._kafka_owner,
-            make_shard=SteppedShard, make_keeper=SteppedKeeper,
+            make_shard=SteppedShard, make_maintenance=SteppedMaintenance,
         )  # fmt: skip
         self._kafka_owner.wal = self.kafka.shard  # type: ignore[assignment]
 
@@ -153,7 +153,7 @@ class Stores:
     def round(self) -> None:
         """Whatever the background threads would do now."""
         for keeper in (self.database.engine._keeper, self.kafka._keeper):
-            assert isinstance(keeper, SteppedKeeper)
+            assert isinstance(keeper, SteppedMaintenance)
             keeper.round()
 
     def close(self) -> None:
@@ -186,7 +186,7 @@ def open_engine(disk: FakeDisk, settings: EngineSettings, clock: ManualClock) ->
         clock,
         owner,
         make_wal=OwnWal,
-        make_keeper=SteppedKeeper,
+        make_maintenance=SteppedMaintenance,
         make_forwarder=SteppedForwarder,
     )
     return Database(engine)

@@ -24,8 +24,8 @@ class Busy:
         self.words: list[bytes] = []
         self.fill(1)
         checkpointing = self.life.store._checkpointing
-        self._harden = checkpointing._harden
-        checkpointing._harden = self.harden
+        self._note_synced = checkpointing._note_synced
+        checkpointing._note_synced = self.harden
 
     @property
     def segments(self) -> int:
@@ -41,7 +41,7 @@ class Busy:
 
     def harden(self) -> SegmentMeta:
         self.fill(self.before)
-        active = self._harden()
+        active = self._note_synced()
         self.fill(self.after)
         return active
 
@@ -77,7 +77,7 @@ def test_a_checkpoint_that_cannot_be_written_vouches_for_nothing() -> None:
     life.create("orders")
     disk = life.disk
     assert isinstance(disk, FakeDisk)
-    checkpointing = Checkpointing(life.store.core, life.store._harden, told.append)
+    checkpointing = Checkpointing(life.store.core, life.store._note_synced, told.append)
     disk.capacity_bytes = 0
     with pytest.raises(OSError, match="No space"):
         checkpointing.run()

@@ -1,4 +1,4 @@
-"""What machines need done by the clock: expiry, forgetting keys, compaction, old files."""
+"""Periodic work of machines: expiry, forgetting keys, compaction, deleting old files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headwater.core.clock import Clock
 from headwater.core.errors import HeadwaterError
 from headwater.core.units import US_PER_MS
 from headwater.engine.machines.book import Book
-from headwater.engine.machines.compacting import Compactor
+from headwater.engine.machines.compactor import Compactor
 from headwater.engine.machines.requests import DeleteInstance
 from headwater.engine.machines.snapshots import SnapshotFiles
 from headwater.engine.owner import Owner
@@ -19,7 +19,7 @@ EXPIRED_PER_ROUND: Final = 1_000
 PRUNE_INTERVAL_MS: Final = 60_000
 
 
-class Keeping:
+class MachineMaintenance:
     def __init__(
         self,
         book: Book,
@@ -38,7 +38,7 @@ class Keeping:
         self._settings = settings
 
     def round(self) -> None:
-        """On the keeper's thread."""
+        """On the maintenance thread."""
         while self._owner.call(self._expire) == EXPIRED_PER_ROUND:
             continue
         if self._owner.call(self._compactor.is_due) and not self._is_poisoned():

@@ -16,8 +16,8 @@ from headwater.core.errors import HeadwaterError
 from headwater.core.units import MIB
 from headwater.engine.machine_steps import catch_up_operation
 from headwater.engine.machine_telling import transition
-from headwater.engine.machines.log_reading import GapReason, LogGap
-from headwater.engine.machines.watching import CatchUpPlan, Missed, TransitionEvent, Watcher
+from headwater.engine.machines.log_reader import GapReason, LogGap
+from headwater.engine.machines.watchers import CatchUpPlan, Missed, TransitionEvent, Watcher
 
 if TYPE_CHECKING:
     from headwater.server.app import App
@@ -30,7 +30,7 @@ ENTRY_BYTES: Final = 256
 _encode = msgspec.json.Encoder().encode
 
 
-class Printed:
+class TransitionCache:
     """Transitions as JSON: each with its context, and without."""
 
     def __init__(self) -> None:
@@ -40,29 +40,29 @@ class Printed:
     def of(self, event: TransitionEvent, *, with_ctx: bool) -> bytes:
         with_ctx = with_ctx and event.ctx is not None
         key = (event.wal_offset, with_ctx, event.instance_id)  # tenants have it by their own id
-        found = self._known.get(key)
-        if found is None:
+        page = self._known.get(key)
+        if page is None:
             if self._bytes >= PRINTED_BYTES_MAX:
                 self._known.clear()
                 self._bytes = 0
-            found = self._known[key] = _printed(event, with_ctx)
-            self._bytes += len(found) + ENTRY_BYTES
-        return found
+            page = self._known[key] = _printed(event, with_ctx)
+            self._bytes += len(page) + ENTRY_BYTES
+        return page
 
 
 def _printed(event: TransitionEvent, with_ctx: bool) -> bytes:
     return _encode(transition(event if with_ctx else event._replace(ctx=None)))
 
 
-class Rounds:
+class FollowerQueue:
     """Who has news in this turn of the loop, looked at one after the other: a hundred followers of
     one transition cost the loop one call."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._waiting: list[Follower] = []
+        self._waiting: list[TransitionFollower] = []
 
-    def add(self, follower: Follower) -> None:
+    def add(self, follower: TransitionFollower) -> None:
         self._waiting.append(follower)
         if len(self._waiting) == 1:
             self._loop.call_soon(self._go)
@@ -72,14 +72,14 @@ class Rounds:
         broken = None
         for follower in waiting:
             try:
-                follower.look()
+                follower.run()
             except Exception as error:  # whoever is behind it is told all the same (I14)
                 broken = broken or error
         if broken is not None:
             raise broken
 
 
-class Sink(Protocol):
+class EventSink(Protocol):
     """Where transitions go."""
 
     @property
@@ -96,14 +96,14 @@ class Sink(Protocol):
         """There will be no more."""
 
 
-class Follower:
+class TransitionFollower:
     """The owner's, as its watcher is."""
 
     def __init__(
         self,
         app: App,
         watcher: Watcher,
-        sink: Sink,
+        sink: EventSink,
         read_again: Callable[[int], CatchUpPlan] | None = None,
     ) -> None:
         """`read_again`: what was missed is read from the log instead of told as missed."""
@@ -116,11 +116,11 @@ class Follower:
         self._scheduled = False
 
     def begin(self) -> None:
-        self._watcher.on_news = self._hear
+        self._watcher.on_events = self._on_event
         if self._watcher.catch_up is not None:
             self._begin_catching_up(self._watcher.catch_up)
         else:
-            self._hear()
+            self._on_event()
 
     def _begin_catching_up(self, plan: CatchUpPlan) -> None:
         self._catching_up = self._app.loop.create_task(self._catch_up(plan))
@@ -130,13 +130,13 @@ class Follower:
         """Everything that was committed and wanted is in the sink."""
         return self._catching_up is None and self._watcher.is_up_to_date
 
-    def _hear(self) -> None:
+    def _on_event(self) -> None:
         """Something is new. Looked at once for all that a commit brings."""
         if not self._scheduled:
             self._scheduled = True
-            self._app.rounds.add(self)
+            self._app.follower_queue.add(self)
 
-    def look(self) -> None:
+    def run(self) -> None:
         self._scheduled = False
         self.pump()
 
@@ -153,7 +153,7 @@ class Follower:
                 self._begin_catching_up(self._read_again(missed.first_offset))
                 return
             if missed is not None:
-                self._tell_missed(missed)
+                self._send_gap(missed)
             elif events:
                 sink.send_events(events)
             if watcher.is_up_to_date and not watcher.closed:
@@ -161,7 +161,7 @@ class Follower:
         if watcher.closed:
             sink.end()
 
-    def _tell_missed(self, missed: Missed) -> None:
+    def _send_gap(self, missed: Missed) -> None:
         first, last, count = missed
         self._sink.send_missed(first, last, count, GapReason.BEHIND)
 
@@ -170,13 +170,13 @@ class Follower:
         following: CatchUpPlan | None = plan
         try:
             while following is not None and not self._watcher.closed:
-                found = await self._app.ready_database.drive(catch_up_operation(following))
-                for run in found.runs():
+                page = await self._app.ready_database.drive(catch_up_operation(following))
+                for run in page.runs():
                     if isinstance(run, LogGap):
                         self._sink.send_missed(run.offset, run.resume - 1, None, run.reason)
                     else:
                         await self._hand_over(run)
-                following = found.following
+                following = page.following
         except (HeadwaterError, OSError) as error:
             self._app.log.warning("a watch ended: the log cannot be read", error=str(error))
             self.close()
@@ -196,7 +196,7 @@ class Follower:
 
     def close(self) -> None:
         """Nobody listens any more."""
-        self._watcher.on_news = None
+        self._watcher.on_events = None
         self._watcher.close()
         self._room.set()
         if self._catching_up is not None:

@@ -1,4 +1,4 @@
-"""Opening a directory of machines: look, decide, replay in memory, and only then mend files."""
+"""Recovery of a directory of machines: scan, decide, replay in memory, only then repair files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headwater.config.wal import WalSettings
 from headwater.core.errors import DamageError, FormatError
 from headwater.disk import Disk
 from headwater.disk.whole_files import sync_names
-from headwater.engine.machines.replaying import effect_of
+from headwater.engine.machines.entry_effects import effect_of
 from headwater.engine.machines.snapshots import fill_from_snapshot
 from headwater.engine.machines.tables import Tables
 from headwater.format.machines.bodies import decode_body
@@ -33,13 +33,13 @@ from headwater.wal.policy import EveryMs, EveryN, EveryWrite, Never, SyncPolicy
 Progress = Callable[[float], None]
 SURVEY_SHARE: Final = 0.4
 """Of the time: scanning takes less than making instances of entries."""
-_READ_BY_NOBODY: Final = (Oddity.LEFTOVER.value, Oddity.FOREIGN_NAME.value)
+_IGNORED: Final = (Oddity.LEFTOVER.value, Oddity.FOREIGN_NAME.value)
 _log = logging.getLogger("headwater.machines")
 
 
 @dataclass(slots=True)
 class MachineReport:
-    """What a start found, for the operator."""
+    """The results of a start, for the operator."""
 
     log: MachineLogReport
     snapshot: SnapshotHeading | None
@@ -52,39 +52,39 @@ class MachineReport:
     """Everything that was not simply fine, and what was done about it."""
 
     @property
-    def worth_telling(self) -> list[Finding]:
-        """Without files that nobody reads."""
-        return [each for each in self.findings if not each.what.endswith(_READ_BY_NOBODY)]
+    def worth_reporting(self) -> list[Finding]:
+        """Without files that no reader opens."""
+        return [each for each in self.findings if not each.what.endswith(_IGNORED)]
 
     @property
-    def mended(self) -> list[Finding]:
+    def repaired(self) -> list[Finding]:
         """Without what every interrupted write leaves, too."""
-        return [each for each in self.worth_telling if each.action is not Action.CUT]
+        return [each for each in self.worth_reporting if each.action is not Action.CUT]
 
     def lines(self) -> list[str]:
         """What an operator should know; empty when all is well."""
         log = self.log
-        found = [
+        lines = [
             f"damaged bytes in segment {segment_of(each.offset)} at {within_segment(each.offset)} "
             f"(offset {each.offset}): {each.reason}; skipped, reading went on at {each.resume}"
             for each in log.damage
         ]
         if log.torn is not None:
-            found.append(
+            lines.append(
                 f"torn tail at offset {log.torn.offset}: {log.torn.reason}; "
                 f"{log.torn_bytes} bytes were never acknowledged and are in quarantine now"
             )
-        found += [
+        lines += [
             each.line()
-            for each in self.worth_telling
+            for each in self.worth_reporting
             if each.action not in (Action.SKIP, Action.CUT)
         ]
         if self.damaged_entries:
-            found.append(
+            lines.append(
                 f"{self.damaged_entries} entries of the log were damaged and skipped; "
                 f"instances that may be affected say so"
             )
-        return found
+        return lines
 
 
 @dataclass(slots=True)
@@ -119,7 +119,7 @@ def recover(
     return opened
 
 
-def look_into(disk: Disk, directory: PurePath, settings: MachineSettings) -> Opened:
+def inspect_machines(disk: Disk, directory: PurePath, settings: MachineSettings) -> Opened:
     """What a start would find. Changes nothing, not even a torn tail."""
     return _read(disk, directory, settings, lambda _: None)[0]
 
@@ -181,7 +181,7 @@ def _empty_tables(settings: MachineSettings) -> Tables:
 
 
 def _mark_doubt(tables: Tables, damage: list[Stretch]) -> None:
-    """An instance that was not seen after a damaged place may have had an entry there."""
+    """An instance that was not seen after damaged bytes may have had an entry there."""
     for each in damage:
         tables.doubt_before = max(tables.doubt_before, each.offset + 1)
 
@@ -197,7 +197,7 @@ def sync_policy(policy: FsyncPolicy) -> SyncPolicy:
 
 
 def shard_settings(settings: MachineSettings) -> WalSettings:
-    """The group-commit loop is the one topics use; it is told what it asks for."""
+    """Settings for the group-commit loop, which topics use as well."""
     return WalSettings(
         shards=1,
         file_bytes=settings.wal_segment_bytes,

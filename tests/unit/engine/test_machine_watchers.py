@@ -8,8 +8,8 @@ from functools import partial
 import pytest
 
 from headwater.config.machines import MachineSettings
-from headwater.engine.machines.log_reading import GapReason, LogGap
-from headwater.engine.machines.watching import WatchFilter, watch_filter
+from headwater.engine.machines.log_reader import GapReason, LogGap
+from headwater.engine.machines.watchers import WatchFilter, watch_filter
 from headwater.format.machines.names import global_offset
 from headwater.model.machines.errors import MachineError
 from tests.rig.machines import ORDER, SMALL, SteppedStore, new_disk
@@ -34,7 +34,7 @@ def test_a_watcher_gets_what_it_asked_for_as_it_is_committed() -> None:
     store = begun()
     news: list[int] = []
     everything = store.watch(WatchFilter())
-    everything.on_news = lambda: news.append(1)
+    everything.on_events = lambda: news.append(1)
     paid = store.watch(watch_filter(events=["PAY"], machines=["order"]))
     closed = store.watch(watch_filter(from_states=["shipped"], to_states=["closed"]))
     other = store.watch(watch_filter(instance_id="b"))

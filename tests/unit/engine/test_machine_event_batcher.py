@@ -12,7 +12,7 @@ import pytest
 from headwater.config.machines import FsyncKind, MachineSettings
 from headwater.engine.machines.answers import Applied
 from headwater.engine.machines.draft import Draft
-from headwater.engine.machines.gathering import GROUP_BYTES, MEMBERS_MAX
+from headwater.engine.machines.event_batcher import GROUP_BYTES, MEMBERS_MAX
 from headwater.engine.machines.requests import ApplyEvent
 from headwater.engine.pending import Pending
 from headwater.model.machines.errors import MachineError
@@ -158,7 +158,7 @@ def test_whatever_else_is_asked_goes_behind_what_came_before_it() -> None:
     heard = pay("a", payload={"by": "ann"})
     with store.owner.holding():
         store.owner.postponed = []
-        store.gather(heard)
+        store.submit_event(heard)
         deleted = store.owner.call(lambda: store.delete_instance("a"))
         store.owner.postponed = None
     assert not isinstance(heard.told, str)
@@ -281,7 +281,7 @@ def test_closing_sends_what_was_gathered() -> None:
     store = opened(disk)
     heard = pay("a")
     store.owner.postponed = []
-    store.gather(heard)
+    store.submit_event(heard)
     store.owner.postponed = None
     store.close()
     assert not isinstance(heard.told, str)

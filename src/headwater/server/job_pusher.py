@@ -65,10 +65,10 @@ def _open(app: App, exchange: Exchange, topic: Topic, node: str) -> None:
     if exchange.connection.is_waiting:
         raise InvalidRequestError("a stream cannot stand behind requests that are not answered")
     app.quotas.open_stream(app.key_of(exchange))
-    app.pushing.begin(exchange, topic, node, limit, lease_ms)
+    app.job_pusher.begin(exchange, topic, node, limit, lease_ms)
 
 
-class Pushing:
+class JobPusher:
     """The lines of all queues that have workers."""
 
     def __init__(self, app: App) -> None:
@@ -158,20 +158,20 @@ class WorkLine:
     async def _hand_out(self, hungry: Sequence[WorkStream]) -> None:
         """One pass for all who have room."""
         drive, engine, topic = self._app.ready_database.drive, self._app.engine, self.topic
-        asked = [(stream, stream.ask()) for stream in hungry]
+        requests_made = [(stream, stream.make_request()) for stream in hungry]
         try:
-            requests = [request for _, request in asked]
+            requests = [request for _, request in requests_made]
             await drive(serve_operation(engine, self.queues, topic, requests))
-            told = [
+            granted = [
                 (stream, request, self.queues.confirm(topic, request))
-                for stream, request in asked
+                for stream, request in requests_made
                 if request.grant is not None and not stream.ended
             ]
-            for stream, request, change in told:
+            for stream, request, change in granted:
                 await self._send(stream, request, change)
             await drive(dead_letter_operation(engine, self.queues, topic))
         finally:
-            for stream, _ in asked:
+            for stream, _ in requests_made:
                 stream.give_up()
 
     async def _send(self, stream: WorkStream, request: ClaimRequest, change: Change) -> None:
@@ -239,7 +239,7 @@ class WorkStream:
             return 0
         return self._limit - queue.leases.held_on(self._number)
 
-    def ask(self) -> ClaimRequest:
+    def make_request(self) -> ClaimRequest:
         self._request = self._line.queues.request(
             self._line.topic, self._node, self.room, self._lease_ms, self._number
         )

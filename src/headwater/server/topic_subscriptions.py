@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from headwater.core.errors import HeadwaterError
 from headwater.engine.topic import Topic
-from headwater.server.delivery import Batch, Wish, horizon
+from headwater.server.delivery import Batch, ReadOptions, horizon
 
 if TYPE_CHECKING:
     from headwater.server.app import App
@@ -24,19 +24,19 @@ BATCHES_AT_ONCE: Final = 16
 
 
 @dataclass(slots=True, eq=False)
-class Place:
+class TopicSubscription:
     """Where a client stands in a topic."""
 
     topic_id: int
     address: str
     cursor: int
-    wish: Wish
+    options: ReadOptions
     caught_up: bool = False
     busy: bool = False
     """A read is under way, or the next turn is."""
 
 
-class Outlet(Protocol):
+class RecordSink(Protocol):
     """What a stream does with what it is given."""
 
     @property
@@ -54,49 +54,53 @@ class Outlet(Protocol):
         """Whether to follow a topic that appeared."""
 
 
-class Following:
-    def __init__(self, app: App, exchange: Exchange, outlet: Outlet) -> None:
+class TopicSubscriptions:
+    def __init__(self, app: App, exchange: Exchange, sink: RecordSink) -> None:
         self._app = app
         self._exchange = exchange
-        self._outlet = outlet
-        self._places: dict[str, Place] = {}
+        self._sink = sink
+        self._by_name: dict[str, TopicSubscription] = {}
         self.ended = False
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._by_name)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._places
+        return name in self._by_name
 
     def cursors(self) -> Iterator[tuple[str, int]]:
-        return ((name, place.cursor) for name, place in self._places.items())
+        return ((name, subscription.cursor) for name, subscription in self._by_name.items())
 
-    def follow(self, topic: Topic, cursor: int, wish: Wish) -> None:
+    def follow(self, topic: Topic, cursor: int, options: ReadOptions) -> None:
         """From now on. A second time puts the client to another place."""
-        wish = self._app.delivery.shared(wish)
-        self._places[topic.name] = Place(topic.topic_id, topic.address, cursor, wish)
-        self._app.delivery.follow(self, topic, strong=wish.strong)
+        options = self._app.delivery.shared(options)
+        self._by_name[topic.name] = TopicSubscription(
+            topic.topic_id, topic.address, cursor, options
+        )
+        self._app.delivery.follow(self, topic, strong=options.strong)
 
     def unfollow(self, name: str) -> bool:
-        place = self._places.pop(name, None)
-        if place is not None:
-            self._app.delivery.unfollow(self, place.address, strong=place.wish.strong)
-        return place is not None
+        subscription = self._by_name.pop(name, None)
+        if subscription is not None:
+            self._app.delivery.unfollow(
+                self, subscription.address, strong=subscription.options.strong
+            )
+        return subscription is not None
 
     def end(self) -> None:
         self.ended = True
-        for name in list(self._places):
+        for name in list(self._by_name):
             self.unfollow(name)
         self._app.delivery.remove(self)
 
     # -- what happens to topics
 
     def appeared(self, topic: Topic) -> None:
-        if topic.name not in self._places and not topic.dropped:
-            self._outlet.adopt(topic)
+        if topic.name not in self._by_name and not topic.dropped:
+            self._sink.adopt(topic)
 
     def pump_all(self) -> None:
-        for name in list(self._places):
+        for name in list(self._by_name):
             topic = self._app.space(name, self._exchange.head.key).find(name)
             if topic is None:
                 self._gone(name)
@@ -106,50 +110,59 @@ class Following:
     def pump(self, topic: Topic) -> None:
         """Send what the topic has beyond the cursor, as far as the client takes it."""
         name = topic.name
-        place = self._places.get(name)
+        subscription = self._by_name.get(name)
         batches = 0
-        while place is not None and not place.busy and not self.ended and self._outlet.has_room:
-            if topic.topic_id != place.topic_id:
+        while (
+            subscription is not None
+            and not subscription.busy
+            and not self.ended
+            and self._sink.has_room
+        ):
+            if topic.topic_id != subscription.topic_id:
                 if topic.dropped:
                     return  # news of an earlier topic of this name
                 self._gone(name)
                 self.appeared(topic)
-                place = self._places.get(name)
+                subscription = self._by_name.get(name)
                 continue
             if topic.dropped:
                 self._gone(name)
                 return
-            if place.caught_up and place.cursor >= horizon(topic, place.wish):
+            if subscription.caught_up and subscription.cursor >= horizon(
+                topic, subscription.options
+            ):
                 return
             batches += 1
             batch = None
             if batches <= BATCHES_AT_ONCE:
-                batch = self._app.delivery.read(topic, place.cursor, place.wish)
+                batch = self._app.delivery.read(topic, subscription.cursor, subscription.options)
             if batch is None:
-                place.busy = True
-                self._app.spawn(self._exchange, self._read_later(topic, place))
+                subscription.busy = True
+                self._app.spawn(self._exchange, self._read_later(topic, subscription))
                 return
-            self._take(name, place, batch)
+            self._take(name, subscription, batch)
 
-    async def _read_later(self, topic: Topic, place: Place) -> None:
+    async def _read_later(self, topic: Topic, subscription: TopicSubscription) -> None:
         try:
-            batch = await self._app.delivery.read_later(topic, place.cursor, place.wish)
-            if self._places.get(topic.name) is place:
-                self._take(topic.name, place, batch)
+            batch = await self._app.delivery.read_later(
+                topic, subscription.cursor, subscription.options
+            )
+            if self._by_name.get(topic.name) is subscription:
+                self._take(topic.name, subscription, batch)
         except HeadwaterError as error:
             if not self.ended:
-                self._outlet.send_error(error)
+                self._sink.send_error(error)
                 self.unfollow(topic.name)
         finally:
-            place.busy = False
+            subscription.busy = False
         self.pump(topic)
 
-    def _take(self, name: str, place: Place, batch: Batch) -> None:
-        place.cursor = batch.next_from_seq
-        is_news = batch.caught_up and not place.caught_up
-        place.caught_up = batch.caught_up
-        self._outlet.send_batch(name, batch, caught_up=is_news)
+    def _take(self, name: str, subscription: TopicSubscription, batch: Batch) -> None:
+        subscription.cursor = batch.next_from_seq
+        reached_end = batch.caught_up and not subscription.caught_up
+        subscription.caught_up = batch.caught_up
+        self._sink.send_batch(name, batch, caught_up=reached_end)
 
     def _gone(self, name: str) -> None:
         if self.unfollow(name):
-            self._outlet.send_gone(name)
+            self._sink.send_gone(name)

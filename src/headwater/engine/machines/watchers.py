@@ -1,6 +1,6 @@
 """Following transitions: live from memory, earlier ones from the log.
 
-A slow watcher costs only itself (I14): its buffer is bounded, and what did not fit it is told as a
+A slow watcher costs only itself (I14): its buffer is bounded, and what did not fit is reported as a
 range of offsets, which it can read from the log.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from headwater.engine.machines.log_reading import LogGap, LogPlace, body_of
+from headwater.engine.machines.log_reader import CommittedLog, LogGap, body_of
 from headwater.engine.machines.tables import Effect
 from headwater.format.machines.bodies import ApplyEvent
 from headwater.format.machines.entry import EntryType
@@ -88,8 +88,8 @@ class CaughtUp(NamedTuple):
 
     def in_order(self) -> list[TransitionEvent | LogGap]:
         """Both begin with where they are."""
-        told: list[TransitionEvent | LogGap] = [*self.events, *self.gaps]
-        return sorted(told, key=_place_of) if self.gaps else told
+        items: list[TransitionEvent | LogGap] = [*self.events, *self.gaps]
+        return sorted(items, key=_offset_of) if self.gaps else items
 
     def runs(self) -> Iterator[list[TransitionEvent] | LogGap]:
         """The events, interrupted by gaps."""
@@ -104,15 +104,15 @@ class CaughtUp(NamedTuple):
         yield events
 
 
-def _place_of(told: TransitionEvent | LogGap) -> int:
-    return told[0]
+def _offset_of(item: TransitionEvent | LogGap) -> int:
+    return item[0]
 
 
 @dataclass(frozen=True, slots=True)
 class CatchUpPlan:
     """Earlier transitions, read from the log in any thread, a part at a time."""
 
-    place: LogPlace
+    log: CommittedLog
     start: int
     wanted: WatchFilter
     limit: int = CATCH_UP_EVENTS
@@ -123,7 +123,7 @@ class CatchUpPlan:
         events: list[TransitionEvent] = []
         gaps: list[LogGap] = []
         following = None
-        for offset, entry in self.place.walk(self.start, gaps):
+        for offset, entry in self.log.walk(self.start, gaps):
             if len(events) == self.limit:
                 following = replace(self, start=offset)
                 break
@@ -138,7 +138,7 @@ class CatchUpPlan:
 
 
 class Watcher:
-    """One who follows. The owner's; `on_news` is called when the buffer was empty before."""
+    """One who follows. The owner's; `on_events` is called when the buffer was empty before."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class Watcher:
         self.wanted = wanted
         self.catch_up = catch_up
         """Read this first, part by part, until nothing is following."""
-        self.on_news: Callable[[], None] | None = None
+        self.on_events: Callable[[], None] | None = None
         self.closed = False
         self._events_max = events_max
         self._buffer: deque[TransitionEvent] = deque()
@@ -174,8 +174,8 @@ class Watcher:
             self._miss(event)
         else:
             buffer.append(event)
-        if quiet and self.on_news is not None:
-            self.on_news()
+        if quiet and self.on_events is not None:
+            self.on_events()
 
     def _miss(self, event: TransitionEvent) -> None:
         first, count = event.wal_offset, 0
@@ -184,7 +184,7 @@ class Watcher:
         self._missed = Missed(first, event.wal_offset, count + 1)
 
     def next(self, limit: int = 1_000) -> Watched:
-        """What is there, oldest first. What was missed is told once the buffer is empty."""
+        """What is there, oldest first. What was missed is reported once the buffer is empty."""
         buffer = self._buffer
         if not buffer:
             missed, self._missed = self._missed, None
@@ -215,7 +215,7 @@ class Watchers:
 
     def add(self, wanted: WatchFilter, catch_up: CatchUpPlan | None) -> Watcher:
         watcher = Watcher(wanted, self._events_max, catch_up, self._remove)
-        self._place_of(wanted)[watcher] = None
+        self._watchers_of(wanted)[watcher] = None
         return watcher
 
     def publish(self, effects: Iterable[Effect]) -> None:
@@ -234,20 +234,20 @@ class Watchers:
     def close(self) -> None:
         for watcher in [*self._all, *(w for each in self._by_instance.values() for w in each)]:
             watcher.closed = True
-            if watcher.on_news is not None:
-                watcher.on_news()
+            if watcher.on_events is not None:
+                watcher.on_events()
         self._all.clear()
         self._by_instance.clear()
 
-    def _place_of(self, wanted: WatchFilter) -> dict[Watcher, None]:
+    def _watchers_of(self, wanted: WatchFilter) -> dict[Watcher, None]:
         if wanted.instance_id is None:
             return self._all
         return self._by_instance.setdefault(wanted.instance_id, {})
 
     def _remove(self, watcher: Watcher) -> None:
-        place = self._place_of(watcher.wanted)
-        place.pop(watcher, None)
-        if not place and watcher.wanted.instance_id is not None:
+        watchers = self._watchers_of(watcher.wanted)
+        watchers.pop(watcher, None)
+        if not watchers and watcher.wanted.instance_id is not None:
             self._by_instance.pop(watcher.wanted.instance_id, None)
 
 

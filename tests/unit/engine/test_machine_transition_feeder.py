@@ -9,8 +9,8 @@ import pytest
 
 from headwater.config.machines import FsyncKind
 from headwater.core.errors import OverloadedError
-from headwater.engine.machines import feeding
-from headwater.engine.machines.feeding import TransitionFeeder
+from headwater.engine.machines import transition_feeder
+from headwater.engine.machines.transition_feeder import TransitionFeeder
 from headwater.testing import PREFIXES, ManualClock
 from tests.crash.matrix import slice_of, tried
 from tests.rig.feeding import APART, ENGINE, TOPIC, Both, new_disk
@@ -136,7 +136,7 @@ def test_more_than_is_remembered_is_read_from_the_log(monkeypatch: pytest.Monkey
     both = both_in_one_segment()
     both.begin()
     both.feeder.round()
-    monkeypatch.setattr(feeding, "FRESH_BYTES_MAX", 300)
+    monkeypatch.setattr(transition_feeder, "FRESH_BYTES_MAX", 300)
     both.turn()
     reads = both.store.wal_stats().reads
     both.feeder.round()

@@ -1,11 +1,11 @@
 """Every transition is also a record of a topic, so streams, Kafka clients, queues and Spark can
 follow machines without anything new.
 
-Exactly once, across crashes: where to go on is read from the topic itself, whose last record of
-ours tells its `wal_offset`. Whoever writes copies of our records there, under our name, is beyond
-that. A transition goes there once it is synced in the log, so the topic
-never has one that a crash takes back; and compaction keeps what is not in the topic yet, by a
-retention hold. When retention has emptied the topic, FED tells how far it was.
+Exactly once, across crashes: the feeder reads where to go on from the topic itself, whose last
+record of the feeder holds its `wal_offset`. A client that writes copies of those records, under
+the feeder's name, is beyond that. A transition goes there once it is synced in the log, so the
+topic never has one that a crash takes back; and compaction keeps what is not in the topic yet, by
+a retention hold. When retention has emptied the topic, FED holds how far it was.
 
 What cannot be read of the log, because it is damaged or was deleted while no topic was fed, stands
 in the topic as a gap (I9): a record tagged `$gap` with the first and last offset and the reason. It
@@ -32,12 +32,12 @@ from headwater.core.units import MIB
 from headwater.disk import Disk
 from headwater.engine.blocking import Database
 from headwater.engine.input import EncodedRecords
-from headwater.engine.keeper import Keeper
-from headwater.engine.machines.log_reading import LogGap
+from headwater.engine.keeper import MaintenanceThread
+from headwater.engine.machines.log_reader import LogGap
 from headwater.engine.machines.positions import TRANSITIONS, fed_file
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.machines.tables import Effect
-from headwater.engine.machines.watching import CatchUpPlan, TransitionEvent, WatchFilter
+from headwater.engine.machines.watchers import CatchUpPlan, TransitionEvent, WatchFilter
 from headwater.engine.steps import append_encoded_operation
 from headwater.format.frame import FrameFlag
 from headwater.format.machines.bodies import NO_PAYLOAD, ApplyEvent
@@ -45,13 +45,13 @@ from headwater.format.machines.names import global_offset
 from headwater.model.retention_hold import HoldOwner
 
 NODE: Final = "machines"
-"""Who wrote a record: ours are told from others by it."""
+"""The writer of a record: the feeder knows its own records by it."""
 _NODE_BYTES: Final = NODE.encode()
 _FLAGS: Final = int(FrameFlag.HAS_NODE | FrameFlag.HAS_TAG)
 GAP_TAG: Final = b"$gap"
 """No machine can be called that."""
 LOG_BEGIN: Final = global_offset(1, 0)
-LOOK_BACK_RECORDS: Final = 256
+SCAN_BACK_RECORDS: Final = 256
 BATCH_BYTES: Final = 4 * MIB
 SAVE_EVERY_EVENTS: Final = 100_000
 SAVE_IDLE_US: Final = 1_000_000
@@ -63,7 +63,7 @@ _log: Final = logging.getLogger("headwater.machines")
 
 
 class _Position(msgspec.Struct):
-    """What tells a record of ours, when it is read again."""
+    """By what the feeder knows its own record when it reads it again."""
 
     instance_id: str
     event: str
@@ -71,7 +71,7 @@ class _Position(msgspec.Struct):
 
 
 class _GapPosition(msgspec.Struct, tag_field="type", tag="gap"):
-    """What tells a gap of ours, when it is read again."""
+    """By what the feeder knows its own gap when it reads it again."""
 
     first_offset: int
     last_offset: int
@@ -111,7 +111,7 @@ _decode: Final = msgspec.json.Decoder(_Position).decode
 _decode_gap: Final = msgspec.json.Decoder(_GapPosition).decode
 
 
-_Told = tuple[int, bytes, bytes]
+_Record = tuple[int, bytes, bytes]
 """A transition or a gap as a record: where in the log it ends, its tag, its JSON."""
 
 
@@ -134,7 +134,7 @@ class TransitionFeeder:
         disk: Disk,
         directory: PurePath,
         *,
-        make_keeper: type[Keeper] = Keeper,
+        make_maintenance: type[MaintenanceThread] = MaintenanceThread,
     ) -> None:
         topic = store.settings.transitions_topic
         assert topic is not None, "there is no topic to feed"
@@ -150,21 +150,21 @@ class TransitionFeeder:
         self.last_gap: LogGap | None = None
         self._saving = threading.Lock()
         self._saved = store.position_within(self._file.read())
-        """Where FED is; None: it tells nothing."""
+        """The position in FED; None: it holds none."""
         self._hold = store.holds.take(TRANSITIONS, HoldOwner.TRANSITIONS_TOPIC, self._saved)
         self._hold.save = self._save
         self._moved: list[tuple[int, ApplyEvent]] = []
         self._moved_since: int | None = None
         clock = self._clock = database.engine.core.clock
         self._moved_us = clock.monotonic_us()
-        self._keeper = make_keeper(clock, store.settings.feed_interval_ms, self.round)
-        store.listeners.append(self._hear)
+        self._keeper = make_maintenance(clock, store.settings.feed_interval_ms, self.round)
+        store.listeners.append(self._on_committed)
 
     def start(self) -> None:
         self._keeper.start()
 
     @property
-    def trouble(self) -> Exception | None:
+    def last_error(self) -> Exception | None:
         """Why the last round failed; the next tries again."""
         return self._keeper.error
 
@@ -181,7 +181,7 @@ class TransitionFeeder:
                 self._save()
             return
         try:
-            self._feed(self._where_to_begin())
+            self._publish(self._where_to_begin())
         except BaseException:
             self._next = None  # whether the last batch is in the topic is for the topic to say
             raise
@@ -189,14 +189,14 @@ class TransitionFeeder:
     def stop(self) -> None:
         """What is not in the topic yet stays in the log until the next start."""
         self._keeper.stop()
-        self._store.listeners.remove(self._hear)
+        self._store.listeners.remove(self._on_committed)
         try:
             self._save()
         except (HeadwaterError, OSError) as error:
             # A full disk is no reason not to stop: the log is kept from where FED is.
             _log.warning("how far the topic %s is cannot be saved: %s", self.topic, error)
 
-    def _hear(self, effects: Sequence[Effect]) -> None:
+    def _on_committed(self, effects: Sequence[Effect]) -> None:
         """These were committed. As the owner."""
         if self._moved_since is None:
             return
@@ -215,9 +215,9 @@ class TransitionFeeder:
         self._moved, self._moved_since = [], end
         return fresh
 
-    def _feed(self, start: int) -> None:
+    def _publish(self, start: int) -> None:
         fresh = self._database.engine.core.owner.call(lambda: self._take(start))
-        self._store.harden()
+        self._store.sync()
         if fresh.since is not None and fresh.since <= start:
             self._append([_of_body(*each) for each in fresh.moved if each[0] >= start])
         else:
@@ -228,7 +228,7 @@ class TransitionFeeder:
                 plan = part.following
         self._advance(fresh.end)
 
-    def _append(self, moved: Iterable[_Told]) -> None:
+    def _append(self, moved: Iterable[_Record]) -> None:
         datas: list[bytes] = []
         tags: list[bytes] = []
         size = last = 0
@@ -277,34 +277,34 @@ class TransitionFeeder:
             return 0
         upto = state.head_seq
         while upto >= state.earliest_seq and upto > 0:
-            since = max(upto - LOOK_BACK_RECORDS, state.earliest_seq - 1, 0)
-            found = self._database.diff(self.topic, since, limit=upto - since)
-            for record in reversed(found.records):
-                if record.node == NODE and (offset := self._place_of(record.data_json)):
+            since = max(upto - SCAN_BACK_RECORDS, state.earliest_seq - 1, 0)
+            page = self._database.diff(self.topic, since, limit=upto - since)
+            for record in reversed(page.records):
+                if record.node == NODE and (offset := self._offset_of(record.data_json)):
                     return offset
             upto = since
         return 0
 
-    def _place_of(self, data: bytes) -> int:
-        """Where in the log a record is from; 0 when it is not. Anybody may write to the topic, also
-        under our name."""
+    def _offset_of(self, data: bytes) -> int:
+        """The offset in the log that a record is from; 0 when it is from none. Clients may write to
+        the topic, also under the feeder's name."""
         try:
-            told = _decode(data)
+            written = _decode(data)
         except msgspec.MsgspecError:
-            return self._place_of_gap(data)
-        offset = told.wal_offset
+            return self._end_of_gap(data)
+        offset = written.wal_offset
         if not 0 < offset < self._store.committed_offset:
             return 0
         owner = self._database.engine.core.owner
         plan = replace(owner.call(lambda: self._store.catch_up(_EVERYTHING, offset)), limit=1)
-        found = plan.read()
-        if found.gaps and found.gaps[0].offset == offset:
-            return offset  # it cannot be read again, and nothing before it can be told any more
-        same = [(each.wal_offset, each.instance_id, each.event) for each in found.events]
-        return offset if same == [(offset, told.instance_id, told.event)] else 0
+        caught_up = plan.read()
+        if caught_up.gaps and caught_up.gaps[0].offset == offset:
+            return offset  # neither it nor anything before it can be read again
+        same = [(each.wal_offset, each.instance_id, each.event) for each in caught_up.events]
+        return offset if same == [(offset, written.instance_id, written.event)] else 0
 
-    def _place_of_gap(self, data: bytes) -> int:
-        """Where a gap ends; 0 when the record is none, or tells of a range that can be read."""
+    def _end_of_gap(self, data: bytes) -> int:
+        """Where a gap ends; 0 when the record is none, or names a range that can be read."""
         try:
             gap = _decode_gap(data)
         except msgspec.MsgspecError:
@@ -316,7 +316,7 @@ class TransitionFeeder:
         readable = owner.call(lambda: self._store.read_wal(first, 1)).read().entries
         return 0 if readable and readable[0].offset <= last else last
 
-    def _of_read(self, read: TransitionEvent | LogGap) -> _Told:
+    def _of_read(self, read: TransitionEvent | LogGap) -> _Record:
         if not isinstance(read, LogGap):
             return _of_event(read)
         self._note_gap(read)
@@ -326,7 +326,7 @@ class TransitionFeeder:
         return last, GAP_TAG, _encode(gap)
 
     def _note_gap(self, gap: LogGap) -> None:
-        """Told once, also when its record could not be written and is tried again."""
+        """Logged once, also when its record could not be written and is tried again."""
         if self.last_gap is not None and gap.resume <= self.last_gap.resume:
             return
         self.gaps += 1
@@ -339,7 +339,7 @@ class TransitionFeeder:
 
     def _save(self) -> None:
         """Have on disk how far the topic is; only then may the log before it be deleted. A topic
-        that retention empties later tells nothing itself."""
+        that retention empties later does not show it."""
         with self._saving:  # the feeder's thread does, and that of a compaction
             position = self._next
             if position is None or position == self._saved:
@@ -350,22 +350,24 @@ class TransitionFeeder:
             self._store.holds.move(self._hold, position)
 
 
-def _of_event(event: TransitionEvent) -> _Told:
+def _of_event(event: TransitionEvent) -> _Record:
     payload = None if event.payload is None else msgspec.Raw(event.payload)
-    return _told(event.wal_offset, event, payload)
+    return _record(event.wal_offset, event, payload)
 
 
-def _of_body(offset: int, body: ApplyEvent) -> _Told:
-    return _told(offset, body, None if body.payload is NO_PAYLOAD else body.payload)
+def _of_body(offset: int, body: ApplyEvent) -> _Record:
+    return _record(offset, body, None if body.payload is NO_PAYLOAD else body.payload)
 
 
-def _told(offset: int, moved: ApplyEvent | TransitionEvent, payload: msgspec.Raw | None) -> _Told:
-    told = _Transition(
+def _record(
+    offset: int, moved: ApplyEvent | TransitionEvent, payload: msgspec.Raw | None
+) -> _Record:
+    transition = _Transition(
         moved.instance_id, moved.machine, moved.version, moved.event, moved.from_state,
         moved.to_state, moved.at, moved.event_id, offset, str(offset), payload,
     )  # fmt: skip
-    data = _encode(told)
+    data = _encode(transition)
     if len(data) > RECORD_BYTES_MAX - 64 * 1024:  # a record may not be larger; the log has it all
-        told.payload, told.payload_omitted = None, True
-        data = _encode(told)
+        transition.payload, transition.payload_omitted = None, True
+        data = _encode(transition)
     return offset, moved.machine.encode(), data

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from headwater.core.errors import HeadwaterError
-from headwater.server.stepping import Stepping, Work
+from headwater.server.operation_runner import OperationRunner, Work
 from headwater.wire.machine_answers import Told
 
 if TYPE_CHECKING:
@@ -20,13 +20,13 @@ _encode = msgspec.json.Encoder().encode
 class Result(NamedTuple):
     """A result as JSON, and the place in the WAL it is about."""
 
-    told: bytes
+    body: bytes
     wal_offset: int | None = None
     then: Callable[[], None] | None = None
     """Done when it is on its way."""
 
 
-class Running(Stepping[Told | Result]):
+class RcpxRunner(OperationRunner[Told | Result]):
     __slots__ = ("_connection", "_request_id")
 
     def __init__(
@@ -49,7 +49,7 @@ class Running(Stepping[Told | Result]):
         if not isinstance(result, Result):
             answer(self._request_id, _encode(result), getattr(result, "wal_offset", None))
             return
-        answer(self._request_id, result.told, result.wal_offset)
+        answer(self._request_id, result.body, result.wal_offset)
         if result.then is not None:
             result.then()
 

@@ -11,7 +11,7 @@ from headwater.format.machines import bodies
 from headwater.model.machines.definition import Definition, parse_definition
 from headwater.model.machines.errors import MachineError
 from headwater.model.machines.instance import Instance
-from headwater.model.machines.replaying import (
+from headwater.model.machines.instance_changes import (
     applied_instance,
     created_instance,
     replayed_event,
@@ -24,7 +24,7 @@ def remembered_of(
     offset: int,
     instance: Instance,
 ) -> Remembered | None:
-    """What a repeat under the same key will be told; None without a key."""
+    """The answer for a repeat under the same key; None without a key."""
     key = body.idempotency_key
     if key is None:
         return None

@@ -22,14 +22,14 @@ class OneStep(NamedTuple, Generic[T]):
     """An operation that waits for the log once, and for nothing else: without a generator."""
 
     start: Callable[[], Pending[Any]]
-    tell: Callable[[Any], T]
+    respond: Callable[[Any], T]
     """From what the log answers to what is told."""
 
 
 Work: TypeAlias = Operation[T] | OneStep[T]
 
 
-class Stepping(Generic[T]):
+class OperationRunner(Generic[T]):
     """Runs at once as far as it can. What the log answers carries it on; only where a file or
     news must be waited for does a task take over. Each surface says how it answers."""
 
@@ -83,19 +83,19 @@ class Stepping(Generic[T]):
     def _begin_one(self, one: OneStep[T]) -> None:
         pending = one.start()
         if pending.done:
-            self._heard_one(pending)
+            self._on_single_done(pending)
         else:
             self._pending = pending
-            pending.on_done = self._heard_one
+            pending.on_done = self._on_single_done
 
-    def _heard_one(self, pending: Pending[Any]) -> None:
+    def _on_single_done(self, pending: Pending[Any]) -> None:
         """As `_heard`, of the only answer there is."""
         self._pending = None
         self._leave()
         one = self._steps
         assert isinstance(one, OneStep)
         try:
-            self._succeed(one.tell(pending.answer()))
+            self._succeed(one.respond(pending.answer()))
         except Exception as error:
             self._refuse(error)
 
@@ -109,30 +109,30 @@ class Stepping(Generic[T]):
                     continue
                 if not pending.done:
                     self._pending = pending
-                    pending.on_done = self._heard
+                    pending.on_done = self._on_done
                     return
-                step = _told(steps, pending)
+                step = _resume(steps, pending)
             elif isinstance(step, AsOwner):
                 step = step_on(steps, step)
             else:
                 self._spawn(self._later(steps, step))
                 return
 
-    def _heard(self, pending: Pending[Any]) -> None:
+    def _on_done(self, pending: Pending[Any]) -> None:
         """The log has answered. Called by the engine, which must not hear of our errors."""
         self._pending = None
         steps = self._steps
         assert not isinstance(steps, OneStep)
         try:
-            self._run(steps, _told(steps, pending))
+            self._run(steps, _resume(steps, pending))
         except StopIteration as done:
             self._leave()
-            self._tell(done.value)
+            self._finish(done.value)
         except Exception as error:
             self._leave()
             self._refuse(error)
 
-    def _tell(self, result: T) -> None:
+    def _finish(self, result: T) -> None:
         try:
             self._succeed(result)
         except Exception as error:
@@ -149,7 +149,7 @@ class Stepping(Generic[T]):
             raise
         else:
             self._leave()
-            self._tell(result)
+            self._finish(result)
 
     def _refuse(self, error: Exception) -> None:
         if isinstance(error, HeadwaterError):
@@ -158,13 +158,13 @@ class Stepping(Generic[T]):
             self._break(error)
 
 
-def _told(steps: Operation[T], pending: Pending[Any]) -> Step:
+def _resume(steps: Operation[T], pending: Pending[Any]) -> Step:
     if pending.error is not None:
         return steps.throw(pending.error)
     return steps.send(pending.result)
 
 
-class HttpOperation(Stepping[T]):
+class HttpOperation(OperationRunner[T]):
     """For a request over HTTP; `then` is told the result."""
 
     __slots__ = ("_exchange", "_is_counted", "_then")

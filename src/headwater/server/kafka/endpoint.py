@@ -12,7 +12,7 @@ from headwater.config.server import ServerSettings
 from headwater.core.clock import Clock
 from headwater.core.errors import HeadwaterError, OverloadedError
 from headwater.core.units import US_PER_S
-from headwater.engine.governing import Governing
+from headwater.engine.governing import PressureControl
 from headwater.engine.kafka.coordinator import Coordinator
 from headwater.engine.kafka.joined import JoinedStore
 from headwater.engine.kafka.producing import Repeated
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class DoorCounters:
+class EndpointCounters:
     requests: list[int] = field(default_factory=lambda: [0] * (max(ApiKey) + 1))
     """By number of the API."""
     bytes_in: int = 0
@@ -59,7 +59,7 @@ class DoorCounters:
     sign_ins_refused: int = 0
 
 
-class KafkaDoor:
+class KafkaEndpoint:
     def __init__(
         self,
         settings: ServerSettings,
@@ -69,7 +69,7 @@ class KafkaDoor:
         coordinator: Coordinator,
         readers: Executor,
         has_room: Callable[[], bool],
-        governing: Governing,
+        governing: PressureControl,
         users: Users,
         shares: Shares,
     ) -> None:
@@ -88,7 +88,7 @@ class KafkaDoor:
         self.anyone: Principal | None = None if locked else ANYONE
         """Who speaks before signing in."""
         self.log = Logger("headwater.kafka")
-        self.counters = DoorCounters()
+        self.counters = EndpointCounters()
         self.connections: set[KafkaConnection] = set()
         self.pipeline_max = settings.limits.pipeline
         self.request_bytes_max = settings.limits.kafka_request_bytes
@@ -145,10 +145,10 @@ class KafkaDoor:
 
     def advertised(self, connection: KafkaConnection) -> tuple[str, int]:
         """Where clients are told to go: as set, or where this one came in."""
-        told = self.settings.kafka_advertised
-        if told is None:
+        failure = self.settings.kafka_advertised
+        if failure is None:
             return connection.address
-        host, _, port = told.rpartition(":")
+        host, _, port = failure.rpartition(":")
         return host.strip("[]"), int(port)
 
     # -- requests
@@ -184,11 +184,11 @@ class KafkaDoor:
             call.refuse(ErrorCode.UNSUPPORTED_VERSION)
 
     def broken(self, call: Call, error: BaseException) -> None:
-        told = unforeseen(
+        failure = unforeseen(
             self.log, "a Kafka request failed", error, api=call.api.name, version=call.version
         )
-        is_worth_a_retry = call.api is ApiKey.PRODUCE and isinstance(told, OverloadedError)
-        call.refuse(code_of(told) if is_worth_a_retry else ErrorCode.UNKNOWN_SERVER_ERROR)
+        is_worth_a_retry = call.api is ApiKey.PRODUCE and isinstance(failure, OverloadedError)
+        call.refuse(code_of(failure) if is_worth_a_retry else ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def read(self, call: Call, work: Callable[[], T], then: Callable[[T], None]) -> None:
         """Do file work of a call in the pool, and go on here with what came of it."""

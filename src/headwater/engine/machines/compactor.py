@@ -1,7 +1,7 @@
 """Compaction: a snapshot, the offset that is safe with it, and segments wholly before it deleted.
 
-Done by the keeper, or by whoever asks; never by the owner. Only capturing and noting are the
-owner's, and short.
+The maintenance thread does it, or the thread of a caller who requests it; never the owner. Only
+capturing and noting run as the owner, and are short.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class Compactor:
         self._last_us: int | None = clock.monotonic_us()
         """Since when the interval counts; None when the next need not wait for it."""
         self._snapshot_sequence = book.committed_sequence
-        self._snapshot_place = book.committed_place
-        self._unneeded_place = 0
-        """Before this offset the log was not needed for a start any more, at the last look."""
+        self._snapshot_offset = book.committed_offset
+        self._unneeded_offset = 0
+        """Before this offset a start did not need the log any more, at the last compaction."""
         self._snapshot: SnapshotHeading | None = None
         """The newest that is known to be whole."""
         self._holds = holds
         self.before_release: Callable[[int], None] | None = None
-        """Told of the first segment that is not deleted, before any is."""
+        """Called with the first segment that is not deleted, before any is."""
         self.count = 0
         self.error: Exception | None = None
         """Why the last one failed; None after a good one."""
@@ -68,10 +68,10 @@ class Compactor:
         """The snapshot this start began with; without one it was the log's first entry."""
         self._snapshot = heading
         self._snapshot_sequence = 1 if heading is None else heading.sequence
-        self._snapshot_place = global_offset(1, 0) if heading is None else heading.wal_offset
+        self._snapshot_offset = global_offset(1, 0) if heading is None else heading.wal_offset
         if self._events() >= self._settings.events_threshold:
-            # Whoever is killed over and over, sooner than the interval is over, would have more to
-            # replay each time.
+            # A process that is killed over and over, sooner than the interval is over, would have
+            # more to replay each time.
             self._last_us = None
 
     def is_due(self) -> bool:
@@ -89,12 +89,12 @@ class Compactor:
         )
 
     def _events(self) -> int:
-        """Since the last snapshot, whoever wrote them: this process or one before it."""
+        """Since the last snapshot, by this process or one before it."""
         return self._book.committed_sequence - self._snapshot_sequence
 
     def _log_bytes(self) -> int:
-        """Since the last snapshot, whoever wrote them: this process or one before it."""
-        return self._bytes_between(self._snapshot_place, self._book.committed_place)
+        """Since the last snapshot, by this process or one before it."""
+        return self._bytes_between(self._snapshot_offset, self._book.committed_offset)
 
     def _bytes_between(self, begin: int, end: int) -> int:
         segments = segment_of(end) - segment_of(begin)
@@ -119,7 +119,7 @@ class Compactor:
         captured = self._owner.call(self._capture)
         # What the snapshot covers must be in the log for good: a power loss must not leave a log
         # that ends before the snapshot does.
-        self._harden()
+        self._sync()
         before = self._snapshot
         written = self._files.write(captured, before)
         heading = written.heading
@@ -131,7 +131,7 @@ class Compactor:
         if self.before_release is not None:
             self.before_release(segment_of(offset))
         deleted = self._release(offset)
-        self._snapshot_sequence, self._snapshot_place = captured.sequence, captured.wal_offset
+        self._snapshot_sequence, self._snapshot_offset = captured.sequence, captured.wal_offset
         self.count += 1
         return Compacted(
             heading.file, heading.wal_offset, heading.instance_count, written.bytes, deleted,
@@ -139,8 +139,8 @@ class Compactor:
         )  # fmt: skip
 
     def _held_at(self, offset: int) -> int:
-        """What is before this offset is in a snapshot, and nobody needs it any more."""
-        self._unneeded_place = offset
+        """What is before this offset is in a snapshot, and no consumer needs it any more."""
+        self._unneeded_offset = offset
         self._holds.save(MACHINES_LOG)
         floor = self._holds.floor(MACHINES_LOG, self)
         return offset if floor is None else min(offset, floor)
@@ -149,13 +149,13 @@ class Compactor:
         """Of segments that a snapshot made unnecessary, and that are still there from a position
         on."""
         first = max(segment_of(position), self._book.oldest_segment)
-        return max(0, segment_of(self._unneeded_place) - first) * self._book.segment_bytes
+        return max(0, segment_of(self._unneeded_offset) - first) * self._book.segment_bytes
 
     def behind_bytes(self, position: int) -> int:
         """Of log, from a position to its end."""
-        return max(0, self._bytes_between(position, self._book.committed_place))
+        return max(0, self._bytes_between(position, self._book.committed_offset))
 
-    def _harden(self) -> None:
+    def _sync(self) -> None:
         log = self._book.log
         assert log is not None
         self._shard.call(log.sync).result()
@@ -170,7 +170,7 @@ class Compactor:
             list(tables.instances.values()),
             list(tables.keys.values()),
             list(tables.retired_ids),
-            book.committed_place,
+            book.committed_offset,
             book.committed_sequence,
             self._clock.wall_ms(),
             tables.doubt_before,
@@ -178,7 +178,7 @@ class Compactor:
         )
 
     def _note(self, name: str, wal_offset: int) -> None:
-        # It tells readers of the log; the snapshot counts without it, also on a full disk.
+        # It is for readers of the log; the snapshot counts without it, also on a full disk.
         with contextlib.suppress(UnavailableError):
             self._book.submit([NoteSnapshot(name, wal_offset)], essential=True)
 

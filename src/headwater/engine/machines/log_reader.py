@@ -63,7 +63,7 @@ class WalEntry(NamedTuple):
 
 
 class GapReason(Enum):
-    """Why somebody does not get what is in a range of the log."""
+    """Why a reader does not get what is in a range of the log."""
 
     COMPACTED = "compacted"
     """It was deleted, in good order, before it was read."""
@@ -88,7 +88,7 @@ class WalPage(NamedTuple):
     has_more: bool
     damaged: list[LogGap]
     gone_before: int
-    """The oldest offset there still is; asked for less, the page begins here."""
+    """The oldest offset there still is; a page requested from before it begins here."""
 
 
 class LogFiles:
@@ -118,11 +118,11 @@ class LogFiles:
         self._counters.bytes_read += len(data)
         return data
 
-    def entry_at(self, place: int) -> Entry | None:
-        """The entry at a place; None when its segment is gone. FormatError when it is damaged."""
+    def entry_at(self, offset: int) -> Entry | None:
+        """The entry at an offset; None when its segment is gone. FormatError when it is damaged."""
         length = 4_096
         while True:
-            data = self.read(segment_of(place), within_segment(place), length)
+            data = self.read(segment_of(offset), within_segment(offset), length)
             if data is None:
                 return None
             try:
@@ -132,13 +132,13 @@ class LogFiles:
                     raise
                 length = ENTRY_BYTES_MAX
 
-    def kept_entry_at(self, place: int) -> Entry | None:
+    def kept_entry_at(self, offset: int) -> Entry | None:
         """An entry of a segment that is gone, if compaction kept it. FormatError: damaged."""
-        segment = segment_of(place)
+        segment = segment_of(offset)
         if segment not in self._kept:
             self._kept[segment] = self._open_kept(segment)
         kept = self._kept[segment]
-        return None if kept is None else kept.entry_at(within_segment(place))
+        return None if kept is None else kept.entry_at(within_segment(offset))
 
     def _open_kept(self, segment: int) -> HistoryFile | None:
         path = self._directory.parent / HISTORY_DIRECTORY / history_name(segment)
@@ -149,15 +149,15 @@ class LogFiles:
         self._kept_files.append(file)
         return HistoryFile(file.read, file.size(), segment)
 
-    def begins_entry(self, place: int) -> bool:
-        """Cheaper than to read the entry: false for nearly all places where none begins."""
-        begin = self.read(segment_of(place), within_segment(place), len(MAGIC_BYTES))
+    def begins_entry(self, offset: int) -> bool:
+        """Cheaper than to read the entry: false for nearly all offsets where none begins."""
+        begin = self.read(segment_of(offset), within_segment(offset), len(MAGIC_BYTES))
         return begin == MAGIC_BYTES
 
-    def sound_entry_at(self, place: int) -> Entry | None:
+    def sound_entry_at(self, offset: int) -> Entry | None:
         """None when there is none, for whatever reason."""
         try:
-            return self.entry_at(place) if self.begins_entry(place) else None
+            return self.entry_at(offset) if self.begins_entry(offset) else None
         except FormatError:
             return None
 
@@ -172,7 +172,7 @@ class LogFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class LogPlace:
+class CommittedLog:
     """Where the log is, and up to where it is committed."""
 
     disk: Disk
@@ -196,7 +196,7 @@ class LogPlace:
         """The oldest offset there still is."""
         return global_offset(self.oldest, 0)
 
-    def only(self, segment: int) -> LogPlace:
+    def only(self, segment: int) -> CommittedLog:
         """The same, but of one segment."""
         following = global_offset(segment + 1, 0)
         if self.end <= following:
@@ -205,7 +205,7 @@ class LogPlace:
         return replace(self, oldest=segment, end=following, sequence=sequence)
 
     def why_missing(self, offset: int) -> GapReason:
-        """Asked when a segment was not found. Compaction says first what it deletes."""
+        """Why a segment is not there. Compaction moves `oldest_now` before it deletes."""
         gone = segment_of(offset) < self.oldest_now()
         return GapReason.COMPACTED if gone else GapReason.DAMAGED
 
@@ -222,34 +222,34 @@ class LogPlace:
 class _Walk:
     """One walk: where it is, and which number comes next."""
 
-    def __init__(self, place: LogPlace, files: LogFiles, start: int, gaps: list[LogGap]) -> None:
-        self._place = place
+    def __init__(self, log: CommittedLog, files: LogFiles, start: int, gaps: list[LogGap]) -> None:
+        self._log = log
         self._files = files
-        self._start = max(start, place.begin)
+        self._start = max(start, log.begin)
         self._gaps = gaps
         self._read_upto = self._start
         """Everything before this offset was read, or is in a gap."""
         self._sequence: int | None = None
         """What the next entry's number must be; None while that is not known."""
         self._is_after_entry = False
-        """The number is that of an entry which was read, and not what the start has found."""
-        self._trouble: GapReason | None = None
+        """The number is that of an entry which was read, not what was known at the start."""
+        self._gap_reason: GapReason | None = None
         """What stands between the last entry and here."""
         if 0 < start < self._start:
             gaps.append(LogGap(start, self._start, GapReason.COMPACTED))
 
     def run(self) -> Iterator[tuple[int, Entry]]:
-        end = self._place.end
-        at = self._first_place() if self._start < end else end
+        end = self._log.end
+        at = self._first_offset() if self._start < end else end
         while at < end:
             segment = segment_of(at)
             stop = within_segment(end) if segment == segment_of(end) else 1 << 40
             yield from self._segment(segment, within_segment(at), stop)
             at = global_offset(segment + 1, 0)
         if self._read_upto < end:
-            self._note_gap(self._place.sequence, end)
+            self._note_gap(self._log.sequence, end)
 
-    def _first_place(self) -> int:
+    def _first_offset(self) -> int:
         """Where to begin, so that nothing behind `start` is overlooked. Who has read an entry
         begins one behind its first byte."""
         start, files = self._start, self._files
@@ -262,7 +262,7 @@ class _Walk:
                 return self._read_upto
         # What is there tells where entries begin.
         segment = segment_of(start)
-        self._sequence = self._place.first_sequences.get(segment)
+        self._sequence = self._log.first_sequences.get(segment)
         return global_offset(segment, 0)
 
     def _segment(self, segment: int, offset: int, stop: int) -> Iterator[tuple[int, Entry]]:
@@ -270,7 +270,9 @@ class _Walk:
         while offset < stop:
             data = self._files.read(segment, offset, min(window, stop - offset))
             if data is None:
-                self._trouble = self._trouble or self._place.why_missing(global_offset(segment, 0))
+                self._gap_reason = self._gap_reason or self._log.why_missing(
+                    global_offset(segment, 0)
+                )
             if not data:
                 return
             at = 0
@@ -282,8 +284,8 @@ class _Walk:
                     if not whole and len(data) - at < ENTRY_BYTES_MAX:
                         break  # perhaps only cut off by the window
                     following = data.find(MAGIC_BYTES, at + 1)
-                    if self._trouble is None and data[at:].strip(b"\0"):
-                        self._trouble = GapReason.DAMAGED
+                    if self._gap_reason is None and data[at:].strip(b"\0"):
+                        self._gap_reason = GapReason.DAMAGED
                     at = len(data) if following < 0 else following
                     continue
                 here = global_offset(segment, offset + at)
@@ -307,23 +309,23 @@ class _Walk:
 
     def _note_gap(self, sequence: int, upto: int) -> None:
         """Here is the entry of this number, or the end: was anything before it not read?"""
-        trouble, self._trouble = self._trouble, None
+        reason, self._gap_reason = self._gap_reason, None
         missing = self._sequence is not None and sequence != self._sequence
-        if trouble is not None and not self._is_after_entry:
+        if reason is not None and not self._is_after_entry:
             missing = True
         if missing and upto > self._read_upto:
-            self._gaps.append(LogGap(self._read_upto, upto, trouble or GapReason.DAMAGED))
+            self._gaps.append(LogGap(self._read_upto, upto, reason or GapReason.DAMAGED))
 
 
 @dataclass(frozen=True, slots=True)
 class WalReadPlan:
     """Entries from an offset on, whatever they are about."""
 
-    place: LogPlace
+    log: CommittedLog
     start: int
     limit: int
     newest: bool = False
-    """The last entries of all instead, up to the limit; `start` is not looked at."""
+    """The last entries of all instead, up to the limit; `start` is ignored."""
     bytes_max: int | None = None
     """Of JSON in one page; an entry that is longer by itself is a page."""
 
@@ -332,10 +334,10 @@ class WalReadPlan:
             return replace(self, start=self._newest_start(), newest=False).read()
         entries: list[WalEntry] = []
         gaps: list[LogGap] = []
-        gone_before = self.place.begin
+        gone_before = self.log.begin
         next_offset, has_more = max(self.start, gone_before), False
         room = self.bytes_max
-        for offset, entry in self.place.walk(self.start, gaps):
+        for offset, entry in self.log.walk(self.start, gaps):
             if room is not None:
                 room -= len(entry.payload)
             if len(entries) == self.limit or (room is not None and room < 0 and entries):
@@ -344,21 +346,21 @@ class WalReadPlan:
             entries.append(WalEntry(offset, entry.sequence, entry.kind, entry.payload))
             next_offset = offset + entry.size
         else:
-            next_offset = max(next_offset, self.place.end)
+            next_offset = max(next_offset, self.log.end)
         damaged = [gap for gap in gaps if gap.offset >= gone_before]
         return WalPage(entries, next_offset, has_more, damaged, gone_before)
 
     def _newest_start(self) -> int:
         """Where the last entries begin: a segment says where its own are only by being read."""
-        place, found = self.place, deque[int]()
-        for segment in range(segment_of(place.end), place.oldest - 1, -1):
-            offsets = deque[int](maxlen=self.limit - len(found))
-            for offset, _ in place.only(segment).walk(global_offset(segment, 0), []):
+        log, newest = self.log, deque[int]()
+        for segment in range(segment_of(log.end), log.oldest - 1, -1):
+            offsets = deque[int](maxlen=self.limit - len(newest))
+            for offset, _ in log.only(segment).walk(global_offset(segment, 0), []):
                 offsets.append(offset)
-            found.extendleft(reversed(offsets))
-            if len(found) >= self.limit:
+            newest.extendleft(reversed(offsets))
+            if len(newest) >= self.limit:
                 break
-        return found[0] if found else place.end
+        return newest[0] if newest else log.end
 
 
 class HistoryEntry(NamedTuple):
@@ -384,7 +386,7 @@ class History(NamedTuple):
 class HistoryPlan:
     """One instance's entries, newest first on the way, each telling where the one before is."""
 
-    place: LogPlace
+    log: CommittedLog
     last_offset: int
     limit: int
     doubtful: bool
@@ -392,34 +394,36 @@ class HistoryPlan:
     """Of what the log has no more, so much is shown that they are this many in all."""
 
     def read(self) -> History:
-        found: list[HistoryEntry] = []
+        entries: list[HistoryEntry] = []
         offset = self.last_offset
         gone: int | None = None
         damaged: int | None = None
-        files = self.place.open()
+        files = self.log.open()
         try:
-            while offset and len(found) < self.limit:
+            while offset and len(entries) < self.limit:
                 try:
                     entry = files.entry_at(offset)
-                    if entry is None and len(found) < self.kept_max:
+                    if entry is None and len(entries) < self.kept_max:
                         entry = files.kept_entry_at(offset)
                     body = None if entry is None else decode_body(entry)
                 except FormatError:
                     damaged = offset
                     break
-                if entry is None and self.place.why_missing(offset) is GapReason.DAMAGED:
+                if entry is None and self.log.why_missing(offset) is GapReason.DAMAGED:
                     damaged = offset
                     break
                 if entry is None or not isinstance(body, _OF_AN_INSTANCE):
-                    gone = found[-1].offset if found else global_offset(segment_of(offset) + 1, 0)
+                    gone = (
+                        entries[-1].offset if entries else global_offset(segment_of(offset) + 1, 0)
+                    )
                     break
-                found.append(HistoryEntry(offset, entry.sequence, body))
+                entries.append(HistoryEntry(offset, entry.sequence, body))
                 offset = 0 if isinstance(body, CreateInstance) else body.previous
         finally:
             files.close()
-        found.reverse()
-        complete = bool(found) and isinstance(found[0].body, CreateInstance)
-        return History(found, complete, gone, damaged, self.doubtful)
+        entries.reverse()
+        complete = bool(entries) and isinstance(entries[0].body, CreateInstance)
+        return History(entries, complete, gone, damaged, self.doubtful)
 
 
 _OF_AN_INSTANCE: Final = (CreateInstance, ApplyEvent, DeleteInstance)

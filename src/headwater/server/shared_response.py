@@ -25,7 +25,7 @@ Direct = tuple["Exchange", int]
 """A request whose answer can go to its socket, and the seq of its record."""
 
 
-class Told(NamedTuple):
+class SharedResponse(NamedTuple):
     """What all of them are told."""
 
     prefix: bytes
@@ -36,7 +36,7 @@ class Told(NamedTuple):
     throttle_us: int
 
     @classmethod
-    def of(cls, write: Write, now_us: int, prefix: bytes) -> Told:
+    def of(cls, write: Write, now_us: int, prefix: bytes) -> SharedResponse:
         head_seq = 0 if write.result is None else write.result.head_seq
         opening = single_write_opening(write.topic.name)
         return cls(prefix, opening, head_seq, now_us, write.sync_us, write.throttle_us)
@@ -51,21 +51,23 @@ class Told(NamedTuple):
 can_send_directly: Final = _native is not None
 
 
-def send_directly(direct: list[Direct], told: Told) -> None:
+def send_directly(direct: list[Direct], response: SharedResponse) -> None:
     if not direct:
         return
     assert _native is not None, "nobody was taken for direct"
-    asked = [
+    pending = [
         (exchange.connection.descriptor, exchange.number, seq, exchange.started_us)
         for exchange, seq in direct
     ]
     try:
-        unsent = _native.send_single_writes(SHORT_HEAD, told.prefix, told.opening, asked, *told[2:])
+        unsent = _native.send_single_writes(
+            SHORT_HEAD, response.prefix, response.opening, pending, *response[2:]
+        )
     except Exception:  # before anything was sent: nobody is left without an answer (I15)
         for exchange, seq in direct:
-            exchange.answer_whole(told.reply(exchange, seq))
+            exchange.answer_whole(response.reply(exchange, seq))
         raise
     for exchange, _ in direct:
-        exchange.connection.answered(told.now_us)
-    for place, rest in unsent.items():
-        direct[place][0].connection.send(rest)
+        exchange.connection.answered(response.now_us)
+    for index, rest in unsent.items():
+        direct[index][0].connection.send(rest)

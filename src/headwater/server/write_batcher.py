@@ -25,7 +25,12 @@ from headwater.format.frame import FrameFlag
 from headwater.native import compiled
 from headwater.server.body import body_of
 from headwater.server.exchange import Exchange
-from headwater.server.replying import Direct, Told, can_send_directly, send_directly
+from headwater.server.shared_response import (
+    Direct,
+    SharedResponse,
+    can_send_directly,
+    send_directly,
+)
 from headwater.server.writing import encode_request, plain_record, write_records, write_request
 from headwater.wire.requests import WriteRequest, decode_request
 
@@ -45,8 +50,8 @@ MEMBERS_MAX: Final = 512
 
 def take_write(app: App, exchange: Exchange) -> None:
     """POST /v0/topics/:topic."""
-    if not (exchange.head.is_plain_write and app.gathering.add(exchange)):
-        app.gathering.flush()  # what came before it on its connection stays before it
+    if not (exchange.head.is_plain_write and app.write_batcher.add(exchange)):
+        app.write_batcher.flush()  # what came before it on its connection stays before it
         write_records(app, exchange)
 
 
@@ -94,7 +99,7 @@ class _Group:
         self.members.append(exchange)
 
 
-class Gathering:
+class WriteBatcher:
     """Filled by the connections, emptied when the loop has read from all that had something."""
 
     def __init__(self, app: App) -> None:
@@ -141,10 +146,10 @@ class Gathering:
                 return False  # writers with several keys
         bytes_max = self._app.settings.limits.record_bytes
         bodies = [exchange.body for exchange in came]
-        found = _native.plain_records(bodies, bytes_max, limits.TAG_BYTES_MAX)
-        if found is None:
+        plain = _native.plain_records(bodies, bytes_max, limits.TAG_BYTES_MAX)
+        if plain is None:
             return False
-        datas, tags = found
+        datas, tags = plain
         flags = [_HAS_TAG if tag else 0 for tag in tags]
         size = sum(map(len, datas)) + sum(map(len, tags))
         group.records = EncodedRecords([b""] * len(datas), tags, datas, flags, size)
@@ -224,7 +229,7 @@ class Gathering:
     def _answer(self, members: list[Exchange], write: Pending[Appended]) -> None:
         assert isinstance(write, Write)
         error, broken = write.error, None
-        told = Told.of(write, self._app.now_us(), self._app.request_prefix)
+        response = SharedResponse.of(write, self._app.now_us(), self._app.request_prefix)
         direct: list[Direct] = []
         for seq, exchange in enumerate(members, write.first_seq):
             exchange.usage.in_flight -= 1
@@ -234,15 +239,15 @@ class Gathering:
                 elif can_send_directly and exchange.connection.takes_direct_answer:
                     direct.append((exchange, seq))
                 else:
-                    exchange.answer_whole(told.reply(exchange, seq))
+                    exchange.answer_whole(response.reply(exchange, seq))
             except Exception as problem:  # whoever is behind it is answered all the same (I15)
                 broken = broken or problem
-        send_directly(direct, told)
+        send_directly(direct, response)
         if broken is not None:
             raise broken
 
 
-def asks_for_no_more(head: Head) -> bool:
+def has_plain_head(head: Head) -> bool:
     """Nothing in the head of this write asks for more than to store what it brings."""
     return (
         head.is_plain_json

@@ -1,10 +1,10 @@
 """Events that came in one turn of the owner's loop are one ticket of the log.
 
-Sixty connections that send an event each ask sixty questions and get sixty answers. In between they
-are one draft, one ticket and one commit: what is done for each of them alone is to look at its
-instance and to print its answer. Each stands for itself: its entry is no part of a batch, and what
-the rules refuse is refused to whoever asked for it. Whatever else is asked goes behind what came
-before it. See docs/decisions/0022-single-writes-of-one-turn-are-one-append.md.
+Sixty connections that send one event each get sixty answers. In between, the events are one draft,
+one ticket and one commit: for each event alone the engine only reads its instance and prints its
+answer. Each event stands for itself: its entry is no part of a batch, and a refusal goes to the
+connection that sent it. Other requests are sent behind the events that came before them. See
+docs/decisions/0022-single-writes-of-one-turn-are-one-append.md.
 
 Keeps I2, I15.
 """
@@ -26,11 +26,11 @@ from headwater.engine.pending import Pending
 
 MEMBERS_MAX: Final = 512
 GROUP_BYTES: Final = 1 * MIB
-"""A ticket of so many bytes is sent. What is done once for it matters little beside them."""
+"""A ticket of so many bytes is sent: what is done once for a ticket costs little beside them."""
 
 
-class EventAsked:
-    """An event, and whoever waits for its answer. Exactly one of the two is called, once."""
+class PendingEvent:
+    """An event whose sender waits for the answer. Exactly one of the methods is called, once."""
 
     __slots__ = ("request", "sees")
 
@@ -39,8 +39,8 @@ class EventAsked:
         self.sees = sees
 
     def succeed(self, answer: Applied) -> None:
-        """Never raises: others are told after this one, and the engine is no place for its
-        mistakes. Nor does `fail`."""
+        """Never raises: others get their answers after this one, and the engine cannot handle an
+        error of theirs. Nor does `fail`."""
         raise NotImplementedError
 
     def fail(self, error: Exception) -> None:
@@ -48,14 +48,14 @@ class EventAsked:
 
 
 class EventGroup(Change):
-    """Events of many on their way, in the order they came."""
+    """Events of many senders on their way, in the order they came."""
 
     is_batch = False
 
     def __init__(
-        self, draft: Draft, place: int, sequence: int, members: Sequence[EventAsked]
+        self, draft: Draft, offset: int, sequence: int, members: Sequence[PendingEvent]
     ) -> None:
-        super().__init__(draft, place, sequence)
+        super().__init__(draft, offset, sequence)
         self.members = members
         self.writers = len(members)
 
@@ -74,98 +74,100 @@ class EventGroup(Change):
             member.fail(error)
 
 
-Told = tuple[EventAsked, Applied | None, Exception | None]
+Response = tuple[PendingEvent, Applied | None, Exception | None]
 
 
-class Gathering:
-    """Filled by connections, emptied when the loop has read from all that had something. The
+class EventBatcher:
+    """Connections add events; once the loop has read from all connections it calls `flush`. The
     owner's."""
 
     def __init__(self, book: Book, owner: Owner) -> None:
         self._book = book
         self._owner = owner
-        self._waiting: list[EventAsked] = []
-        book.send_gathered = self.flush
+        self._waiting: list[PendingEvent] = []
+        book.flush_batcher = self.flush
 
-    def add(self, asked: EventAsked) -> None:
-        self._waiting.append(asked)
+    def add(self, event: PendingEvent) -> None:
+        self._waiting.append(event)
         if len(self._waiting) == 1:
             self._owner.post(self.flush)
 
     def flush(self) -> None:
-        """Send what is here. Nobody is told before all of it is on its way: who is told may come
-        back at once, and must not get in between."""
+        """Send all pending events. The answers go out after all of them are on their way: a sender
+        that gets its answer may send again at once, and must not get in between."""
         if not self._waiting:
             return
         waiting, self._waiting = self._waiting, []
-        told: list[Told] = []
+        responses: list[Response] = []
         while waiting:
-            count = self._send(waiting, told)
+            count = self._send(waiting, responses)
             waiting = waiting[count:]
-        for asked, answer, error in told:
+        for event, answer, error in responses:
             if answer is not None:
-                asked.succeed(answer)
+                event.succeed(answer)
             elif error is not None:
-                asked.fail(error)
+                event.fail(error)
 
-    def _send(self, waiting: Sequence[EventAsked], told: list[Told]) -> int:
-        """One ticket of the first of them; how many those are. Who is answered without an entry
-        is added to `told`."""
+    def _send(self, waiting: Sequence[PendingEvent], responses: list[Response]) -> int:
+        """One ticket of the first of them; how many those are. Answers that need no entry are
+        added to `responses`."""
         book = self._book
         came = waiting[:MEMBERS_MAX]
-        refused: list[Told] = []
+        refused: list[Response] = []
         try:
             book.require_ready()
-            place, sequence = book.next_place
-            draft = book.begin_draft(place)
+            offset, sequence = book.next_position
+            draft = book.begin_draft(offset)
             members = _fill(draft, came, refused)
             count = len(members) + len(refused)
             if not members:
-                told += refused
+                responses += refused
                 return count
-            if book.is_within_segment(place, draft.size):
-                group = EventGroup(draft, place, sequence, members)
+            if book.is_within_segment(offset, draft.size):
+                group = EventGroup(draft, offset, sequence, members)
                 if draft.effects:
                     book.send(group)
                 else:
-                    self._repeat(group, told)
-                told += refused
+                    self._repeat(group, responses)
+                responses += refused
                 return count
         except HeadwaterError:
             pass  # nothing of it was taken; one by one, each gets the answer that is its own
-        except Exception as error:  # a mistake of ours: nobody is left without an answer (I15)
-            told += [(each, None, error) for each in came]
+        except Exception as error:  # a bug: every sender gets an answer all the same (I15)
+            responses += [(each, None, error) for each in came]
             return len(came)
         for each in came:
-            self._send_alone(each, told)
+            self._send_alone(each, responses)
         return len(came)
 
-    def _repeat(self, group: EventGroup, told: list[Told]) -> None:
+    def _repeat(self, group: EventGroup, responses: list[Response]) -> None:
         """All of them are repeats: answered once what they saw is committed."""
         repeat = self._book.answer_without_entry(group)
         answers = group.answer_of_all
         if repeat.done:
-            told += [
+            responses += [
                 (each, answer, None) for each, answer in zip(group.members, answers, strict=True)
             ]
         else:
             repeat.on_done = partial(_pass_on, group)
 
-    def _send_alone(self, asked: EventAsked, told: list[Told]) -> None:
+    def _send_alone(self, event: PendingEvent, responses: list[Response]) -> None:
         try:
-            pending = self._book.submit((asked.request,), sees=asked.sees)
+            pending = self._book.submit((event.request,), sees=event.sees)
         except Exception as error:
-            told.append((asked, None, error))
+            responses.append((event, None, error))
             return
         if pending.done:
-            told.append((asked, pending.result, pending.error))
+            responses.append((event, pending.result, pending.error))
         else:
-            pending.on_done = partial(_answer, asked)
+            pending.on_done = partial(_answer, event)
 
 
-def _fill(draft: Draft, came: Sequence[EventAsked], refused: list[Told]) -> list[EventAsked]:
+def _fill(
+    draft: Draft, came: Sequence[PendingEvent], refused: list[Response]
+) -> list[PendingEvent]:
     """Those that are in the draft now. It may be full before all of them were looked at."""
-    members: list[EventAsked] = []
+    members: list[PendingEvent] = []
     apply, answers = draft.apply_event, draft.answers
     for each in came:
         draft.sees = each.sees
@@ -187,8 +189,8 @@ def _pass_on(group: EventGroup, repeat: Repeat | Pending[Any]) -> None:
         group.succeed(repeat.result)
 
 
-def _answer(asked: EventAsked, pending: Pending[Any]) -> None:
+def _answer(event: PendingEvent, pending: Pending[Any]) -> None:
     if pending.error is not None:
-        asked.fail(pending.error)
+        event.fail(pending.error)
     else:
-        asked.succeed(pending.answer())
+        event.succeed(pending.answer())
