@@ -182,7 +182,7 @@ def _by_topic(
 ) -> Iterator[RecordRows]:
     topics = table.topic_id[start:end]
     if (topics == topics[0]).all():
-        yield _record_rows(table, buffer, path, numpy.arange(start, end), int(topics[0]))
+        yield _record_rows(table, buffer, path, slice(start, end), int(topics[0]))
         return
     order = numpy.argsort(topics, kind="stable")
     ordered = topics[order]
@@ -195,7 +195,7 @@ def _record_rows(
     table: FrameTable,
     buffer: memoryview,
     path: PurePath,
-    rows: NDArray[numpy.int64],
+    rows: NDArray[numpy.int64] | slice,
     topic_id: int,
 ) -> RecordRows:
     return RecordRows(
