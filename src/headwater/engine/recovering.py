@@ -36,6 +36,7 @@ from headwater.format.frame import Frame, FrameType, UnknownFrameError
 from headwater.format.lease_frames import LeaseEvent
 from headwater.format.router_frames import ROUTER_FRAMES
 from headwater.format.segment import IndexFlag
+from headwater.format.snapshot import TopicMeta
 from headwater.format.topic_frames import (
     CheckpointEntry,
     TopicCreated,
@@ -150,17 +151,17 @@ class TopicRecovery:
         self.notes.snapshots_unreadable += unreadable
         if snapshot is not None:
             core.snapshot_number = self.notes.snapshot_number = snapshot.number
-            core.registry.next_topic_id = snapshot.next_topic_id
-            core.registry.epochs.update(snapshot.epochs)
-            for meta in snapshot.topics:
-                topic = topic_from_meta(core, meta)
-                core.registry.add(topic)
-                if meta.head_seq != meta.checkpointed_seq:
-                    # The snapshot knew of records that are in the log, if they are anywhere.
-                    self._touched[topic.topic_id] = topic
+            core.registry.begin(snapshot, self._from_meta)
             self._routers.from_snapshot(snapshot.routers)
             self._covered = covered_frames(core.directory, snapshot, self._shards)
         refuse_missing_frames(self._shards, self._covered)
+
+    def _from_meta(self, meta: TopicMeta) -> Topic:
+        topic = topic_from_meta(self._core, meta)
+        if meta.head_seq != meta.checkpointed_seq:
+            # The snapshot knew of records that are in the log, if they are anywhere.
+            self._touched[topic.topic_id] = topic
+        return topic
 
     def follow(self, groups: Iterator[Group]) -> None:
         """What was written to the log since: for somebody who reads it beside its owner.
@@ -249,7 +250,7 @@ class TopicRecovery:
         notes = self.notes
         if isinstance(entry, RecordRows):
             known = len(entry.seqs) if history is None else history.append(entry)
-            notes.frames_absorbed += known
+            notes.frames_checkpointed += known
             notes.frames_replayed += len(entry.seqs) - known
             return
         try:
@@ -257,7 +258,7 @@ class TopicRecovery:
         except UnknownFrameError as error:
             raise NewerFormatError(error.reason, path=self._core.directory) from error
         notes.frames_replayed += applied
-        notes.frames_absorbed += not applied
+        notes.frames_checkpointed += not applied
 
     def _history(self, topic_id: int) -> TopicHistory[RecordRows] | None:
         history = self._histories.get(topic_id)

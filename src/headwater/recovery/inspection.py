@@ -7,7 +7,7 @@ when two looks in a row agree on it. Nothing is locked and nothing is written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from typing import Final
 
@@ -15,7 +15,10 @@ from headwater.core.errors import AccessError
 from headwater.disk import Disk
 from headwater.recovery.report import WalReport
 from headwater.recovery.scan import Covered
+from headwater.recovery.survey import ShardSurvey
+from headwater.recovery.verdict import Verdict
 from headwater.recovery.wal_recovery import look
+from headwater.store.segment import SegmentChangedError
 
 LOOKS_MAX: Final = 4
 
@@ -53,3 +56,11 @@ def _look(
             if not isinstance(error.__cause__, FileNotFoundError):
                 raise
     return look(disk, wal_directory, deep=deep, covered=covered)
+
+
+def refuse_unfinished(shards: Iterable[ShardSurvey]) -> None:
+    """Only the last file of a shard can be in the middle of a write."""
+    for shard in shards:
+        for scan in shard.files[:-1]:
+            if scan.verdict is not Verdict.CLEAN:
+                raise SegmentChangedError(f"{scan.path} was changed while it was being read")

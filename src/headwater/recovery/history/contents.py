@@ -56,8 +56,8 @@ R_contra = TypeVar("R_contra", bound=Rows, contravariant=True)
 
 
 class ContentSink(Protocol[R_contra]):
-    """What a reader does about it. One that has no use for a kind of entry leaves the method out
-    by deriving from this class."""
+    """What a reader does about it. The last three are for those who hand out seqs and jobs, or
+    answer a write that comes again; a reader that derives from this class may leave them out."""
 
     __slots__ = ()
 
@@ -76,19 +76,29 @@ class ContentSink(Protocol[R_contra]):
     def fill(self, upto_seq: int, ts: int, *, lost: bool) -> None:
         """The seqs from the head up to this one have no record and never will."""
 
-    def delete_before(self, seq: int) -> None: ...
+    def delete_before(self, seq: int) -> None:
+        """Every record before this seq was deleted."""
 
-    def delete(self, deletion: Deletion) -> None: ...
+    def delete(self, deletion: Deletion) -> None:
+        """Records behind the floors were deleted."""
 
-    def reconfigure(self, settings: TopicSettings) -> None: ...
+    def reconfigure(self, settings: TopicSettings) -> None:
+        """The settings are these from here on."""
 
-    def evict(self, evict_floor: int, earliest_seq: int, losses: Loss) -> None: ...
+    def evict(self, evict_floor: int, earliest_seq: int, losses: Loss) -> None:
+        """Caps or ages took what is below, if it is above what is known."""
 
-    def reserve(self, ceiling: int) -> None: ...
+    def reserve(self, ceiling: int) -> None:
+        """No seq up to here may be given out again."""
+        return
 
-    def lease(self, event: LeaseEvent, ts: int) -> None: ...
+    def lease(self, event: LeaseEvent, ts: int) -> None:
+        """Something happened to a job."""
+        return
 
-    def remember(self, entry: IdempotencyEntry) -> None: ...
+    def remember(self, entry: IdempotencyEntry) -> None:
+        """A key, and the records written under it, which are there."""
+        return
 
 
 class TopicHistory(Generic[R]):

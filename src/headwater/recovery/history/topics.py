@@ -22,6 +22,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from headwater.format.frame import Frame, FrameType
 from headwater.format.router_frames import RouterCreated, decode_router_body
+from headwater.format.snapshot import Snapshot, TopicMeta
 from headwater.format.topic_frames import (
     CheckpointEntry,
     TopicCreated,
@@ -82,6 +83,13 @@ class TopicTable(Generic[T]):
     def take_ids_below(self, topic_id: int) -> None:
         self.next_topic_id = max(self.next_topic_id, topic_id)
 
+    def begin(self, snapshot: Snapshot, make: Callable[[TopicMeta], T]) -> None:
+        """What a snapshot knows. The log goes on from there."""
+        self.next_topic_id = snapshot.next_topic_id
+        self.epochs.update(snapshot.epochs)
+        for meta in snapshot.topics:
+            self.add(make(meta))
+
     def add(self, topic: T) -> None:
         self._by_name[topic.name] = topic
         self._by_id[topic.topic_id] = topic
@@ -96,19 +104,23 @@ class TopicTable(Generic[T]):
 
 
 class TopicSink(Protocol[T]):
-    """What a reader does about it. The fold keeps the table; the sink makes what stands in it."""
+    """What a reader does about it. The fold keeps the table; the sink makes what stands in it. A
+    reader that derives from this class need do no more."""
 
     def make(self, topic_id: int, body: TopicCreated) -> T:
         """A new topic, which has nothing yet."""
 
     def forgotten(self, topic: T) -> None:
         """It was dropped, or its name has a newer topic; it is out of the table."""
+        return
 
     def forgotten_before(self, topic_id: int) -> None:
         """The log drops a topic that is not known: its files may still be there."""
+        return
 
     def moved(self, topic: T) -> None:
         """A checkpoint says something new of it."""
+        return
 
 
 class TopicFold(Generic[T]):
@@ -144,10 +156,11 @@ class TopicFold(Generic[T]):
         topic = self._table.by_id(entry.topic_id)
         if topic is None or entry.checkpointed_seq < topic.checkpointed_seq:
             return
+        further = entry.checkpointed_seq > topic.checkpointed_seq
         topic.checkpointed_seq = entry.checkpointed_seq
         # The mark of the checkpoint that the snapshot was made of says what the snapshot says: of
         # a topic that was idle since, nothing has to be read.
-        if topic.stored.move_to(entry):
+        if topic.stored.move_to(entry) or further:
             self._sink.moved(topic)
 
     def _forget(self, topic: T) -> None:

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from headwater.core.errors import DamageError
+from headwater.recovery.history.floors import Deletion
 from headwater.spark.reading.assembling import Gap
 from headwater.spark.reading.changes import Changes, changes_since
 from headwater.spark.reading.deletions import deleted_rows, newest
 from headwater.spark.reading.directory import MAY_PASS, Directory, Tries
 from headwater.spark.reading.directory_sight import DirectorySnapshot
-from headwater.spark.reading.log_view import Deletion, LogView
+from headwater.spark.reading.log_view import LogView
 from headwater.spark.reading.piece_reading import read_split
 from headwater.spark.reading.pieces import DirectorySlice, LostSplit, Split, clip
 from headwater.spark.reading.places import ReadContext
@@ -149,7 +150,7 @@ class SliceReader:
         if topic is None or topic.topic_id != self._slice.topic_id:
             return [LostSplit(first, last, DROPPED)], []
         splits = clip(self._directory.splits(view, topic), first, last)
-        if first < topic.evict_floor:
+        if first < topic.stored.evict_floor:
             upto = min(topic.first_seq - 1, last)
             splits.insert(0, LostSplit(first, upto, topic.losses.word))
         return splits, topic.deletions
