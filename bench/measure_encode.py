@@ -20,7 +20,7 @@ from headwater.format.frame import FrameType, decode_frame, encode_frame
 from headwater.format.table import read_table
 from headwater.recovery.replay import replay
 from headwater.recovery.survey import read_log_file
-from headwater.recovery.wal_recovery import look
+from headwater.recovery.wal_recovery import inspect_wal
 
 
 def _conditions(**more: object) -> dict[str, str]:
@@ -116,7 +116,7 @@ def scan(run: Run) -> list[Row]:
 
 def _scan_rows(run: Run, directory: Path, frames: int, group: int) -> list[Row]:
     disk = PosixDisk()
-    report = look(disk, directory)
+    report = inspect_wal(disk, directory)
     paths = [scan.path for shard in report.shards for scan in shard.files]
 
     def hashed() -> int:
@@ -130,7 +130,7 @@ def _scan_rows(run: Run, directory: Path, frames: int, group: int) -> list[Row]:
         return frames
 
     def surveyed() -> int:
-        found = [scan for shard in look(disk, directory).shards for scan in shard.files]
+        found = [scan for shard in inspect_wal(disk, directory).shards for scan in shard.files]
         return sum(scan.frames - scan.groups for scan in found)
 
     def by_frame() -> int:

@@ -31,7 +31,7 @@ def session(run: Run, master: str) -> Iterator[SparkSession]:
     try:
         import headwater.spark
         from bench.spark.contenders import TupleSource
-        from headwater.spark.java import find_java
+        from headwater.spark.sessions.java import find_java
     except ImportError as error:
         raise MissingToolError(f"{error}; pip install 'headwater[spark]'") from error
     spark = headwater.spark.session("bench", master, spark_driver_memory="4g")

@@ -12,8 +12,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from bench.spark.data import FILES, TOPIC
-from headwater.spark.reading.options import source_options
-from headwater.spark.source import BatchReader, HeadwaterDataSource
+from headwater.spark.source.data_source import BatchReader, HeadwaterDataSource
+from headwater.spark.source.options import source_options
 
 FIELDS = "id bigint, kind string, amount bigint, note string"
 PAYLOAD = "struct<id: bigint, kind: string, amount: bigint, note: string>"

@@ -22,7 +22,7 @@ from headwater.format.mark import CommitMark, decode_mark, mark_prefix
 from headwater.format.names import CURRENT_NAME, REPAIRS_NAME, parse_wal_file_name
 from headwater.format.repairs import Repairs, Skip, encode_repairs
 from headwater.recovery.finding import Action
-from headwater.recovery.replay import Group, replay
+from headwater.recovery.replay import FrameGroup, replay
 from headwater.testing import FakeDisk, Item
 from headwater.testing.trace import Image
 from tests.crash.session import DISK, WAL, Session, log_files, new_disk
@@ -93,7 +93,7 @@ def specimen_of(name: str, disk: FakeDisk) -> Specimen:
     return Specimen(name, image, tuple(found.items), last.path, tuple(marks), tuple(ends))
 
 
-def _groups(found: Session, disk: FakeDisk) -> list[Group]:
+def _groups(found: Session, disk: FakeDisk) -> list[FrameGroup]:
     return list(replay(disk, found.recovered.report.shards))
 
 

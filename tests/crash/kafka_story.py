@@ -117,7 +117,7 @@ class KafkaStory:
         event, store = settled(group, generation, *members), self.life.store
         known = {name: each for name, each in self.moments[-1].settled.items() if name != group}
         self._do(
-            lambda: self.life.do(lambda: store.settle_group(event)),
+            lambda: self.life.do(lambda: store.log_membership(event)),
             settled={**known, group: event} if members else known,
         )
 

@@ -205,7 +205,7 @@ class RandomLife:
         members = [f"{self.made}.{n}" * 4 for n in range(self.random.choice((0, 1, 1, 3)))]
         event, store = settled(group, self.made, *members), self.life.store
         if members or self.random.random() < 0.5 or self.model.offsets:
-            self.life.do(lambda: store.settle_group(event))
+            self.life.do(lambda: store.log_membership(event))
         else:
             self.life.do(lambda: store.forget_group(1, group))
         self.model.settled.pop(group, None)

@@ -14,7 +14,7 @@ from headwater.format.kafka.records import decode_records
 from headwater.recovery.kafka.plan import KafkaRepairPlan, plan_kafka_repairs
 from headwater.recovery.kafka.repair import recover_kafka
 from headwater.recovery.kafka.verify import join_kafka, plan_kafka
-from headwater.recovery.kafka.verify_segment import look_at_kafka_segment
+from headwater.recovery.kafka.verify_segment import check_kafka_segment
 from headwater.recovery.kafka.view import KafkaView
 from headwater.recovery.repair import StepKind
 from headwater.testing import CHANGING_VERBS, CrashPoint, FakeDisk, FaultDisk, SimulatedCrash
@@ -285,7 +285,7 @@ def test_a_segment_of_nothing_but_holes_stays_while_there_are_records_before_it(
     assert 0 not in lost
     assert len(before) - 1 not in lost
     for _ in range(2):
-        life.store.core.look_for_space()
+        life.store.core.reclaim_soon()
         life.store.housekeep()
     assert each_offset(life, "orders", 0) == before
     life.do(lambda: life.store.delete_records(life.partition("orders"), lost[-1] + 1))
@@ -300,7 +300,7 @@ def test_verify_and_whoever_looks_beside_know_a_hole() -> None:
     repaired(disk)
     recover_kafka(disk, KAFKA)
     plan = plan_kafka(disk, KAFKA)
-    looks = [look_at_kafka_segment(disk, each) for each in plan.segments]
+    looks = [check_kafka_segment(disk, each) for each in plan.segments]
     faults = join_kafka(plan, looks)
     assert [fault for fault in faults if fault.bad] == []
     assert any("a repair gave up" in fault.what for fault in faults)

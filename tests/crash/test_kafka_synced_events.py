@@ -27,7 +27,7 @@ from headwater.format.kafka.entry import (
 )
 from headwater.format.kafka.events import INTERNAL_KEY, Synced, decode_event, encode_event
 from headwater.recovery.kafka.verify import join_kafka, plan_kafka
-from headwater.recovery.kafka.verify_segment import look_at_kafka_segment
+from headwater.recovery.kafka.verify_segment import check_kafka_segment
 from headwater.recovery.kafka.walk import entries_known_synced
 from headwater.testing import DROPS, RANDOM, FakeDisk, FaultDisk, Verb
 from headwater.testing.trace import Image
@@ -126,7 +126,7 @@ def damaged(path: PurePath, at: int, zeros: int) -> FakeDisk | None:
 
 def told_as_bad(disk: FakeDisk) -> bool:
     plan = plan_kafka(disk, KAFKA)
-    looks = [look_at_kafka_segment(disk, each) for each in plan.segments]
+    looks = [check_kafka_segment(disk, each) for each in plan.segments]
     return any(fault.bad for fault in join_kafka(plan, looks))
 
 

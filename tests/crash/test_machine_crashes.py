@@ -191,9 +191,9 @@ def judge(told: Story, crashed: FakeDisk) -> None:
     assert found in possible, crashed.label
     assert not store.report.log.damage, crashed.label
     assert not store.report.doubtful, crashed.label
-    hardened = SteppedStore(crashed.after_power_loss(), told.settings, clock)
-    assert hardened.state() == found, crashed.label
-    assert not hardened.report.log.damage, crashed.label
+    synced_meta = SteppedStore(crashed.after_power_loss(), told.settings, clock)
+    assert synced_meta.state() == found, crashed.label
+    assert not synced_meta.report.log.damage, crashed.label
     if found["machines"]:
         store.do(lambda: store.create_instance("order", 1, "after", {"total": 1}))
         store.do(lambda: store.apply_event("after", "PAY"))

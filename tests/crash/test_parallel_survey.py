@@ -11,15 +11,15 @@ import pytest
 
 from headwater.disk import Disk
 from headwater.recovery.parallel_survey import (
-    Piece,
-    PieceTask,
-    join_pieces,
-    look_in_pieces,
-    scan_piece,
+    FileSurvey,
+    FileSurveyTask,
+    join_surveys,
+    survey_file,
+    survey_in_parallel,
 )
 from headwater.recovery.report import WalReport
 from headwater.recovery.survey import begin_survey, read_log_file
-from headwater.recovery.wal_recovery import look
+from headwater.recovery.wal_recovery import inspect_wal
 from headwater.testing import FakeDisk
 from tests.crash.damage import SPECIMENS
 from tests.crash.matrix import slice_of, tried
@@ -37,13 +37,13 @@ class PieceByPiece:
         self.disk = disk
         self.looked_at = 0
 
-    def __call__(self, tasks: Sequence[PieceTask]) -> list[Piece]:
+    def __call__(self, tasks: Sequence[FileSurveyTask]) -> list[FileSurvey]:
         self.looked_at += len(tasks)
         pieces = [self._piece(task) for task in reversed(tasks)]
         return pieces[::-1]
 
-    def _piece(self, task: PieceTask) -> Piece:
-        return scan_piece(read_log_file(self.disk, task.file.path), task)[0]
+    def _piece(self, task: FileSurveyTask) -> FileSurvey:
+        return survey_file(read_log_file(self.disk, task.file.path), task)[0]
 
 
 def told(report: WalReport) -> dict[str, Any]:
@@ -54,10 +54,10 @@ def told(report: WalReport) -> dict[str, Any]:
 
 
 def check(disk: FakeDisk, wal: PurePath, what: str) -> WalReport:
-    found = look_in_pieces(disk, wal, PieceByPiece(disk))
-    assert told(found) == told(look(disk, wal)), what
-    deep = look_in_pieces(disk, wal, PieceByPiece(disk), deep=True)
-    assert told(deep) == told(look(disk, wal, deep=True)), what
+    found = survey_in_parallel(disk, wal, PieceByPiece(disk))
+    assert told(found) == told(inspect_wal(disk, wal)), what
+    deep = survey_in_parallel(disk, wal, PieceByPiece(disk), deep=True)
+    assert told(deep) == told(inspect_wal(disk, wal, deep=True)), what
     return found
 
 
@@ -96,13 +96,13 @@ def test_pieces_give_the_report_of_a_look_in_order(name: str) -> None:
 def test_a_file_that_was_exchanged_between_two_looks_does_not_join(field: str) -> None:
     disk = SPECIMENS["stopped_cleanly"]().disk()
     survey, tasks = begin_survey(disk, WAL)
-    pieces = PieceByPiece(disk)([PieceTask(task, survey.chain.log_id) for task in tasks])
+    pieces = PieceByPiece(disk)([FileSurveyTask(task, survey.chain.log_id) for task in tasks])
     assert len(pieces) > 1
-    assert join_pieces(replace(survey), pieces)
+    assert join_surveys(replace(survey), pieces)
     first = pieces[1].first
     assert first is not None
     pieces[1].first = first._replace(**{field: getattr(first, field) + 1})
-    assert not join_pieces(survey, pieces)
+    assert not join_surveys(survey, pieces)
     assert not survey.files
 
 
@@ -116,6 +116,6 @@ def test_several_shards_and_an_earlier_layout_join_like_one() -> None:
     life.append("topic-1", records(2))
     wal = DATA / "wal"
     mapper = PieceByPiece(life.fake)
-    report = look_in_pieces(life.fake, wal, mapper)
-    assert told(report) == told(look(life.fake, wal))
+    report = survey_in_parallel(life.fake, wal, mapper)
+    assert told(report) == told(inspect_wal(life.fake, wal))
     assert mapper.looked_at > len(report.shards) > 1

@@ -15,7 +15,7 @@ from headwater.core.errors import DirectoryInUseError
 from headwater.disk import PosixDisk
 from headwater.recovery.open_wal import claim_directory
 from headwater.recovery.replay import replay
-from headwater.recovery.wal_recovery import look
+from headwater.recovery.wal_recovery import inspect_wal
 from tests.crash.matrix import FULL, tried
 from tests.crash.writer_process import TOPICS, payload
 
@@ -76,7 +76,7 @@ def lines(process: subprocess.Popen[str]) -> Iterator[str]:
 def check_directory(directory: Path, acked: Acked) -> None:
     """Every topic dense from 1, every byte as written, nothing acked missing."""
     disk = PosixDisk()
-    report = look(disk, PurePath(directory) / "wal", deep=True)
+    report = inspect_wal(disk, PurePath(directory) / "wal", deep=True)
     assert not report.refusals
     found = dict.fromkeys(TOPICS, 0)
     for group in replay(disk, report.shards):
@@ -126,7 +126,7 @@ def test_a_polite_stop_writes_the_closing_mark_even_when_asked_twice(
         assert process.wait() == 0
         assert word == "closed"
     check_directory(tmp_path, acked)
-    report = look(PosixDisk(), PurePath(tmp_path) / "wal")
+    report = inspect_wal(PosixDisk(), PurePath(tmp_path) / "wal")
     assert [shard.files[-1].clean_stop for shard in report.shards] == [True, True]
     tried("real process: stopped by SIGTERM")
 

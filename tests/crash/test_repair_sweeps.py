@@ -9,7 +9,7 @@ import pytest
 from headwater.core.errors import StorageError
 from headwater.format.names import QUARANTINE_DIRECTORY
 from headwater.recovery.topic_repair import apply_repairs, plan_repairs
-from headwater.recovery.wal_recovery import look
+from headwater.recovery.wal_recovery import inspect_wal
 from headwater.testing import (
     DROPS,
     PREFIXES,
@@ -28,7 +28,7 @@ ROUNDS_MAX = 6
 
 
 def is_refused(disk: FakeDisk) -> bool:
-    return bool(look(disk, WAL).refusals)
+    return bool(inspect_wal(disk, WAL).refusals)
 
 
 def repair(disk: FakeDisk, what: str) -> None:

@@ -14,7 +14,7 @@ from headwater.format.control import IdempotencyEntry, encode_head_watermark, en
 from headwater.format.frame import Frame, FrameFlag, FrameType, encode_frame, join_data
 from headwater.recovery.replay import replay
 from headwater.recovery.topic_repair import apply_repairs, plan_repairs
-from headwater.recovery.wal_recovery import look, recover
+from headwater.recovery.wal_recovery import inspect_wal, recover
 from headwater.testing import ManualClock
 from headwater.wal.counters import WalCounters
 from headwater.wal.frame_log import FrameLog
@@ -70,7 +70,7 @@ def shown(frame: Frame) -> dict[str, Any]:
 
 def expected() -> dict[str, Any]:
     """What the reader of the day finds: checked by eye, then the yardstick for all later ones."""
-    report = look(PosixDisk(), WAL, deep=True)
+    report = inspect_wal(PosixDisk(), WAL, deep=True)
     shard = report.shards[0]
     assert shard.current is not None
     return {

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from headwater.client.bridge.addresses import Cluster as Address
-from headwater.client.bridge.bridge import Bridge, BridgeSettings, Progress
+from headwater.client.bridge.bridge import Bridge, BridgeProgress, BridgeSettings
 
 PATIENCE_S = 60.0
 
@@ -95,7 +95,7 @@ def command(source: Cluster, dest: Cluster, topics: str, *more: str) -> list[str
 
 def bridge(
     source: Cluster, dest: Cluster, topic: str, *, name: str, skip_lost: bool = False
-) -> Progress:
+) -> BridgeProgress:
     """Copy everything there is, and end: in this process, which starts faster."""
     settings = BridgeSettings(
         Address(source.address), Address(dest.address), (topic,), name, True, skip_lost, 0.05
@@ -108,13 +108,13 @@ class Background:
 
     def __init__(self, settings: BridgeSettings) -> None:
         self.stop = threading.Event()
-        self.told: Progress | None = None
+        self.told: BridgeProgress | None = None
         self.error: Exception | None = None
-        self._bridge = Bridge(settings, self.stop, self._tell)
+        self._bridge = Bridge(settings, self.stop, self._report)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def _tell(self, progress: Progress) -> None:
+    def _report(self, progress: BridgeProgress) -> None:
         self.told = progress
 
     def _run(self) -> None:

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from headwater.cli.app import app
 from headwater.client.bridge.addresses import Cluster as Address
-from headwater.client.bridge.bridge import Bridge, BridgeSettings, Progress
-from headwater.client.bridge.ends import AwayError
+from headwater.client.bridge.bridge import Bridge, BridgeProgress, BridgeSettings
+from headwater.client.bridge.clusters import AwayError
 from headwater.client.bridge.statement import BridgeStoppedError
 from tests.kafka.bridging import Cluster, bridge, command, length, running_bridge
 from tests.kafka.broker import Broker, running_broker
@@ -32,7 +32,7 @@ def test_topics_are_copied_record_by_record_and_later_goes_on_where_it_ended(
     source.make(name, 3)
     source.write(name, 0, 3_000, 3)
     done = bridge(source, dest, name, name=name)
-    assert done == Progress(3_000, 0, {f"{name}/{n}": 0 for n in range(3)})
+    assert done == BridgeProgress(3_000, 0, {f"{name}/{n}": 0 for n in range(3)})
     source.write(name, 3_000, 10, 3)
     assert bridge(source, dest, name, name=name).copied == 10
     assert bridge(source, dest, name, name=name).copied == 0
@@ -117,7 +117,7 @@ def test_positions_are_kept_for_ever_and_not_guessed_when_they_are_gone(
     assert not told["retention.ms"].is_default
     spot = TopicPartition(positions, 0, length(dest, positions, 1))
     dest.admin.delete_records([spot])[spot].result(20)
-    with pytest.raises(BridgeStoppedError, match="nobody knows what was copied"):
+    with pytest.raises(BridgeStoppedError, match="it is unknown what was copied"):
         bridge(source, dest, name, name=name)
     assert len(dest.read(name)) == 10
 
@@ -220,17 +220,17 @@ def test_a_source_topic_that_is_deleted_meanwhile_is_told_and_the_others_go_on_w
     for topic in (name, other):
         source.make(topic)
         source.write(topic, 0, 10)
-    monkeypatch.setattr("headwater.client.bridge.bridge.LOOK_AT_SOURCE_US", 50_000)
-    told: list[Progress] = []
+    monkeypatch.setattr("headwater.client.bridge.bridge.SOURCE_CHECK_US", 50_000)
+    told: list[BridgeProgress] = []
 
-    def tell(progress: Progress) -> None:
+    def report(progress: BridgeProgress) -> None:
         if not told and progress.copied == 20:
             told.append(progress)
             source.admin.delete_topics([name])[name].result(20)
 
     settings = BridgeSettings(Address(source.address), Address(dest.address), (name, other), name)
     with pytest.raises(BridgeStoppedError, match=f"has no topic '{name}' any more"):
-        Bridge(settings, threading.Event(), tell).run()
+        Bridge(settings, threading.Event(), report).run()
     assert len(dest.read(name)) == 10
     source.write(other, 10, 5)
     assert bridge(source, dest, other, name=name).copied == 5
@@ -241,7 +241,7 @@ def test_a_source_that_does_not_answer_for_a_while_has_not_lost_its_topics(
 ) -> None:
     source.make(name)
     source.write(name, 0, 10)
-    monkeypatch.setattr("headwater.client.bridge.bridge.LOOK_AT_SOURCE_US", 0)
+    monkeypatch.setattr("headwater.client.bridge.bridge.SOURCE_CHECK_US", 0)
     stop, looks = threading.Event(), list[float]()
     settings = BridgeSettings(Address(source.address), Address(dest.address), (name,), name)
     running = Bridge(settings, stop)

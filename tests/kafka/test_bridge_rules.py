@@ -9,14 +9,14 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from headwater.client.bridge.addresses import Cluster
 from headwater.client.bridge.bridge import BridgeSettings
-from headwater.client.bridge.ends import AwayError, Heard
-from headwater.client.bridge.partition import Crossing
+from headwater.client.bridge.clusters import AwayError, ClusterErrors
+from headwater.client.bridge.partition import PartitionCopy
 from headwater.client.bridge.positions import GONE_US, Positions
-from headwater.client.bridge.records import Look, same_record
-from headwater.client.bridge.resuming import Loss, compare
+from headwater.client.bridge.records import Fingerprint, same_record
+from headwater.client.bridge.resume import SourceLoss, compare
 from headwater.client.bridge.statement import (
     BridgeStoppedError,
-    Place,
+    CopyPosition,
     Statement,
     Watermarks,
     decode_statement,
@@ -66,13 +66,17 @@ def test_a_time_that_cannot_be_copied_is_not_compared() -> None:
     assert not same_record(message(), message(key=None), any_time=True)
 
 
-def loss(known: Place, left: str, copies: str, first_left: int, gap: int = 1) -> Loss:
+def source_loss(
+    known: CopyPosition, left: str, copies: str, first_left: int, gap: int = 1
+) -> SourceLoss:
     """Letters are records; those that are left in the source lie `gap` apart."""
     dest = Watermarks(0, known.dest + len(copies))
-    there = {known.dest + index: Look(ord(each), 1, 5) for index, each in enumerate(copies)}
-    rows = [(first_left + gap * index, Look(ord(each), 1, 5)) for index, each in enumerate(left)]
+    there = {known.dest + index: Fingerprint(ord(each), 1, 5) for index, each in enumerate(copies)}
+    rows = [
+        (first_left + gap * index, Fingerprint(ord(each), 1, 5)) for index, each in enumerate(left)
+    ]
     source = Watermarks(first_left, first_left + gap * len(left))
-    return Loss(known, source, dest, rows[: len(copies)], there)
+    return SourceLoss(known, source, dest, rows[: len(copies)], there)
 
 
 @pytest.mark.parametrize(
@@ -91,16 +95,18 @@ def loss(known: Place, left: str, copies: str, first_left: int, gap: int = 1) ->
 def test_where_to_go_on_behind_what_the_source_deleted(
     left: str, copies: str, first_left: int, gap: int, plain: int | None, skipped: int | None
 ) -> None:
-    found = loss(Place(0, 0), left, copies, first_left, gap)
+    found = source_loss(CopyPosition(0, 0), left, copies, first_left, gap)
     for skip, wanted in ((False, plain), (True, skipped)):
-        place = found.place(skip=skip)
-        assert place == (None if wanted is None else Place(wanted, len(copies)))
+        position = found.position(skip=skip)
+        assert position == (None if wanted is None else CopyPosition(wanted, len(copies)))
 
 
 def test_copies_that_are_deleted_too_are_taken_for_copies() -> None:
-    rows = [(offset, Look(offset, 1, 5)) for offset in range(2, 6)]
+    rows = [(offset, Fingerprint(offset, 1, 5)) for offset in range(2, 6)]
     marks = Watermarks(2, 6), Watermarks(4, 4)
-    assert Loss(Place(0, 0), *marks, rows, {}).place(skip=False) == Place(4, 4)
+    assert SourceLoss(CopyPosition(0, 0), *marks, rows, {}).position(skip=False) == CopyPosition(
+        4, 4
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,11 +121,11 @@ def test_what_cannot_be_counted_stops_the_bridge(
     source: tuple[int, int], dest: tuple[int, int], said: str
 ) -> None:
     with pytest.raises(BridgeStoppedError, match=said):
-        uncounted(Place(10, 50), Watermarks(*source), Watermarks(*dest), "t/0")
+        uncounted(CopyPosition(10, 50), Watermarks(*source), Watermarks(*dest), "t/0")
 
 
 def test_records_are_counted_and_not_offsets() -> None:
-    assert uncounted(Place(10, 50), Watermarks(0, 100), Watermarks(3, 57), "t/0") == 7
+    assert uncounted(CopyPosition(10, 50), Watermarks(0, 100), Watermarks(3, 57), "t/0") == 7
     gapped = (message(offset=offset) for offset in (10, 14, 15, 40))
     copies = (message(offset=offset) for offset in (50, 51, 52))
     assert compare(gapped, copies, 50, 3, "t/0") == 15
@@ -147,44 +153,51 @@ class Told:
 
 
 def test_a_copy_must_lie_where_the_count_says() -> None:
-    crossing = Crossing("t", 0, Place(10, 50))
+    partition_copy = PartitionCopy("t", 0, CopyPosition(10, 50))
     for offset in (10, 12, 13):
-        crossing.sent(offset)
-    crossing.acked(None, Told(50))
-    assert (crossing.place, crossing.copied) == (Place(11, 51), 1)
-    crossing.acked(None, Told(52))
-    crossing.acked(None, Told(53))
-    assert "instead of 51" in str(crossing.failure)
-    assert (crossing.place, crossing.copied, crossing.under_way) == (Place(11, 51), 1, 0)
+        partition_copy.sent(offset)
+    partition_copy.acked(None, Told(50))
+    assert (partition_copy.position, partition_copy.copied) == (CopyPosition(11, 51), 1)
+    partition_copy.acked(None, Told(52))
+    partition_copy.acked(None, Told(53))
+    assert "instead of 51" in str(partition_copy.failure)
+    assert (partition_copy.position, partition_copy.copied, partition_copy.under_way) == (
+        CopyPosition(11, 51),
+        1,
+        0,
+    )
     for told, said in ((Told(0), "refuses: refused"), (Told(10), r"max.message.bytes (20000)")):
-        other = Crossing("t", 0, Place(0, 0), "20000")
+        other = PartitionCopy("t", 0, CopyPosition(0, 0), "20000")
         other.sent(0)
         other.acked(told, None)
         assert said in str(other.failure)
 
 
 def test_the_end_of_the_source_is_reached_when_everything_before_it_is_acked() -> None:
-    crossing = Crossing("t", 0, Place(10, 50))
-    crossing.sent(10)
-    crossing.sent(11)
-    crossing.ended(20)
-    assert crossing.place == Place(10, 50)
-    crossing.acked(None, Told(50))
-    assert crossing.place == Place(11, 51)
-    crossing.acked(None, Told(51))
-    assert crossing.place == Place(20, 52)
-    crossing.sent(25)
-    crossing.ended(26)
-    crossing.acked(None, Told(53))
-    assert (crossing.place, crossing.failure is None) == (Place(20, 52), False)
+    partition_copy = PartitionCopy("t", 0, CopyPosition(10, 50))
+    partition_copy.sent(10)
+    partition_copy.sent(11)
+    partition_copy.ended(20)
+    assert partition_copy.position == CopyPosition(10, 50)
+    partition_copy.acked(None, Told(50))
+    assert partition_copy.position == CopyPosition(11, 51)
+    partition_copy.acked(None, Told(51))
+    assert partition_copy.position == CopyPosition(20, 52)
+    partition_copy.sent(25)
+    partition_copy.ended(26)
+    partition_copy.acked(None, Told(53))
+    assert (partition_copy.position, partition_copy.failure is None) == (
+        CopyPosition(20, 52),
+        False,
+    )
 
 
 def test_a_statement_comes_back_and_nothing_else_is_taken_for_one() -> None:
-    statement = Statement("kafka://a:1", {"t": {"0": Place(3, 4)}}, True)
+    statement = Statement("kafka://a:1", {"t": {"0": CopyPosition(3, 4)}}, True)
     again = decode_statement(encode_statement(statement), "here")
     assert again == statement
-    assert (again.place("t", 0), again.place("t", 1)) == (Place(3, 4), None)
-    assert list(again.items()) == [("t", 0, Place(3, 4))]
+    assert (again.position("t", 0), again.position("t", 1)) == (CopyPosition(3, 4), None)
+    assert list(again.items()) == [("t", 0, CopyPosition(3, 4))]
     for wrong in (b"", b"{}", b'{"source":"a","places":{},"version":2}'):
         with pytest.raises(InvalidRequestError, match="here"):
             decode_statement(wrong, "here")
@@ -221,7 +234,7 @@ def test_addresses_become_settings_and_never_show_a_password() -> None:
 
 
 def test_what_waits_for_the_destination_is_bounded_and_the_bound_may_be_chosen() -> None:
-    from headwater.client.bridge.ends import _MINE, _WRITING
+    from headwater.client.bridge.clusters import _MINE, _WRITING
 
     bound = "queue.buffering.max.kbytes"
     assert int(_WRITING["message.max.bytes"]) <= int(_WRITING[bound]) * 1024 <= 1 << 28
@@ -229,10 +242,10 @@ def test_what_waits_for_the_destination_is_bounded_and_the_bound_may_be_chosen()
 
 
 def test_settings_that_make_copies_exact_cannot_be_chosen() -> None:
-    from headwater.client.bridge.ends import Writing
+    from headwater.client.bridge.clusters import ClusterWriter
 
     with pytest.raises(RequestError, match="acks is set by the bridge"):
-        Writing(Cluster("kafka://127.0.0.1:1", ["acks=1"]))
+        ClusterWriter(Cluster("kafka://127.0.0.1:1", ["acks=1"]))
 
 
 class Ends:
@@ -282,9 +295,9 @@ def test_a_destination_that_comes_back_may_know_less_for_a_while_and_never_more(
 def test_what_was_heard_says_why_there_is_no_answer(
     code: int, heard: int | None, is_refused: bool, said: str
 ) -> None:
-    ear = Heard(Cluster("kafka://one"))
+    ear = ClusterErrors(Cluster("kafka://one"))
     if heard is not None:
-        ear.hear(KafkaError(heard))
+        ear.on_error(KafkaError(heard))
     error = ear.error(KafkaException(KafkaError(code)))
     assert isinstance(error, RequestError if is_refused else AwayError)
     assert said in str(error)

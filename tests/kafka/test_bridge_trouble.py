@@ -13,8 +13,8 @@ from confluent_kafka import Producer, TopicPartition
 
 import headwater
 from headwater.client.bridge.addresses import Cluster as Address
-from headwater.client.bridge.bridge import Bridge, BridgeSettings, Progress
-from headwater.client.bridge.ends import AwayError
+from headwater.client.bridge.bridge import Bridge, BridgeProgress, BridgeSettings
+from headwater.client.bridge.clusters import AwayError
 from headwater.client.bridge.records import read_range
 from headwater.client.bridge.statement import (
     BridgeStoppedError,
@@ -69,9 +69,9 @@ def test_a_source_topic_made_anew_while_the_bridge_runs_stops_it_before_it_leave
 ) -> None:
     source.make(name)
     source.write(name, 0, 50)
-    anew = list[Progress]()
+    anew = list[BridgeProgress]()
 
-    def tell(progress: Progress) -> None:
+    def report(progress: BridgeProgress) -> None:
         if not anew and progress.copied == 50:
             anew.append(progress)
             source.admin.delete_topics([name])[name].result(20)
@@ -79,7 +79,7 @@ def test_a_source_topic_made_anew_while_the_bridge_runs_stops_it_before_it_leave
             source.write(name, 1_000, 80)
 
     with pytest.raises(BridgeStoppedError, match="was made anew"):
-        Bridge(settings_of(source, dest, name, name), threading.Event(), tell).run()
+        Bridge(settings_of(source, dest, name, name), threading.Event(), report).run()
     assert values(dest, name) == numbered(*range(50))
     assert last_statement(dest, name).is_clean
     with pytest.raises(BridgeStoppedError, match="was made anew"):
@@ -108,7 +108,7 @@ def test_a_statement_of_an_older_version_has_no_ids_and_is_completed(
     bridge(source, dest, name, name=name)
     said = last_statement(dest, name)
     assert said.ids.keys() == {name}
-    older = Statement(said.source, said.places, is_clean=True)
+    older = Statement(said.source, said.positions, is_clean=True)
     producer = Producer({"bootstrap.servers": dest.bootstrap})
     producer.produce(f"headwater-bridge.{name}", encode_statement(older))
     assert producer.flush(20) == 0
@@ -231,13 +231,13 @@ def test_what_a_killed_bridge_copied_is_found_among_what_the_source_still_has(
     source.make(name)
     source.write(name, 0, 100)
 
-    def tell(progress: Progress) -> None:
+    def report(progress: BridgeProgress) -> None:
         if progress.copied == 100:
             raise KilledError
 
     with pytest.raises(KilledError):
-        Bridge(settings_of(source, dest, name, name), threading.Event(), tell).run()
-    assert last_statement(dest, name).place(name, 0) == (0, 0)
+        Bridge(settings_of(source, dest, name, name), threading.Event(), report).run()
+    assert last_statement(dest, name).position(name, 0) == (0, 0)
     source.write(name, 100, 100)
     forget(source, name, first_left)
     if is_skipped:
@@ -275,7 +275,7 @@ def test_a_bridge_that_is_overtaken_while_it_runs_says_how_to_go_on(
 def test_a_bridge_ends_when_told_while_the_destination_is_away_and_tells_the_lag_meanwhile(
     source: Cluster, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(f"{BRIDGE}.LOOK_AT_SOURCE_US", 50_000)
+    monkeypatch.setattr(f"{BRIDGE}.SOURCE_CHECK_US", 50_000)
     monkeypatch.setattr(f"{BRIDGE}.FLUSH_S", 1.0)
     source.make(name)
     source.write(name, 0, 10)
@@ -356,5 +356,5 @@ def test_nothing_is_behind_where_the_last_offsets_of_the_source_are_no_records(
     with headwater.Client(f"http://127.0.0.1:{broker.port}") as client:
         client.append(name, [{"data": n, "tag": f"t{n // 6}"} for n in range(10)])
         client.delete(name, match="t1")
-    assert bridge(source, dest, name, name=name) == Progress(6, 0, {f"{name}/0": 0})
-    assert bridge(source, dest, name, name=name) == Progress(0, 0, {f"{name}/0": 0})
+    assert bridge(source, dest, name, name=name) == BridgeProgress(6, 0, {f"{name}/0": 0})
+    assert bridge(source, dest, name, name=name) == BridgeProgress(0, 0, {f"{name}/0": 0})

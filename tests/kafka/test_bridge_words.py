@@ -33,7 +33,7 @@ def test_who_may_not_sign_in_is_told_why(
     code: int,
     said: str,
 ) -> None:
-    monkeypatch.setattr("headwater.client.bridge.ends.ANSWER_S", 4.0 if code == 3 else 100.0)
+    monkeypatch.setattr("headwater.client.bridge.clusters.ANSWER_S", 4.0 if code == 3 else 100.0)
     source.make(name)
     with running_broker(tmp_path / "data", kafka_users=("ann:the-password",)) as broker:
         words = ["bridge", "--from", source.address, "--to", f"kafka://{user}{broker.bootstrap}"]

@@ -6,7 +6,7 @@ import pytest
 
 from headwater.config.topic import check_topic_name
 from headwater.core.errors import InvalidRequestError, RequestError
-from headwater.server.keys import ANYONE, Scope, parse_key
+from headwater.server.access.keys import ANYONE, Scope, parse_key
 
 
 @pytest.mark.parametrize(

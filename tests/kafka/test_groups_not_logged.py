@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from headwater.model.kafka_group import Joined, Phase, Refusal, Refused, Synced
 from headwater.wire.kafka.error_codes import ErrorCode
-from tests.kafka.lasting import ROOMY, Rig
+from tests.kafka.durable_groups import ROOMY, Rig
 from tests.rig.kafka import batch_of
 
 UNAVAILABLE = Refused(Refusal.COORDINATOR_NOT_AVAILABLE)

@@ -12,8 +12,8 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from headwater.core.errors import RequestError
-from headwater.server.kafka.apis import HANDLED
-from headwater.server.listener import Server
+from headwater.server.kafka.api_handlers import HANDLED
+from headwater.server.server import Server
 from headwater.wire.kafka.apis import SUPPORTED, ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.headers import request_frame

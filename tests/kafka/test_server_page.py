@@ -12,7 +12,7 @@ import pytest
 
 from headwater.config.server import ServerSettings
 from headwater.engine.kafka.configs import TOPIC_CONFIGS
-from headwater.server.kafka.fetching import ANSWER_BYTES_MAX
+from headwater.server.kafka.fetch import ANSWER_BYTES_MAX
 from headwater.wire.kafka.apis import SUPPORTED
 from tests.kafka.broker import Broker
 

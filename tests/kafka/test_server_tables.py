@@ -9,10 +9,10 @@ import pytest
 from headwater.core import errors
 from headwater.core.errors import HeadwaterError
 from headwater.engine.kafka.errors import KafkaError
-from headwater.server.kafka.apis import HANDLED
+from headwater.server.access.keys import Scope
+from headwater.server.kafka.api_handlers import HANDLED
 from headwater.server.kafka.failures import CODES, code_of
 from headwater.server.kafka.refusals import REFUSALS, refusal
-from headwater.server.keys import Scope
 from headwater.wire.kafka.apis import ADVERTISED, SUPPORTED, ApiKey
 from headwater.wire.kafka.codec import (
     decode_request,

@@ -9,9 +9,9 @@ import hmac
 import pytest
 
 from headwater.core.errors import RequestError
+from headwater.server.access.keys import EVERYTHING, Scope
 from headwater.server.kafka.scram import ScramError, ScramExchange, scram_keys
 from headwater.server.kafka.users import Users, parse_user
-from headwater.server.keys import EVERYTHING, Scope
 
 FIRST = b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
 NONCE = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"

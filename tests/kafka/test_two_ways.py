@@ -10,11 +10,11 @@ import pytest
 import headwater
 from headwater.core.errors import DiskFullError, OverloadedError
 from headwater.engine.governing import PressureControl
-from headwater.engine.kafka.producing import Produced
+from headwater.engine.kafka.batch_appender import Produced
 from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.pending import Pending
 from headwater.format.kafka.records import Producer
-from headwater.server.kafka import connection, plain
+from headwater.server.kafka import connection, plain_produce
 from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.headers import request_frame
@@ -193,7 +193,7 @@ def test_an_answer_that_cannot_be_written_is_told_as_an_error(
         raise ValueError("a bug")
 
     with monkeypatch.context() as broken:
-        broken.setattr(plain, "produced_frame", fail)
+        broken.setattr(plain_produce, "produced_frame", fail)
         answer = ask(speaker, name, batch_of("a"))
     row = answer["responses"][0]["partition_responses"][0]
     assert row["error_code"] == ErrorCode.UNKNOWN_SERVER_ERROR

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 import headwater
-from headwater.client.calls import Repeat
-from headwater.client.machine_calls import ask_steps
+from headwater.client.calls import RepeatRule
+from headwater.client.machine_calls import machine_operation
+from headwater.client.operations import RetryPolicy, Send
 from headwater.client.retry import Retry
-from headwater.client.steps import Manner, Send
 from headwater.config.engine import EngineSettings
 from headwater.config.wal import WalSettings
 from headwater.engine.machine_face import Machines, Moved
@@ -218,15 +218,15 @@ def test_the_awaitable_faces_do_the_same(server: RunningServer, tmp_path: Path) 
 
 
 def test_every_change_is_sent_with_a_key_so_that_it_can_be_sent_again() -> None:
-    manner = Manner(Retry(), random.Random(7))
+    policy = RetryPolicy(Retry(), random.Random(7))
     for ask in (CreateInstance("m"), ApplyEvent("i", "GO"), DeleteInstance("i")):
-        steps = ask_steps(ask, manner)
+        steps = machine_operation(ask, policy)
         next(steps)
         sent = steps.send(0.0)
         assert isinstance(sent, Send)
         told = {**sent.call.query, **json.loads(sent.call.body or b"{}")}
         assert len(told["idempotency_key"]) == 32
-        assert sent.call.repeat is Repeat.ALWAYS
+        assert sent.call.repeat is RepeatRule.ALWAYS
 
 
 def test_machines_are_there_after_a_restart(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from headwater.engine.steps import Operation
 from headwater.model.machines import drawing_svg
 from headwater.model.machines.drawing import Picture
 from headwater.model.machines.drawing_svg import svg
-from headwater.server import transition_follower
+from headwater.server.machines import transition_follower
 from tests.machines.conftest import ORDER
 from tests.server.running import RunningServer, running, settings
 from tests.server.speaking import Browserless

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headwater.server.keys import ANYONE
+from headwater.server.access.keys import ANYONE
 from headwater.wire.rcpx.frame import frame
 from tests.machines.conftest import ORDER
 from tests.machines.test_rcpx_conduct import Wire

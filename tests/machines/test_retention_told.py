@@ -18,7 +18,7 @@ from headwater.engine.machine_room import MachineHost
 from headwater.engine.machines import store as machine_store
 from headwater.engine.machines.watchers import WatchFilter
 from headwater.format.machines.names import global_offset, segment_name, segment_of
-from headwater.server.webhooks import parse_webhook
+from headwater.server.machines.webhooks import parse_webhook
 from headwater.wire.machine_answers import GapAnswer, TransitionAnswer
 from headwater.wire.status_answers import HoldSeen, StatusAnswer
 from tests.machines.test_machine_http import apply, create, following, put

@@ -23,8 +23,8 @@ from headwater.core.errors import RequestError
 from headwater.engine.machines import positions
 from headwater.engine.machines.watchers import CatchUpPlan, CaughtUp
 from headwater.model.machines.errors import MachineError
-from headwater.server import webhooks
-from headwater.server.webhooks import parse_webhook
+from headwater.server.machines import webhooks
+from headwater.server.machines.webhooks import parse_webhook
 from tests.machines.conftest import ORDER
 from tests.machines.test_machine_http import apply, create, put
 from tests.rig.server_process import ServerProcess

@@ -71,7 +71,7 @@ class QueueMachine(RuleBasedStateMachine):
     def write_for_later(self, in_ms: int) -> None:
         self.write([None])
         seq = self.index.next_seq - 1
-        self.queue.appoint(seq, self.wall_ms + in_ms)
+        self.queue.schedule(seq, self.wall_ms + in_ms)
         self.naive.jobs[seq].not_before_ms = self.wall_ms + in_ms
         self.log(LeaseKind.APPOINTED, [seq], times=(self.wall_ms + in_ms,))
 
@@ -208,7 +208,7 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.queue.leaving)
     @rule()
     def the_log_has_the_deletes(self) -> None:
-        self.take_dying()
+        self.take_exhausted()
         leaving = self.naive.in_place(LEAVING)
         for job in leaving:
             self._delete(job)
@@ -217,7 +217,7 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.queue.leaving)
     @rule()
     def the_log_refuses_the_deletes(self) -> None:
-        self.take_dying()
+        self.take_exhausted()
         leaving = self.naive.in_place(LEAVING)
         self.queue.stays([job.seq for job in leaving], self.now_us)
         for job in leaving:
@@ -229,15 +229,15 @@ class QueueMachine(RuleBasedStateMachine):
                 job.place = HELD
 
     @rule()
-    def take_dying(self) -> None:
+    def take_exhausted(self) -> None:
         expected, self.naive.dying = self.naive.dying, []
         expected = [(seq, n) for seq, n in expected if self.naive.jobs[seq].place == LEAVING]
-        assert sorted(job[:2] for job in self.queue.take_dying()) == sorted(expected)
+        assert sorted(job[:2] for job in self.queue.take_exhausted()) == sorted(expected)
 
     @precondition(lambda self: any(job.dying for job in self.naive.in_place(LEAVING)))
     @rule(retry_ms=st.integers(0, 60))
     def the_dead_letters_are_refused(self, retry_ms: int) -> None:
-        self.take_dying()
+        self.take_exhausted()
         self.naive.retry_us = self.now_us + retry_ms * 1_000
         for job in self.naive.in_place(LEAVING):
             if job.dying:
@@ -307,7 +307,7 @@ class QueueMachine(RuleBasedStateMachine):
             job.place, job.until_us = HELD, self.now_us + left_ms * 1_000
             if left_ms < 0 or held.connected:
                 job.place, job.connection, job.until_us = READY, None, 0
-        job.not_before_ms = self.history.appointments.get(job.seq, 0)
+        job.not_before_ms = self.history.scheduled.get(job.seq, 0)
         delay = self.history.delays.get(job.seq)
         if delay is not None:
             left_ms = min(delay.until_ms - self.wall_ms, delay.span_ms)

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from headwater.core.durability import Durability
 from headwater.recovery.replay import replay
-from headwater.recovery.wal_recovery import look
+from headwater.recovery.wal_recovery import inspect_wal
 from headwater.testing import CrashKind, CrashPlan, FakeDisk, Fault, FaultDisk, Item, Oracle, Verb
 from headwater.testing.oracle import Crash
 from headwater.wal.committer import LogState
@@ -67,7 +67,7 @@ class WalLife(RuleBasedStateMachine):
     def trim(self) -> None:
         """Release and delete what lies in files before the active one."""
         active = self.session.logs[0].active_number
-        for group in replay(self.fake, look(self.fake, WAL).shards):
+        for group in replay(self.fake, inspect_wal(self.fake, WAL).shards):
             for frame in group.frames():
                 if group.number < active:
                     self.floors[str(frame.topic_id)] = frame.seq + 1

@@ -11,16 +11,16 @@ from headwater.config.kafka import KafkaSettings
 from headwater.config.wal import WalSettings
 from headwater.core.durability import Durability
 from headwater.disk import Disk
+from headwater.engine.kafka.batch_appender import Produced
 from headwater.engine.kafka.partition import Partition
-from headwater.engine.kafka.producing import Produced
 from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.pending import Pending
 from headwater.format.kafka.batch import read_header
 from headwater.format.kafka.records import (
     NO_PRODUCER,
+    KafkaRecord,
     NewRecord,
     Producer,
-    Record,
     decode_records,
     encode_batch,
 )
@@ -143,7 +143,7 @@ class KafkaLife:
         )
         return [bytes(batch) for batch in plan.read()]
 
-    def records(self, name: str, index: int = 0, org: int = 1) -> list[Record]:
+    def records(self, name: str, index: int = 0, org: int = 1) -> list[KafkaRecord]:
         """Everything from the log start on, in as many fetches as it takes."""
         partition = self.partition(name, index, org)
         offset, found = partition.log_start_offset, []

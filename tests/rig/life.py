@@ -249,7 +249,7 @@ class Life:
 
     def round(self) -> None:
         """Whatever the keeper would do now."""
-        keeper = self.db.engine._keeper
+        keeper = self.db.engine._maintenance
         assert isinstance(keeper, SteppedMaintenance)
         self._do(lambda _: Expected(), keeper.round)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pyspark
 
-from headwater.spark.archive import find_archive, options_to_use
-from headwater.spark.java import find_java
+from headwater.spark.sessions.class_archive import find_archive, options_to_use
+from headwater.spark.sessions.java import find_java
 
 LOOPBACK = "127.0.0.1"
 SPARK_HOME = Path(pyspark.__file__).parent

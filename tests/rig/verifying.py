@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import PurePath
 
-from headwater.store.verify import Fault
+from headwater.store.verify import VerifyFault
 from headwater.testing import FakeDisk
 from headwater.testing.trace import Image
 from tests.crash.matrix import slice_of
 
-Look = Callable[[FakeDisk], list[Fault]]
+Look = Callable[[FakeDisk], list[VerifyFault]]
 
 
 def planted(content: bytes, every: int) -> Iterator[tuple[str, bytes | None]]:
@@ -39,7 +39,7 @@ def faulty(image: Image, path: PurePath, content: bytes | None) -> FakeDisk:
 
 def unfound(
     image: Image, look: Look, paths: list[PurePath], every: dict[str, int]
-) -> Iterator[tuple[str, str, list[Fault]]]:
+) -> Iterator[tuple[str, str, list[VerifyFault]]]:
     """Each fault that changes a file and is in no finding about a file; with the bad findings."""
     files = FakeDisk(image=image).files()
     for path in paths:

@@ -17,7 +17,7 @@ from headwater.config.server import DeadlineSettings, LimitSettings, ServerSetti
 from headwater.config.wal import WalSettings
 from headwater.core.clock import SystemClock
 from headwater.server.app import App
-from headwater.server.listener import Server
+from headwater.server.server import Server
 from tests.server.speaking import Browserless
 
 SMALL_ENGINE = EngineSettings(wal=WalSettings(shards=2, file_bytes=8 * 1024 * 1024))

@@ -15,7 +15,7 @@ from pathlib import PurePath
 import uvloop
 
 from headwater.disk.protocol import OpenMode
-from headwater.server.listener import Server
+from headwater.server.server import Server
 from tests.server.gated_disk import GatedDisk, GatedFile
 from tests.server.running import SMALL_ENGINE, settings
 

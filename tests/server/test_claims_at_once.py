@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from headwater.engine import job_records
-from headwater.server import queues
-from headwater.server.keys import ANYONE
+from headwater.server.access.keys import ANYONE
+from headwater.server.http import queue_handlers
 from tests.server.running import RunningServer, running, settings
 from tests.server.speaking import Browserless
 
@@ -88,7 +88,7 @@ def test_jobs_that_cannot_be_printed_are_free_again(
     http.write(topic, *range(10))
     http.queue("claim", topic, max=1)
     with monkeypatch.context() as patched:
-        patched.setattr(queues, "jobs_text_at_hand", broken)
+        patched.setattr(queue_handlers, "jobs_text_at_hand", broken)
         assert http.queue("claim", topic, max=5).status == 500
     assert in_flight(server) == 0
     found = http.queue("claim", topic, max=9).json["claimed"]

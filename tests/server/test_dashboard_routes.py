@@ -10,8 +10,8 @@ import pytest
 
 from headwater.disk import PosixDisk
 from headwater.engine.reports import keep_report
-from headwater.server.dashboard import POLICY, web_files
-from headwater.server.status import TOPICS_PER_SAMPLE, TopicTotals, percentile_us
+from headwater.server.dashboard.files import POLICY, web_files
+from headwater.server.health.status import TOPICS_PER_SAMPLE, TopicTotals, percentile_us
 from headwater.wal.counters import SYNC_LATENCY_BOUNDS_US
 from headwater.wire.status_answers import JobsAnswer, RequeueAnswer, StatusAnswer
 from tests.server.running import RunningServer, running, settings
@@ -79,7 +79,7 @@ def test_sums_over_very_many_topics_are_gathered_in_pieces(
         http.write(f"{topic}-{number}", number)
     engine = server.app.engine
     exact = server.inside(lambda: TopicTotals().sample(engine))
-    monkeypatch.setattr("headwater.server.status.TOPICS_PER_SAMPLE", 2)
+    monkeypatch.setattr("headwater.server.health.status.TOPICS_PER_SAMPLE", 2)
     summing = TopicTotals()
     looks = [server.inside(lambda: summing.sample(engine)).records for _ in range(exact.topics)]
     assert looks[0] < exact.records, "the first look has not seen all"
@@ -186,7 +186,7 @@ def test_a_search_that_finds_little_goes_on_with_the_next_page(
 ) -> None:
     for number in range(5):
         http.put(f"{topic}-{number}")
-    monkeypatch.setattr("headwater.server.topics.NAMES_SCANNED_MAX", 2)
+    monkeypatch.setattr("headwater.server.http.topic_handlers.NAMES_SCANNED_MAX", 2)
     found, asked, cursor = [], 0, ""
     while True:
         page = http.get(f"/v0/topics?prefix={topic}&contains=-4&cursor={cursor}").json

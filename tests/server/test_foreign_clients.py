@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from websockets.sync.client import connect
 
 from headwater.core.errors import HeadwaterError
-from headwater.server.listener import Server
+from headwater.server.server import Server
 from tests.server.running import RunningServer, running, settings
 
 CURL = shutil.which("curl")

@@ -14,7 +14,7 @@ import pytest
 from headwater.core.errors import OverloadedError
 from headwater.engine.input import EncodedRecords
 from headwater.engine.pending import Write
-from headwater.server import shared_response
+from headwater.server.http import shared_response
 from headwater.wire.answers import (
     Performance,
     WriteAnswer,

@@ -16,10 +16,10 @@ from websockets.sync.client import connect
 
 from headwater.config.server import ServerSettings
 from headwater.core.errors import RequestError
-from headwater.server.keys import KeyRing, parse_key
-from headwater.server.listener import Server
-from headwater.server.openapi import openapi_document
-from headwater.server.routes import ROUTES
+from headwater.server.access.keys import KeyRing, parse_key
+from headwater.server.http.openapi import openapi_document
+from headwater.server.http.routes import ROUTES
+from headwater.server.server import Server
 from tests.server.running import RunningServer, running, settings
 from tests.server.speaking import Answer, Browserless
 from tests.server.watching import open_watch

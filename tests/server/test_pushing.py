@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from headwater.config.topic import Discard
 from headwater.engine.queue_steps import serve_operation
 from headwater.engine.topic import Topic
-from headwater.server import job_pusher
+from headwater.server.streams import job_pusher
 from tests.rig.windows import end_window
 from tests.server.running import RunningServer, eventually
 from tests.server.speaking import Browserless, Event, Events

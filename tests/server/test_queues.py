@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headwater.engine.topic import Topic
-from headwater.server.keys import ANYONE
+from headwater.server.access.keys import ANYONE
 from tests.rig.windows import end_window
 from tests.server.gated_disk import GatedDisk
 from tests.server.running import RunningServer, eventually, running, settings

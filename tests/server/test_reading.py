@@ -13,7 +13,7 @@ import numpy
 import pyarrow.ipc
 import pytest
 
-from headwater.server import reading
+from headwater.server.http import read_handlers
 from tests.server.running import PATIENCE_S, RunningServer, eventually
 from tests.server.speaking import Answer, Browserless
 
@@ -248,8 +248,8 @@ def test_the_server_answers_others_while_arrow_is_loaded_for_the_first_who_asks(
         assert go_on.wait(PATIENCE_S), "nobody else was answered meanwhile"
         return import_module(name)
 
-    monkeypatch.setattr(reading, "import_module", load_slowly)
-    reading._load_arrow.cache_clear()
+    monkeypatch.setattr(read_handlers, "import_module", load_slowly)
+    read_handlers._load_arrow.cache_clear()
     http.write(topic, 1)
     with server.talk() as other, ThreadPoolExecutor(1) as pool:
         asked = pool.submit(other.get, f"/v0/topics/{topic}/arrow")
@@ -279,7 +279,7 @@ def test_a_range_of_arrow_is_open_below_and_closed_above(http: Browserless, topi
 def test_an_arrow_answer_is_bounded_in_bytes(
     http: Browserless, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headwater.server.reading.ARROW_BYTES_MAX", 100_000)
+    monkeypatch.setattr("headwater.server.http.read_handlers.ARROW_BYTES_MAX", 100_000)
     for _ in range(20):
         http.write(topic, *["x" * 10_000] * 100)
     first = http.get(f"/v0/topics/{topic}/arrow")

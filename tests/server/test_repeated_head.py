@@ -5,7 +5,7 @@ from __future__ import annotations
 import httptools
 import pytest
 
-from headwater.server.head import Head, KnownHeads, parsed_head
+from headwater.server.http.request_head import Head, KnownHeads, parsed_head
 
 
 def remembered(data: bytes, known: KnownHeads | None = None) -> KnownHeads:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.server.quotas import Shares
+from headwater.server.access.quotas import Shares
 from headwater.wire.http_errors import HttpError
 from tests.kafka.broker import running_broker
 from tests.kafka.speaking import Speaker

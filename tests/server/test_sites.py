@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from headwater.server import admin
-from headwater.server.sites import is_foreign, name_of
+from headwater.server.access.sites import is_foreign, name_of
+from headwater.server.health import handlers
 from tests.server.running import RunningServer, running, settings
 from tests.server.speaking import Browserless
 
@@ -198,9 +198,9 @@ def test_readiness_names_nothing_to_a_page_of_another_site(
     shared_sites: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is open to all, and tells which topics are damaged to those who may ask for them."""
-    ledger = SimpleNamespace(found=1)
-    monkeypatch.setattr(admin, "ledgers_of", lambda _app: [ledger])
-    monkeypatch.setattr(admin, "damage_seen", lambda _app, key: key.may_name("orders"))
+    ledger = SimpleNamespace(count=1)
+    monkeypatch.setattr(handlers, "ledgers_of", lambda _app: [ledger])
+    monkeypatch.setattr(handlers, "damage_seen", lambda _app, key: key.may_name("orders"))
     with shared_sites.talk() as http:
         assert http.get("/readyz").json["damage"] is True
         for told in ({"host": "evil.example"}, {"sec-fetch-site": "cross-site"}):

@@ -12,8 +12,8 @@ from headwater.config.server import LimitSettings
 from headwater.core.errors import ClosedError, HeadwaterError
 from headwater.engine.pending import Pending
 from headwater.engine.steps import Answered, Operation
+from headwater.server.access.quotas import Usage
 from headwater.server.operation_runner import OneStep, OperationRunner, Work
-from headwater.server.quotas import Usage
 
 APP = cast(Any, SimpleNamespace())
 Make = Callable[[Callable[[], Pending[Any]], Callable[[Any], str]], Work[str]]

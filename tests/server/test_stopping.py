@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from headwater.disk import PosixDisk
-from headwater.recovery.wal_recovery import look
+from headwater.recovery.wal_recovery import inspect_wal
 from tests.server.running import RunningServer, running, settings
 from tests.server.speaking import Answer, Browserless
 
@@ -107,7 +107,7 @@ def test_what_was_acked_before_a_polite_stop_is_kept_and_the_rest_was_refused(
         assert server.process.stdout.read() == "stopped\n"
     assert {answer.code for answer in refused} <= {"shutting_down"}
     assert len(refused) + len(lost) == WRITERS
-    report = look(PosixDisk(), PurePath(tmp_path) / "data" / "wal")
+    report = inspect_wal(PosixDisk(), PurePath(tmp_path) / "data" / "wal")
     assert all(shard.files[-1].clean_stop for shard in report.shards)
     with running(tmp_path / "data") as again:
         found = everything(again, "t")

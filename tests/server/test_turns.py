@@ -11,7 +11,7 @@ import pytest
 from headwater.engine.topic import Topic
 from headwater.model.pressure import Governor, Signals
 from headwater.model.scheduler import TURNS_A_ROUND
-from headwater.server.delivery import Delivery
+from headwater.server.streams.delivery import Delivery
 from headwater.testing import ManualClock
 from tests.rig.life import SMALL, new_disk, open_stepped
 
@@ -48,7 +48,7 @@ class Scene:
         app: Any = SimpleNamespace(loop=self.loop, now_us=self.clock.monotonic_us)
         self.delivery = Delivery(app)
         self.delivery.govern(self.governing)
-        self.engine.core.on_news = self.delivery.on_news
+        self.engine.core.on_update = self.delivery.on_news
         self.served: list[tuple[str, int]] = []
 
     def topic(self, name: str, **settings: Any) -> str:

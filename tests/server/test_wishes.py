@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from headwater.model.match import TagMatcher
-from headwater.server.delivery import Delivery, ReadOptions
+from headwater.server.streams.delivery import Delivery, ReadOptions
 from headwater.wire.render import Projection
 
 

@@ -12,19 +12,19 @@ import sys
 from types import ModuleType
 
 import headwater.spark
-from headwater.spark import apart, narrow, rows_once
-from headwater.spark.optimizations import optimize
+from headwater.spark.sessions import column_pruning, filter_pushdown, projection_removal
+from headwater.spark.sessions.optimizations import optimize
 from tests.spark.conftest import QUICK
 
 CHANGES: dict[str, list[tuple[ModuleType, str, str]]] = {
     "before": [
-        (apart, '"ds"', '"renamed"'),
-        (narrow, "catalyst.plans.logical.Filter;", "catalyst.plans.logical.Renamed;"),
-        (rows_once, "execution.FilterExec;", "execution.Renamed;"),
+        (filter_pushdown, '"ds"', '"renamed"'),
+        (column_pruning, "catalyst.plans.logical.Filter;", "catalyst.plans.logical.Renamed;"),
+        (projection_removal, "execution.FilterExec;", "execution.Renamed;"),
     ],
     "while": [
-        (narrow, '"ds"', '"renamed"'),
-        (rows_once, "if (planned.size() != 1", "if (((Seq) (Object) plan).size() != 1"),
+        (column_pruning, '"ds"', '"renamed"'),
+        (projection_removal, "if (planned.size() != 1", "if (((Seq) (Object) plan).size() != 1"),
     ],
 }
 

@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 import headwater.spark
 from headwater.cli import pipeline_running
 from headwater.cli.app import app
-from headwater.spark.archive import find_archive, make_archive
-from headwater.spark.java import find_java
-from headwater.spark.sessions import require_pyspark
+from headwater.spark.sessions.class_archive import find_archive, make_archive
+from headwater.spark.sessions.java import find_java
+from headwater.spark.sessions.session import require_pyspark
 
 QUICK = "-XX:TieredStopAtLevel=1"
 """Jobs of a second end before Java's second compiler has earned its keep."""

@@ -15,7 +15,7 @@ from headwater.disk import Disk
 from headwater.spark.jobs.checkpoint_workers import Chosen, Planned, Scanned, planned_of, rows_of
 from headwater.spark.jobs.log_files import FileJob, ScannedFile, TopicRows, scan_log_file
 from headwater.spark.jobs.segment_plan import SegmentItem, TopicTask, plan_topic
-from headwater.spark.jobs.segment_writing import Written, write_segment
+from headwater.spark.jobs.segment_writer import Written, write_segment
 
 T = TypeVar("T")
 

@@ -29,8 +29,8 @@ from headwater.spark.jobs import lake
 from headwater.spark.jobs.job import Place
 from headwater.spark.jobs.lake import LakeOptions
 from headwater.spark.jobs.lake_rows import Kind
-from headwater.spark.sink import StreamWriter
-from headwater.spark.source import HeadwaterDataSource
+from headwater.spark.sink.data_writer import StreamWriter
+from headwater.spark.source.data_source import HeadwaterDataSource
 
 STEP_S = 0.05
 

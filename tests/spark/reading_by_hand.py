@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from headwater.core.records import Record
 from headwater.engine.reading import Diff
 from headwater.model.loss import Tombstone
-from headwater.spark.source import PushingDataSource, PushingReader
+from headwater.spark.source.data_source import PushingDataSource, PushingReader
 
 Row = dict[str, Any]
 

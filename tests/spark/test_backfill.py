@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 
 from headwater.client import Client
 from headwater.core.errors import RequestError
-from headwater.spark.failures import explained
 from headwater.spark.jobs.backfill import BackfillOptions, BackfillReport, for_the_sink, run
 from headwater.spark.jobs.job import Place
 from headwater.spark.jobs.origins import CARRIED, Origin
+from headwater.spark.sessions.spark_errors import explained
 from tests.rig.server_process import ServerProcess
 
 pytestmark = pytest.mark.spark

@@ -16,7 +16,7 @@ import pytest
 from deltalake import DeltaTable
 
 import headwater
-from headwater.spark.java import find_java
+from headwater.spark.sessions.java import find_java
 from tests.rig.server_process import ServerProcess
 
 pytestmark = [

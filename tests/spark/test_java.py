@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headwater.spark import java
-from headwater.spark.java import JavaMissingError, Passed, find_java, major, with_launcher
+from headwater.spark.sessions import java
+from headwater.spark.sessions.java import JavaMissingError, Passed, find_java, major, with_launcher
 
 LEFT_OUT = java.LEFT_OUT[0]
 

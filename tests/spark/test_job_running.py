@@ -14,7 +14,7 @@ from headwater.cli.pipeline_flags import Running, place_of
 from headwater.cli.pipeline_running import finish_job
 from headwater.core.errors import AccessError, RequestError
 from headwater.spark.jobs.job import NoProgress, Place, Report
-from headwater.spark.jobs.watching import tasks_shown
+from headwater.spark.jobs.task_progress import tasks_shown
 from headwater.testing import ManualClock
 
 

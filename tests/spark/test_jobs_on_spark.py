@@ -17,8 +17,8 @@ from headwater.config.store import SegmentSettings
 from headwater.config.wal import WalSettings
 from headwater.core.errors import DamageError, DirectoryInUseError, StorageError
 from headwater.core.units import GIB, KIB
-from headwater.spark.failures import explained
 from headwater.spark.jobs import checkpoint, compact, verify
+from headwater.spark.sessions.spark_errors import explained
 from tests.rig.s3_server import make_bucket, s3_server, url_of
 from tests.rig.scripts import records
 

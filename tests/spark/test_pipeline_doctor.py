@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from headwater.spark.archive import find_archive
-from headwater.spark.java import find_java
-from headwater.spark.sessions import require_pyspark
+from headwater.spark.sessions.class_archive import find_archive
+from headwater.spark.sessions.java import find_java
+from headwater.spark.sessions.session import require_pyspark
 from tests.rig.server_process import clean_environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]

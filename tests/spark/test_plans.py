@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 import headwater
 from headwater.config.engine import EngineSettings
 from headwater.config.store import SegmentSettings
-from headwater.spark import apart, narrow, rows_once
-from headwater.spark.optimizations import optimize
+from headwater.spark.sessions import column_pruning, filter_pushdown, projection_removal
+from headwater.spark.sessions.optimizations import optimize
 
 pytestmark = pytest.mark.spark
 
@@ -58,7 +58,11 @@ def scanned(frame: DataFrame) -> list[str]:
 def test_all_that_makes_queries_fast_is_active_on_every_version_that_is_allowed(
     spark: SparkSession,
 ) -> None:
-    assert optimize(spark) == {apart.NAME: True, narrow.NAME: True, rows_once.NAME: True}
+    assert optimize(spark) == {
+        filter_pushdown.NAME: True,
+        column_pruning.NAME: True,
+        projection_removal.NAME: True,
+    }
 
 
 @pytest.mark.timeout(200)

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import headwater
 from headwater.core.errors import TopicNotFoundError
-from headwater.spark.writing.ledger import ledger_name
+from headwater.spark.sink.ledger import ledger_name
 from tests.rig.server_process import ServerProcess
 
 pytestmark = pytest.mark.spark

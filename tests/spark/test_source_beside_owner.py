@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from headwater.core.errors import DataLossError, TopicNotFoundError, UnavailableError
-from headwater.spark.reading.options import source_options
-from headwater.spark.stream import StreamReader
+from headwater.spark.source.options import source_options
+from headwater.spark.source.stream_reader import StreamReader
 from tests.crash.matrix import FULL
 from tests.e2e.owner_process import BATCH, CAP, start_owner
 from tests.spark.reading_by_hand import Row, options_of, read, read_all, reader_of, sent
@@ -139,7 +139,7 @@ def test_a_stream_reads_every_record_once_while_files_come_and_go(
     tmp_path: Path, owner: subprocess.Popen[str]
 ) -> None:
     options = options_of(None, place(tmp_path, topicPattern="whole|quick"))
-    from headwater.spark.source import HeadwaterDataSource
+    from headwater.spark.source.data_source import HeadwaterDataSource
 
     schema = HeadwaterDataSource(options).schema()
     stream = StreamReader(source_options(options), schema)

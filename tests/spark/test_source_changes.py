@@ -15,8 +15,8 @@ from headwater.config.store import SegmentSettings
 from headwater.config.wal import WalSettings
 from headwater.core.errors import DamageError, DataLossError, RequestError, StorageError
 from headwater.core.units import KIB
-from headwater.spark.reading.log_view import LogView
-from headwater.spark.reading.pieces import LogSplit, SegmentSplit
+from headwater.spark.source.log_view import LogView
+from headwater.spark.source.splits import LogSplit, SegmentSplit
 from tests.spark.reading_by_hand import Row, read, read_all, reader_of
 
 SMALL = EngineSettings(
@@ -338,7 +338,7 @@ def test_many_small_topics_share_a_task(path: Path, db: headwater.Database) -> N
 def test_a_view_follows_what_is_written_and_is_taken_anew_when_it_cannot(
     path: Path, db: headwater.Database
 ) -> None:
-    from headwater.spark.reading.directory import Directory
+    from headwater.spark.source.directory import Directory
 
     write(db, 5)
     directory = Directory(str(path))

@@ -21,10 +21,10 @@ from headwater.core.errors import (
 )
 from headwater.disk import PosixDisk
 from headwater.format.segment import SegmentPart
-from headwater.spark.reading.directory import cold_tier
-from headwater.spark.reading.options import source_options
-from headwater.spark.source import HeadwaterDataSource
-from headwater.spark.stream import StreamReader
+from headwater.spark.source.data_source import HeadwaterDataSource
+from headwater.spark.source.directory import cold_tier
+from headwater.spark.source.options import source_options
+from headwater.spark.source.stream_reader import StreamReader
 from tests.rig.s3_server import make_bucket, s3_server, url_of
 from tests.spark.reading_by_hand import options_of, read, read_all, reader_of
 from tests.spark.test_source_changes import SMALL, keep_house, seqs, write

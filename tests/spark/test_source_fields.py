@@ -15,10 +15,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 import headwater
 from headwater.core.errors import InvalidPayloadError
-from headwater.spark.reading.ddl import parse_ddl
-from headwater.spark.reading.fields import FieldParser
-from headwater.spark.reading.schema import full_columns
-from headwater.spark.source import HeadwaterDataSource
+from headwater.spark.source.data_source import HeadwaterDataSource
+from headwater.spark.source.ddl import parse_ddl
+from headwater.spark.source.fields import FieldParser
+from headwater.spark.source.schema import full_columns
 from tests.spark.reading_by_hand import read
 
 UTC = datetime.UTC
@@ -174,7 +174,7 @@ def test_batches_have_the_schema_that_spark_compares_with(tmp_path: Path) -> Non
         "invalid": "column",
     }  # fmt: skip
     source = HeadwaterDataSource(options)
-    from headwater.spark.reading.options import source_options
+    from headwater.spark.source.options import source_options
 
     columns = full_columns(source_options(options))
     assert columns.arrow().equals(to_arrow_schema(source.schema(), timezone="UTC"))

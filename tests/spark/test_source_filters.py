@@ -29,7 +29,7 @@ from pyspark.sql.datasource import (
 import headwater
 from headwater.config.engine import EngineSettings
 from headwater.config.store import SegmentSettings
-from headwater.spark.reading.filters import Filters, push
+from headwater.spark.source.filters import Filters, push
 from tests.spark.reading_by_hand import Row, read, reader_of, sent
 
 TAGS = (None, "x", "xy", "yx", "é", "")

@@ -20,13 +20,13 @@ from headwater.core.errors import DamageError, DataLossError, RequestError, Topi
 from headwater.disk import OpenMode
 from headwater.format.kafka.names import log_name
 from headwater.recovery.kafka.view import KafkaView
-from headwater.spark.reading.assembling import Gap
-from headwater.spark.reading.filters import Filters
-from headwater.spark.reading.kafka_reading import read_slices
-from headwater.spark.reading.kafka_sight import KafkaDirectory, KafkaSlice, KafkaSnapshot
-from headwater.spark.reading.options import source_options
-from headwater.spark.reading.places import ReadContext
-from headwater.spark.stream import StreamReader
+from headwater.spark.source.batch_assembler import Gap
+from headwater.spark.source.filters import Filters
+from headwater.spark.source.kafka_slice_reader import read_slices
+from headwater.spark.source.kafka_snapshot import KafkaDirectory, KafkaSlice, KafkaSnapshot
+from headwater.spark.source.location import ReadContext
+from headwater.spark.source.options import source_options
+from headwater.spark.source.stream_reader import StreamReader
 from headwater.testing import FakeDisk, ManualClock
 from tests.kafka.broker import Broker, running_broker
 from tests.rig.kafka import KAFKA, NOW_MS, SMALL_KAFKA, KafkaLife, batch_of

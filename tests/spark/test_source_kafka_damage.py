@@ -32,8 +32,8 @@ from headwater.format.kafka.entry import (
 from headwater.format.kafka.events import INTERNAL_KEY
 from headwater.format.kafka.names import CHECKPOINT_NAME, COPY_NAME, index_name, log_name
 from headwater.format.kafka.records import NewRecord, encode_batch
-from headwater.recovery.kafka.view import KafkaView, look_at_topics
-from headwater.spark.reading.filters import Filters
+from headwater.recovery.kafka.view import KafkaView, scan_topics
+from headwater.spark.source.filters import Filters
 from headwater.store.segment import SegmentChangedError
 from headwater.testing import FakeDisk, Fault, FaultDisk, Verb
 from tests.rig.kafka import KAFKA, LARGE_KAFKA, NOW_MS, KafkaLife, batch_of
@@ -122,7 +122,7 @@ def test_a_synced_event_that_cannot_be_read_is_refused_and_hides_no_deletion() -
     with pytest.raises(DamageError, match="CRC32C"):
         beside.plan("kafka:orders:0")
     with pytest.raises(DamageError, match="CRC32C"):
-        look_at_topics(life.disk, KAFKA)
+        scan_topics(life.disk, KAFKA)
     with pytest.raises(DamageError, match="CRC32C"):
         beside.read(before)
 
@@ -201,7 +201,7 @@ def test_a_deletion_is_not_missed_when_its_segment_is_rewritten_while_one_looks(
     # Who looks read the checkpoint before, and the rewritten index after.
     replace_file(life.disk, CHECKPOINT, seen_first)
     with pytest.raises(SegmentChangedError, match="rewritten"):
-        look_at_topics(life.disk, KAFKA)
+        scan_topics(life.disk, KAFKA)
 
 
 class BeforeListing:

@@ -17,10 +17,10 @@ from headwater.disk import PosixDisk
 from headwater.format.frame import decode_frame
 from headwater.format.names import WAL_DIRECTORY
 from headwater.format.router_frames import encode_router_places
-from headwater.recovery.inspection import look_until_settled
-from headwater.recovery.scan import Covered
+from headwater.recovery.inspection import inspect_until_stable
+from headwater.recovery.scan import CoveredFrames
 from headwater.recovery.snapshots import covered_logs, load_snapshot
-from headwater.spark.reading.log_view import LoggedTopic, LogView
+from headwater.spark.source.log_view import LoggedTopic, LogView
 from tests.spark.reading_by_hand import read
 
 SETTINGS = EngineSettings(
@@ -58,8 +58,8 @@ def test_what_a_snapshot_covers_is_not_read_and_the_rest_is_all_there(path: Path
     snapshot = load_snapshot(disk, directory, [])
     assert snapshot is not None
     known = covered_logs(directory, snapshot)
-    whole = look_until_settled(disk, directory / WAL_DIRECTORY)
-    partly = look_until_settled(disk, directory / WAL_DIRECTORY, covered=known)
+    whole = inspect_until_stable(disk, directory / WAL_DIRECTORY)
+    partly = inspect_until_stable(disk, directory / WAL_DIRECTORY, covered=known)
     assert not partly.refusals
     assert 0 < partly.groups < whole.groups
     assert [shard.chain for shard in partly.shards] == [shard.chain for shard in whole.shards]
@@ -73,7 +73,7 @@ def test_damage_that_a_snapshot_covers_concerns_nobody_who_reads(path: Path) -> 
     flip(log_files(path)[0], 2_000)
     assert len(read(path, topic="a")) == 602
     with pytest.raises(DamageError):
-        look_until_settled(PosixDisk(), PurePath(path) / WAL_DIRECTORY).raise_if_refused()
+        inspect_until_stable(PosixDisk(), PurePath(path) / WAL_DIRECTORY).raise_if_refused()
 
 
 def test_an_unfinished_group_behind_the_snapshot_is_not_there_yet(path: Path) -> None:
@@ -86,9 +86,9 @@ def test_an_unfinished_group_behind_the_snapshot_is_not_there_yet(path: Path) ->
 
 def test_a_snapshot_of_another_log_says_nothing_about_this_one(path: Path) -> None:
     disk, directory = PosixDisk(), PurePath(path) / WAL_DIRECTORY
-    foreign = {directory: Covered(12345, 10**9)}
-    assert look_until_settled(disk, directory, covered=foreign).groups == (
-        look_until_settled(disk, directory).groups
+    foreign = {directory: CoveredFrames(12345, 10**9)}
+    assert inspect_until_stable(disk, directory, covered=foreign).groups == (
+        inspect_until_stable(disk, directory).groups
     )
 
 

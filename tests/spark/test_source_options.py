@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from headwater.core.errors import RequestError
-from headwater.spark.reading.ddl import parse_ddl
-from headwater.spark.reading.offsets import Cursor, decode_offset, encode_offset, share
-from headwater.spark.reading.options import Invalid, Payload, Start, source_options
-from headwater.spark.reading.schema import chosen_columns, full_columns
-from headwater.spark.source import HeadwaterDataSource
+from headwater.spark.source.data_source import HeadwaterDataSource
+from headwater.spark.source.ddl import parse_ddl
+from headwater.spark.source.options import Invalid, Payload, Start, source_options
+from headwater.spark.source.schema import chosen_columns, full_columns
+from headwater.spark.source.stream_offsets import Cursor, decode_offset, encode_offset, share
 
 HERE = {"path": "/data", "topic": "orders"}
 

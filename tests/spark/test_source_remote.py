@@ -13,9 +13,9 @@ from pyspark.sql.datasource import EqualTo, GreaterThan, In, StringStartsWith
 import headwater
 from headwater.client import ForbiddenError, UnauthorizedError, UnreachableError
 from headwater.core.errors import DataLossError, RequestError, TopicNotFoundError
-from headwater.spark.reading.options import source_options
-from headwater.spark.source import HeadwaterDataSource
-from headwater.spark.stream import StreamReader
+from headwater.spark.source.data_source import HeadwaterDataSource
+from headwater.spark.source.options import source_options
+from headwater.spark.source.stream_reader import StreamReader
 from tests.rig.server_process import ServerProcess
 from tests.spark.reading_by_hand import Row, every_row, options_of, read, read_all, reader_of
 

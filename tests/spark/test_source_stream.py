@@ -16,10 +16,10 @@ import headwater
 from headwater.config.engine import EngineSettings
 from headwater.config.store import SegmentSettings
 from headwater.core.errors import DataLossError, RequestError, TopicNotFoundError
-from headwater.spark.failures import explain
-from headwater.spark.reading.options import source_options
-from headwater.spark.source import HeadwaterDataSource
-from headwater.spark.stream import StreamReader
+from headwater.spark.sessions.spark_errors import explain
+from headwater.spark.source.data_source import HeadwaterDataSource
+from headwater.spark.source.options import source_options
+from headwater.spark.source.stream_reader import StreamReader
 from tests.spark.reading_by_hand import Row, options_of, read_all
 
 SETTINGS = EngineSettings(

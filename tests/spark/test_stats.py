@@ -11,10 +11,10 @@ from pyspark.sql import functions as f
 
 import headwater
 from headwater.core.errors import HeadwaterError, RequestError
-from headwater.spark.failures import explained
 from headwater.spark.jobs.job import Place
 from headwater.spark.jobs.stats import StatsOptions, StatsReport, TagCount, run
 from headwater.spark.jobs.stats_plots import write_plots
+from headwater.spark.sessions.spark_errors import explained
 from headwater.testing import ManualClock
 
 pytestmark = pytest.mark.spark

@@ -21,12 +21,12 @@ from headwater.core.errors import (
 )
 from headwater.disk import PosixDisk
 from headwater.engine.verifying import verify_directory
-from headwater.spark.failures import explained
 from headwater.spark.jobs.backfill import BackfillOptions, BackfillReport, run
 from headwater.spark.jobs.job import Place
 from headwater.spark.jobs.new_topic import reserve
 from headwater.spark.jobs.origins import Origin
 from headwater.spark.jobs.straight import StraightTask, columns_of
+from headwater.spark.sessions.spark_errors import explained
 
 pytestmark = pytest.mark.spark
 ROWS = 25_000
@@ -179,4 +179,4 @@ def test_a_new_topic_gets_no_id_that_the_log_gave_a_router(tmp_path: Path) -> No
     new = reserve(PosixDisk(), PurePath(tmp_path / "killed"), "more")
     assert new.topic_id == 4
     with headwater.open(tmp_path / "killed") as db:
-        assert db.router("r").name == "r"
+        assert db.router("r").source == "in"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import headwater
-from headwater.spark.java import find_java
+from headwater.spark.sessions.java import find_java
 from tests.rig.server_process import clean_environment
 from tests.rig.spark_cluster import LOOPBACK, SPARK_HOME
 

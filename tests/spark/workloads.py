@@ -12,7 +12,7 @@ from headwater.config.engine import EngineSettings
 from headwater.core.errors import HeadwaterError
 from headwater.engine.blocking import Database
 from headwater.format.names import parse_wal_file_name
-from headwater.recovery.wal_recovery import look
+from headwater.recovery.wal_recovery import inspect_wal
 from headwater.spark.jobs.checkpoint import CheckpointOptions, CheckpointReport, checkpoint
 from headwater.testing import FakeDisk, ManualClock
 from tests.rig.life import COLD, DATA, SMALL, open_stepped, with_shards
@@ -291,7 +291,7 @@ class Engine:
 
 def tear(disk: FakeDisk, wal: PurePath, garbage: bytes) -> None:
     """Leave what an unfinished write leaves behind the last whole group of every log."""
-    for shard in look(disk, wal).shards:
+    for shard in inspect_wal(disk, wal).shards:
         last = shard.last
         if last is not None and last.end + len(garbage) < last.length:
             assert parse_wal_file_name(last.path.name) is not None

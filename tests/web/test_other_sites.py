@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, Response
 
-from headwater.server.openapi import openapi_document
-from headwater.server.routes import ROUTES
+from headwater.server.http.openapi import openapi_document
+from headwater.server.http.routes import ROUTES
 from tests.machines.conftest import ORDER
 from tests.server.running import RunningServer, running, settings
 from tests.server.speaking import Browserless

@@ -21,11 +21,11 @@ from headwater.disk import PosixDisk
 from headwater.disk.whole_files import read_whole
 
 if TYPE_CHECKING:
-    from headwater.client.bridge.bridge import Progress
+    from headwater.client.bridge.bridge import BridgeProgress
 
 CONFIG_BYTES_MAX: Final = 1_000_000
 LINE_US: Final = 5 * US_PER_S
-"""How often a line is written where nobody sits in front of it."""
+"""How often a line is written where stderr is no terminal."""
 
 ConfigOption = Annotated[
     str | None, typer.Option(metavar="FILE", help="Lines of name=value, as librdkafka knows them.")
@@ -46,7 +46,8 @@ def bridge(
         bool, typer.Option(help="Go on where the source lost records before they were copied.")
     ] = False,
     settle_s: Annotated[
-        float, typer.Option(min=0.0, metavar="S", help="After a crash: wait until nothing moves.")
+        float,
+        typer.Option(min=0.0, metavar="S", help="After a crash: wait until copies stop arriving."),
     ] = 2.0,
     from_config: ConfigOption = None,
     to_config: ConfigOption = None,
@@ -59,8 +60,8 @@ def bridge(
 
     Either side may be Headwater or Apache Kafka. Partitions and offsets' order stay; topics that
     are missing in the destination are made. It goes on where it ended, also after a crash: the
-    position is kept in the destination, in the topic headwater-bridge.NAME. Nobody else may write
-    to the copies. Ctrl-C ends it cleanly.
+    position is kept in the destination, in the topic headwater-bridge.NAME. No other producer may
+    write to the copies. Ctrl-C ends it cleanly.
 
     An address is kafka://[user:password@]host:port[,host:port], with kafkas:// for TLS.
     """
@@ -77,13 +78,13 @@ def bridge(
         settle_s,
     )
     stop = threading.Event()
-    telling = Telling(as_json=as_json)
-    with _metrics(telling, metrics_port) as port, _stopped_by_signals(stop):
+    report = ProgressReport(as_json=as_json)
+    with _metrics(report, metrics_port) as port, _stopped_by_signals(stop):
         if metrics_port == 0:
             sys.stderr.write(f"metrics at http://127.0.0.1:{port}/metrics\n")
             sys.stderr.flush()
-        done = Bridge(settings, stop, telling.tell).run()
-    telling.end(done)
+        done = Bridge(settings, stop, report.report).run()
+    report.end(done)
 
 
 @contextmanager
@@ -99,25 +100,25 @@ def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-class Telling:
+class ProgressReport:
     """The progress line: rewritten on a terminal, now and then elsewhere."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
         self._clock = SystemClock()
-        self._told_us = 0
+        self._reported_us = 0
         self._before = 0
         self._is_shown = sys.stderr.isatty() and not as_json
-        self.last: Progress | None = None
+        self.last: BridgeProgress | None = None
 
-    def tell(self, progress: Progress) -> None:
+    def report(self, progress: BridgeProgress) -> None:
         self.last = progress
         now = self._clock.monotonic_us()
-        passed = now - self._told_us
+        passed = now - self._reported_us
         if passed < (US_PER_S if self._is_shown else LINE_US):
             return
-        rate = (progress.copied - self._before) * US_PER_S / passed if self._told_us else 0.0
-        self._told_us, self._before = now, progress.copied
+        rate = (progress.copied - self._before) * US_PER_S / passed if self._reported_us else 0.0
+        self._reported_us, self._before = now, progress.copied
         if self._as_json:
             say_json({"copied": progress.copied, "lag": progress.lag, "lags": progress.lags})
             finish()
@@ -126,7 +127,7 @@ class Telling:
         sys.stderr.write(f"\r\x1b[K{line}" if self._is_shown else line + "\n")
         sys.stderr.flush()
 
-    def end(self, progress: Progress) -> None:
+    def end(self, progress: BridgeProgress) -> None:
         if self._is_shown:
             sys.stderr.write("\r\x1b[K")
         if self._as_json:
@@ -145,7 +146,7 @@ def _lines(path: str | None) -> list[str]:
         raise InvalidRequestError(f"{path} cannot be read: {error}") from error
 
 
-def _metrics(telling: Telling, port: int | None) -> AbstractContextManager[int | None]:
+def _metrics(report: ProgressReport, port: int | None) -> AbstractContextManager[int | None]:
     from headwater.client.bridge.metrics import serve_metrics
 
-    return serve_metrics(lambda: telling.last, port)
+    return serve_metrics(lambda: report.last, port)

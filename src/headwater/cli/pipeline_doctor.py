@@ -19,13 +19,13 @@ from headwater.cli.place import JsonOption
 from headwater.core.clock import SystemClock
 from headwater.core.errors import HeadwaterError, RequestError
 from headwater.core.units import GIB, US_PER_S
-from headwater.spark.archive import find_archive, make_archive
-from headwater.spark.failures import explained
-from headwater.spark.java import Java, JavaMissingError, Passed, find_java
-from headwater.spark.sessions import INSTALL
+from headwater.spark.sessions.class_archive import find_archive, make_archive
+from headwater.spark.sessions.java import Java, JavaMissingError, Passed, find_java
+from headwater.spark.sessions.session import INSTALL
+from headwater.spark.sessions.spark_errors import explained
 
 if TYPE_CHECKING:
-    from headwater.spark.probe import Executor
+    from headwater.spark.sessions.executor_probe import Executor
 
 TASKS = 4
 
@@ -158,7 +158,7 @@ def _archive(java: Java, *, prepare: bool) -> Check:
 
 def _job(running: Running, shared: Path | None) -> list[Check]:
     from headwater.cli.pipeline_trial import optimizations, try_topic
-    from headwater.spark.probe import probe
+    from headwater.spark.sessions.executor_probe import probe
 
     clock = SystemClock()
     started_us = clock.monotonic_us()

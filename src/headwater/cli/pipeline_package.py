@@ -38,7 +38,7 @@ def package(
     brings only the package itself.
     """
     from headwater.disk.package import package_files
-    from headwater.spark.shipping import PACKAGE, zip_of
+    from headwater.spark.sessions.package_zip import PACKAGE, zip_of
 
     place = directory.absolute()
     files = {ZIP_NAME: zip_of(package_files(PACKAGE, ".py")), SCRIPT_NAME: SCRIPT}

@@ -26,9 +26,9 @@ from headwater.core.clock import SystemClock
 from headwater.core.errors import AccessError
 from headwater.disk import PosixDisk, replace_file
 from headwater.engine.reports import keep_report
-from headwater.spark.failures import explained
 from headwater.spark.jobs.job import NoProgress, Report
 from headwater.spark.jobs.job import Progress as Watching
+from headwater.spark.sessions.spark_errors import explained
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,7 +72,7 @@ def finish_job(
 @contextmanager
 def session_for(name: str, running: Running) -> Iterator[SparkSession]:
     """A session for one job; it is over with the block, however that ends."""
-    from headwater.spark.sessions import start
+    from headwater.spark.sessions.session import start
 
     spark = start(f"headwater {name}", running.master, dict(running.settings()), use_launcher=True)
     try:

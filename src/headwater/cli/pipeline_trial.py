@@ -21,9 +21,9 @@ from headwater.cli.doctor import BAD, NOTE, Check
 from headwater.core.clock import SystemClock
 from headwater.core.units import US_PER_S
 from headwater.disk.cache import scratch_directory
-from headwater.spark.failures import JobFailedError, explained
-from headwater.spark.optimizations import optimize
-from headwater.spark.probe import hosts_that_miss
+from headwater.spark.sessions.executor_probe import hosts_that_miss
+from headwater.spark.sessions.optimizations import optimize
+from headwater.spark.sessions.spark_errors import JobFailedError, explained
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -19,7 +19,7 @@ from headwater.cli.place import JsonOption
 from headwater.cli.queue import LeaseOption
 from headwater.cli.remote import ContextOption, TokenOption, UrlOption, connect
 from headwater.cli.topic import TopicArgument
-from headwater.client.working import GiveBackError, Outcome, Stop, WorkDone
+from headwater.client.jobs import GiveBackError, Outcome, Stop, WorkDone
 from headwater.core.errors import RequestError
 from headwater.core.limits import CLAIM_JOBS_CLAMP
 from headwater.engine.queue_answers import ClaimedJob

@@ -12,7 +12,7 @@ from headwater.cli.place import JsonOption
 from headwater.cli.records import say_record, say_tombstone
 from headwater.cli.remote import ContextOption, TokenOption, UrlOption, connect
 from headwater.cli.topic import TopicArgument
-from headwater.client.watching import Item, TopicGone
+from headwater.client.watch import Item, TopicGone
 from headwater.core import limits
 from headwater.core.records import Record
 from headwater.model.loss import Tombstone

@@ -20,8 +20,8 @@ from headwater.core.errors import AccessError
 from headwater.core.memory import keep_freed_memory
 from headwater.disk import PosixDisk, replace_file
 from headwater.engine.engine import Engine
-from headwater.server.listener import Server
-from headwater.server.metrics_listener import MetricsListener
+from headwater.server.metrics.listener import MetricsListener
+from headwater.server.server import Server
 
 PROGRESS_EVERY_S = 0.1
 SILENT_S = 1.0

@@ -25,9 +25,9 @@ from headwater.format.machines.current import decode_machine_current
 from headwater.format.machines.entry import MAGIC_BYTES, decode_entry
 from headwater.format.machines.history import (
     HISTORY_FOOTER,
-    HISTORY_PLACE,
+    HISTORY_INDEX_ENTRY,
     decode_footer,
-    decode_places,
+    decode_history_index,
 )
 from headwater.format.machines.snapshot import BlockKind, decode_blocks
 
@@ -204,8 +204,8 @@ def _machine_history(buffer: memoryview) -> Iterator[Piece]:
     segment = HISTORY_FOOTER.unpack(footer)["segment"] if footer_at else 0
     try:
         found = decode_footer(footer, len(contents), segment)
-        places_at = footer_at - found.entries * HISTORY_PLACE.size
-        decode_places(contents[places_at:footer_at], found)
+        places_at = footer_at - found.entries * HISTORY_INDEX_ENTRY.size
+        decode_history_index(contents[places_at:footer_at], found)
     except FormatError as error:
         yield Piece(footer_at, len(contents) - footer_at, {}, error.reason)
         return

@@ -25,7 +25,7 @@ from headwater.format.frame import CHECKSUM_BYTES, FRAME, Frame, FrameFlag
 from headwater.format.layout import Layout
 from headwater.format.mark import decode_mark, find_mark
 from headwater.format.names import parse_wal_file_name
-from headwater.recovery.verdict import Verdict
+from headwater.recovery.verdict import FileVerdict
 
 Row = tuple[str, int, str, str]
 """Field, offset in the file, type, value."""
@@ -42,7 +42,7 @@ def show_wal(
 ) -> Problem | None:
     walked = walk_file(buffer, path, _number_of(path, buffer))
     scan = walked.scan
-    if scan.verdict is Verdict.NEWER:
+    if scan.verdict is FileVerdict.NEWER:
         raise NewerFormatError(
             scan.reason,
             path=path,
@@ -56,7 +56,7 @@ def show_wal(
         else:
             _say(buffer, found)
     gaps = walked.gaps
-    if not gaps or (scan.verdict is Verdict.TORN and len(gaps) == 1):
+    if not gaps or (scan.verdict is FileVerdict.TORN and len(gaps) == 1):
         return None
     return gaps[0].problem or "damaged", gaps[0].start
 
@@ -75,7 +75,7 @@ def _number_of(path: PurePath, buffer: memoryview) -> int:
 
 def _say_head(walked: Walked, summary: dict[str, Any], as_json: bool) -> None:
     scan = walked.scan
-    state = "damaged" if walked.gaps and scan.verdict is Verdict.CLEAN else scan.verdict.value
+    state = "damaged" if walked.gaps and scan.verdict is FileVerdict.CLEAN else scan.verdict.value
     if as_json:
         facts = {"state": state, "groups": scan.groups, "frames": scan.frames, "end": scan.end}
         say_json({**summary, **facts})

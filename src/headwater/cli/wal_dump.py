@@ -34,7 +34,7 @@ from headwater.core.errors import FormatError, StorageError
 from headwater.disk import PosixDisk
 from headwater.format.bodies import body_fields
 from headwater.format.frame import Frame, FrameFlag, FrameType
-from headwater.recovery.inspection import look_until_settled
+from headwater.recovery.inspection import inspect_until_stable
 from headwater.recovery.report import WalReport
 from headwater.recovery.survey import ShardSurvey, read_log_file
 
@@ -72,7 +72,7 @@ def dump(
     """
     place = find_log(PosixDisk(), directory)
     with reading(place.wal, "Reading the log") as disk:
-        report = look_until_settled(disk, place.wal)
+        report = inspect_until_stable(disk, place.wal)
     printer = _Printer(place.wal, as_json)
     shown = 0
     for path, found in _everything(PosixDisk(), report, from_frame):

@@ -13,14 +13,14 @@ from headwater.cli.wal_verify import finding_line, report_as_json, shown_place
 from headwater.core.errors import RequestError, StorageError
 from headwater.disk import Disk, PosixDisk
 from headwater.recovery.finding import Finding
-from headwater.recovery.inspection import look_until_settled
+from headwater.recovery.inspection import inspect_until_stable
 from headwater.recovery.open_wal import claim_directory
 from headwater.recovery.repair import RepairPlan, RepairStep
 from headwater.recovery.report import WalReport
 from headwater.recovery.stores import BESIDE_TOPICS, EVERY_STORE
 from headwater.recovery.survey import access_error
 from headwater.recovery.topic_repair import plan_repairs
-from headwater.recovery.wal_recovery import look
+from headwater.recovery.wal_recovery import inspect_wal
 
 Plans = list[RepairPlan]
 
@@ -56,7 +56,7 @@ def repair(
         if not as_json:
             _say_plans(plans)
         _carry_out(disk, plans)
-        report = look(disk, place.wal)
+        report = inspect_wal(disk, place.wal)
         beside = [
             finding
             for store in BESIDE_TOPICS
@@ -71,10 +71,10 @@ def repair(
 def _plan(disk: Disk, place: Place) -> Plans:
     """Looking comes first: on a log in use, what a single look dislikes may be a writer at work."""
     if not place.is_whole:
-        report = look_until_settled(disk, place.wal)
+        report = inspect_until_stable(disk, place.wal)
         return list(plan_repairs(disk, place.wal)) if report.refusals else []
     assert place.data is not None
-    return [plan for store in EVERY_STORE for plan in store.settled_plans(disk, place.data)]
+    return [plan for store in EVERY_STORE for plan in store.agreed_plans(disk, place.data)]
 
 
 def _plan_now(disk: Disk, place: Place) -> Plans:

@@ -13,12 +13,12 @@ from headwater.cli.progress import reading
 from headwater.core.errors import NewerFormatError, RequestError, StorageError
 from headwater.disk import Disk, PosixDisk
 from headwater.recovery.finding import Action, Finding
-from headwater.recovery.inspection import look_until_settled
+from headwater.recovery.inspection import inspect_until_stable
 from headwater.recovery.repair import StepKind
 from headwater.recovery.report import WalReport
 from headwater.recovery.stores import BESIDE_TOPICS
 from headwater.recovery.topic_repair import plan_repairs
-from headwater.recovery.verdict import FileScan, Verdict
+from headwater.recovery.verdict import FileScan, FileVerdict
 
 BEING_WRITTEN = "being written"
 
@@ -39,7 +39,7 @@ def verify(
     """
     place = find_log(PosixDisk(), directory)
     with reading(place.wal, "Reading the log") as disk:
-        report = look_until_settled(disk, place.wal, deep=deep)
+        report = inspect_until_stable(disk, place.wal, deep=deep)
         report.findings += further_damage(disk, place.wal, report)
         if place.is_whole and place.data is not None:
             for store in BESIDE_TOPICS:
@@ -125,7 +125,7 @@ def finding_line(finding: Finding) -> str:
 def state_of(scan: FileScan, report: WalReport) -> str:
     """A bad end that the second look did not confirm is a writer at work."""
     verdict: str = scan.verdict.value
-    if scan.verdict in (Verdict.CLEAN, Verdict.EMPTY):
+    if scan.verdict in (FileVerdict.CLEAN, FileVerdict.EMPTY):
         return verdict
     confirmed = any(finding.path == scan.path for finding in report.findings)
     return verdict if confirmed else BEING_WRITTEN

@@ -14,7 +14,7 @@ from typing import Final
 from headwater.format.frame import Frame, FrameType, decode_frame
 from headwater.format.mark import decode_mark
 from headwater.recovery.scan import END_OF_FILE, Surroundings, scan_file
-from headwater.recovery.verdict import Chain, FileScan, Verdict
+from headwater.recovery.verdict import FileScan, FileVerdict, MarkChain
 
 GAPS_MAX: Final = 100
 _HASHES: Final = frozenset({"body_hash", "chain", "log_id", "xxh3"})
@@ -54,8 +54,8 @@ def walk_file(
     reasons = dict.fromkeys(skips, "passed over, as agreed in REPAIRS")
     while True:
         scan = FileScan(path, number)
-        scan_file(buffer, scan, Chain(), Surroundings(skips=skips))
-        if scan.verdict is Verdict.CLEAN or scan.resume is None or len(reasons) >= GAPS_MAX:
+        scan_file(buffer, scan, MarkChain(), Surroundings(skips=skips))
+        if scan.verdict is FileVerdict.CLEAN or scan.resume is None or len(reasons) >= GAPS_MAX:
             break
         skips[scan.end] = scan.resume
         reasons[scan.end] = scan.reason
@@ -75,7 +75,7 @@ def _cut(
         yield Stretch(offset, start, reasons[offset])
     if scan.end > start:
         yield Stretch(start, scan.end)
-    if scan.verdict not in (Verdict.CLEAN, Verdict.EMPTY):
+    if scan.verdict not in (FileVerdict.CLEAN, FileVerdict.EMPTY):
         yield Stretch(scan.end, len(buffer), f"{scan.verdict.value}: {scan.reason}")
 
 

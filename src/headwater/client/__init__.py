@@ -10,9 +10,9 @@ from headwater.client.errors import (
     UnexpectedAnswerError,
     UnreachableError,
 )
+from headwater.client.jobs import GiveBackError, Outcome, Stop, WorkDone, WorkOptions, WorkWishes
 from headwater.client.retry import Retry
-from headwater.client.watching import TopicGone, Watched
-from headwater.client.working import GiveBackError, Outcome, Stop, WorkDone, WorkWishes
+from headwater.client.watch import TopicGone, Watched
 from headwater.engine.pending import Appended
 from headwater.engine.topics import TopicState
 
@@ -34,5 +34,6 @@ __all__ = [
     "UnreachableError",
     "Watched",
     "WorkDone",
+    "WorkOptions",
     "WorkWishes",
 ]

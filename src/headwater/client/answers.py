@@ -1,6 +1,6 @@
 """Answers as the types the embedded library gives. Fields this version does not know are ignored.
 
-Payloads stay the bytes that came: a record's `data` is parsed when somebody asks for it.
+Payloads stay the bytes that came: a record's `data` is parsed when the caller reads it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headwater.model.loss import Tombstone
 T = TypeVar("T")
 
 
-class RecordOut(msgspec.Struct):
+class ReceivedRecord(msgspec.Struct):
     seq: int = msgspec.field(name="$seq")
     ts: int = msgspec.field(name="$ts")
     data: msgspec.Raw
@@ -46,7 +46,7 @@ class _Appended(msgspec.Struct):
 
 
 class _Diff(msgspec.Struct):
-    records: list[RecordOut]
+    records: list[ReceivedRecord]
     next_from_seq: int
     head_seq: int
     earliest_seq: int
@@ -73,7 +73,7 @@ class _State(msgspec.Struct):
         return TopicState(**{name: getattr(self, name) for name in TopicState.__struct_fields__})
 
 
-class JobOut(RecordOut, kw_only=True):
+class ReceivedJob(ReceivedRecord, kw_only=True):
     lease_id: int
     deadline: int
     deliveries: int
@@ -83,7 +83,7 @@ class JobOut(RecordOut, kw_only=True):
 
 
 class _Claimed(msgspec.Struct):
-    claimed: list[JobOut]
+    claimed: list[ReceivedJob]
     ready: int
 
 
@@ -92,7 +92,7 @@ class _Requeued(msgspec.Struct):
     skipped: list[int]
 
 
-class _Settled(msgspec.Struct):
+class _AckAnswer(msgspec.Struct):
     skipped: list[int]
     ready: int
     in_flight: int
@@ -112,7 +112,7 @@ class _QueueState(msgspec.Struct):
     queue: _Queue | None = None
 
 
-class _Page(msgspec.Struct):
+class _TopicsPage(msgspec.Struct):
     topics: list[_State]
     next_cursor: str | None = None
 
@@ -146,7 +146,7 @@ class _Status(msgspec.Struct):
 
 class RecordsEvent(msgspec.Struct):
     topic: str
-    records: list[RecordOut]
+    records: list[ReceivedRecord]
     to_seq: int
     head_seq: int
 
@@ -204,12 +204,12 @@ def decode(body: bytes, kind: type[T]) -> T:
     if decoder is None:
         decoder = _decoders.setdefault(kind, msgspec.json.Decoder(kind))
     try:
-        found: T = decoder.decode(body)
+        answer: T = decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise UnexpectedAnswerError(
             f"the server's answer is not one of the contract ({error}); check the address"
         ) from error
-    return found
+    return answer
 
 
 def nothing(_body: bytes) -> None:
@@ -217,48 +217,50 @@ def nothing(_body: bytes) -> None:
 
 
 def appended(body: bytes) -> Appended:
-    found = decode(body, _Appended)
-    return Appended(found.first_seq, found.last_seq, found.head_seq, found.created, found.deduped)
+    answer = decode(body, _Appended)
+    return Appended(
+        answer.first_seq, answer.last_seq, answer.head_seq, answer.created, answer.deduped
+    )
 
 
 def diff(body: bytes) -> Diff:
-    found = decode(body, _Diff)
+    answer = decode(body, _Diff)
     return Diff(
-        [record.record() for record in found.records],
-        found.next_from_seq,
-        found.head_seq,
-        found.earliest_seq,
-        found.caught_up,
-        found.tombstone,
-        found.performance.get("records_scanned", 0),
-        found.performance.get("cold_segments_read", 0),
+        [record.record() for record in answer.records],
+        answer.next_from_seq,
+        answer.head_seq,
+        answer.earliest_seq,
+        answer.caught_up,
+        answer.tombstone,
+        answer.performance.get("records_scanned", 0),
+        answer.performance.get("cold_segments_read", 0),
     )
 
 
 def claimed(body: bytes) -> Claimed:
-    found = decode(body, _Claimed)
-    return Claimed([each.job() for each in found.claimed], found.ready)
+    answer = decode(body, _Claimed)
+    return Claimed([each.job() for each in answer.claimed], answer.ready)
 
 
-def settled(asked: Sequence[int], body: bytes) -> LeaseResult:
+def ack_result(seqs: Sequence[int], body: bytes) -> LeaseResult:
     """The server lists what it passed over; of a job named twice, the second time."""
-    found = decode(body, _Settled)
-    passed = Counter(found.skipped)
-    times = Counter(asked)
+    answer = decode(body, _AckAnswer)
+    passed = Counter(answer.skipped)
+    times = Counter(seqs)
     taken = [seq for seq in times if passed[seq] < times[seq]]
-    return LeaseResult(taken, found.skipped, found.ready, found.in_flight, found.deadlines)
+    return LeaseResult(taken, answer.skipped, answer.ready, answer.in_flight, answer.deadlines)
 
 
-def requeued(asked: Sequence[int], body: bytes) -> Requeued:
+def requeued(seqs: Sequence[int], body: bytes) -> Requeued:
     skipped = decode(body, _Requeued).skipped
-    return Requeued([seq for seq in dict.fromkeys(asked) if seq not in frozenset(skipped)], skipped)
+    return Requeued([seq for seq in dict.fromkeys(seqs) if seq not in frozenset(skipped)], skipped)
 
 
 def queue_stats(body: bytes) -> QueueStats:
-    found = decode(body, _QueueState)
-    if found.queue is None:
-        raise NotAQueueError(f"{found.topic!r} is a log; claims need a queue")
-    queue = found.queue
+    answer = decode(body, _QueueState)
+    if answer.queue is None:
+        raise NotAQueueError(f"{answer.topic!r} is a log; claims need a queue")
+    queue = answer.queue
     return QueueStats(
         queue.ready, queue.in_flight, queue.delayed, queue.dead_lettered, queue.blocked
     )
@@ -269,8 +271,8 @@ def topic_state(body: bytes) -> TopicState:
 
 
 def topics_page(body: bytes) -> TopicsPage:
-    found = decode(body, _Page)
-    return TopicsPage([state.state() for state in found.topics], found.next_cursor)
+    answer = decode(body, _TopicsPage)
+    return TopicsPage([state.state() for state in answer.topics], answer.next_cursor)
 
 
 def deleted(body: bytes) -> Deleted:
@@ -282,13 +284,13 @@ def no_page(_body: bytes) -> ArrowPage:
 
 
 def arrow_page(headers: Mapping[str, str], body: bytes) -> ArrowPage:
-    told = headers.get("x-tombstone", "")
+    tombstone = headers.get("x-tombstone", "")
     try:
         return ArrowPage(
             body,
             int(headers["x-next-from-seq"]),
             headers["x-caught-up"] == "true",
-            decode(told.encode(), Tombstone) if told else None,
+            decode(tombstone.encode(), Tombstone) if tombstone else None,
             int(headers.get("x-epoch", "0")),
         )
     except (KeyError, ValueError) as error:

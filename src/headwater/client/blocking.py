@@ -11,31 +11,31 @@ from headwater.client import calls, router_calls
 from headwater.client.answers import ArrowPage
 from headwater.client.calls import ARROW_ROWS_DEFAULT, Records
 from headwater.client.http import Address, BlockingHttp, BlockingStream
-from headwater.client.machine_calls import ask_steps, follow_steps
-from headwater.client.retry import Retry
-from headwater.client.steps import (
-    Manner,
+from headwater.client.jobs import WorkDone, WorkOptions
+from headwater.client.machine_calls import follow_operation, machine_operation
+from headwater.client.operations import (
+    ClientOperation,
     Pause,
+    RetryPolicy,
     Send,
     Step,
-    Steps,
-    call_steps,
-    create_steps,
-    topics_steps,
+    call_operation,
+    create_operation,
+    topics_operation,
 )
-from headwater.client.watching import (
+from headwater.client.retry import Retry
+from headwater.client.watch import (
     Follow,
     HandOver,
     NextBytes,
     Watched,
-    WatchSteps,
+    WatchOperation,
     only_one,
-    polling_steps,
-    wanted,
-    watch_steps,
+    polling_operation,
+    watch_operation,
+    watch_request,
 )
 from headwater.client.worker import Handler, work
-from headwater.client.working import WorkDone, WorkWishes
 from headwater.config.topic import check_topic_name
 from headwater.core.clock import Clock, Doorbell, SystemClock
 from headwater.core.errors import HeadwaterError
@@ -73,7 +73,7 @@ class Client:
     ) -> None:
         self._address = Address(url, token, timeout_s, ca_file)
         self._http = BlockingHttp(self._address)
-        self._manner = Manner(retry or Retry(), rng or random.SystemRandom())
+        self._policy = RetryPolicy(retry or Retry(), rng or random.SystemRandom())
         self._clock = clock or SystemClock()
 
     def __repr__(self) -> str:
@@ -81,7 +81,7 @@ class Client:
 
     def create(self, topic: str, **settings: Any) -> TopicState:
         """Make a topic, or change the settings of one that is there."""
-        return self._drive(create_steps(topic, settings, self._manner))
+        return self._drive(create_operation(topic, settings, self._policy))
 
     def append(
         self,
@@ -99,23 +99,24 @@ class Client:
         and, as wanted, `tag`, `node` and `meta`.
 
         Has an idempotency key, yours or a new one, so that it can be sent again without being
-        written twice. `NoAnswerError` means that nobody can tell: ask with the same key.
+        written twice. `NoAnswerError` means that it may or may not be written: write it again
+        with the same key.
         """
         call = calls.append(
             topic,
             records,
-            self._manner.new_key() if idempotency_key is None else idempotency_key,
+            self._policy.new_key() if idempotency_key is None else idempotency_key,
             node=node,
             expect_head_seq=expect_head_seq,
             create=create,
             settings=settings,
             disable_backpressure=disable_backpressure,
         )
-        return self._drive(call_steps(call, self._manner))
+        return self._drive(call_operation(call, self._policy))
 
     def diff(self, topic: str, from_seq: int = 0, **options: Any) -> Diff:
         """What came after `from_seq`. Options: limit, max_batch_bytes, wait_ms, node, match."""
-        return self._drive(call_steps(calls.diff(topic, from_seq, **options), self._manner))
+        return self._drive(call_operation(calls.diff(topic, from_seq, **options), self._policy))
 
     def arrow(
         self,
@@ -128,7 +129,7 @@ class Client:
         """What came after `from_seq`, up to `to_seq`, as an Arrow IPC stream; go on from
         `next_from_seq` until it is `caught_up`."""
         call = calls.arrow(topic, from_seq, to_seq, limit)
-        return self._drive(call_steps(call, self._manner))
+        return self._drive(call_operation(call, self._policy))
 
     def watch(
         self,
@@ -146,12 +147,12 @@ class Client:
         `tail` begins at the end. `idle_ms` ends the watch when nothing came for so long.
         """
         begin = None if tail else from_seq
-        watch = wanted(check_topic_name(topic), node, match, from_seq=begin)
+        watch = watch_request(check_topic_name(topic), node, match, from_seq=begin)
         if idle_ms is None:
-            steps = watch_steps(watch, self._manner)
+            operation = watch_operation(watch, self._policy)
         else:
-            steps = polling_steps(topic, begin, idle_ms, watch.node, match, self._manner)
-        return (only_one(found) for found in self._follow(steps))
+            operation = polling_operation(topic, begin, idle_ms, watch.node, match, self._policy)
+        return (only_one(watched) for watched in self._follow(operation))
 
     def watch_topics(
         self,
@@ -163,55 +164,55 @@ class Client:
     ) -> Iterator[Watched]:
         """Several topics at once. A name that ends in a star means all that begin so, those that
         are made later too. A mapping says where to begin: a seq, or None for the end."""
-        watch = wanted(topics, node, match, from_seq=None if tail else 0)
-        return self._follow(watch_steps(watch, self._manner))
+        watch = watch_request(topics, node, match, from_seq=None if tail else 0)
+        return self._follow(watch_operation(watch, self._policy))
 
     def delete(
         self, topic: str, *, before_seq: int | None = None, match: object | None = None
     ) -> Deleted:
         """Delete records for good: below a seq, by tag (`"x"`, `"x*"`), or those that are both."""
-        return self._drive(call_steps(calls.delete(topic, before_seq, match), self._manner))
+        return self._drive(call_operation(calls.delete(topic, before_seq, match), self._policy))
 
     def state(self, topic: str) -> TopicState:
-        return self._drive(call_steps(calls.get_topic(topic), self._manner))
+        return self._drive(call_operation(calls.get_topic(topic), self._policy))
 
     def topics(self, prefix: str = "") -> list[TopicState]:
         """All topics, by name."""
-        return self._drive(topics_steps(prefix, self._manner))
+        return self._drive(topics_operation(prefix, self._policy))
 
     def drop(self, topic: str, *, if_empty: bool = False) -> bool:
         """Drop a topic and everything in it. False when there was none."""
-        return self._drive(call_steps(calls.drop(topic, if_empty=if_empty), self._manner))
+        return self._drive(call_operation(calls.drop(topic, if_empty=if_empty), self._policy))
 
     # -- routers
 
     def put_router(self, router: str, **settings: Any) -> RouterState:
         """Copy what comes into `source` to `dest`. Other settings: preserve_node, preserve_tag,
         create_dest, filter, allow_cycle, guarantee."""
-        return self._drive(router_calls.put_router_steps(router, settings, self._manner))
+        return self._drive(router_calls.put_router_operation(router, settings, self._policy))
 
     def router(self, router: str) -> RouterState:
         """How far a router has come."""
-        return self._drive(call_steps(router_calls.get_router(router), self._manner))
+        return self._drive(call_operation(router_calls.get_router(router), self._policy))
 
     def routers(
         self, prefix: str = "", *, source: str | None = None, dest: str | None = None
     ) -> list[RouterState]:
         """All routers, by name."""
-        return self._drive(router_calls.routers_steps(prefix, source, dest, self._manner))
+        return self._drive(router_calls.routers_operation(prefix, source, dest, self._policy))
 
     def delete_router(self, router: str) -> bool:
         """Remove a router; what it has copied stays. False when there was none."""
-        return self._drive(call_steps(router_calls.delete_router(router), self._manner))
+        return self._drive(call_operation(router_calls.delete_router(router), self._policy))
 
     @property
     def machines(self) -> Machines:
         """State machines: definitions, instances, events."""
         return Machines(
-            lambda ask: self._drive(ask_steps(ask, self._manner)),
-            lambda wanted, start, idle_ms: cast(
+            lambda request: self._drive(machine_operation(request, self._policy)),
+            lambda watch_request, start, idle_ms: cast(
                 Iterator[Moved],
-                self._follow(follow_steps(wanted, start, idle_ms, self._manner)),
+                self._follow(follow_operation(watch_request, start, idle_ms, self._policy)),
             ),
         )
 
@@ -229,7 +230,7 @@ class Client:
         """Take up to `limit` jobs of a queue; they are this node's until their deadline.
         `wait_ms` waits for a first one."""
         call = calls.claim(topic, node, limit, lease_ms, wait_ms)
-        return self._drive(call_steps(call, self._manner))
+        return self._drive(call_operation(call, self._policy))
 
     def ack(
         self,
@@ -240,7 +241,7 @@ class Client:
         lease_ids: Sequence[int] | None = None,
     ) -> LeaseResult:
         """These jobs are done: they are deleted for good."""
-        return self._drive(call_steps(calls.ack(topic, node, seqs, lease_ids), self._manner))
+        return self._drive(call_operation(calls.ack(topic, node, seqs, lease_ids), self._policy))
 
     def nack(
         self,
@@ -253,7 +254,7 @@ class Client:
     ) -> LeaseResult:
         """Give these jobs back, to be delivered again at once or after a delay."""
         call = calls.nack(topic, node, seqs, lease_ids, delay_ms)
-        return self._drive(call_steps(call, self._manner))
+        return self._drive(call_operation(call, self._policy))
 
     def extend(
         self,
@@ -266,34 +267,34 @@ class Client:
     ) -> LeaseResult:
         """Hold these jobs for `lease_ms` from now."""
         call = calls.extend(topic, node, seqs, lease_ids, lease_ms)
-        return self._drive(call_steps(call, self._manner))
+        return self._drive(call_operation(call, self._policy))
 
     def requeue(self, topic: str, seqs: Sequence[int]) -> Requeued:
         """Give dead letters of this topic back to the queues they came from."""
-        return self._drive(call_steps(calls.requeue(topic, seqs), self._manner))
+        return self._drive(call_operation(calls.requeue(topic, seqs), self._policy))
 
     def queue_stats(self, topic: str) -> QueueStats:
         """How many jobs are ready, in flight, delayed, and were given up."""
-        return self._drive(call_steps(calls.queue_stats(topic), self._manner))
+        return self._drive(call_operation(calls.queue_stats(topic), self._policy))
 
-    def work(self, topic: str, handler: Handler, **wishes: Any) -> WorkDone:
-        """Claim jobs and give each to `handler`, until told to stop. A job whose handler returns is
+    def work(self, topic: str, handler: Handler, **options: Any) -> WorkDone:
+        """Claim jobs and give each to `handler` until `stop` is set. A job whose handler returns is
         acked; one whose handler raises is given back, to be tried again after a while. Jobs are
         held as long as their handler runs.
 
-        Wishes: node, threads (1), limit (jobs in hand), lease_ms, retry_ms (1000), retry_ms_max,
-        idle_ms (end when nothing came for so long), stop (a `Stop`), on_done (told of every job).
-        See `WorkWishes`.
+        Options: node, threads (1), limit (jobs in hand), lease_ms, retry_ms (1000), retry_ms_max,
+        idle_ms (end when nothing came for so long), stop (a `Stop`), on_done (called for each job).
+        See `WorkOptions`.
         """
-        return work(self, topic, handler, WorkWishes(**wishes), self._clock)
+        return work(self, topic, handler, WorkOptions(**options), self._clock)
 
     def metrics(self) -> dict[str, Any]:
         """The server's metrics, by name."""
-        return self._drive(call_steps(calls.metrics(), self._manner))
+        return self._drive(call_operation(calls.metrics(), self._policy))
 
     def ready(self) -> str:
         """Waits for a server that starts: then `ok`, or `full` when its disk is."""
-        return self._drive(call_steps(calls.ready(), self._manner))
+        return self._drive(call_operation(calls.ready(), self._policy))
 
     def close(self) -> None:
         """Give the connections back. May be called twice."""
@@ -312,12 +313,12 @@ class Client:
 
     # -- driving
 
-    def _drive(self, steps: Steps[T]) -> T:
+    def _drive(self, operation: ClientOperation[T]) -> T:
         result: Any = None
         error: HeadwaterError | None = None
         try:
             while True:
-                step = steps.send(result) if error is None else steps.throw(error)
+                step = operation.send(result) if error is None else operation.throw(error)
                 result, error = None, None
                 try:
                     result = self._do(step)
@@ -327,19 +328,19 @@ class Client:
             value: T = done.value
             return value
 
-    def _follow(self, steps: WatchSteps) -> Iterator[Watched]:
+    def _follow(self, operation: WatchOperation) -> Iterator[Watched]:
         stream: BlockingStream | None = None
         result: Any = None
         error: HeadwaterError | None = None
         try:
             while True:
                 try:
-                    step = steps.send(result) if error is None else steps.throw(error)
+                    step = operation.send(result) if error is None else operation.throw(error)
                 except StopIteration:
                     return
                 result, error = None, None
                 if isinstance(step, HandOver):
-                    yield from step.found
+                    yield from step.watched
                     continue
                 try:
                     if isinstance(step, NextBytes):

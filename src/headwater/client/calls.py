@@ -28,8 +28,8 @@ HEARTBEAT_MS: Final = 10_000
 ARROW_ROWS_DEFAULT: Final = 100_000
 
 
-class Repeat(Enum):
-    """May a request be sent again when nobody knows what became of it?"""
+class RepeatRule(Enum):
+    """May a request be sent again when its answer never came?"""
 
     ALWAYS = "twice is the same as once"
     WITH_KEY = "as long as the server remembers its key"
@@ -37,11 +37,11 @@ class Repeat(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
+class HttpCall(Generic[T]):
     method: str
     path: str
     read: Callable[[bytes], T]
-    repeat: Repeat = Repeat.ALWAYS
+    repeat: RepeatRule = RepeatRule.ALWAYS
     query: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -49,25 +49,25 @@ class Call(Generic[T]):
     """How long the server may take on purpose."""
     topic: str | None = None
     read_answer: Callable[[Mapping[str, str], bytes], T] | None = None
-    """In place of `read`, for an answer whose headers tell something too."""
+    """In place of `read`, for an answer that has values in its headers too."""
 
     def result(self, headers: Mapping[str, str], body: bytes) -> T:
         return self.read(body) if self.read_answer is None else self.read_answer(headers, body)
 
 
-def put_topic(topic: str, settings: Mapping[str, Any]) -> Call[None]:
-    return Call("PUT", _path(topic), answers.nothing, body=json_text(settings, "settings"))
+def put_topic(topic: str, settings: Mapping[str, Any]) -> HttpCall[None]:
+    return HttpCall("PUT", _path(topic), answers.nothing, body=json_text(settings, "settings"))
 
 
-def get_topic(topic: str) -> Call[TopicState]:
-    return Call("GET", _path(topic), answers.topic_state, query={"touch": "false"})
+def get_topic(topic: str) -> HttpCall[TopicState]:
+    return HttpCall("GET", _path(topic), answers.topic_state, query={"touch": "false"})
 
 
-def list_topics(prefix: str, cursor: str | None) -> Call[answers.TopicsPage]:
+def list_topics(prefix: str, cursor: str | None) -> HttpCall[answers.TopicsPage]:
     query = {"prefix": prefix, "page_size": str(limits.PAGE_SIZE_MAX)}
     if cursor is not None:
         query["cursor"] = cursor
-    return Call("GET", "/v0/topics", answers.topics_page, query=query)
+    return HttpCall("GET", "/v0/topics", answers.topics_page, query=query)
 
 
 def append(
@@ -80,7 +80,7 @@ def append(
     create: bool | None = None,
     settings: Mapping[str, Any] | None = None,
     disable_backpressure: bool = False,
-) -> Call[Appended]:
+) -> HttpCall[Appended]:
     given: object = records
     if not isinstance(records, msgspec.Raw):
         given = [records] if isinstance(records, Mapping) else list(records)
@@ -93,11 +93,11 @@ def append(
         "disable_backpressure": True if disable_backpressure else None,
     }
     body |= {name: value for name, value in optional.items() if value is not None}
-    return Call(
+    return HttpCall(
         "POST",
         _path(topic),
         answers.appended,
-        Repeat.WITH_KEY,
+        RepeatRule.WITH_KEY,
         query={"return_seqs": "false"},
         body=json_text(body, "the write"),
         topic=topic,
@@ -112,7 +112,7 @@ def diff(
     wait_ms: int = 0,
     node: str | Iterable[str] | None = None,
     match: object | None = None,
-) -> Call[Diff]:
+) -> HttpCall[Diff]:
     body: dict[str, Any] = {
         "from_seq": from_seq,
         "limit": limit,
@@ -122,14 +122,14 @@ def diff(
         **_filters(node, match),
     }
     wait_s = min(max(wait_ms, 0), limits.READ_WAIT_MS_CLAMP) / 1_000
-    return Call(
+    return HttpCall(
         "POST", _path(topic, "/diff"), answers.diff, body=json_text(body, "the read"), wait_s=wait_s
     )
 
 
-def arrow(topic: str, from_seq: int, to_seq: int, limit: int) -> Call[answers.ArrowPage]:
+def arrow(topic: str, from_seq: int, to_seq: int, limit: int) -> HttpCall[answers.ArrowPage]:
     query = {"from_seq": str(from_seq), "to_seq": str(to_seq), "limit": str(limit)}
-    return Call(
+    return HttpCall(
         "GET",
         _path(topic, "/arrow"),
         answers.no_page,
@@ -138,29 +138,31 @@ def arrow(topic: str, from_seq: int, to_seq: int, limit: int) -> Call[answers.Ar
     )
 
 
-def delete(topic: str, before_seq: int | None, match: object | None) -> Call[Deleted]:
+def delete(topic: str, before_seq: int | None, match: object | None) -> HttpCall[Deleted]:
     """By tag alone it is not repeated: it would also take what was written meanwhile."""
     body: dict[str, Any] = {"before_seq": before_seq, **_filters(None, match)}
-    return Call(
+    return HttpCall(
         "POST",
         _path(topic, "/delete"),
         answers.deleted,
-        Repeat.NEVER if before_seq is None else Repeat.ALWAYS,
+        RepeatRule.NEVER if before_seq is None else RepeatRule.ALWAYS,
         body=json_text(body, "the delete"),
     )
 
 
-def drop(topic: str, *, if_empty: bool) -> Call[bool]:
-    """Not repeated: somebody may have made a topic of this name again."""
+def drop(topic: str, *, if_empty: bool) -> HttpCall[bool]:
+    """Not repeated: another client may have created a topic of this name again."""
     query = {"if_empty": "true" if if_empty else "false"}
-    return Call("DELETE", _path(topic), answers.was_deleted, Repeat.NEVER, query=query)
+    return HttpCall("DELETE", _path(topic), answers.was_deleted, RepeatRule.NEVER, query=query)
 
 
-def claim(topic: str, node: str, limit: int, lease_ms: int | None, wait_ms: int) -> Call[Claimed]:
+def claim(
+    topic: str, node: str, limit: int, lease_ms: int | None, wait_ms: int
+) -> HttpCall[Claimed]:
     """Sent again when no answer came: what that answer held comes back when its lease is over."""
     body = {"node": node, "max": limit, "lease_ms": lease_ms, "wait_ms": wait_ms}
     wait_s = min(max(wait_ms, 0), limits.READ_WAIT_MS_CLAMP) / 1_000
-    return Call(
+    return HttpCall(
         "POST",
         _path(topic, "/claim"),
         answers.claimed,
@@ -171,14 +173,14 @@ def claim(topic: str, node: str, limit: int, lease_ms: int | None, wait_ms: int)
 
 def ack(
     topic: str, node: str, seqs: Sequence[int], lease_ids: Sequence[int] | None
-) -> Call[LeaseResult]:
-    return _settle(topic, "ack", node, seqs, lease_ids, {})
+) -> HttpCall[LeaseResult]:
+    return _lease_call(topic, "ack", node, seqs, lease_ids, {})
 
 
 def nack(
     topic: str, node: str, seqs: Sequence[int], lease_ids: Sequence[int] | None, delay_ms: int
-) -> Call[LeaseResult]:
-    return _settle(topic, "nack", node, seqs, lease_ids, {"delay_ms": delay_ms})
+) -> HttpCall[LeaseResult]:
+    return _lease_call(topic, "nack", node, seqs, lease_ids, {"delay_ms": delay_ms})
 
 
 def extend(
@@ -187,40 +189,42 @@ def extend(
     seqs: Sequence[int],
     lease_ids: Sequence[int] | None,
     lease_ms: int | None,
-) -> Call[LeaseResult]:
-    return _settle(topic, "extend", node, seqs, lease_ids, {"lease_ms": lease_ms})
+) -> HttpCall[LeaseResult]:
+    return _lease_call(topic, "extend", node, seqs, lease_ids, {"lease_ms": lease_ms})
 
 
-def _settle(
+def _lease_call(
     topic: str,
     verb: str,
     node: str,
     seqs: Sequence[int],
     lease_ids: Sequence[int] | None,
     more: Mapping[str, Any],
-) -> Call[LeaseResult]:
+) -> HttpCall[LeaseResult]:
     """Twice is the same as once; the second time the jobs are among the skipped."""
-    asked = list(seqs)
-    body = {"node": node, "seqs": asked, **more}
+    seq_list = list(seqs)
+    body = {"node": node, "seqs": seq_list, **more}
     if lease_ids is not None:
         body["lease_ids"] = list(lease_ids)
-    return Call(
+    return HttpCall(
         "POST",
         _path(topic, f"/{verb}"),
-        partial(answers.settled, asked),
+        partial(answers.ack_result, seq_list),
         body=json_text(body, verb),
     )
 
 
-def requeue(topic: str, seqs: Sequence[int]) -> Call[Requeued]:
+def requeue(topic: str, seqs: Sequence[int]) -> HttpCall[Requeued]:
     """Twice is the same as once; the second time the letters are among the skipped."""
-    asked = list(seqs)
-    body = json_text({"seqs": asked}, "requeue")
-    return Call("POST", _path(topic, "/requeue"), partial(answers.requeued, asked), body=body)
+    seq_list = list(seqs)
+    body = json_text({"seqs": seq_list}, "requeue")
+    return HttpCall(
+        "POST", _path(topic, "/requeue"), partial(answers.requeued, seq_list), body=body
+    )
 
 
-def queue_stats(topic: str) -> Call[QueueStats]:
-    return Call("GET", _path(topic), answers.queue_stats, query={"touch": "false"})
+def queue_stats(topic: str) -> HttpCall[QueueStats]:
+    return HttpCall("GET", _path(topic), answers.queue_stats, query={"touch": "false"})
 
 
 def open_watch(
@@ -229,7 +233,7 @@ def open_watch(
     match: object | None,
     *,
     lenient: bool,
-) -> Call[answers.WatchOpened]:
+) -> HttpCall[answers.WatchOpened]:
     body = {
         "topics": topics,
         "include_tags": True,
@@ -237,7 +241,7 @@ def open_watch(
         "limit": limits.READ_RECORDS_CLAMP,
         **_filters(node, match),
     }
-    return Call(
+    return HttpCall(
         "POST",
         "/v0/watch",
         answers.watch_opened,
@@ -246,20 +250,20 @@ def open_watch(
     )
 
 
-def follow_watch(wid: str, last_event_id: str | None) -> Call[bytes]:
+def follow_watch(wid: str, last_event_id: str | None) -> HttpCall[bytes]:
     headers = {"accept": "text/event-stream", "cache-control": "no-store"}
     if last_event_id is not None:
         headers["last-event-id"] = last_event_id
-    return Call("GET", f"/v0/watch/{quote(wid, safe='')}", bytes, headers=headers)
+    return HttpCall("GET", f"/v0/watch/{quote(wid, safe='')}", bytes, headers=headers)
 
 
-def metrics() -> Call[dict[str, Any]]:
+def metrics() -> HttpCall[dict[str, Any]]:
     headers = {"accept": "application/json"}
-    return Call("GET", "/v0/metrics", answers.metrics, headers=headers)
+    return HttpCall("GET", "/v0/metrics", answers.metrics, headers=headers)
 
 
-def ready() -> Call[str]:
-    return Call("GET", "/v0/ready", answers.status)
+def ready() -> HttpCall[str]:
+    return HttpCall("GET", "/v0/ready", answers.status)
 
 
 def _path(topic: str, rest: str = "") -> str:
@@ -267,9 +271,9 @@ def _path(topic: str, rest: str = "") -> str:
 
 
 def _filters(node: str | Iterable[str] | None, match: object | None) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    filters: dict[str, Any] = {}
     if node is not None:
-        found["node"] = node if isinstance(node, str) else list(node)
+        filters["node"] = node if isinstance(node, str) else list(node)
     if match is not None:
-        found["match"] = match
-    return found
+        filters["match"] = match
+    return filters

@@ -1,7 +1,7 @@
 """From a server's answer back to the error it stands for: the same classes as embedded.
 
 What only a client can meet is declared here: a server that cannot be reached, an answer that never
-came, a key that may not, somebody else who answered.
+came, a key without the right, an answer from another kind of server.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class NoAnswerError(UnavailableError):
 
 
 class UnexpectedAnswerError(HeadwaterError):
-    """Whoever answered does not speak the contract: a proxy, or another kind of server."""
+    """The answer is not one of the contract: a proxy or another kind of server sent it."""
 
     code = "unexpected_answer"
     exit_code = 2
@@ -97,14 +97,14 @@ LATER_ERRORS: Final[dict[str, type[UnavailableError]]] = {
 RETRY_AFTER_MS_DEFAULT: Final = 1_000
 
 
-class _Told(msgspec.Struct):
+class _ErrorBody(msgspec.Struct):
     code: str
     message: str
     detail: dict[str, Any] | None = None
 
 
 class _Answer(msgspec.Struct):
-    error: _Told
+    error: _ErrorBody
 
 
 _decoder = msgspec.json.Decoder(_Answer)
@@ -113,10 +113,10 @@ _decoder = msgspec.json.Decoder(_Answer)
 def error_of(status: int, headers: Mapping[str, str], body: bytes) -> HeadwaterError:
     """The error an answer stands for. Never fails, whatever the answer is."""
     try:
-        told = _decoder.decode(body).error
+        answer = _decoder.decode(body).error
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return _foreign(status, headers)
-    return error_for(told.code, told.message, told.detail, status=status, headers=headers)
+    return error_for(answer.code, answer.message, answer.detail, status=status, headers=headers)
 
 
 def error_for(

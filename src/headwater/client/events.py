@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class SseEvent:
     name: str
     data: bytes
 
@@ -19,17 +19,17 @@ class EventParser:
 
     def __init__(self) -> None:
         self._rest = bytearray()
-        self._looked = 0
+        self._scanned = 0
         self._name = "message"
         self._data: list[bytes] = []
 
-    def feed(self, chunk: bytes) -> list[Event]:
+    def feed(self, chunk: bytes) -> list[SseEvent]:
         rest = self._rest
         rest += chunk
-        events: list[Event] = []
+        events: list[SseEvent] = []
         start = 0
         while True:
-            end = rest.find(b"\n", max(self._looked, start))
+            end = rest.find(b"\n", max(self._scanned, start))
             if end < 0:
                 break
             line = bytes(rest[start:end])
@@ -38,12 +38,12 @@ class EventParser:
             if event is not None:
                 events.append(event)
         del rest[:start]
-        self._looked = len(rest)
+        self._scanned = len(rest)
         return events
 
-    def _take(self, line: bytes) -> Event | None:
+    def _take(self, line: bytes) -> SseEvent | None:
         if not line:
-            event = Event(self._name, b"\n".join(self._data)) if self._data else None
+            event = SseEvent(self._name, b"\n".join(self._data)) if self._data else None
             self._name, self._data = "message", []
             return event
         field, _, value = line.partition(b":")

@@ -12,10 +12,10 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from headwater.client.calls import Call
+from headwater.client.calls import HttpCall
 from headwater.client.errors import NoAnswerError, UnreachableError
-from headwater.client.steps import Answer
-from headwater.client.watching import SILENCE_S
+from headwater.client.operations import HttpAnswer
+from headwater.client.watch import SILENCE_S
 from headwater.core.errors import AccessError, HeadwaterError, InvalidRequestError
 
 if TYPE_CHECKING:
@@ -88,7 +88,9 @@ class Address:
                 f"cannot use the certificates ({error})", path=self._ca_file
             ) from error
 
-    def request(self, http: Any, call: Call[Any], *, read_timeout_s: float | None = None) -> Any:
+    def request(
+        self, http: Any, call: HttpCall[Any], *, read_timeout_s: float | None = None
+    ) -> Any:
         import httpx
 
         read_s = self.timeout_s + call.wait_s if read_timeout_s is None else read_timeout_s
@@ -132,13 +134,13 @@ class BlockingStream:
     def __init__(self, address: Address, response: httpx.Response) -> None:
         self._address = address
         self._response = response
-        self._pieces: Iterator[bytes] = response.iter_bytes()
+        self._chunks: Iterator[bytes] = response.iter_bytes()
 
     def next_bytes(self) -> bytes:
         import httpx
 
         try:
-            return next(self._pieces, b"")
+            return next(self._chunks, b"")
         except (httpx.TransportError, httpx.StreamError) as error:
             raise self._address.explain(error) from error
 
@@ -153,16 +155,16 @@ class BlockingHttp:
         self._address = address
         self._http = httpx.Client(**address.options())
 
-    def send(self, call: Call[Any]) -> Answer:
+    def send(self, call: HttpCall[Any]) -> HttpAnswer:
         import httpx
 
         try:
             response = self._http.send(self._address.request(self._http, call))
         except httpx.TransportError as error:
             raise self._address.explain(error) from error
-        return Answer(response.status_code, response.headers, response.content)
+        return HttpAnswer(response.status_code, response.headers, response.content)
 
-    def follow(self, call: Call[bytes]) -> tuple[Answer, BlockingStream | None]:
+    def follow(self, call: HttpCall[bytes]) -> tuple[HttpAnswer, BlockingStream | None]:
         import httpx
 
         request = self._address.request(self._http, call, read_timeout_s=SILENCE_S)
@@ -170,11 +172,11 @@ class BlockingHttp:
             response = self._http.send(request, stream=True)
             if response.status_code != 200:
                 body = response.read()
-                return Answer(response.status_code, response.headers, body), None
+                return HttpAnswer(response.status_code, response.headers, body), None
         except httpx.TransportError as error:
             raise self._address.explain(error) from error
         stream = BlockingStream(self._address, response)
-        return Answer(response.status_code, response.headers, b""), stream
+        return HttpAnswer(response.status_code, response.headers, b""), stream
 
     def close(self) -> None:
         self._http.close()
@@ -186,13 +188,13 @@ class AsyncStream:
     def __init__(self, address: Address, response: httpx.Response) -> None:
         self._address = address
         self._response = response
-        self._pieces: AsyncIterator[bytes] = response.aiter_bytes()
+        self._chunks: AsyncIterator[bytes] = response.aiter_bytes()
 
     async def next_bytes(self) -> bytes:
         import httpx
 
         try:
-            return await anext(self._pieces, b"")
+            return await anext(self._chunks, b"")
         except (httpx.TransportError, httpx.StreamError) as error:
             raise self._address.explain(error) from error
 
@@ -207,16 +209,16 @@ class AsyncHttp:
         self._address = address
         self._http = httpx.AsyncClient(**address.options())
 
-    async def send(self, call: Call[Any]) -> Answer:
+    async def send(self, call: HttpCall[Any]) -> HttpAnswer:
         import httpx
 
         try:
             response = await self._http.send(self._address.request(self._http, call))
         except httpx.TransportError as error:
             raise self._address.explain(error) from error
-        return Answer(response.status_code, response.headers, response.content)
+        return HttpAnswer(response.status_code, response.headers, response.content)
 
-    async def follow(self, call: Call[bytes]) -> tuple[Answer, AsyncStream | None]:
+    async def follow(self, call: HttpCall[bytes]) -> tuple[HttpAnswer, AsyncStream | None]:
         import httpx
 
         request = self._address.request(self._http, call, read_timeout_s=SILENCE_S)
@@ -224,11 +226,11 @@ class AsyncHttp:
             response = await self._http.send(request, stream=True)
             if response.status_code != 200:
                 body = await response.aread()
-                return Answer(response.status_code, response.headers, body), None
+                return HttpAnswer(response.status_code, response.headers, body), None
         except httpx.TransportError as error:
             raise self._address.explain(error) from error
         stream = AsyncStream(self._address, response)
-        return Answer(response.status_code, response.headers, b""), stream
+        return HttpAnswer(response.status_code, response.headers, b""), stream
 
     async def close(self) -> None:
         await self._http.aclose()

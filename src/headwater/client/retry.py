@@ -17,7 +17,7 @@ class Retry:
     """`Retry(give_up_after_s=0)` tries once."""
 
     give_up_after_s: float = 60.0
-    """From the first attempt of a call; for a watch, from when it last heard anything."""
+    """From the first attempt of a call; for a watch, from the last bytes it received."""
     first_delay_s: float = 0.05
     longest_delay_s: float = 5.0
 
@@ -25,18 +25,18 @@ class Retry:
         """How long to wait after so many failures in a row; not less than the server asks."""
         grown = min(self.longest_delay_s, self.first_delay_s * 2.0 ** min(failures - 1, 30))
         delay = grown * rng.uniform(SPREAD, 1.0)
-        if isinstance(error, UnavailableError) and _was_told(error):
-            asked = error.retry_after_ms / 1_000
-            return max(delay, asked * rng.uniform(1.0, 1.0 + SPREAD / 2))
+        if isinstance(error, UnavailableError) and _names_delay(error):
+            named_s = error.retry_after_ms / 1_000
+            return max(delay, named_s * rng.uniform(1.0, 1.0 + SPREAD / 2))
         return delay
 
 
 def may_retry(error: HeadwaterError) -> bool:
-    """Nobody's move: the same call may work later. A full disk waits for an operator more often
-    than not, so that is told at once."""
+    """The same call may work later. A full disk waits for an operator more often than not, so
+    that error is raised at once."""
     return isinstance(error, UnavailableError) and not isinstance(error, DiskFullError)
 
 
-def _was_told(error: UnavailableError) -> bool:
+def _names_delay(error: UnavailableError) -> bool:
     """The server named a time, as opposed to a connection that failed."""
     return error.code not in ("unreachable", "no_answer")

@@ -9,15 +9,15 @@ from urllib.parse import quote
 import msgspec
 
 from headwater.client.answers import decode
-from headwater.client.calls import Call
-from headwater.client.steps import Manner, Steps, call_steps
+from headwater.client.calls import HttpCall
+from headwater.client.operations import ClientOperation, RetryPolicy, call_operation
 from headwater.core.json_text import json_text
 from headwater.core.limits import PAGE_SIZE_MAX
 from headwater.engine.routers import RouterState
 from headwater.model.router.definition import check_router_name
 
 
-class _Page(msgspec.Struct):
+class _RoutersPage(msgspec.Struct):
     routers: list[RouterState]
     next_cursor: str | None = None
 
@@ -30,8 +30,8 @@ def _state(body: bytes) -> RouterState:
     return decode(body, RouterState)
 
 
-def _page(body: bytes) -> _Page:
-    return decode(body, _Page)
+def _page(body: bytes) -> _RoutersPage:
+    return decode(body, _RoutersPage)
 
 
 def _was_removed(body: bytes) -> bool:
@@ -42,41 +42,41 @@ def _nothing(_body: bytes) -> None:
     """The status said it all."""
 
 
-def put_router(router: str, settings: Mapping[str, Any]) -> Call[None]:
+def put_router(router: str, settings: Mapping[str, Any]) -> HttpCall[None]:
     body = json_text(dict(settings), "a router")
-    return Call("PUT", _path(router), _nothing, body=body)
+    return HttpCall("PUT", _path(router), _nothing, body=body)
 
 
-def get_router(router: str) -> Call[RouterState]:
-    return Call("GET", _path(router), _state)
+def get_router(router: str) -> HttpCall[RouterState]:
+    return HttpCall("GET", _path(router), _state)
 
 
 def list_routers(
     prefix: str, source: str | None, dest: str | None, cursor: str | None
-) -> Call[_Page]:
+) -> HttpCall[_RoutersPage]:
     given = {"prefix": prefix, "source": source, "dest": dest, "cursor": cursor}
     query = {name: value for name, value in given.items() if value is not None}
-    return Call("GET", "/v0/routers", _page, query={**query, "page_size": str(PAGE_SIZE_MAX)})
+    return HttpCall("GET", "/v0/routers", _page, query={**query, "page_size": str(PAGE_SIZE_MAX)})
 
 
-def delete_router(router: str) -> Call[bool]:
-    return Call("DELETE", _path(router), _was_removed)
+def delete_router(router: str) -> HttpCall[bool]:
+    return HttpCall("DELETE", _path(router), _was_removed)
 
 
-def put_router_steps(
-    router: str, settings: Mapping[str, Any], manner: Manner
-) -> Steps[RouterState]:
-    yield from call_steps(put_router(router, settings), manner)
-    return (yield from call_steps(get_router(router), manner))
+def put_router_operation(
+    router: str, settings: Mapping[str, Any], policy: RetryPolicy
+) -> ClientOperation[RouterState]:
+    yield from call_operation(put_router(router, settings), policy)
+    return (yield from call_operation(get_router(router), policy))
 
 
-def routers_steps(
-    prefix: str, source: str | None, dest: str | None, manner: Manner
-) -> Steps[list[RouterState]]:
+def routers_operation(
+    prefix: str, source: str | None, dest: str | None, policy: RetryPolicy
+) -> ClientOperation[list[RouterState]]:
     states: list[RouterState] = []
     cursor: str | None = None
     while True:
-        page = yield from call_steps(list_routers(prefix, source, dest, cursor), manner)
+        page = yield from call_operation(list_routers(prefix, source, dest, cursor), policy)
         states += page.routers
         cursor = page.next_cursor
         if cursor is None:

@@ -12,8 +12,8 @@ def package_files(package: str, suffix: str) -> list[tuple[str, bytes]]:
     return sorted(_below(files(package), "", suffix))
 
 
-def _below(place: Traversable, name: str, suffix: str) -> Iterator[tuple[str, bytes]]:
-    for entry in place.iterdir():
+def _below(directory: Traversable, name: str, suffix: str) -> Iterator[tuple[str, bytes]]:
+    for entry in directory.iterdir():
         here = f"{name}{entry.name}"
         if entry.is_dir():
             yield from _below(entry, f"{here}/", suffix)

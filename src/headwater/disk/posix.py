@@ -47,15 +47,15 @@ class PosixFile:
         if len(first) == length or not first:
             return first
         # The kernel may stop early, at 2 GiB for one; only an empty answer is the end.
-        pieces = [first]
+        chunks = [first]
         have = len(first)
         while have < length:
-            piece = os.pread(self._descriptor, length - have, offset + have)
-            if not piece:
+            chunk = os.pread(self._descriptor, length - have, offset + have)
+            if not chunk:
                 break
-            pieces.append(piece)
-            have += len(piece)
-        return b"".join(pieces)
+            chunks.append(chunk)
+            have += len(chunk)
+        return b"".join(chunks)
 
     def view(self) -> memoryview:
         if self.size() == 0:

@@ -30,13 +30,13 @@ def is_resident(view: memoryview) -> bool:
         return False
     if _native is not None:
         return bool(_native.is_resident(view, PAGE_BYTES))
-    ask = _mincore()
-    if ask is None:
+    mincore = _mincore()
+    if mincore is None:
         return False
     address = int(numpy.frombuffer(view, numpy.uint8).ctypes.data)
     begin = address - address % PAGE_BYTES
     pages = numpy.zeros(-(-(address + length - begin) // PAGE_BYTES), numpy.uint8)
-    if ask(begin, address + length - begin, pages.ctypes.data) != 0:
+    if mincore(begin, address + length - begin, pages.ctypes.data) != 0:
         return False  # not a mapping: somebody else's memory, which nothing is known about
     return bool((pages & _IN_MEMORY).all())
 
@@ -44,9 +44,9 @@ def is_resident(view: memoryview) -> bool:
 @cache
 def _mincore() -> Callable[..., int] | None:
     try:
-        found: Any = ctypes.CDLL(None).mincore
+        function: Any = ctypes.CDLL(None).mincore
     except (OSError, AttributeError):
         return None
-    found.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
-    found.restype = ctypes.c_int
-    return found  # type: ignore[no-any-return]
+    function.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+    function.restype = ctypes.c_int
+    return function  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""The way in: admit, take seqs, encode once, submit. What comes back is `publishing`.
+"""The way in: admit, take seqs, encode once, submit. The answer of the log goes to `publishing`.
 
 Nothing is awaited here and nothing is done per record that can be done per batch. What fails
 before the log took it leaves nothing behind.
@@ -110,7 +110,7 @@ class Appender:
         sample = now_ms // _SAMPLE_MS
         if (
             sample != self._sampled_at
-        ):  # a wall clock that jumps only makes us look: that is harmless
+        ):  # a wall clock that jumps only causes a sample: that is harmless
             self._sampled_at = sample
             self._governing.tick()
         if core.refusing and not disable_backpressure:
@@ -160,7 +160,7 @@ class Appender:
             records.datas,
         )
         write.tags = records.tags
-        write.flags = flags  # as in the frames: a reader holds what the index says against them
+        write.flags = flags  # as in the frames: a reader compares the index with them
         body = write.buffer = frames.buffer
         write.offsets = frames.offsets
         write.lengths = [size + _SEGMENT_SHIFT for size in frames.sizes]

@@ -1,7 +1,7 @@
 """The awaitable face: the same database for programs with an event loop.
 
 Everything that touches domain state runs on the loop; what may wait for files is done in a small
-pool, so a slow disk delays the reader who asked and nobody else (I14).
+pool, so a slow disk delays only the reader that waits for it (I14).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class AsyncDatabase:
 
     @property
     def engine(self) -> Engine:
-        """For tools that look deeper: counters, recovery report, log state."""
+        """For tools that inspect the engine: counters, recovery report, log state."""
         return self._engine
 
     @property
@@ -83,7 +83,7 @@ class AsyncDatabase:
         """State machines: definitions, instances, events."""
         engine = self._engine
         return AsyncMachines(
-            lambda ask: self.drive(call_operation(engine, ask)),
+            lambda call: self.drive(call_operation(engine, call)),
             partial(follow_async, engine, self.drive),
         )
 
@@ -277,8 +277,8 @@ class AsyncDatabase:
         return await self.drive_on(operation, None)
 
     async def drive_on(self, operation: Operation[T], step: Step | None) -> T:
-        """Run an operation on from a step it has got to. It hears of an error, or of being
-        cancelled, before whoever awaits it does."""
+        """Continue an operation from a step. The operation sees an error or a cancellation before
+        its caller does."""
         try:
             if step is None:
                 step = operation.send(None)

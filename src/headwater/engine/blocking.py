@@ -68,7 +68,7 @@ class Database:
 
     @property
     def engine(self) -> Engine:
-        """For tools that look deeper: counters, recovery report, log state."""
+        """For tools that inspect the engine: counters, recovery report, log state."""
         return self._engine
 
     @property
@@ -76,7 +76,7 @@ class Database:
         """State machines: definitions, instances, events."""
         engine = self._engine
         return Machines(
-            lambda ask: self.drive(call_operation(engine, ask)),
+            lambda call: self.drive(call_operation(engine, call)),
             partial(follow_blocking, engine, self.drive),
         )
 
@@ -260,7 +260,8 @@ class Database:
         self.close()
 
     def drive(self, operation: Operation[T]) -> T:
-        """Run an operation on the caller's thread. It hears of an error before the caller does."""
+        """Run an operation on the caller's thread. The operation sees an error before the caller
+        does."""
         try:
             step = operation.send(None)
             while True:

@@ -1,8 +1,8 @@
 """Checkpoints: from the log into segments, so that log files can go.
 
 The order is the promise (I1, I7): record bytes, then index entries, both synced; then a
-CheckpointMark in the log, synced; only then is anything in memory told, and only a snapshot that
-covers the frames of a log file lets that file go.
+CheckpointMark in the log, synced; only then does memory change, and a log file is deleted only when
+a snapshot covers its frames.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Checkpointer:
         self._core = core
 
     def run(self, *, full: bool) -> Cut:
-        """One checkpoint, on the keeper's thread. A full one absorbs everything published."""
+        """One checkpoint, on the maintenance thread. A full one takes everything published."""
         cut = self._core.owner.call(lambda: self._cut(full=full))
         self._carry_out(cut)
         return cut
@@ -110,7 +110,7 @@ class Checkpointer:
 
     def _write_each(self, jobs: Sequence[TopicJob]) -> tuple[list[TopicJob], Exception | None]:
         """Files of one topic that cannot be written to keep no other topic's records in memory.
-        Gives what was written, and the first trouble: the log must keep all it has, then."""
+        Gives what was written, and the first error: the log must keep all it has, then."""
         now = self._core.clock.wall_ms()
         written: list[TopicJob] = []
         first_error: Exception | None = None
@@ -177,14 +177,14 @@ class Checkpointer:
         seqs = numpy.concatenate(topic.unflagged)
         last = topic.segments[-1].end_seq if topic.segments else 0
         seqs = numpy.unique(seqs[(seqs >= topic.log.index.base_seq) & (seqs <= last)])
-        found = []
+        flagged = []
         for segment in topic.segments:
             low, high = numpy.searchsorted(seqs, (segment.first_seq, segment.end_seq + 1))
             here = seqs[low:high]
             if len(here):
                 entries = topic.log.index.entries(int(here[0]), int(here[-1]))
-                found.append((segment, entries, here))
-        return found
+                flagged.append((segment, entries, here))
+        return flagged
 
     def _write(self, job: TopicJob, now: int) -> None:
         files = job.topic.files
@@ -213,8 +213,8 @@ class Checkpointer:
         return shard_of(job.topic.topic_id, len(self._core.shards))
 
     def _mark(self, jobs: Iterable[TopicJob]) -> dict[int, Exception]:
-        """Tell the logs what is in segments now. Gives which of them refused, and why: what the
-        others were told counts, whatever became of these."""
+        """Write to each log what is in segments now. Gives the logs that refused, with the error:
+        the marks in the others count all the same."""
         core = self._core
         by_shard: dict[int, list[CheckpointEntry]] = defaultdict(list)
         routers: dict[int, list[RouterMark]] = defaultdict(list)

@@ -1,6 +1,6 @@
 """The frames of cold segments, for a check of a whole data directory.
 
-A store that does not answer is no damage: it is told once, and what was in it stays unchecked.
+A store that does not answer is no damage: it is reported once, and its segments stay unchecked.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from headwater.disk import Disk
 from headwater.format.names import TOPICS_DIRECTORY
 from headwater.format.segment import SegmentPart, segment_file_name, topic_directory_name
 from headwater.store.cold_address import find_cold_tier, remembered_cold_tier
-from headwater.store.object_store import shown_place
+from headwater.store.object_store import shown_address
 from headwater.store.segment_stores import ColdTier, SegmentStore
-from headwater.store.verify import Fault, FaultKind, SegmentLook
+from headwater.store.verify import FaultKind, SegmentCheck, VerifyFault
 from headwater.store.verify_cold import verify_cold_segment
 
 UNKNOWN: Final = "its frames were not checked: name the cold tier with --cold"
 
 
 class ColdCheck:
-    """`place` is where the caller says the tier is; without it, what the directory remembers."""
+    """`location` is where the caller says the tier is; without it, what the directory remembers."""
 
     def __init__(self, disk: Disk, directory: PurePath, location: str | None) -> None:
         self._disk = disk
         self._location = location or remembered_cold_tier(disk, directory)
         self._tier: ColdTier | None = None
-        self._away: Fault | None = None
-        self.unchecked: list[Fault] = []
+        self._away: VerifyFault | None = None
+        self.unchecked: list[VerifyFault] = []
         """Why frames were not read: none of it is damage."""
 
     def source(self, path: PurePath, topic_id: int) -> ColdTopic:
@@ -37,7 +37,7 @@ class ColdCheck:
         return ColdTopic(self, self._disk, path, topic_id)
 
     def store_of(self, topic_id: int) -> SegmentStore | None:
-        """None while the tier is not known or does not answer, which is told then."""
+        """None while the tier is not known or does not answer; `unchecked` has the reason then."""
         if self._tier is None and self._location is not None and self._away is None:
             try:
                 self._tier = find_cold_tier(self._disk, self._location)
@@ -46,18 +46,18 @@ class ColdCheck:
         return None if self._tier is None else self._tier.topic(topic_id)
 
     def shown(self, topic_id: int) -> PurePath:
-        shown = shown_place(self._location or "")
+        shown = shown_address(self._location or "")
         return PurePath(shown, TOPICS_DIRECTORY, topic_directory_name(topic_id))
 
     def is_away(self, error: Exception) -> None:
         what = f"the cold tier cannot be read, cold segments stay unchecked: {error}"
-        self._away = Fault(PurePath(shown_place(self._location or "")), None, what, False)
+        self._away = VerifyFault(PurePath(shown_address(self._location or "")), None, what, False)
         self._tier = None
         self.unchecked.append(self._away)
 
     def is_unknown(self, pointer: PurePath) -> None:
         if self._location is None:
-            self.unchecked.append(Fault(pointer, None, UNKNOWN, False, FaultKind.COLD))
+            self.unchecked.append(VerifyFault(pointer, None, UNKNOWN, False, FaultKind.COLD))
 
 
 class ColdTopic:
@@ -69,7 +69,7 @@ class ColdTopic:
         self._path = path
         self._topic_id = topic_id
 
-    def look(self, first_seq: int, pointer: PurePath) -> SegmentLook | None:
+    def check(self, first_seq: int, pointer: PurePath) -> SegmentCheck | None:
         store = self._check.store_of(self._topic_id)
         if store is None:
             self._check.is_unknown(pointer)

@@ -1,8 +1,7 @@
 """Making a topic and changing its settings, for threads and for event loops.
 
-A change in the log says what all settings are. One that is asked for while another is on its way
-waits for what becomes of that, so that two callers who change different settings undo nothing of
-each other.
+A change in the log holds all settings. A change requested while another one is on its way waits for
+the result of that one, so two callers that change different settings undo nothing of each other.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ def create_operation(
     if existing is not None:
         yield from ensure_loaded(engine, existing)
     create = partial(_create, engine, name, settings)
-    found: Topic | tuple[TopicState, bool] = yield Answered(create)
-    while isinstance(found, Topic):
-        yield Woken(found, None, partial(_may_configure, found))
-        found = yield Answered(create)
-    return found[0]
+    outcome: Topic | tuple[TopicState, bool] = yield Answered(create)
+    while isinstance(outcome, Topic):
+        yield Woken(outcome, None, partial(_may_configure, outcome))
+        outcome = yield Answered(create)
+    return outcome[0]
 
 
 def _create(engine: Engine, name: str, settings: Mapping[str, Any]) -> Change:
-    """The answer is the topic itself while its settings are being changed by somebody else."""
+    """The answer is the topic itself while another caller is changing its settings."""
     topic = engine.find(name)
     if topic is None or _may_configure(topic):
         return engine.create(name, settings)

@@ -1,4 +1,4 @@
-"""From records of a source to what a router leaves in its destination. Touches nobody's state.
+"""From records of a source to what a router leaves in its destination. Changes no state.
 
 Routers that ask for the same share one result: only its topic, seqs and checksums are written
 anew for each destination.
@@ -152,10 +152,10 @@ def _one_more_hop(record: SourceRecord) -> SourceRecord | None:
 
 @dataclass(slots=True)
 class Copies:
-    """What a router leaves for a batch: one entry for each place, in order."""
+    """What a router leaves for a batch: one entry for each slot, in order."""
 
     upto_seq: int
-    """The router has passed the source up to here once these are placed."""
+    """The router has passed the source up to here once these are published."""
     slots: list[Slot] = field(default_factory=list)
     source_seqs: list[int] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
@@ -188,7 +188,7 @@ class Copies:
         ]
 
     def until(self, count: int) -> Copies:
-        """The first places of them only: the rest is for later."""
+        """The first slots only: the rest is for later."""
         if count == len(self):
             return self
         return Copies(
@@ -211,7 +211,7 @@ class Copies:
                 begin = at
 
     def encode(self, topic_id: int, first_seq: int, ts_min: int, flags_base: int) -> Encoded:
-        """The frames of these places in a topic whose last record is of time `ts_min`."""
+        """The frames of these slots in a topic whose last record is of time `ts_min`."""
         times = self.times
         earlier = bool(times) and times[0] < ts_min
         if earlier:
@@ -240,7 +240,7 @@ class Encoded(NamedTuple):
 
 
 def copies_for(keep: CopyRule, batch: SourceBatch) -> Copies:
-    """The places a router takes for a batch."""
+    """The slots a router takes for a batch."""
     copies = Copies(batch.last_seq)
     passed = slot_for(keep.guarantee, Fate.PASSED)
     ts = batch.records[0].ts if batch.records else batch.last_ts
@@ -259,7 +259,7 @@ def copies_for(keep: CopyRule, batch: SourceBatch) -> Copies:
 
 
 def log_frames(copies: Copies, frames: Appends) -> Iterator[tuple[Slot, int, bytes, int]]:
-    """What of these places goes into the log: kind, end of the run, bytes and their frames."""
+    """What of these slots goes into the log: kind, end of the run, bytes and their frames."""
     for slot, begin, end in copies.runs():
         if slot is not Slot.COPY:
             yield slot, end, b"", 0

@@ -1,4 +1,4 @@
-"""What all parts of the engine share. Plain data; the owner is the only one who touches it."""
+"""What all parts of the engine share. Plain data; only the owner reads or changes it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from headwater.format.segment import topic_directory_name
 from headwater.format.snapshot import ShardMeta
 from headwater.model.retention_clock import RetentionClock
 from headwater.model.topic import TopicLog
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 from headwater.store.maps import SegmentMaps
 from headwater.store.segment_stores import ColdTier, SegmentStore
 from headwater.store.topic_files import TopicFiles
@@ -67,7 +67,7 @@ class ShardProgress:
 
     def advance(self) -> None:
         # Answered is not enough: an answer may be on its way to the owner, and a checkpoint that
-        # counted it as done would never look at its frames again.
+        # counted it as done would never read its frames again.
         while self.pending and self.pending[0].taken:
             self.published_frame = max(self.published_frame, self.pending.popleft().last_frame)
 
@@ -88,7 +88,7 @@ class EngineCore:
     registry: Registry = field(default_factory=Registry)
     routers: RouterTable = field(init=False)
     holds: RetentionHolds = field(init=False)
-    """Whoever needs old log; nothing is deleted behind their backs."""
+    """The consumers that need old log: nothing is deleted while they need it."""
     shards: list[ShardProgress] = field(default_factory=list)
     counters: EngineCounters = field(default_factory=EngineCounters)
     live_bytes: int = 0
@@ -106,7 +106,7 @@ class EngineCore:
     keyed: dict[int, Topic] = field(default_factory=dict)
     """Topics that remember keys of writes, by id."""
     broken: dict[int, Topic] = field(default_factory=dict)
-    """Topics whose files could not be read, by id. The log keeps all it has of them."""
+    """Topics whose files could not be read, by id. The log keeps all their frames."""
     dropped: list[int] = field(default_factory=list)
     """Ids of topics that are gone from the log and whose files can go."""
     changed: bool = False
@@ -117,7 +117,7 @@ class EngineCore:
     load_lock: threading.Lock = field(default_factory=threading.Lock)
     damage: DamageLedger = field(default_factory=DamageLedger)
     lease_ceilings: SeqCeilings = field(default_factory=lambda: SeqCeilings(LEASES_AHEAD))
-    """Numbers of claims that may be used without a word in the log."""
+    """Numbers of claims that may be used without a frame in the log."""
     parts: Parts = field(default_factory=Parts)
     """What lies beside the topics and may be away while they are served."""
     opened_us: int = field(init=False)
@@ -125,17 +125,18 @@ class EngineCore:
     """When this life began, by both clocks: leases of the life before run on from there."""
     closing: bool = False
     read_only: bool = False
-    """Somebody else may own the directory: nothing in it is changed, mended or removed."""
+    """Another process may own the directory: nothing in it is changed, repaired or removed."""
     refusing: bool = False
     """The governor takes no more writes for now."""
     wake_maintenance: Callable[[], None] = lambda: None
     wake_forwarder: Callable[[], None] = lambda: None
     to_route: dict[int, Topic] = field(default_factory=dict)
     """Topics that routers may have something to copy from, by id."""
-    on_news: Callable[[Topic], None] | None = None
-    """Told of every topic that has something new, or is gone: for delivery to streams."""
+    on_update: Callable[[Topic], None] | None = None
+    """Called for every topic that has something new, or is gone: for delivery to streams."""
     on_synced: Callable[[Topic], None] | None = None
-    """Told of a topic whose visible records were synced only now: for streams that wait for it."""
+    """Called for a topic whose visible records were synced only now: for streams that wait for
+    it."""
 
     def __post_init__(self) -> None:
         self.routers = RouterTable(self.settings.routers_max)
@@ -182,23 +183,23 @@ class EngineCore:
             self.to_route[source.topic_id] = source
             self.wake_forwarder()
 
-    def _note_in_files(self, topic_id: int, finding: Finding) -> None:
+    def _note_in_files(self, topic_id: int, finding: RecordDamage) -> None:
         topic = self.registry.by_id(topic_id)
         self.note(f"topic {topic_id}" if topic is None else topic.name, finding)
 
-    def note(self, topic: str, finding: Finding) -> None:
-        """Damage that was met in segment files: each place is counted once."""
+    def note(self, topic: str, finding: RecordDamage) -> None:
+        """Damage in segment files: each damaged range is counted once."""
         if self.damage.note(topic, finding):
             self.counters.bad_frames += 1
 
-    def note_damage(self, topic: Topic, findings: Sequence[Finding]) -> None:
-        """As the owner: records that cannot be read. Readers are told of them from now on."""
+    def note_damage(self, topic: Topic, findings: Sequence[RecordDamage]) -> None:
+        """As the owner: records that cannot be read. From now on reads report them as damaged."""
         for finding in findings:
             topic.log.note_damaged(finding.seq, finding.end_seq)
             self.note(topic.name, finding)
 
     def submit_to(self, shard: int, ticket: Ticket) -> None:
-        """Hand a ticket to a shard, remembering its place in the order."""
+        """Hand a ticket to a shard and remember its position in the order."""
         assert self.wal is not None, "the log is not open yet"
         if self.closing and not ticket.essential:
             raise ClosedError("closing; nothing was written")

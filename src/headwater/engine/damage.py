@@ -1,8 +1,8 @@
-"""Damage that readers and loading met: each place once, for logs, readiness and metrics.
+"""Damage that reads and loading met: each range once, for logs, readiness and metrics.
 
-A place is noted when it is found and not each time somebody comes to it: the topic knows the seqs
-from then on and tells readers by itself. Whoever reports it polls, so that finding damage costs a
-reader nothing but the finding. Any thread may note.
+A range is noted when a read finds it, not at each later read: from then on the topic knows the seqs
+and reports them to readers by itself. The server polls for new ranges, so damage costs a reader
+nothing but finding it. Any thread may call `note`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from pathlib import PurePath
 from typing import Final, NamedTuple
 
 from headwater.model.damage import DamagedSeqs
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 
 RANGES_MAX: Final = 1_000
-"""Damaged places that are remembered; further ones are only counted."""
+"""Damaged ranges that are remembered; further ones are only counted."""
 
 
 DamageKey = tuple[str, int | None]
@@ -43,7 +43,7 @@ class DamagedRange(NamedTuple):
 
 
 class DamageLedger:
-    """All places of this life, in the order in which they were found."""
+    """All damaged ranges since the start, in the order in which they were found."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -51,33 +51,33 @@ class DamageLedger:
         self.ranges: list[DamagedRange] = []
         """The first of them; `count` is of all."""
         self.count = 0
-        self.findings: list[Finding] = []
+        self.findings: list[RecordDamage] = []
         self._unreported: list[DamagedRange] = []
         self._seqs: dict[DamageKey, DamagedSeqs] = {}
 
-    def note(self, topic: str, finding: Finding, organisation: int | None = None) -> bool:
-        """False when this place is known already."""
-        place = DamagedRange(
+    def note(self, topic: str, finding: RecordDamage, organisation: int | None = None) -> bool:
+        """False when this range is known already."""
+        entry = DamagedRange(
             topic,
             str(finding.path),
             finding.offset,
             finding.seq,
             finding.end_seq,
             finding.reason,
-            finding.mended,
+            finding.repaired,
             organisation,
         )
         with self._lock:
-            if place in self._known:
+            if entry in self._known:
                 return False
             self.count += 1
-            if not place.repaired:
+            if not entry.repaired:
                 seqs = self._seqs.setdefault((topic, organisation), DamagedSeqs())
-                seqs.add(place.first_seq, place.last_seq + 1)
+                seqs.add(entry.first_seq, entry.last_seq + 1)
             if len(self.ranges) < RANGES_MAX:
-                self._known.add(place)
-                self.ranges.append(place)
-                self._unreported.append(place)
+                self._known.add(entry)
+                self.ranges.append(entry)
+                self._unreported.append(entry)
                 self.findings.append(finding)
             return True
 
@@ -87,8 +87,8 @@ class DamageLedger:
         with self._lock:
             kept = [
                 at
-                for at, place in enumerate(self.ranges)
-                if (place.topic, place.organisation) not in gone
+                for at, entry in enumerate(self.ranges)
+                if (entry.topic, entry.organisation) not in gone
             ]
             if len(kept) == len(self.ranges) and gone.isdisjoint(self._seqs):
                 return
@@ -99,7 +99,7 @@ class DamageLedger:
                 self._seqs.pop(whose, None)
 
     def take_new(self) -> list[DamagedRange]:
-        """Those that were found since the last time."""
+        """Those that were found since the last call."""
         if not self._unreported:
             return []
         with self._lock:
@@ -108,7 +108,7 @@ class DamageLedger:
 
     @property
     def overflowed(self) -> bool:
-        """More places were found than are remembered."""
+        """More ranges were found than are remembered."""
         return self.count > RANGES_MAX
 
     @property

@@ -1,4 +1,4 @@
-"""Jobs that nobody can finish: copied to the dead letter topic, then deleted.
+"""Jobs that no worker can finish: copied to the dead letter topic, then deleted.
 
 They were delivered as often as they may be; or they are damaged, and then the letter has what is
 known of them: where they lay, what is wrong there, and the tag if the topic's index has it.
@@ -6,7 +6,7 @@ known of them: where they lay, what is wrong there, and the tag if the topic's i
 The copy is safe before the delete is written, so a crash in between leaves both and loses none.
 The copy carries a key made of the job's topic and seq: done again within the dead letter topic's
 idempotency window, it is not made twice. What cannot be put away now, because the dead letter
-topic or the log refuses, is blocked: nobody is given it, it is counted, and later claims try again.
+topic or the log refuses, is blocked: no worker gets it, it is counted, and later claims try again.
 """
 
 from __future__ import annotations
@@ -28,31 +28,32 @@ from headwater.engine.queues import Queues
 from headwater.engine.steps import Answered, AsOwner, Operation, append_encoded_operation
 from headwater.engine.topic import Topic
 from headwater.model.loss import DAMAGED
-from headwater.model.queue import Dying
+from headwater.model.queue import ExhaustedJob
 
 
 def dead_letter_operation(engine: Engine, queues: Queues, topic: Topic) -> Operation[None]:
     """Put away what is to be put away since the last time, as far as that is possible."""
     assert topic.queue is not None
     leases = topic.queue.leases
-    if not leases.has_dying:
+    if not leases.has_exhausted:
         return
-    dying: list[Dying] = yield AsOwner(leases.take_dying)
+    dying: list[ExhaustedJob] = yield AsOwner(leases.take_exhausted)
     if not dying:
         return
     left = {job.seq: job for job in dying}
     reasons: dict[int, str] = {}
 
-    def put_away(job: Dying) -> Change:
-        """From here on the change itself says what becomes of the job, whoever waits for it."""
+    def put_away(job: ExhaustedJob) -> Change:
+        """From here on the change itself decides what becomes of the job, even when no caller
+        waits."""
         del left[job.seq]
         return queues.put_away(topic, job.seq)
 
     def end() -> None:
         for seq, reason in reasons.items():
             queues.block(topic, seq, reason, is_copied=left[seq].is_copied)
-        # The others are tried again with the next claim: whoever did this left, or the rules
-        # changed meanwhile.
+        # The next claim tries the others again: this caller left, or the settings changed
+        # meanwhile.
         leases.stays(left.keys() - reasons.keys(), engine.core.clock.monotonic_us())
 
     try:
@@ -87,9 +88,9 @@ def dead_letter_operation(engine: Engine, queues: Queues, topic: Topic) -> Opera
             engine.core.owner.post(end)
 
 
-def dead_letter(topic: Topic, record: Record, job: Dying) -> EncodedRecords:
+def dead_letter(topic: Topic, record: Record, job: ExhaustedJob) -> EncodedRecords:
     """The copy: the record with where it is from. Its own meta goes when there is no room."""
-    told = _told(topic, job)
+    meta = _origin(topic, job)
     copy: dict[str, Any] = {"data": msgspec.Raw(record.data_json)}
     if record.tag is not None:
         copy["tag"] = record.tag
@@ -97,26 +98,26 @@ def dead_letter(topic: Topic, record: Record, job: Dying) -> EncodedRecords:
         copy["node"] = record.node
     try:
         return encode_records(
-            [{**copy, "meta": {**(record.meta or {}), **told}}], bytes_max=LETTER_BYTES_MAX
+            [{**copy, "meta": {**(record.meta or {}), **meta}}], bytes_max=LETTER_BYTES_MAX
         )
     except RequestError:
-        return encode_records([{**copy, "meta": told}], bytes_max=LETTER_BYTES_MAX)
+        return encode_records([{**copy, "meta": meta}], bytes_max=LETTER_BYTES_MAX)
 
 
-def damaged_letter(engine: Engine, topic: Topic, job: Dying) -> EncodedRecords:
+def damaged_letter(engine: Engine, topic: Topic, job: ExhaustedJob) -> EncodedRecords:
     """What is known of a job that cannot be read. Its payload is not: the data is null."""
-    told = {**_told(topic, job), DEAD_LETTER_CAUSE: DAMAGED}
-    place = engine.core.damage.find(topic.name, job.seq)
-    if place is not None:
-        told["$dead_letter_damage"] = f"{place.reason} at byte {place.offset} of {place.file}"
-    copy: dict[str, Any] = {"data": None, "meta": told}
+    meta = {**_origin(topic, job), DEAD_LETTER_CAUSE: DAMAGED}
+    damage = engine.core.damage.find(topic.name, job.seq)
+    if damage is not None:
+        meta["$dead_letter_damage"] = f"{damage.reason} at byte {damage.offset} of {damage.file}"
+    copy: dict[str, Any] = {"data": None, "meta": meta}
     tag = None if topic.log.tags is None else topic.log.tags.tag_of(job.seq)
     if tag is not None:
         copy["tag"] = tag.decode("utf-8", "replace")
     return encode_records([copy])
 
 
-def _told(topic: Topic, job: Dying) -> dict[str, Any]:
+def _origin(topic: Topic, job: ExhaustedJob) -> dict[str, Any]:
     return {
         DEAD_LETTER_ORIGIN: topic.name,
         "$dead_letter_deliveries": job.deliveries,

@@ -1,8 +1,8 @@
-"""What the log is told of a delete: the predicate, or the records it meant.
+"""The frame of a delete: the predicate, or the records it meant.
 
 A predicate is short, but it takes the tags of all records to find out again what it meant. Where
-records may have moved to a cold store a start would have to read them from there; so their seqs are
-told instead, and a start needs nothing from the cold store (I7).
+records may have moved to a cold store a start would have to read them from there; so the frame
+names their seqs instead, and a start needs nothing from the cold store (I7).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headwater.format.topic_frames import RecordsDeleted
 from headwater.model.match import TagMatcher
 
 SEQS_MAX: Final = 100_000
-"""With more of them the predicate is told: a frame of many megabytes would hold up its group."""
+"""With more of them the frame has the predicate: many megabytes would hold up its group."""
 
 
 def delete_body(
@@ -43,5 +43,5 @@ def _matching_seqs(
     if topic.log.tags is None:
         return ()
     end = upto_seq + 1 if before_seq is None else min(before_seq, upto_seq + 1)
-    found = topic.log.tags.find(matcher, end).tolist()
-    return tuple(found if topic.logged_upto is None else filter(topic.logs, found))
+    seqs = topic.log.tags.find(matcher, end).tolist()
+    return tuple(seqs if topic.logged_upto is None else filter(topic.logs, seqs))

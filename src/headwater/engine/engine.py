@@ -1,6 +1,6 @@
 """The engine: one data directory, opened, recovered and kept. For its owner only.
 
-What callers use are its faces: `headwater.open` for threads, `headwater.open_async` for event
+Callers use its APIs: `headwater.open` for threads, `headwater.open_async` for event
 loops, and the server. All of them go through the same few calls here.
 """
 
@@ -41,7 +41,7 @@ from headwater.model.retention_clock import RetentionClock
 from headwater.recovery.open_wal import OpenWal, open_wal
 from headwater.recovery.report import WalReport
 from headwater.recovery.snapshots import retired_logs
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 from headwater.store.cold_address import remember_cold_tier
 from headwater.store.object_store import open_cold_tier
 from headwater.wal.ceilings import SeqCeilings
@@ -53,7 +53,7 @@ Progress = Callable[[float], None]
 
 
 def _no_progress(_: float) -> None:
-    """For callers who do not show any."""
+    """For callers that show no progress."""
 
 
 class Engine:
@@ -122,8 +122,8 @@ class Engine:
         self._housekeeping = Housekeeping(
             self.core, self.topics, Checkpointer(self.core), Snapshotter(self.core)
         )
-        self._keeper = make_maintenance(clock, settings.checkpoint_interval_ms, self._keep)
-        self.core.wake_maintenance = self._keeper.wake
+        self._maintenance = make_maintenance(clock, settings.checkpoint_interval_ms, self._maintain)
+        self.core.wake_maintenance = self._maintenance.wake
 
     def _recover(self, opened: OpenWal, progress: Progress) -> None:
         core = self.core
@@ -132,7 +132,7 @@ class Engine:
             core.disk.make_directory(topics_directory)
             core.disk.sync_directory(core.directory)
         recovery = TopicRecovery(
-            core, self.topics, opened.recovered.report.shards, found=opened.found
+            core, self.topics, opened.recovered.report.shards, known_snapshot=opened.snapshot
         )
         recovery.run(progress)
         self.notes: RecoveryNotes = recovery.notes
@@ -150,7 +150,7 @@ class Engine:
         opened.start()
         self._housekeeping.note_recovery(recovery.notes, recovery.filled)
         self.forwarding.catch_up()
-        self._keeper.start()
+        self._maintenance.start()
         core.wake_forwarder = self.forwarder.wake
         core.owner.call(self.forwarding.route_all)
         self.machines.start_feeder(self)
@@ -173,7 +173,7 @@ class Engine:
         return self.core.registry.get(name)
 
     def load(self, topic: Topic) -> Loaded:
-        """Anywhere: the index files of a topic nobody has asked for until now."""
+        """Anywhere: the index files of a topic that no call has used until now."""
         return load_once(self.core, topic)
 
     def state(self, topic: Topic) -> TopicState:
@@ -182,9 +182,9 @@ class Engine:
     def plan(self, topic: Topic, from_seq: int, limit: int, bytes_max: int) -> ReadPlan:
         return self._reader.plan(topic, from_seq, limit, bytes_max)
 
-    def note_damage(self, plan: ReadPlan, findings: Sequence[Finding]) -> bool:
+    def note_damage(self, plan: ReadPlan, findings: Sequence[RecordDamage]) -> bool:
         """Bad frames were met. If the plan was not merely out of date, they are known from now on.
-        True in both cases: what is planned now stops before them, or tells of them."""
+        True in both cases: the next plan stops before them, or reports them."""
         if plan.is_current:
             self.core.note_damage(plan.topic, findings)
         return True
@@ -204,11 +204,11 @@ class Engine:
         return self.core.wal.poison
 
     @property
-    def trouble(self) -> Exception | None:
-        """Why the keeper could not do all of his last round; it is tried again in the next."""
-        return self._keeper.error or self.machines.trouble
+    def last_error(self) -> Exception | None:
+        """Why the last round of maintenance is not whole; the next round tries it again."""
+        return self._maintenance.error or self.machines.last_error
 
-    # -- what the log says
+    # -- answers of the log
 
     def _tickets_resolved(self, tickets: Sequence[Ticket]) -> None:
         """On a log's thread: one hand-over per batch of answers."""
@@ -217,25 +217,26 @@ class Engine:
     def _take_effect(self, tickets: Sequence[Ticket]) -> None:
         self._publisher.take_effect(tickets)
 
-    # -- care
+    # -- maintenance
 
-    def _keep(self) -> None:
-        """The keeper's round. Pressure goes by itself, also when nobody writes any more."""
+    def _maintain(self) -> None:
+        """One round of the maintenance thread. Pressure falls also when no client writes any
+        more."""
         self.core.owner.call(self.governing.tick)
         self._housekeeping.round()
 
     def checkpoint(self) -> None:
-        """Absorb everything and take a snapshot now. Not for the owner's own thread."""
+        """A full checkpoint and a snapshot now. Not for the owner's own thread."""
         self._housekeeping.checkpoint_all()
 
     def close(self) -> None:
-        """Stop the keeper, absorb what is there, close the log. Not for the owner's own thread."""
+        """Stop the threads, checkpoint, close the log. Not for the owner's own thread."""
         if self.core.closing:
             return
         self.core.owner.call(self._begin_closing)
         self.machines.close()
         self.forwarder.stop()
-        self._keeper.stop()
+        self._maintenance.stop()
         try:
             self._housekeeping.finish()
         finally:

@@ -1,7 +1,7 @@
 """The forwarder: the thread on which routers copy. There is none until there is a router.
 
-It works when a source has news, and looks again after a while where a router had to wait: for room
-in its destination, or for memory.
+It works when a source has new records, and tries again after a while where a router had to wait:
+for room in its destination, or for memory.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ForwarderThread:
         self._doorbell.ring()
 
     def stop(self) -> None:
-        """Not for the owner's own thread: a round that is under way may need him."""
+        """Not for the owner's own thread: a round that is under way may need it."""
         self._stopping = True
         self._doorbell.ring()
         if self._thread is not None:
@@ -57,4 +57,4 @@ class ForwarderThread:
                     continue
                 self.error = None
             except (OSError, HeadwaterError) as error:
-                self.error = error  # tried again with the next news, or after a while
+                self.error = error  # tried again with the next records, or after a while

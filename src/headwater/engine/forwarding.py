@@ -1,12 +1,12 @@
-"""Forwarding: what routers do, in rounds, away from the way of any writer.
+"""What routers do, in rounds, off the path of any writer.
 
 A round takes each source that has something new, reads a stretch of it once for all of its routers
-that stand at the same place, and places the copies. Files are read, frames are made and syncs are
-waited for on the forwarder's own thread; the owner only decides and is told. One round does a
-bounded amount of work for each source, so no source keeps another waiting for long. Sources have
-their turns by priority; under pressure they stand a band lower, and those of band 0 wait.
+at the same position, and publishes the copies. The forwarder's own thread reads files, encodes
+frames and waits for syncs; the owner only decides and publishes. One round does a bounded amount of
+work for each source, so no source keeps another waiting for long. Sources have their turns by
+priority; under pressure they go a band lower, and those of band 0 wait.
 
-`pause`, `resume` and `records_per_round` are for whoever governs the load.
+`pause`, `resume` and `records_per_round` are for the governor of the load.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from headwater.engine.topic import Topic
 from headwater.engine.topics import Topics
 from headwater.model.router import RouterCursor
 from headwater.model.scheduler import TURNS_A_ROUND
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 from headwater.store.segment import SegmentChangedError
 from headwater.wal.committer import LogState
 
 RECORDS_PER_ROUND: Final = 1_000
 BYTES_PER_ROUND: Final = 1 * MIB
 SLOTS_PER_TRIM: Final = 4_096
-"""Lost places that are made in one go."""
+"""Lost slots that are made in one go."""
 DESTS_PER_TURN: Final = 32
 """Destinations that are served in one turn of the owner."""
 ATTEMPTS_MAX: Final = 16
 """Reads that are begun again because files changed under them."""
 
-NoteDamage = Callable[[ReadPlan, Sequence[Finding]], bool]
+NoteDamage = Callable[[ReadPlan, Sequence[RecordDamage]], bool]
 
 
 class CopyRounds:
@@ -68,13 +68,13 @@ class CopyRounds:
         self._note_damage = note_damage
         self._publisher = CopyPublisher(core, topics)
         self._turn = threading.Lock()
-        """Held by whoever forwards: the forwarder, or a caller who wants it done now."""
+        """Held by the thread that copies: the forwarder, or a caller that wants it done now."""
         self.paused = False
         self.records_per_round = RECORDS_PER_ROUND
         self._waiting: dict[int, Topic] = {}
-        """Sources with routers that could not go on, by id."""
+        """Sources with routers that could not continue, by id."""
         self.failures: dict[str, str] = {}
-        """Why a router could not go on when it was last tried, by name."""
+        """Why a router could not continue at the last try, by name."""
 
     def pause(self) -> None:
         """Copy nothing until `resume`; a round that is under way ends first."""
@@ -121,7 +121,7 @@ class CopyRounds:
             continue
 
     def catch_up(self) -> None:
-        """At a start, before anybody reads: copies of exactly_once routers that a crash took are
+        """At a start, before any client reads: copies of exactly_once routers that a crash took are
         made again, so that no reader finds its destination shorter than it was."""
         core = self._core
 
@@ -159,14 +159,14 @@ class CopyRounds:
         moved = False
         groups: dict[tuple[int, int], list[Router]] = {}
         for router in routers:
-            place = router.source.topic_id, router.cursor.source_seq
-            groups.setdefault(place, []).append(router)
+            position = router.source.topic_id, router.cursor.source_seq
+            groups.setdefault(position, []).append(router)
         for group in groups.values():
             try:
                 moved = self._advance(group) or moved
             except ClosedError:
                 return False
-            except Exception as error:  # one router's trouble is not that of all
+            except Exception as error:  # one router's error does not stop the others
                 for router in group:
                     self._failed(router, error)
             if any(router.cursor.held for router in group):
@@ -189,7 +189,7 @@ class CopyRounds:
         return True
 
     def _advance(self, group: list[Router]) -> bool:
-        """These stand at the same place of the same source: one step for all of them."""
+        """These are at the same position of the same source: one step for all of them."""
         source = group[0].source
         self._load(source)
         routers = [router for router in group if self._has_dest(router)]
@@ -208,21 +208,21 @@ class CopyRounds:
                 made[keep] = copies_for(keep, batch)
             writes.append(CopyWrite(router, made[keep]))
         for at in range(0, len(writes), DESTS_PER_TURN):
-            self._place(writes[at : at + DESTS_PER_TURN])
+            self._publish(writes[at : at + DESTS_PER_TURN])
         for router in routers:
             self.failures.pop(router.name, None)
         return any(
             router.cursor.source_seq > seq for router, seq in zip(routers, before, strict=True)
         )
 
-    def _place(self, writes: list[CopyWrite]) -> None:
+    def _publish(self, writes: list[CopyWrite]) -> None:
         core, publisher = self._core, self._publisher
         admitted, changes = core.owner.call(lambda: publisher.admit(writes))
         for change in changes:
             self._wait(change)
         for write in admitted:
             write.encoded = write.encode()
-        core.owner.call(lambda: publisher.place(admitted))
+        core.owner.call(lambda: publisher.publish(admitted))
 
     def _mark_all(self, routers: list[Router]) -> None:
         for router in routers:
@@ -244,19 +244,19 @@ class CopyRounds:
         core = self._core
         from_seq = cursor.source_seq
         for _ in range(ATTEMPTS_MAX):
-            found = core.owner.call(partial(self._plan_next, source, cursor))
-            if found is None or isinstance(found, SourceBatch):
-                return found
+            planned = core.owner.call(partial(self._plan_next, source, cursor))
+            if planned is None or isinstance(planned, SourceBatch):
+                return planned
             try:
-                runs, findings = self._reader.runs(found)
+                runs, findings = self._reader.runs(planned)
             except SegmentChangedError:
                 continue
-            if findings and self._is_stale(found, findings):
+            if findings and self._is_stale(planned, findings):
                 continue
-            return _batch(found, from_seq, decode_source(runs))
+            return _batch(planned, from_seq, decode_source(runs))
         raise SegmentChangedError(f"{source.name!r} is being rewritten; it is tried again")
 
-    def _is_stale(self, plan: ReadPlan, findings: Sequence[Finding]) -> bool:
+    def _is_stale(self, plan: ReadPlan, findings: Sequence[RecordDamage]) -> bool:
         stale: bool = self._core.owner.call(partial(self._note_damage, plan, findings))
         return stale
 
@@ -287,7 +287,7 @@ def _batch(plan: ReadPlan, from_seq: int, records: list[SourceRecord]) -> Source
     if selection.tombstone is not None:
         lost.append(range(selection.tombstone.gap_from, selection.tombstone.gap_to + 1))
     if len(records) < len(selection.seqs):
-        # Damaged: never served, and told of.
+        # Damaged: never served, and reported as a gap.
         read = {record.seq for record in records}
         lost += [range(seq, seq + 1) for seq in selection.seqs.tolist() if seq not in read]
         lost.sort(key=lambda gap: gap.start)

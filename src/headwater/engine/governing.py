@@ -1,8 +1,8 @@
-"""The governor at work: measures every 100 ms, and moves the engine up and down the ladder.
+"""Backpressure: measures every 100 ms, and moves the engine up and down the governor's ladder.
 
-Belongs to the engine and is touched by its owner only. Whoever has a timer calls `tick` (the
-server's loop, the keeper), and so does a write when a sample is due: an idle database is not
-looked at, and one without a loop needs no thread for it.
+For the owner only. The server's loop and the maintenance thread call `tick`, and so does a write
+when a sample is due: an idle database is not sampled, and one without a loop needs no thread for
+it.
 
 Keeps I13. See docs/decisions/0014-pressure-is-measured-where-work-waits.md.
 """
@@ -54,7 +54,7 @@ class PoolMeter:
         self.running -= 1
 
     def busy(self, now_us: int) -> float:
-        """Since somebody last asked, 0 to 1."""
+        """Since the last call, 0 to 1."""
         self._pass(now_us)
         passed_us = now_us - self._since_us
         busy = self._busy_us / (passed_us * self._threads) if passed_us > 0 else 0.0
@@ -96,15 +96,15 @@ class PressureControl:
         self.transitions: Counter[tuple[Rung, bool]] = Counter()
         """How often each rung was entered (True) and left."""
         self.coalesce_us = 0
-        """How long news may wait for more of it."""
+        """How long updates may wait for more of them."""
         self.writes_refused = 0
         self.listeners: list[Listener] = []
-        """Told of transitions, after they took effect."""
+        """Called with transitions, after they took effect."""
         self._ready_sets: list[ReadySet[Any]] = []
         self._shards = [_ShardWatch(shard, now_us) for shard in core.wal.shards]
         self._due_us = now_us + SAMPLE_US
 
-    # -- what others ask
+    # -- for other parts
 
     @property
     def ready_topics(self) -> int:

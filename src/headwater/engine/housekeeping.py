@@ -1,4 +1,4 @@
-"""One round of the keeper: what is due, in the order that keeps every promise."""
+"""One round of maintenance: what is due, in the order that keeps every promise."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from headwater.wal.committer import LogState
 from headwater.wal.ticket import Ticket
 
 KEYS_INTERVAL_US: Final = 60 * US_PER_S
-"""How often keys of writes are looked through, topic by topic. Writes do that for their own."""
+"""How often keys of writes are checked for expiry, topic by topic. Writes check their own."""
 
 
 class Housekeeping:
@@ -47,10 +47,12 @@ class Housekeeping:
         self._bytes_at_snapshot = 0
         self._keys_at_us = core.clock.monotonic_us()
         self._turn = threading.Lock()
-        """Held by whoever does file work: the keeper, or a caller who wants it done now."""
+        """Held by the thread that does file work: the maintenance thread, or a caller that wants it
+        now."""
 
     def round(self) -> None:
-        """Whatever is due now. Called by the keeper; a failure is tried again next time."""
+        """What is due now. Called by the maintenance thread; the next round tries a failure
+        again."""
         core = self._core
         assert core.wal is not None
         if core.wal.state is LogState.POISONED:
@@ -90,7 +92,7 @@ class Housekeeping:
         self._rotations_seen = self._rotations()
 
     def begin(self) -> None:
-        """What an earlier life left half done in the topics' directory."""
+        """What an earlier process left half done in the topics' directory."""
         core = self._core
         self._reclaimer.find_hidden()
         self._unasked.begin()
@@ -99,16 +101,16 @@ class Housekeeping:
             self._count_bytes()
 
     def note_recovery(self, notes: RecoveryNotes, lossy: list[Topic]) -> None:
-        """Before anybody writes: which seqs a crash took must survive the next one, and what was
-        replayed need not be replayed again. Whoever is killed over and over, sooner than a snapshot
-        is due, would have more to replay each time."""
+        """Before any client writes: which seqs a crash took must survive the next crash, and what
+        was replayed need not be replayed again. A process killed over and over, sooner than a
+        snapshot is due, would have more to replay each time."""
         try:
             if notes.frames_replayed > self._core.settings.replay_frames_max:
                 self.checkpoint_all()
             else:
                 self._checkpointer.checkpoint(lossy)
         except (OSError, HeadwaterError):
-            return  # a full disk keeps nobody from reading; the next checkpoint tries again
+            return  # a full disk stops no reader; the next checkpoint tries again
 
     def finish(self) -> None:
         """The last round before closing; a poisoned or full log has all it needs already."""
@@ -133,7 +135,7 @@ class Housekeeping:
             ticket.wait()
 
     def _lower_ceilings(self) -> None:
-        """Nothing is on its way any more, so no seq above the heads was given to anybody."""
+        """Nothing is on its way any more, so no write has a seq above the heads."""
         core = self._core
         for topic in core.registry:
             head = topic.log.visible_seq
@@ -152,7 +154,7 @@ class Housekeeping:
             self._forget_keys()
 
     def _forget_keys(self) -> None:
-        """Keys of writes whose time is over, also where nobody writes any more."""
+        """Keys of writes whose time is over, also where no client writes any more."""
         now = self._core.clock.wall_ms()
         for topic in list(self._core.keyed.values()):
             keys = topic.keys
@@ -184,8 +186,8 @@ class Housekeeping:
         )
 
     def _log_takes_the_room(self) -> bool:
-        """There is none, and log files could go. That takes two snapshots, and as nobody can write,
-        nothing need change between them (I12)."""
+        """There is none, and log files could go. That takes two snapshots, and as no client can
+        write, nothing need change between them (I12)."""
         core = self._core
         assert core.wal is not None
         return core.wal.state is LogState.FULL and self._snapshotter.has_files_to_let_go()

@@ -1,4 +1,4 @@
-"""Records as callers give them, checked and turned into bytes once, before anyone owns anything."""
+"""Records as callers give them, checked and encoded once, before the owner sees them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class EncodedRecords:
     keys: dict[int, bytes] | None = None
     """Idempotency keys of single records, by position; none of them stands for a write already."""
     writers: int = 1
-    """How many wait for the answer: whoever gathers single writes has several."""
+    """How many clients wait for the answer: a batch of single writes has several."""
 
     def __len__(self) -> int:
         return len(self.datas)

@@ -43,8 +43,7 @@ def runs_at_hand(topic: Topic, seqs: Sequence[int]) -> list[FrameRun] | None:
         if len(runs) == AT_HAND_CHUNKS_MAX:
             return None
         first = max(run.start - chunk.first_seq, 0)
-        places = chunk.offsets[first : run.stop - chunk.first_seq]
-        offsets = numpy.array(places, numpy.int64)
+        offsets = numpy.array(chunk.offsets[first : run.stop - chunk.first_seq], numpy.int64)
         runs.append(FrameRun(chunk.buffer, offsets, in_segment=False))
     return runs
 

@@ -1,8 +1,8 @@
-"""The keeper: one thread for file work that nobody waits for.
+"""The maintenance thread: file work that no caller waits for.
 
-It looks when woken and at every interval: checkpoint what is large, everything when a log file
-filled up, a snapshot when one is due, then trim, relocate, drop. Each step hands its results back
-to the owner; the keeper itself never touches domain state.
+It runs when woken and at every interval: checkpoint what is large, everything when a log file
+filled up, a snapshot when one is due, then trim, relocate, drop. Each step hands its results to the
+owner; the thread itself never touches domain state.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class MaintenanceThread:
         self._stopping = False
         self.error: Exception | None = None
         """What the last round failed with; None after a good one."""
-        self._thread = threading.Thread(target=self._run, name="headwater-keeper", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="headwater-maintenance", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -45,6 +45,6 @@ class MaintenanceThread:
                 self._work()
                 self.error = None
             except Exception as error:
-                # A full or failing disk, or a mistake of ours: what is in the log is safe, try
-                # again next time. Without a keeper the log would grow until the disk is full.
+                # A full or failing disk, or a bug: what is in the log is safe, try again next time.
+                # Without this thread the log would grow until the disk is full.
                 self.error = error

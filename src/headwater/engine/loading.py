@@ -1,6 +1,6 @@
-"""Reading a topic back from its files, when somebody first needs it.
+"""Reading a topic back from its files, when a call first needs it.
 
-A topic that nobody touches after a restart costs its line in the snapshot and nothing else, so a
+A topic that no call touches after a restart costs its entry in the snapshot and nothing else, so a
 hundred thousand idle topics start as fast as ten. Loading is file work and may run anywhere;
 `install` is for the owner.
 """
@@ -30,8 +30,8 @@ from headwater.format.snapshot import TopicMeta
 from headwater.model.queue import LeaseHistory
 from headwater.model.tags import TagIndex
 from headwater.model.topic import TopicLog
-from headwater.recovery.stored_topic import Stored, StoredLog, load_log
-from headwater.store.checked_reads import Finding
+from headwater.recovery.stored_topic import StoredLog, StoredTopic, load_log
+from headwater.store.checked_reads import RecordDamage
 from headwater.store.segment import Segment
 
 Loaded = StoredLog
@@ -42,13 +42,13 @@ _TAG_IS_SOUND = (FrameFault.NONE, FrameFault.DELETED, FrameFault.STATE)
 
 
 def topic_from_meta(core: EngineCore, meta: TopicMeta) -> Topic:
-    """A topic as its snapshot tells."""
+    """A topic as its snapshot describes it."""
     settings = stored_settings(meta.settings)
     log = TopicLog(settings, meta.epoch, meta.head_seq + 1)
     log.last_write_ts = meta.last_ts
     topic = core.new_topic(meta.topic_id, meta.name, log)
     topic.checkpointed_seq = meta.checkpointed_seq
-    topic.stored = Stored.from_meta(meta)
+    topic.stored = StoredTopic.from_meta(meta)
     topic.last_ts = meta.last_ts
     topic.durable_earliest = meta.earliest_seq
     topic.loaded = False
@@ -67,7 +67,7 @@ def topic_from_meta(core: EngineCore, meta: TopicMeta) -> Topic:
 
 
 def load_topic(topic: Topic) -> Loaded:
-    """Read the index files. What is below the earliest live seq is not even looked at."""
+    """Read the index files. Entries below the earliest live seq are not read."""
     log = topic.log
     return load_log(
         topic.files,
@@ -81,7 +81,7 @@ def load_topic(topic: Topic) -> Loaded:
 
 
 def load_once(core: EngineCore, topic: Topic) -> Loaded:
-    """Load a topic that several may ask for at once. Files are settled by the first only: a
+    """Load a topic that several callers may need at once. Only the first repairs its files: a
     second time would cut what was appended since."""
     if topic.broken is not None:
         raise topic.broken
@@ -99,17 +99,19 @@ def load_once(core: EngineCore, topic: Topic) -> Loaded:
 
 
 def note_refused(core: EngineCore, topic: Topic, error: StorageError) -> None:
-    """Everybody who asks is refused with the same error; the operator is told once."""
+    """Every caller is refused with the same error; the log reports it once."""
     stored, path = topic.stored, error.path or topic.files.directory
     first, last = stored.first_needed, max(topic.checkpointed_seq, stored.first_needed)
     reason = f"the whole topic is refused: {error.what}"
-    core.note(topic.name, Finding(PurePath(path), error.offset or 0, first, reason, last_seq=last))
+    core.note(
+        topic.name, RecordDamage(PurePath(path), error.offset or 0, first, reason, last_seq=last)
+    )
 
 
 def install(topic: Topic, loaded: Loaded, core: EngineCore | None = None) -> None:
     """As the owner: the topic is whole again.
 
-    With `core`, the keeper looks at its segments: an earlier life may have left some to drop.
+    With `core`, maintenance checks its segments: an earlier process may have left some to drop.
     """
     if topic.loaded:
         return
@@ -137,7 +139,7 @@ class TagRead:
 
 
 def plan_tags(topic: Topic) -> list[TagRead]:
-    """As the owner: where the tags are that nobody has read yet."""
+    """As the owner: where the tags are that are not in memory yet."""
     reads: list[TagRead] = []
     if topic.tags_complete:
         return reads
@@ -158,7 +160,7 @@ def load_tags(topic: Topic, reads: list[TagRead]) -> list[tuple[bytes, int]]:
     A damaged record has no tag that could be trusted; it is never served, deleted or not. One whose
     state alone is unknown has: a crash tore its delete, which the log is about to do again (I8).
     """
-    found: list[tuple[bytes, int]] = []
+    tags: list[tuple[bytes, int]] = []
     for read in reads:
         first, entries = read.first_seq, read.entries
         flags = index_flags(entries)
@@ -171,16 +173,16 @@ def load_tags(topic: Topic, reads: list[TagRead]) -> list[tuple[bytes, int]]:
         starts = offsets + SEGMENT_FRAME.size + heads["node_len"]
         ends = (starts + heads["tag_len"]).tolist()
         buffer = part.buffer
-        found += [
+        tags += [
             (bytes(buffer[start:end]), seq)
             for start, end, seq in zip(
                 starts.tolist(), ends, (tagged + first).tolist(), strict=True
             )
         ]
-    return found
+    return tags
 
 
-def install_tags(topic: Topic, reads: list[TagRead], found: list[tuple[bytes, int]]) -> bool:
+def install_tags(topic: Topic, reads: list[TagRead], tags: list[tuple[bytes, int]]) -> bool:
     """As the owner. False when segments were rewritten or moved meanwhile: plan again."""
     if topic.tags_complete:
         return True
@@ -190,6 +192,6 @@ def install_tags(topic: Topic, reads: list[TagRead], found: list[tuple[bytes, in
         return False
     if topic.log.tags is None:
         topic.log.tags = TagIndex()
-    topic.log.tags.add_older(found)
+    topic.log.tags.add_older(tags)
     topic.tags_complete = True
     return True

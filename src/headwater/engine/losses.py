@@ -1,7 +1,7 @@
-"""What a start concludes once everything was read: which seqs have no record, and who is told.
+"""What a start concludes once everything was read: which seqs have no record.
 
 The disk class goes on above every seq it may have acked (I3); what was ephemeral is gone. Both are
-losses that readers hear of (I9).
+losses that readers see as a tombstone (I9).
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def close_gaps(
     was_ephemeral: Collection[int],
     load: Callable[[Topic], bool],
 ) -> list[Topic]:
-    """Give lost seqs their slots; returns the topics of which nothing on the disk tells it yet.
+    """Give lost seqs their slots; returns the topics whose losses are not on the disk yet.
 
-    A clean stop leaves no seq between head and ceiling; so it is not asked how the last run
+    A clean stop leaves no seq between head and ceiling; so it does not matter how the last run
     ended, and opening twice gives the same as once (I4). `load` is False for a broken topic.
     """
     filled: list[Topic] = []

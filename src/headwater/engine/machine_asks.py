@@ -1,6 +1,6 @@
-"""Everything that can be asked of machines, as data, and how an engine answers it.
+"""All calls of machines, as data, and how an engine answers them.
 
-The faces say what they want by one of these, so there is one list of calls for threads and for
+The blocking and the async API send one of these, so there is one list of calls for threads and for
 event loops, embedded and over HTTP. See docs/decisions/0020-machines-have-one-list-of-calls.md.
 """
 
@@ -151,8 +151,8 @@ def _batch(engine: Engine, call: Batch) -> Operation[Any]:
 
 
 def _history(engine: Engine, call: ReadHistory) -> Operation[Any]:
-    found = yield from operations.history_operation(engine, *call)
-    return responses.history(call.instance_id, found, decode_content)
+    entries = yield from operations.history_operation(engine, *call)
+    return responses.history(call.instance_id, entries, decode_content)
 
 
 def _snapshot_instance(engine: Engine, call: SnapshotInstance) -> Operation[Any]:

@@ -38,9 +38,9 @@ def follow_blocking(
     try:
         plan: CatchUpPlan | None = watcher.catch_up
         while plan is not None:
-            found: CaughtUp = drive(catch_up_operation(plan))
-            yield from map(_update, found.in_order())
-            plan = found.following
+            caught_up: CaughtUp = drive(catch_up_operation(plan))
+            yield from map(_update, caught_up.in_order())
+            plan = caught_up.following
         while True:
             watched: Watched = owner.call(watcher.next)
             if watched.events or watched.missed is not None:
@@ -68,10 +68,10 @@ async def follow_async(
     try:
         plan: CatchUpPlan | None = watcher.catch_up
         while plan is not None:
-            found: CaughtUp = await drive(catch_up_operation(plan))
-            for each in found.in_order():
+            caught_up: CaughtUp = await drive(catch_up_operation(plan))
+            for each in caught_up.in_order():
                 yield _update(each)
-            plan = found.following
+            plan = caught_up.following
         while True:
             watched = watcher.next()
             if watched.events or watched.missed is not None:

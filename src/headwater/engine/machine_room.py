@@ -1,4 +1,4 @@
-"""The engine's state machines: opened with it when they are there, else when first asked for."""
+"""The engine's state machines: opened with it when they are there, else at the first call."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = logging.getLogger("headwater.machines")
 
 
 class MachineHost:
-    """Opening reads files, so it is done by any thread but the owner's; one at a time."""
+    """Opening reads files, so any thread but the owner's does it; one at a time."""
 
     def __init__(
         self, core: EngineCore, make_maintenance: type[MaintenanceThread] = MaintenanceThread
@@ -37,20 +37,20 @@ class MachineHost:
         self._lock = threading.Lock()
         self.store: MachineStore | None = None
         self.on_open: Callable[[MachineStore], None] | None = None
-        """Told of the store, on the thread that opened it."""
+        """Called with the store, on the thread that opened it."""
 
     @property
     def directory_exists(self) -> bool:
         return self._core.disk.is_directory(self._core.directory / MACHINES_DIRECTORY)
 
     @property
-    def trouble(self) -> Exception | None:
-        """What fails while nobody waits for it: expiries, compaction, feeding the topic."""
-        found = None if self.store is None else self.store.last_error
-        return found or (None if self.feeder is None else self.feeder.last_error)
+    def last_error(self) -> Exception | None:
+        """The last failure of background work: expiries, compaction, the transitions topic."""
+        error = None if self.store is None else self.store.last_error
+        return error or (None if self.feeder is None else self.feeder.last_error)
 
     def open_at_start(self) -> None:
-        """What is damaged is away from now on; the topics do not wait for it."""
+        """A damaged part is away from now on; the topics do not wait for it."""
         try:
             self.open()
         except CAUSES as error:
@@ -81,17 +81,17 @@ class MachineHost:
                 if self.on_open is not None:
                     self.on_open(store)
                 self.store = store
-                core.parts.mended[Part.MACHINES] = store.report.repaired
-                self._feed()
+                core.parts.repaired[Part.MACHINES] = store.report.repaired
+                self._feed_transitions()
             return self.store
 
     def start_feeder(self, engine: Engine) -> None:
-        """The engine takes writes from now on, also those that tell of transitions."""
+        """The engine takes writes from now on, also those of the transitions topic."""
         with self._lock:
             self._engine = engine
-            self._feed()
+            self._feed_transitions()
 
-    def _feed(self) -> None:
+    def _feed_transitions(self) -> None:
         from headwater.engine.blocking import Database
         from headwater.engine.machines.transition_feeder import TransitionFeeder
 
@@ -103,9 +103,9 @@ class MachineHost:
         ):
             return
         database = Database(self._engine)
-        place = core.directory / MACHINES_DIRECTORY
-        keeper = self._make_maintenance
-        self.feeder = TransitionFeeder(database, store, core.disk, place, make_maintenance=keeper)
+        directory = core.directory / MACHINES_DIRECTORY
+        make = self._make_maintenance
+        self.feeder = TransitionFeeder(database, store, core.disk, directory, make_maintenance=make)
         self.feeder.start()
 
     def close(self) -> None:
@@ -118,4 +118,4 @@ class MachineHost:
 
 
 def _no_progress(_: float) -> None:
-    """For callers who do not show any."""
+    """For callers that show no progress."""

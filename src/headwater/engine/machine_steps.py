@@ -30,7 +30,7 @@ class MachineCounts(NamedTuple):
 
 
 def open_store(engine: Engine) -> Operation[MachineStore]:
-    """The machines; opened, if nobody has used them before."""
+    """The machines; opened, if this is the first call."""
     store = engine.machines.store
     if store is None:
         store = yield InFiles(engine.machines.open)
@@ -55,21 +55,21 @@ def _change_operation(engine: Engine, change: Callable[[MachineStore], Pending[T
 
 
 def query_operation(engine: Engine, query: Callable[[MachineStore], T]) -> Operation[T]:
-    """Something that is in memory."""
+    """A query of what is in memory."""
     store = yield from open_store(engine)
-    found: T = yield AsOwner(lambda: query(store))
-    return found
+    result: T = yield AsOwner(lambda: query(store))
+    return result
 
 
 def _file_operation(path: PurePath, work: Callable[[], T]) -> Operation[T]:
-    """Something that is in files. What the disk says is told in our words."""
+    """A query of files. Errors of the disk become this library's errors."""
 
     def run() -> T:
         with file_work(path):
             return work()
 
-    found: T = yield InFiles(run)
-    return found
+    result: T = yield InFiles(run)
+    return result
 
 
 # -- machines
@@ -96,7 +96,7 @@ def counts_operation(engine: Engine, sees: requests.Sees | None = None) -> Opera
 
 
 def counts(store: MachineStore, sees: requests.Sees | None = None) -> MachineCounts:
-    """Of all machines, or of those that somebody sees."""
+    """Of all machines, or of those that `sees` allows."""
     machines, listing = store.tables.machines, store.tables.listing
     if sees is None:
         return MachineCounts(
@@ -121,13 +121,13 @@ def draw_operation(
         definition = store.tables.definition(check_machine_name(machine), version)
         if instance_id is None:
             return definition, None
-        found = store.get_instance(instance_id)
-        if (found.machine, found.version) != (definition.machine, definition.version):
+        result = store.get_instance(instance_id)
+        if (result.machine, result.version) != (definition.machine, definition.version):
             raise bad_request(
-                f"{instance_id!r} is of {found.machine!r} version {found.version}, "
+                f"{instance_id!r} is of {result.machine!r} version {result.version}, "
                 f"not of {definition.machine!r} version {definition.version}"
             )
-        return definition, found.state
+        return definition, result.state
 
     definition, current = yield from query_operation(engine, query)
     # Late: drawings bring a good part of the library of XML, and servers draw few.
@@ -154,19 +154,19 @@ def create_instance_operation(
 
 def get_instance_operation(engine: Engine, instance_id: str) -> Operation[Instance]:
     """As it is committed; `doubtful` when damage may have taken something of it."""
-    found, doubtful = yield from query_operation(engine, partial(_instance_and_doubt, instance_id))
-    return _doubted(found) if doubtful and not found.doubtful else found
+    result, doubtful = yield from query_operation(engine, partial(_instance_and_doubt, instance_id))
+    return _doubted(result) if doubtful and not result.doubtful else result
 
 
 def _instance_and_doubt(instance_id: str, store: MachineStore) -> tuple[Instance, bool]:
-    found = store.get_instance(instance_id)
-    return found, store.is_doubtful(found)
+    result = store.get_instance(instance_id)
+    return result, store.is_doubtful(result)
 
 
-def _doubted(found: Instance) -> Instance:
+def _doubted(result: Instance) -> Instance:
     return Instance(
-        found.id, found.machine, found.version, found.state, found.ctx, found.created_at,
-        found.updated_at, found.last_wal_offset, found.last_event_id, found.expires_at,
+        result.id, result.machine, result.version, result.state, result.ctx, result.created_at,
+        result.updated_at, result.last_wal_offset, result.last_event_id, result.expires_at,
         doubtful=True,
     )  # fmt: skip
 

@@ -1,7 +1,8 @@
-"""From what the machines answer to what callers are told, embedded and over the network alike.
+"""From results of the machine store to the responses of the API, embedded and over the network
+alike.
 
 Contexts, payloads and definitions are JSON bytes here. `Raw` puts them into an answer as they are;
-`opened` makes objects of them, for callers in this process.
+`decode_content` makes objects of them, for callers in this process.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ ALSO_NAMED: Final = {
     "Snapshot": (("snapshot_id", "snapshot"),),
     "Checkpoint": (("timestamp", "at"),),
 }
-"""Their names of fields, and ours."""
+"""Names of fields in published clients, and here."""
 
 
 class _Named(msgspec.Struct):

@@ -1,4 +1,4 @@
-"""`headwater.open` and `headwater.open_async`: the doors of the embedded library."""
+"""`headwater.open` and `headwater.open_async`: how programs open the embedded library."""
 
 from __future__ import annotations
 
@@ -102,4 +102,4 @@ async def open_database_async(
 
 
 def _silent(_: float) -> None:
-    """Nobody watches the progress."""
+    """The caller shows no progress."""

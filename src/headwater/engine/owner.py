@@ -1,8 +1,8 @@
-"""Who may touch domain state. One owner at a time, instead of locks all over.
+"""Which thread may touch domain state. One owner at a time, instead of locks all over.
 
-With an event loop the owner is the loop's thread. Without one it is whoever holds the baton: a
-caller's thread during a call, a log's thread while it publishes. Either way the engine's own code
-never locks anything, and nothing slow is ever done as the owner.
+With an event loop the owner is the loop's thread. Without one it is the thread that holds the
+baton: a caller's thread during a call, a log's thread while it publishes. Either way the engine's
+own code never locks anything, and nothing slow is ever done as the owner.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Topics are the engine itself: without them nothing starts. The machines and Kafka's log lie beside
 them, each in a directory of its own; when one of them cannot be opened for damage (I5), it is held
 here with the reason. Every call to it raises that reason, as a new error of the same class that
-names file and offset; readiness, status, the log and a metric tell of it. It stays away until the
+names file and offset; readiness, status, the log and a metric report it. It stays away until the
 next start: a repair needs the directory's lock.
 """
 
@@ -39,10 +39,10 @@ _NOT_SERVED: Final = {
 
 @dataclass(slots=True)
 class Parts:
-    """Which parts are away, and why. Set by whoever opens a part; read by everybody."""
+    """Which parts are away, and why. Set by the code that opens a part; read by every call."""
 
     away: dict[Part, StorageError] = field(default_factory=dict)
-    mended: dict[Part, Sequence[Finding]] = field(default_factory=dict)
+    repaired: dict[Part, Sequence[Finding]] = field(default_factory=dict)
     """What a start found that it goes on in spite of: skipped, cut, moved to quarantine."""
 
     def set_away(self, part: Part, error: Exception, directory: PurePath) -> None:
@@ -58,7 +58,7 @@ class Parts:
             raise self._error_of(part, reason)
 
     def error(self, part: Part) -> StorageError | None:
-        """What `require` would raise; None while the part is served, or nobody has used it."""
+        """What `require` would raise; None while the part is served, or not used yet."""
         reason = self.away.get(part)
         return None if reason is None else self._error_of(part, reason)
 
@@ -85,11 +85,11 @@ class Parts:
             "advice": reason.advice,
         }
 
-    def told(self) -> list[dict[str, Any]]:
-        """What was mended, for readiness and status: an operator may want to know his disk."""
+    def repairs(self) -> list[dict[str, Any]]:
+        """What was repaired, for readiness and status: it tells operators about their disk."""
         return [
             {"part": part.value, **finding.as_dict()}
-            for part, findings in self.mended.items()
+            for part, findings in self.repaired.items()
             for finding in findings
         ]
 
@@ -107,10 +107,10 @@ def _as_storage_error(error: Exception, directory: PurePath) -> StorageError:
         return error
     assert isinstance(error, OSError), error
     why = (error.strerror or str(error)).lower()
-    found = AccessError(
+    access_error = AccessError(
         f"the system says {why!r}",
         path=PurePath(error.filename) if isinstance(error.filename, str) else directory,
         advice="check the disk, then start again",
     )
-    found.__cause__ = error
-    return found
+    access_error.__cause__ = error
+    return access_error

@@ -1,8 +1,8 @@
 """Something on its way to the log: what was asked, and later what became of it.
 
-Answered exactly once, by the owner, after its class is satisfied (I15). Whoever wants the answer
-sets `on_done`: an HTTP connection writes its response, a coroutine's future is set, a thread's
-gate is opened. There is no task per request.
+Answered exactly once, by the owner, after its class is satisfied (I15). The caller that waits for
+the answer sets `on_done`: an HTTP connection writes its response, a coroutine's future is set, a
+thread's gate is opened. There is no task per request.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ R = TypeVar("R")
 
 
 class Pending(Generic[R]):
-    """Defaults stand in the class: most of what can be told about a write never is."""
+    """Defaults stand in the class: most writes use few of these fields."""
 
     result: R | None = None
     error: HeadwaterError | None = None
@@ -117,8 +117,8 @@ class Write(Pending[Appended]):
         return self.first_seq + len(self.offsets) - 1
 
     def follow(self, follower: Write, last_seq: int | None = None) -> None:
-        """A repeat of this write waits for it and gets the same answer, marked as a repeat. One of
-        a part is told of that: from the follower's own first seq to this one."""
+        """A repeat of this write waits for it and gets the same answer, marked as a repeat. A
+        repeat of a part gets that part: from the follower's own first seq to this one."""
         if self._followers is None:
             self._followers = []
         self._followers.append((follower, last_seq))
@@ -182,7 +182,7 @@ class Gate:
 
 
 def wait_for(owner: Owner, start: Callable[[], Pending[R]]) -> Pending[R]:
-    """Begin something as the owner, and block until it is answered. Not for the owner himself."""
+    """Begin something as the owner, and block until it is answered. Not for the owner itself."""
     gate = Gate()
 
     def begin() -> Pending[R]:

@@ -36,7 +36,7 @@ _SEGMENT_SHIFT: Final = SEGMENT_FRAME_BYTES_MIN - FRAME_BYTES_MIN
 
 @dataclass(slots=True)
 class CopyWrite:
-    """Copies that have a router, and a place if nobody comes between."""
+    """Copies of a router, and the seqs they get if no write comes between."""
 
     router: Router
     copies: Copies
@@ -62,9 +62,9 @@ class CopyPublisher:
         """Ceilings that are on their way to the log."""
 
     def admit(self, writes: list[CopyWrite]) -> tuple[list[CopyWrite], list[Change]]:
-        """Which of these can be placed, as far as there is room; and what to wait for before.
+        """Which of these can be published, as far as there is room; and what to wait for before.
 
-        What has no place to take is passed over at once.
+        A batch without copies moves its router at once.
         """
         core = self._core
         admitted: list[CopyWrite] = []
@@ -164,7 +164,7 @@ class CopyPublisher:
 
     # -- making visible
 
-    def place(self, writes: list[CopyWrite]) -> None:
+    def publish(self, writes: list[CopyWrite]) -> None:
         """Make copies visible, or hand them to the log."""
         for write in writes:
             router, dest = write.router, write.dest
@@ -188,7 +188,7 @@ class CopyPublisher:
             self._publish(write, write.encoded, logged=logged)
 
     def _through_log(self, write: CopyWrite) -> None:
-        """Somebody's write is on its way: take the seqs behind it, and go its way."""
+        """Another write is on its way: take the seqs behind it, and go through the log too."""
         router, dest, copies = write.router, write.dest, write.copies
         size = sum(copies.payloads())
         try:

@@ -1,7 +1,7 @@
-"""The way out: what the log answers takes effect in its order, is seen, and is acknowledged.
+"""The way out: the log's answers take effect in its order, become visible, and are acknowledged.
 
-Writes of one topic that were committed together are made visible together: one run of entries,
-one chunk for readers, one round of eviction and of news. What the log refused gives its seqs back.
+Writes of one topic that were committed together are made visible together: one run of entries, one
+chunk for readers, one round of eviction and of wake-ups. What the log refused gives its seqs back.
 
 Keeps I2, I13, I15.
 """
@@ -37,7 +37,7 @@ class Publisher:
         for run in _runs(tickets):
             try:
                 self._take(run)
-            except Exception as error:  # whoever is behind it is answered all the same (I15)
+            except Exception as error:  # the writes behind it are answered all the same (I15)
                 broken = broken or error
         for ticket in tickets:
             ticket.taken = True
@@ -79,7 +79,7 @@ class Publisher:
             return
         log = topic.log
         if write.first_seq > log.visible_seq + 1:
-            # An earlier write failed after its seqs were taken: nobody was told of them.
+            # An earlier write failed after its seqs were taken: no client has seen them.
             self._topics.fill_dead(topic, write.first_seq - 1, write.ts, logged=write.logged)
         log.publish(write.first_seq, write.lengths, write.ts, write.flags, write.tags)
         if write.scheduled is not None:
@@ -126,11 +126,11 @@ class Publisher:
         counters.records_appended += records
 
     def _announce(self, topic: Topic) -> None:
-        """After the acks: whoever waits for records of this topic."""
+        """After the acks: wake the readers that wait for records of this topic."""
         announce(self._core, topic)
 
     def failed(self, write: Write, error: HeadwaterError) -> None:
-        """The log did not take it: give the seqs back if nobody took later ones."""
+        """The log did not take it: give the seqs back if no write took later ones."""
         topic = write.topic
         _no_longer_under_way(write)
         size = sum(write.lengths) - len(write.lengths) * SEGMENT_FRAME_BYTES_MIN
@@ -167,7 +167,7 @@ class Publisher:
             unsynced.append((ticket.last_frame, topic, write.last_seq))
 
     def _note_synced(self) -> None:
-        """What was visible before its sync has it now: tell those who waited for that."""
+        """What was visible before its sync is synced now: call the streams that waited for that."""
         core = self._core
         assert core.wal is not None
         for shard, progress in zip(core.wal.shards, core.shards, strict=True):
@@ -181,11 +181,11 @@ class Publisher:
 
 
 def announce(core: EngineCore, topic: Topic) -> None:
-    """The topic has something new: tell readers, streams and routers."""
+    """The topic has something new: wake readers, streams and routers."""
     if topic.waiters:
         topic.wake()
-    if core.on_news is not None:
-        core.on_news(topic)
+    if core.on_update is not None:
+        core.on_update(topic)
     if topic.outbound:
         core.route(topic)
 
@@ -242,7 +242,7 @@ def _no_longer_under_way(write: Write) -> None:
 def _complete_keys(write: Write, now_ms: int) -> None:
     keys = write.topic.keys
     for keyed in write.keys:
-        keys.settle(keyed.key)
+        keys.complete(keyed.key)
     keys.expire(now_ms)
 
 

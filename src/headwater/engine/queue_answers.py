@@ -1,4 +1,4 @@
-"""What queues answer: the jobs of a claim, what became of others, how many there are."""
+"""Results of queues: the jobs of a claim, what became of others, how many there are."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class QueueStats(NamedTuple):
     delayed: int
     dead_lettered: int
     blocked: int
-    """Jobs that nobody is given and that stay: the dead letter topic refuses them, or they are
+    """Jobs that no worker gets and that stay: the dead letter topic refuses them, or they are
     damaged and there is none."""
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class ClaimRequest:
-    """Somebody who wants jobs, and what a pass gave."""
+    """A worker that wants jobs, and what a pass gave."""
 
     node: str
     wanted: int
@@ -25,7 +25,7 @@ class ClaimRequest:
     grant: Grant | None = None
     """None when there was nothing to give."""
     left: bool = False
-    """Whoever asked is gone: a pass that is under way for it gives it nothing."""
+    """The worker is gone: a pass that is under way gives it nothing."""
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class TopicQueue:
     window: ClaimWindow[ClaimRequest] = field(default_factory=ClaimWindow)
     """Claims that are to be served together."""
     settings: TopicSettings | None = None
-    """Whose rules the leases follow; settings are never changed, there are others then."""
+    """The settings that the leases follow; a change replaces this object."""
     blocked_reason: str | None = None
     """Why jobs that were delivered too often could not be put away at the last try."""
     passing: bool = False
@@ -46,7 +46,7 @@ def schedule(topic: Topic, scheduled: Mapping[int, int]) -> None:
     if topic.queue is None:
         if topic.lease_history is None:
             topic.lease_history = LeaseHistory()
-        topic.lease_history.appoint(scheduled)
+        topic.lease_history.schedule(scheduled)
         return
     for seq, deliver_at_ms in scheduled.items():
-        topic.queue.leases.appoint(seq, deliver_at_ms)
+        topic.queue.leases.schedule(seq, deliver_at_ms)

@@ -1,6 +1,6 @@
 """What workers can do with a queue, written once for threads and for event loops.
 
-Claims that come within `claim_jitter_ms` of each other are served in one pass; whoever is there
+Claims that come within `claim_jitter_ms` of each other are served in one pass; the first that runs
 when the window closes makes it, for all of them. A queue with `fifo_key` must read the keys of the
 jobs it hands out, which may need files: there one pass follows the other, so that no later job of
 a key overtakes an earlier one.
@@ -35,11 +35,11 @@ from headwater.engine.topic import Topic
 
 P = TypeVar("P")
 TakeJobs = Callable[[Engine, Queues, Topic, ClaimRequest], Operation[P]]
-"""The jobs of a claim in the form that whoever claimed wants."""
+"""The jobs of a claim in the form that the caller wants."""
 
 
 class ClaimOptions(NamedTuple):
-    """What a worker asks for."""
+    """What a worker wants."""
 
     node: str
     wanted: int = 1
@@ -47,7 +47,7 @@ class ClaimOptions(NamedTuple):
     wait_ms: int = 0
     """How long to wait for a first job."""
     goes_on: Callable[[], bool] = lambda: True
-    """Asked before waiting on: false ends the wait with what there is, which is nothing."""
+    """Called before each wait: false ends the wait with nothing."""
 
 
 def claim_operation(
@@ -73,10 +73,10 @@ def claim_as_operation(
 
 
 class PendingClaim:
-    """One claim of a topic that is loaded. Most are over with their first look, and whoever is the
-    owner anyway may take it by itself; then it goes on with the steps, or is abandoned."""
+    """One claim of a topic that is loaded. Most are over with their first pass, and a caller that
+    is the owner anyway may run that alone; then it drives the operation, or abandons the claim."""
 
-    __slots__ = ("_begun", "options", "queues", "request", "told", "topic")
+    __slots__ = ("_begun", "log_change", "options", "queues", "request", "topic")
 
     def __init__(self, engine: Engine, topic: Topic, options: ClaimOptions) -> None:
         check_node(options.node)
@@ -84,15 +84,15 @@ class PendingClaim:
         self.topic = topic
         self.options = options
         self.request = ClaimRequest(options.node, claim_limit(options.wanted))
-        self.told: Change | None = None
-        """What the log is told of it, if jobs were there."""
+        self.log_change: Change | None = None
+        """What the log has to take before the answer, if jobs were there."""
         self._begun = False
 
     def begin(self) -> None:
         """As the owner: everything about it that need not wait. Once."""
         if not self._begun:
             self._begun = True
-            self.told = self.queues.begin(
+            self.log_change = self.queues.begin(
                 self.topic, self.request, self.options.lease_ms, limits.CLAIM_BYTES_MAX
             )
 
@@ -101,12 +101,12 @@ class PendingClaim:
         """As the owner: there is nothing to wait for but the jobs themselves, if there are any, and
         nothing else to be done."""
         request, queue = self.request, self.topic.queue
-        if queue is None or not request.served or queue.leases.has_dying:
+        if queue is None or not request.served or queue.leases.has_exhausted:
             return False
-        return self.options.wait_ms <= 0 if request.grant is None else self.told is COVERED
+        return self.options.wait_ms <= 0 if request.grant is None else self.log_change is COVERED
 
     def abandon(self) -> None:
-        """Nobody is told of these jobs: they are free for others."""
+        """No worker gets these jobs: they are free for others."""
         self.queues.abandon(self.topic, self.request)
 
 
@@ -115,15 +115,15 @@ def run_claim(engine: Engine, claim: PendingClaim, take: TakeJobs[P]) -> Operati
     queues, topic, request = claim.queues, claim.topic, claim.request
     try:
         yield AsOwner(claim.begin)
-        told = claim.told
+        log_change = claim.log_change
         if not request.served:
             yield from serve_operation(engine, queues, topic, [request])
         if request.grant is None and claim.options.wait_ms > 0:
             yield from _wait_operation(engine, queues, topic, request, claim.options)
-        if told is None and request.grant is not None:
+        if log_change is None and request.grant is not None:
             yield Answered(lambda: queues.confirm(topic, request))
-        elif told is not None and told is not COVERED:
-            yield Answered(lambda: told)
+        elif log_change is not None and log_change is not COVERED:
+            yield Answered(lambda: log_change)
         taken = yield from take(engine, queues, topic, request)
         yield from set_aside_operation(queues, topic, request)
         yield from dead_letter_operation(engine, queues, topic)
@@ -179,7 +179,7 @@ def _wait_operation(
 def serve_operation(
     engine: Engine, queues: Queues, topic: Topic, requests: Sequence[ClaimRequest]
 ) -> Operation[None]:
-    """Until a pass has looked at these requests, which come together."""
+    """Until a pass has served these requests, which come together."""
     jitter_us = topic.log.settings.claim_jitter_ms * US_PER_MS
     if not jitter_us:
         yield from _pass_operation(engine, queues, topic, requests)
@@ -206,11 +206,11 @@ def serve_operation(
         return window.close() if is_due() else []
 
     def closes_us() -> int | None:
-        """None while somebody else is at it."""
+        """None while another claim makes the pass."""
         return window.closes_us if are_waiting() else None
 
     def hand_back(together: Sequence[ClaimRequest]) -> None:
-        """Whoever was to make the pass is gone: the others find another."""
+        """The claim that was to make the pass is gone: another one makes it."""
         for each in together:
             if each not in requests and not (each.served or each.left):
                 window.join(each, each.wanted, clock.monotonic_us(), jitter_us)
@@ -314,7 +314,7 @@ def _keyed_pass_operation(
                 break
         yield AsOwner(end)
     finally:
-        # Whoever gives up half way leaves nothing in its hands.
+        # A claim that gives up half way holds nothing.
         engine.core.owner.post(end)
 
 

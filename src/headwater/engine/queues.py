@@ -1,8 +1,8 @@
-"""Queues, for the owner: claims, acks, nacks and extensions, and what the log is told of them.
+"""Queues, for the owner: claims, acks, nacks and extensions, and their frames in the log.
 
 A lease takes effect at once and is answered when the log has what it must have: nothing, unless
 leases are durable or the claim's number is not covered by a ceiling. An ack takes effect when the
-log has the delete, like every delete (I8); until then nobody else can be given the job.
+log has the delete, like every delete (I8); until then no other worker can get the job.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from headwater.format.frame import FrameType
 from headwater.format.lease_frames import LeaseEvent, LeaseKind, encode_lease_event
 from headwater.format.topic_frames import RecordsDeleted, encode_body
 from headwater.model.queue import Grant, LeaseHistory, QueueLeases, Verdict, share
-from headwater.model.queue.fresh import fitting
 from headwater.model.queue.history import resume
+from headwater.model.queue.live_jobs import fitting
 
 _log = logging.getLogger("headwater.queues")
 
 RETRY_LETTERS_US: Final = US_PER_S
 """After that long, jobs that could not be put away are tried again."""
 DRAWS_MAX = 16
-"""Looks for jobs in one turn of the owner; where they are sparse, the claimer asks again."""
+"""Draws of jobs in one turn of the owner; where jobs are sparse, the claim tries again."""
 
 
 NOWHERE_FOR_DAMAGED: Final = "damaged, and the queue has no dead_letter topic to put it in"
 
 COVERED: Final = Change(lambda: True)
-"""Nothing has to be told: answered already."""
+"""Nothing has to be logged: answered already."""
 COVERED.result = True
 
 
@@ -87,14 +87,14 @@ class Queues:
     def stats(self, topic: Topic) -> QueueStats:
         leases = self.of(topic).leases
         self._sweep(topic, leases)
-        delayed = len(leases.delays) + len(leases.appointments)
+        delayed = len(leases.delays) + len(leases.scheduled)
         ready = leases.ready(topic.log.index)
         blocked = leases.kept_back
         return QueueStats(ready, leases.in_flight, delayed, leases.dead_lettered, blocked)
 
     def glance(self, topic: Topic) -> QueueStats:
-        """The same without reading a file: of a queue that nobody has used in this life, what the
-        log told."""
+        """The same without reading a file: of a queue not used since the start, what the log
+        says."""
         if topic.loaded:
             return self.stats(topic)
         known = topic.lease_history or LeaseHistory()
@@ -125,7 +125,8 @@ class Queues:
         self, topic: Topic, request: ClaimRequest, lease_ms: int | None, bytes_max: int
     ) -> Change | None:
         """Give a new request its terms, and serve it at once where it need not wait for others:
-        most claims are over with that. Gives what the log is told of it, if jobs were there."""
+        most claims are over with that. Gives the change that the log has to take, if jobs were
+        there."""
         self.of(topic)
         request.lease_us = self._lease_us(topic, lease_ms)
         settings = topic.log.settings
@@ -150,7 +151,7 @@ class Queues:
         return leases
 
     def has_next(self, topic: Topic) -> bool:
-        """A claim made now would find a job, or at least look for one that it has not seen."""
+        """A claim made now would find a job, or at least draw one that it has not seen."""
         leases = self.of(topic).leases
         self._sweep(topic, leases)
         if topic.log.settings.paused:
@@ -158,7 +159,7 @@ class Queues:
         return bool(leases.reclaim) or leases.has_fresh(topic.log.index)
 
     def next_change_us(self, topic: Topic) -> int | None:
-        """When to look again, though nothing happens until then."""
+        """When to try again, though nothing happens until then."""
         leases = self.of(topic).leases
         at_us = leases.next_change_us(self._core.clock.monotonic_us(), self._core.retention_ms())
         return None if at_us is None else at_us + 1  # a lease holds up to and with its deadline
@@ -193,7 +194,7 @@ class Queues:
         return [seq for seq in drawn if seq not in damaged] if damaged else drawn
 
     def set_aside_damaged(self, topic: Topic, seqs: Sequence[int]) -> frozenset[int]:
-        """Of jobs that were drawn or granted, those that nobody can be given: gives them."""
+        """Of jobs that were drawn or granted, those that cannot be read: gives them."""
         damaged = frozenset(topic.log.damaged.among(seqs))
         jobs = [seq for seq in damaged if topic.log.index.is_live(seq)]
         if jobs:
@@ -204,7 +205,7 @@ class Queues:
         return damaged
 
     def deal(self, topic: Topic, requests: Sequence[ClaimRequest], seqs: Sequence[int]) -> None:
-        """Share drawn jobs between those who asked and are still there."""
+        """Share drawn jobs between the requests whose workers are still there."""
         leases = self.of(topic).leases
         now_us = self._core.clock.monotonic_us()
         wanted = [0 if request.left else request.wanted for request in requests]
@@ -220,7 +221,7 @@ class Queues:
             leases.put_back(seqs[at:])
 
     def abandon(self, topic: Topic, request: ClaimRequest) -> None:
-        """Whoever asked is gone before there was an answer."""
+        """The worker is gone before there was an answer."""
         request.left = True
         if topic.queue is None or topic.dropped:
             return
@@ -230,7 +231,7 @@ class Queues:
         topic.wake()
 
     def confirm(self, topic: Topic, request: ClaimRequest) -> Change:
-        """Tell the log of a claim what it must know before the worker does."""
+        """Log what must be durable of a claim before the worker gets it."""
         grant = request.grant
         assert grant is not None
         leases = self.of(topic).leases
@@ -268,9 +269,9 @@ class Queues:
             if waits:
                 leases.take_back(grant)
 
-        told = Change(confirmed, refused)
-        self._submit_events(topic, [LeaseEvent(LeaseKind.NUMBERED, lease_id=value)], told)
-        return told if waits else COVERED
+        change = Change(confirmed, refused)
+        self._submit_events(topic, [LeaseEvent(LeaseKind.NUMBERED, lease_id=value)], change)
+        return change if waits else COVERED
 
     def claimed(self, topic: Topic, request: ClaimRequest, records: dict[int, Record]) -> Claimed:
         """The answer: the jobs of a claim, and how many more there are."""
@@ -279,7 +280,7 @@ class Queues:
             deadline, again = self.terms(topic, request.grant)
             for seq in request.grant.seqs:
                 record = records.get(seq)
-                if record is not None:  # deleted since, or damaged and told of
+                if record is not None:  # deleted since, or damaged and reported
                     count = again.get(seq, 1)
                     jobs.append(ClaimedJob(record, request.grant.lease_id, deadline, count))
         return Claimed(jobs, self.ready(topic))
@@ -418,7 +419,7 @@ class Queues:
             topic.wake()
             self._topics.touched(topic)
 
-    # -- telling
+    # -- the log
 
     def _log_events(
         self, topic: Topic, verdict: Verdict, events: list[LeaseEvent], deadlines: dict[int, int]

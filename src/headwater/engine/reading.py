@@ -1,8 +1,8 @@
 """The read path: decide as the owner what to read, then read it anywhere.
 
 A plan holds everything the bytes need: chunks of the tail, which are immutable, and stretches of
-segments with a copy of their index entries. So fetching needs no owner, a slow disk delays only
-the reader who asked (I14), and a record deleted in between is a race the reader may lose.
+segments with a copy of their index entries. So fetching needs no owner, a slow disk delays only the
+reader that waits for it (I14), and a record deleted in between is a race the reader may lose.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from headwater.model.loss import Tombstone
 from headwater.model.match import TagMatcher
 from headwater.model.selection import Selection
 from headwater.model.slots import as_run
-from headwater.store.checked_reads import Finding, good_positions
+from headwater.store.checked_reads import RecordDamage, good_positions
 from headwater.store.segment import (
     Segment,
     SegmentMissingError,
@@ -43,7 +43,7 @@ _HAS_META: Final = int(FrameFlag.HAS_META)
 IN_PASSING_RECORDS_MAX: Final = 1_000
 """More records than a default page are read by a thread of their own, wherever they lie."""
 
-# The same fields stand in both frames, at other places: flags, (topic,) seq, ts, lengths.
+# The same fields stand in both frames, at other offsets: flags, (topic,) seq, ts, lengths.
 _TAIL_FORM: Final = (struct.Struct("<B8xQQHHI"), FRAME.offset_of("flags"), FRAME.size)
 _SEGMENT_FORM: Final = (
     struct.Struct("<BQQHHI"),
@@ -64,7 +64,7 @@ class SegmentRead:
     entries: Entries
     """Copies of the index entries from the first to the last of `seqs`."""
     at_hand: SegmentSlice | None = None
-    """Their bytes, where it was found that they lie in memory."""
+    """Their bytes, if they lie in memory."""
 
 
 class FrameRun(NamedTuple):
@@ -81,22 +81,22 @@ class ReadPlan:
     selection: Selection
     head_seq: int
     earliest_seq: int
-    pieces: list[TailRead | SegmentRead] = field(default_factory=list)
+    reads: list[TailRead | SegmentRead] = field(default_factory=list)
 
     @property
     def needs_files(self) -> bool:
-        return any(isinstance(piece, SegmentRead) for piece in self.pieces)
+        return any(isinstance(read, SegmentRead) for read in self.reads)
 
     @property
     def waits_for_files(self) -> bool:
-        """Should somebody read this who may wait? Not so for a page that lies in memory: handing
-        it to another thread and back takes longer than reading it."""
-        pieces = [piece for piece in self.pieces if isinstance(piece, SegmentRead)]
-        if pieces and len(self.selection.seqs) > IN_PASSING_RECORDS_MAX:
+        """Whether a thread that may wait should read this. Not so for a page that lies in memory:
+        handing it to another thread and back takes longer than reading it."""
+        reads = [read for read in self.reads if isinstance(read, SegmentRead)]
+        if reads and len(self.selection.seqs) > IN_PASSING_RECORDS_MAX:
             return True
-        for piece in pieces:
-            piece.at_hand = self.topic.files.at_hand(piece.segment, piece.entries)
-            if piece.at_hand is None:
+        for read in reads:
+            read.at_hand = self.topic.files.at_hand(read.segment, read.entries)
+            if read.at_hand is None:
                 return True
         return False
 
@@ -104,11 +104,11 @@ class ReadPlan:
     def is_current(self) -> bool:
         """As the owner: the segments it reads from are still the ones the topic has."""
         now = {id(segment) for segment in self.topic.segments}
-        return all(id(p.segment) in now for p in self.pieces if isinstance(p, SegmentRead))
+        return all(id(p.segment) in now for p in self.reads if isinstance(p, SegmentRead))
 
     @property
     def cold_segments(self) -> int:
-        return sum(1 for p in self.pieces if isinstance(p, SegmentRead) and p.segment.is_cold)
+        return sum(1 for p in self.reads if isinstance(p, SegmentRead) and p.segment.is_cold)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class Reader:
     def plan_copying(
         self, topic: Topic, from_seq: int, limit: int, bytes_max: int, slots_max: int
     ) -> ReadPlan:
-        """As the owner: the same for a router, which is no reader that anything is counted for."""
+        """As the owner: the same for a router, whose reads are not counted."""
         now_ms = self._core.retention_ms()
         selection = topic.log.select(from_seq, limit, bytes_max, now_ms, slots_max)
         if selection.eviction is not None:
@@ -204,13 +204,13 @@ class Reader:
             rest = seqs[split:]
             chunks = list(topic.tail.chunks(int(rest[0]), int(rest[-1])))
             if len(chunks) == 1:
-                plan.pieces.append(TailRead(chunks[0], rest))
+                plan.reads.append(TailRead(chunks[0], rest))
                 return
             borders = rest.searchsorted([chunk.first_seq for chunk in chunks]).tolist()
             borders.append(len(rest))
             for chunk, low, high in zip(chunks, borders, borders[1:], strict=False):
                 if low < high:
-                    plan.pieces.append(TailRead(chunk, rest[low:high]))
+                    plan.reads.append(TailRead(chunk, rest[low:high]))
 
     def _locate_in_segments(self, plan: ReadPlan, seqs: NDArray[numpy.int64]) -> None:
         topic = plan.topic
@@ -223,11 +223,11 @@ class Reader:
             if until:
                 here = seqs[:until]
                 entries = topic.log.index.entries(int(here[0]), int(here[-1]))
-                plan.pieces.append(SegmentRead(segment, here, entries))
+                plan.reads.append(SegmentRead(segment, here, entries))
                 seqs = seqs[until:]
             at += 1
 
-    def fetch(self, plan: ReadPlan, keep: ReadFilter) -> tuple[list[Record], list[Finding]]:
+    def fetch(self, plan: ReadPlan, keep: ReadFilter) -> tuple[list[Record], list[RecordDamage]]:
         """Anywhere: the records of a plan that the filter keeps, and what was found damaged."""
         records: list[Record] = []
         runs, findings = self.runs(plan)
@@ -235,65 +235,66 @@ class Reader:
             decode_run(run, keep, records)
         return records, findings
 
-    def runs(self, plan: ReadPlan) -> tuple[list[FrameRun], list[Finding]]:
+    def runs(self, plan: ReadPlan) -> tuple[list[FrameRun], list[RecordDamage]]:
         """Anywhere: where the frames of a plan lie, checked; records that are near lie together."""
         runs: list[FrameRun] = []
-        findings: list[Finding] = []
+        findings: list[RecordDamage] = []
         tails: list[TailRead] = []
-        for piece in plan.pieces:
-            if isinstance(piece, TailRead):
-                tails.append(piece)
+        for read in plan.reads:
+            if isinstance(read, TailRead):
+                tails.append(read)
                 continue
             try:
-                run, found = self._from_segment(plan.topic, piece)
+                run, bad = self._from_segment(plan.topic, read)
             except SegmentMissingError as error:
-                findings.append(_missing(piece.segment, error))
+                findings.append(_missing(read.segment, error))
                 continue
             except UnreadableSegmentError as error:
-                findings.append(_unreadable(piece.segment, error))
+                findings.append(_unreadable(read.segment, error))
                 continue
             runs.append(run)
-            findings.extend(found)
+            findings.extend(bad)
         if tails:
             runs.append(_from_tail(tails))  # the tail is behind every segment
         return runs, findings
 
-    def _from_segment(self, topic: Topic, piece: SegmentRead) -> tuple[FrameRun, list[Finding]]:
-        seqs = piece.seqs
+    def _from_segment(self, topic: Topic, read: SegmentRead) -> tuple[FrameRun, list[RecordDamage]]:
+        seqs = read.seqs
         first = int(seqs[0])
-        found = piece.at_hand
-        if found is None:
-            found = topic.files.read(piece.segment, first, int(seqs[-1]), piece.entries)
+        data = read.at_hand
+        if data is None:
+            data = topic.files.read(read.segment, first, int(seqs[-1]), read.entries)
         # None: all of them, as mostly. Nothing is picked then.
-        positions = None if len(seqs) == len(piece.entries) else seqs - first
-        findings: list[Finding] = []
-        checked = topic.files.checked(piece.segment)
+        positions = None if len(seqs) == len(read.entries) else seqs - first
+        findings: list[RecordDamage] = []
+        checked = topic.files.checked(read.segment)
         if checked is not None:
-            checked = checked[first - piece.segment.first_seq :][: len(piece.entries)]
+            checked = checked[first - read.segment.first_seq :][: len(read.entries)]
         if self._core.settings.verify_reads and not _all_true(checked, positions):
-            good, findings = good_positions(found, piece.entries, first)
+            good, findings = good_positions(data, read.entries, first)
             if checked is not None:
                 checked |= good
             if not good.all():
                 positions = (
                     numpy.flatnonzero(good) if positions is None else positions[good[positions]]
                 )
-        places = piece.entries["offset"]
-        offsets = (places if positions is None else places[positions]).astype(numpy.int64)
-        offsets -= found.base
-        return FrameRun(found.buffer, offsets, in_segment=True), findings
+        all_offsets = read.entries["offset"]
+        picked = all_offsets if positions is None else all_offsets[positions]
+        offsets = picked.astype(numpy.int64)
+        offsets -= data.base
+        return FrameRun(data.buffer, offsets, in_segment=True), findings
 
 
-def _missing(segment: Segment, error: SegmentMissingError) -> Finding:
-    """Whoever notes it looks whether the plan is current: a segment that is still the topic's and
-    has no file was taken away by somebody else."""
+def _missing(segment: Segment, error: SegmentMissingError) -> RecordDamage:
+    """`Engine.note_damage` checks whether the plan is current: a segment that is still the topic's
+    and has no file was taken away from outside."""
     reason = "the file is missing"
-    return Finding(error.path, 0, segment.first_seq, reason, last_seq=segment.end_seq)
+    return RecordDamage(error.path, 0, segment.first_seq, reason, last_seq=segment.end_seq)
 
 
-def _unreadable(segment: Segment, error: UnreadableSegmentError) -> Finding:
+def _unreadable(segment: Segment, error: UnreadableSegmentError) -> RecordDamage:
     path = PurePath(error.path or "")
-    return Finding(path, 0, segment.first_seq, error.what, last_seq=segment.end_seq)
+    return RecordDamage(path, 0, segment.first_seq, error.what, last_seq=segment.end_seq)
 
 
 def _all_true(checked: NDArray[numpy.bool_] | None, positions: NDArray[numpy.int64] | None) -> bool:
@@ -304,22 +305,22 @@ def _all_true(checked: NDArray[numpy.bool_] | None, positions: NDArray[numpy.int
     return bool(checked[positions].all())
 
 
-def _from_tail(pieces: Sequence[TailRead]) -> FrameRun:
+def _from_tail(reads: Sequence[TailRead]) -> FrameRun:
     """Frames of the tail in one buffer; the small ones of single writes are put together."""
     buffers: list[bytes] = []
     offsets: list[int] = []
     at = 0
-    for chunk, seqs in pieces:
+    for chunk, seqs in reads:
         if isinstance(chunk.offsets, numpy.ndarray):
-            places = chunk.offsets[seqs - chunk.first_seq].tolist()
+            within = chunk.offsets[seqs - chunk.first_seq].tolist()
         elif len(seqs) == len(chunk.offsets):
-            places = chunk.offsets
+            within = chunk.offsets
         elif seqs[-1] - seqs[0] == len(seqs) - 1:
             first = int(seqs[0]) - chunk.first_seq
-            places = chunk.offsets[first : first + len(seqs)]
+            within = chunk.offsets[first : first + len(seqs)]
         else:
-            places = [chunk.offsets[seq - chunk.first_seq] for seq in seqs.tolist()]
-        offsets.extend([at + place for place in places] if at else places)
+            within = [chunk.offsets[seq - chunk.first_seq] for seq in seqs.tolist()]
+        offsets.extend([at + offset for offset in within] if at else within)
         buffers.append(chunk.buffer)
         at += len(chunk.buffer)
     buffer = buffers[0] if len(buffers) == 1 else b"".join(buffers)

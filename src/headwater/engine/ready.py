@@ -3,7 +3,7 @@
 Nearly always one topic is ready, and it is served at once: that one costs an assignment and no
 scheduling at all. With several, or while some are deferred, `model.scheduler` decides.
 
-How long turns came late is counted for the governor. A wait that was meant, to gather records or
+How long turns came late is counted for the governor. A wait that was meant, to batch records or
 because a topic is deferred, is not lateness: counting it would make pressure feed itself.
 """
 
@@ -18,7 +18,7 @@ Item = TypeVar("Item", bound=Hashable)
 
 
 class ReadySet(Generic[Item]):
-    """For the owner only. `priority` is asked when there is a choice to make."""
+    """For the owner only. `priority` is called when there is a choice to make."""
 
     def __init__(self, priority: Callable[[Item], int], *, forwards: bool = False) -> None:
         self._priority = priority
@@ -31,7 +31,7 @@ class ReadySet(Generic[Item]):
         self.size = 0
         """How many there are, deferred ones too."""
         self.not_before_us = 0
-        """When serving was last meant to begin; nobody is late before that."""
+        """When serving was last meant to begin; no turn is late before that."""
 
     @property
     def servable(self) -> int:
@@ -49,7 +49,8 @@ class ReadySet(Generic[Item]):
             self._queue_only()
 
     def mark(self, item: Item, now_us: int) -> None:
-        """There is something to deliver. It stays in the set once, and keeps its place in time."""
+        """There is something to deliver. It is in the set once, and keeps the time it was
+        marked."""
         if item is self._only:
             return
         scheduler = self._scheduler
@@ -60,7 +61,7 @@ class ReadySet(Generic[Item]):
         self.size += scheduler.mark(item, self._priority(item), now_us, forwards=self.forwards)
 
     def take(self, now_us: int) -> Item | None:
-        """Whose turn it is; it leaves the set. None when nobody may be served."""
+        """Whose turn it is; it leaves the set. None when nothing may be served."""
         item = self._only
         if item is not None:
             self._only = None
@@ -78,13 +79,13 @@ class ReadySet(Generic[Item]):
         return item
 
     def lateness(self) -> tuple[int, int]:
-        """How many turns there were since somebody last asked, and how late they came in all."""
+        """How many turns there were since the last call, and how late they came in all."""
         result = self._turns, self._late_us
         self._turns = self._late_us = 0
         return result
 
     def _queue_only(self) -> None:
-        """There is a choice now: the only one takes its place among the others."""
+        """There is a choice now: the only one joins the others in the scheduler."""
         only = self._only
         if only is not None:
             self._only = None

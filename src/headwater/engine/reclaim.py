@@ -1,7 +1,7 @@
 """Giving space back: segments below the floors, mostly dead ones, old ones to the cold tier.
 
 Only ever changes when bytes leave a disk, never what a reader sees (I7, I8). The owner decides and
-is told; the files are changed in between, by the keeper.
+takes over the result; in between the maintenance thread changes the files.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class TopicWork:
 
 
 @dataclass(frozen=True, slots=True)
-class FileStep:
+class FileTask:
     """One thing to do to files, and what to do as the owner when it was not done."""
 
     work: Callable[[], object]
@@ -44,8 +44,8 @@ class FileStep:
 
 
 class Reclaimer:
-    """Trouble with one topic, or with the cold store, keeps nobody else from giving space back. It
-    is told at the end of the round, and what failed is tried again in the next."""
+    """An error of one topic, or of the cold store, stops no other topic from giving space back. It
+    is raised at the end of the round, and what failed is tried again in the next."""
 
     def __init__(self, core: EngineCore, topics: Topics) -> None:
         self._core = core
@@ -58,17 +58,17 @@ class Reclaimer:
         self._carry_out(chain(self._removals(), self._work_of_all()))
 
     def remove_hidden(self) -> None:
-        """What can go at once; the rest is for the next round, or the next life."""
+        """What can go at once; the rest is for the next round, or the next start."""
         with suppress(OSError, HeadwaterError):
             self._carry_out(self._removals(), while_closing=True)
 
-    def _carry_out(self, steps: Iterable[FileStep], *, while_closing: bool = False) -> None:
+    def _carry_out(self, tasks: Iterable[FileTask], *, while_closing: bool = False) -> None:
         core = self._core
         first_error: Exception | None = None
         cold_is_away = False
-        for step in steps:
+        for step in tasks:
             if core.closing and not while_closing:
-                return  # thousands of segments may be on their way; the next life goes on with them
+                return  # the next start goes on: thousands of segments may be on their way
             if step.is_cold and cold_is_away:
                 core.owner.call(step.put_back)
                 continue
@@ -83,12 +83,12 @@ class Reclaimer:
             raise first_error
 
     def find_hidden(self) -> None:
-        """At start: what an earlier life had no time to remove."""
+        """At start: what an earlier process had no time to remove."""
         core = self._core
         self._hidden = list_dropped(core.disk, core.directory / TOPICS_DIRECTORY)
 
     def hide_dropped_topics(self) -> None:
-        """Also before each snapshot: the log will no longer tell that they have to go."""
+        """Also before each snapshot: the log will no longer say that they have to go."""
         core = self._core
         topics = core.directory / TOPICS_DIRECTORY
         while core.dropped:
@@ -98,36 +98,36 @@ class Reclaimer:
             self._hidden.append(topic_id)
             core.dropped.pop(0)
 
-    # -- the steps of a round
+    # -- the tasks of a round
 
-    def _removals(self) -> Iterator[FileStep]:
+    def _removals(self) -> Iterator[FileTask]:
         hidden, self._hidden = self._hidden, []
         has_cold = self._core.cold is not None
         for topic_id in hidden:
             put_back = partial(self._hidden.append, topic_id)
-            yield FileStep(partial(self._remove, topic_id), put_back, is_cold=has_cold)
+            yield FileTask(partial(self._remove, topic_id), put_back, is_cold=has_cold)
 
     def _remove(self, topic_id: int) -> None:
         core = self._core
         topics = core.directory / TOPICS_DIRECTORY
         remove_dropped(core.disk, topics, topic_id, core.cold_store_of(topic_id))
 
-    def _work_of_all(self) -> Iterator[FileStep]:
+    def _work_of_all(self) -> Iterator[FileTask]:
         for work_of in self._core.owner.call(self._decide):
-            yield from self._steps_for(work_of)
+            yield from self._tasks_for(work_of)
 
-    def _steps_for(self, work_of: TopicWork) -> Iterator[FileStep]:
+    def _tasks_for(self, work_of: TopicWork) -> Iterator[FileTask]:
         topic, drops = work_of.topic, work_of.drops
         again = partial(self._decide_again, topic)
         if drops:
             put_back = partial(self._decide_again, topic, drops)
             is_cold = any(segment.is_cold for segment in drops)
-            yield FileStep(partial(topic.files.drop, *drops), put_back, is_cold)
+            yield FileTask(partial(topic.files.drop, *drops), put_back, is_cold)
         for segment, entries in work_of.rewrites:
             work = partial(self._rewrite, topic, segment, entries)
-            yield FileStep(work, again, segment.is_cold)
+            yield FileTask(work, again, segment.is_cold)
         for segment in work_of.relocations:
-            yield FileStep(partial(self._relocate, topic, segment), again, is_cold=True)
+            yield FileTask(partial(self._relocate, topic, segment), again, is_cold=True)
 
     def _rewrite(self, topic: Topic, segment: Segment, entries: Entries) -> None:
         changed, compacted = topic.files.rewrite(segment, entries)
@@ -140,7 +140,7 @@ class Reclaimer:
         self._core.owner.call(partial(_replace, topic, segment, moved))
 
     def _decide_again(self, topic: Topic, drops: Sequence[Segment] = ()) -> None:
-        """Something could not be done: it is decided anew in the next round."""
+        """Something could not be done: the next round decides again."""
         if not topic.dropped:
             topic.segments = [*drops, *topic.segments]
             self._core.reclaim[topic.topic_id] = topic
@@ -194,7 +194,7 @@ def _rewritten(topic: Topic, old: Segment, new: Segment, entries: Entries) -> No
     """The segment has new bytes at new offsets."""
     if topic.dropped:
         return
-    topic.log.index.set_places(new.first_seq, entries)
+    topic.log.index.set_entries(new.first_seq, entries)
     _replace(topic, old, new)
 
 

@@ -1,8 +1,8 @@
 """From files to topics: the latest snapshot, the index files, then the log.
 
 Two passes over the log: first what topics there are and how far each was checkpointed, then the
-records and deletes that segments do not have yet. A frame that was already absorbed changes
-nothing, so recovering twice gives the same state as once (I4).
+records and deletes that segments do not have yet. A frame that was already checkpointed
+changes nothing, so recovering twice gives the same state as once (I4).
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ from headwater.model.topic import TopicLog
 from headwater.recovery.history.contents import ContentSink, TopicHistory
 from headwater.recovery.history.floors import Deletion
 from headwater.recovery.history.topics import TABLE_FRAMES, TopicFold
-from headwater.recovery.replay import Group, replay
+from headwater.recovery.replay import FrameGroup, replay
 from headwater.recovery.rows import RecordRows, replay_controls, replay_rows
 from headwater.recovery.snapshots import (
-    FoundSnapshot,
+    LatestSnapshot,
     covered_frames,
     find_snapshot,
     refuse_missing_frames,
@@ -64,7 +64,7 @@ _FIRST_PASS: Final = TABLE_FRAMES | ROUTER_FRAMES
 
 
 class TopicRecovery:
-    """`shards` is what a look at the log found; `load` reads the files of one topic."""
+    """`shards` is what a survey of the log found; `load` reads the files of one topic."""
 
     def __init__(
         self,
@@ -72,14 +72,15 @@ class TopicRecovery:
         topics: Topics,
         shards: list[ShardSurvey],
         load: Callable[[Topic], Loaded] = load_topic,
-        found: FoundSnapshot | None = None,
+        known_snapshot: LatestSnapshot | None = None,
     ) -> None:
-        """`found`: read before the log was opened. Whoever reads beside an owner reads it later."""
+        """`known_snapshot`: read before the log was opened. A reader beside an owner reads it
+        later."""
         self._core = core
         self._topics = topics
         self._shards = shards
         self._load = load
-        self._snapshot = found
+        self._known_snapshot = known_snapshot
         self._fold = TopicFold(core.registry, self)
         self._touched: dict[int, Topic] = {}
         self._histories: dict[int, TopicHistory[RecordRows]] = {}
@@ -89,7 +90,7 @@ class TopicRecovery:
         self._deleted_in: dict[int, Topic] = {}
         """Topics of which the log deletes something."""
         self.filled: list[Topic] = []
-        """Topics with seqs that are lost, as nothing on the disk tells yet."""
+        """Topics with seqs that are lost, which is not on the disk yet."""
         self.notes = RecoveryNotes()
 
     def run(self, progress: Progress) -> None:
@@ -104,7 +105,7 @@ class TopicRecovery:
         progress(1.0)
 
     def read(self, progress: Progress) -> None:
-        """Everything the files tell, and nothing that only their owner may conclude from it."""
+        """Everything the files say, and nothing that only their owner may conclude from it."""
         self._from_snapshot()
         progress(0.1)
         groups = replay(self._core.disk, self._shards, self._covered)
@@ -132,7 +133,7 @@ class TopicRecovery:
             install(topic, self._load(topic), self._core)
         except StorageError as error:
             if self._core.read_only:
-                raise  # their owner may be at work on them: look again
+                raise  # their owner may be changing them: try again
             if isinstance(error.__cause__, OSError) and not isinstance(error, DamageError):
                 raise  # the disk failed, not the files: the next start may find them sound
             topic.broken = error
@@ -147,7 +148,7 @@ class TopicRecovery:
 
     def _from_snapshot(self) -> None:
         core = self._core
-        snapshot, unreadable = self._snapshot or find_snapshot(core.disk, core.directory)
+        snapshot, unreadable = self._known_snapshot or find_snapshot(core.disk, core.directory)
         self.notes.snapshots_unreadable += unreadable
         if snapshot is not None:
             core.snapshot_number = self.notes.snapshot_number = snapshot.number
@@ -163,8 +164,8 @@ class TopicRecovery:
             self._touched[topic.topic_id] = topic
         return topic
 
-    def follow(self, groups: Iterator[Group]) -> None:
-        """What was written to the log since: for somebody who reads it beside its owner.
+    def follow(self, groups: Iterator[FrameGroup]) -> None:
+        """What was written to the log since: for a process that reads it beside its owner.
 
         Records stay in memory when the owner has put them into segments: where they are read from
         makes no difference, and the segments that are known stay what they were.
@@ -186,12 +187,12 @@ class TopicRecovery:
             history.finish()
 
     def covered_frame(self, shard_directory: PurePath) -> int:
-        """The last frame of this shard that the snapshot has absorbed."""
+        """The last frame of this shard that the snapshot covers."""
         return self._covered.get(shard_directory, 0)
 
     @property
     def touched(self) -> Iterable[Topic]:
-        """Topics that the log speaks of."""
+        """Topics that have frames in the log."""
         return self._touched.values()
 
     def _whole(self, topic_id: int) -> None:

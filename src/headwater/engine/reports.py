@@ -68,14 +68,14 @@ def keep_report(
 
 def read_reports(disk: Disk, directory: PurePath) -> Reports:
     path = directory / REPORTS_DIRECTORY
-    found = Reports([], [])
+    reports = Reports([], [])
     for name in disk.list_directory(path) if disk.is_directory(path) else []:
         if _NAME.fullmatch(name) is None:
             continue
         try:
             contents = read_whole(disk, path / name, REPORT_BYTES_MAX)
-            found.kept.append(msgspec.json.decode(contents, type=KeptReport))
+            reports.kept.append(msgspec.json.decode(contents, type=KeptReport))
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-            found.unreadable.append(name)
-    found.kept.sort(key=lambda report: report.at_ms, reverse=True)
-    return found
+            reports.unreadable.append(name)
+    reports.kept.sort(key=lambda report: report.at_ms, reverse=True)
+    return reports

@@ -41,7 +41,7 @@ def requeue_operation(
     seqs: Sequence[int],
     may_write: Callable[[str], bool] = lambda _: True,
 ) -> Operation[Requeued]:
-    """Give these letters back to their queues. An error is told when nothing could be given."""
+    """Give these letters back to their queues. Raises an error when nothing could be given."""
     topic = yield from loaded_topic(engine, name)
     wanted = list(dict.fromkeys(seqs))
     records = yield from fetch_records(engine, topic, sorted(wanted))

@@ -1,4 +1,4 @@
-"""The registry of retention holds: whoever needs old log is in here before anything may delete it.
+"""The registry of retention holds: a consumer of old log is in here before anything may delete it.
 
 Holds that outlive a process are restored from their files before the log is opened, so the first
 compaction already knows them; their owners come later and take them over (`take`). An owner that is
@@ -56,10 +56,10 @@ class Hold:
         self.durable = durable
         self.bytes_max = bytes_max
         self.save: Callable[[], None] | None = None
-        """Called before something is deleted, not as the owner of the domain state: the holder may
-        put a newer position on disk and move the hold there."""
+        """Called before something is deleted, not as the owner of the domain state: it may save a
+        newer position and move the hold there."""
         self.gave_way = False
-        """It is told once that the hold gives way, until its owner has caught up."""
+        """The log says once that the hold gives way, until its owner has caught up."""
 
 
 class RetentionHolds:
@@ -84,16 +84,16 @@ class RetentionHolds:
         """A hold under this name from now on. One that was restored is handed over, with the
         position it has, if it has one."""
         with self._lock:
-            found = self._holds.get((log, name))
-            if found is None:
-                found = Hold(
+            hold = self._holds.get((log, name))
+            if hold is None:
+                hold = Hold(
                     name, owner, log, position, self._clock.wall_ms(),
                     durable=durable, bytes_max=bytes_max,
                 )  # fmt: skip
-                self._holds[log, name] = found
-            elif found.position is None:
-                found.position = position
-            return found
+                self._holds[log, name] = hold
+            elif hold.position is None:
+                hold.position = position
+            return hold
 
     def move(self, hold: Hold, position: int) -> None:
         """The owner needs nothing before this any more."""
@@ -109,7 +109,7 @@ class RetentionHolds:
             return [each for each in self._holds.values() if each.owner is owner]
 
     def release(self, hold: Hold, why: str | None = None) -> None:
-        """The hold is over. `why`: it was meant to last, so the log tells that it does not."""
+        """The hold is over. `why`: it was meant to last, so a log line says that it does not."""
         with self._lock:
             if self._holds.get((hold.log, hold.name)) is not hold:
                 return
@@ -139,7 +139,7 @@ class RetentionHolds:
                 _log.warning("the position of %s cannot be saved: %s", hold.label, error)
 
     def floor(self, log: str, measure: LogMeasure) -> int | None:
-        """Nothing from this offset on may be deleted; None when nobody holds anything."""
+        """Nothing from this offset on may be deleted; None without any hold."""
         seen = self.of(log, measure)
         for each in seen:
             self._log_giving_way(each)

@@ -5,8 +5,8 @@ A router goes on where its newest durable mark says. What it copied after that i
 - an at_least_once destination goes on above every seq that may have been seen, with nothing in
   between; the copies are made again under new seqs (I3);
 - an exactly_once destination simply ends earlier; the same copies are made again under the same
-  seqs before anybody reads it, see `Forwarding.catch_up`. Unless its source is of a class that
-  forgets: then it goes on above, too, and readers are told.
+  seqs before any client reads it, see `CopyRounds.catch_up`. Unless its source is of a class that
+  forgets: then it continues above, too, and readers see a tombstone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _FORGETFUL: Final = (Durability.EPHEMERAL, Durability.MEMORY)
 
 
 class RouterReplay:
-    """Collects what snapshot and log tell, in whatever order the shards tell it."""
+    """Collects what snapshot and log say, in any order of the shards."""
 
     def __init__(self, core: EngineCore, topics: Topics) -> None:
         self._core = core
@@ -147,7 +147,7 @@ class RouterReplay:
 
 
 def _sources_first(routers: Iterable[Router]) -> list[Router]:
-    """Each behind those that feed its source; in a circle somebody has to be first."""
+    """Each behind the routers into its source; in a circle one has to be first."""
     ordered: dict[Router, None] = {}
     met: set[Router] = set()
     for router in routers:

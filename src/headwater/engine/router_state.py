@@ -1,9 +1,9 @@
-"""Routers as the engine holds them, and what it knows of the topics they feed. For the owner only.
+"""Routers as the engine holds them, and what it knows of their destinations. For the owner only.
 
 A copy is in its destination's memory, and nowhere else, until a checkpoint puts it into a segment.
-Such copies are *unsettled*: a crash takes them, and they are made again from the source. So
+Such copies are *unflushed*: a crash takes them, and they are made again from the source. So
 whatever is written to the log about the destination, a record or a delete, is preceded in its
-group by the unsettled copies and a mark that counts them. The log has then all seqs of the
+group by the unflushed copies and a mark that counts them. The log has then all seqs of the
 destination in their order, and what was said of a copy holds for the copy that comes back.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Definition(Change):
-    """A router on its way to the log. Whoever asks for the same meanwhile is answered with it."""
+    """A router on its way to the log. A second request for the same gets its answer."""
 
     def __init__(
         self, take_effect: Callable[[], tuple[Any, bool]], give_up: Callable[[], None]
@@ -85,7 +85,7 @@ class Router:
         return max(self.source.log.visible_seq - self.cursor.source_seq, 0)
 
     def next_mark(self) -> RouterMark:
-        """What it could say now, with everything in its destination settled."""
+        """The mark of this moment, with everything in its destination flushed."""
         self.number += 1
         cursor = self.cursor
         return RouterMark(
@@ -124,7 +124,7 @@ class Router:
 
 @dataclass(slots=True)
 class InboundRoutes:
-    """What routers do to a topic."""
+    """What the routers into a topic have done to it."""
 
     routers: list[Router] = field(default_factory=list)
     unflushed_from: int | None = None
@@ -133,7 +133,7 @@ class InboundRoutes:
 
     @property
     def is_exact(self) -> bool:
-        """Each source seq has one place here, so nobody else may take any."""
+        """Each source seq has one seq here, so no other write may take any."""
         return any(router.exactly_once for router in self.routers)
 
     @property
@@ -160,7 +160,7 @@ class InboundRoutes:
 
 
 class RouterTable:
-    """Every router: by name, by what it feeds and by what it is fed from."""
+    """Every router: by name, by destination and by source."""
 
     def __init__(self, limit: int = ROUTERS_MAX) -> None:
         self.graph = RouterGraph(limit)
@@ -192,7 +192,7 @@ class RouterTable:
         self._find_circles()
 
     def detach(self, router: Router) -> None:
-        """It is gone. What is unsettled in its destination stays so, for the log to be told."""
+        """It is gone. What is unflushed in its destination stays so, to be logged later."""
         if self._by_name.get(router.name) is not router:
             return  # gone before, and there may be another of its name
         router.stopped = True
@@ -208,7 +208,7 @@ class RouterTable:
         self._circles_allowed -= router.settings.allow_cycle
 
     def take_out(self, topic: Topic) -> list[Router]:
-        """The topic goes: so do the routers from it and into it. The log need not be told: their
+        """The topic goes: so do the routers from it and into it. That needs no frames: their
         frames name the id of a topic that is gone."""
         into = [] if topic.inbound is None else topic.inbound.routers
         routers = sorted({*topic.outbound, *into}, key=lambda router: router.name)

@@ -40,13 +40,13 @@ def put_router_operation(
     dest: Topic | None = yield AsOwner(lambda: engine.find(wanted.dest))
     if dest is not None:
         yield from ensure_loaded(engine, dest)
-    found: tuple[RouterState, bool] = yield Answered(lambda: engine.routers.put(name, wanted))
-    return found
+    outcome: tuple[RouterState, bool] = yield Answered(lambda: engine.routers.put(name, wanted))
+    return outcome
 
 
 def caught_up_operation(engine: Engine, topic: Topic) -> Operation[None]:
-    """Until everything that is visible now has come to this topic through its routers, over other
-    topics too. OverloadedError when that takes too long."""
+    """Wait until everything that is visible now has come to this topic through its routers, over
+    other topics too. OverloadedError when that takes too long."""
     clock = engine.core.clock
     until_us = clock.monotonic_us() + READ_WAIT_MS_CLAMP * US_PER_MS
     routers: list[Router] = yield AsOwner(lambda: _into(topic, set()))
@@ -66,7 +66,7 @@ def caught_up_operation(engine: Engine, topic: Topic) -> Operation[None]:
                     "without consistency strong",
                     detail={"router": router.name, "lag": router.lag},
                 )
-            # Records that its filter leaves out wake nobody.
+            # Records that its filter leaves out wake no waiter.
             yield Woken(router.dest, min(now_us + POLL_EVERY_US, until_us), has_come)
 
 
@@ -79,10 +79,10 @@ def _into(topic: Topic, seen: set[int]) -> list[Router]:
     if topic.inbound is None or topic.topic_id in seen:
         return []
     seen.add(topic.topic_id)
-    found: list[Router] = []
+    outcome: list[Router] = []
     for router in topic.inbound.routers:
-        found += [*_into(router.source, seen), router]
-    return found
+        outcome += [*_into(router.source, seen), router]
+    return outcome
 
 
 def router_operation(engine: Engine, name: str) -> Operation[RouterState]:

@@ -1,4 +1,4 @@
-"""Routers, for the owner: defining, removing, looking at them, and settling what they copied.
+"""Routers, for the owner: defining, removing, listing them, and flushing what they copied.
 
 A definition is a frame in the shard of the destination and takes effect when the log has it. It
 begins at the head the source has at that moment: what was there before is not copied.
@@ -262,10 +262,10 @@ class Routers:
             raise
         return change
 
-    # -- settling
+    # -- flushing
 
     def flush_copies(self, dest: Topic) -> Change:
-        """Have everything that was copied into a topic written down."""
+        """Have everything that was copied into a topic written to the log."""
         change = Change(lambda: True)
         if dest.dropped or dest.inbound is None or dest.inbound.unflushed_from is None:
             change.result = True
@@ -303,7 +303,7 @@ def confirm(core: EngineCore, dest: Topic, ceiling: int) -> None:
 
 
 def reservation(core: EngineCore, ceilings: Mapping[Topic, int]) -> Change:
-    """Told when ceilings of one shard are durable, or cannot be."""
+    """Takes effect when ceilings of one shard are durable, or cannot be."""
 
     def take_effect() -> bool:
         for dest, ceiling in ceilings.items():
@@ -318,5 +318,5 @@ def reservation(core: EngineCore, ceilings: Mapping[Topic, int]) -> Change:
 
 
 def note_gaps_as_trims(dest: Topic) -> None:
-    """Places without a record are what its source lost, from now on."""
+    """Slots without a record are what its source lost, from now on."""
     dest.log.lost_as = Loss.SOURCE_TRIM

@@ -1,7 +1,7 @@
-"""Copies that are in memory only, written down because something else about their topic is.
+"""Copies that are in memory only, written to the log because something else about their topic is.
 
-See `headwater.engine.router_state` for why. What is dead leaves no frame: places without a record
-are filled when the log is read back, told of by ROUTER_PLACES where nothing else would.
+See `headwater.engine.router_state` for why. What is dead leaves no frame: slots without a record
+are filled when the log is read back; ROUTER_PLACES names them where no other frame does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from headwater.model.slots import DEAD, LOST
 
 
 class CopyFlush(NamedTuple):
-    """Frames that go in front of others, and what they say once those are durable."""
+    """Frames that go in front of others, and what they mean once those are durable."""
 
     topic: Topic
     body: bytes
@@ -40,7 +40,7 @@ class CopyFlush(NamedTuple):
 
 
 def flush_copies(core: EngineCore, topic: Topic) -> CopyFlush | None:
-    """The frames that settle everything copied so far; None when all is settled."""
+    """The frames that flush everything copied so far; None when all is flushed."""
     inbound = topic.inbound
     if inbound is None or inbound.unflushed_from is None:
         return None
@@ -49,14 +49,14 @@ def flush_copies(core: EngineCore, topic: Topic) -> CopyFlush | None:
     # The mark stands first: it keeps what follows apart from the records of the group before.
     frames = [encode_router_marks(topic.topic_id, marks, core.clock.wall_ms())]
     count = 1
-    for body, frame_count in _places(topic, first, last):
+    for body, frame_count in _slot_frames(topic, first, last):
         frames.append(body)
         count += frame_count
     return CopyFlush(topic, b"".join(frames), count, last, marks)
 
 
-def _places(topic: Topic, first_seq: int, last_seq: int) -> Iterator[tuple[bytes, int]]:
-    """What these places hold: pieces of the log, with how many frames each has."""
+def _slot_frames(topic: Topic, first_seq: int, last_seq: int) -> Iterator[tuple[bytes, int]]:
+    """What these slots hold: bytes for the log, with how many frames they have."""
     index = topic.log.index
     start = max(first_seq, index.base_seq)
     if start > last_seq:

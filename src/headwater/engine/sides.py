@@ -1,4 +1,4 @@
-"""What doors and steps need of whoever has topics."""
+"""What endpoints and operations need of an object that has topics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headwater.engine.routers import Routers
 from headwater.engine.topic import Topic
 from headwater.engine.topics import TopicState
 from headwater.model.match import TagMatcher
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 
 
 class TopicList(Protocol):
@@ -22,7 +22,7 @@ class TopicList(Protocol):
 
 
 class ReadSide(Protocol):
-    """What reading needs: an engine has it, and so have a view of somebody else's files and the
+    """What reading needs: an engine has it, and so have a view of another process's files and the
     partitions of an organisation's Kafka topics."""
 
     @property
@@ -42,14 +42,14 @@ class ReadSide(Protocol):
 
     def plan(self, topic: Topic, from_seq: int, limit: int, bytes_max: int) -> ReadPlan: ...
 
-    def note_damage(self, plan: ReadPlan, findings: Sequence[Finding]) -> bool:
-        """Whether to plan again: what was found may be known by then."""
+    def note_damage(self, plan: ReadPlan, findings: Sequence[RecordDamage]) -> bool:
+        """Whether to plan again: the topic may know the damage by then."""
 
 
 class TopicSpace(ReadSide, Protocol):
     """Topics that can be written to and emptied: an engine's, or the partitions of an organisation.
 
-    Doors ask which of them a name is about, and then do the same for both."""
+    Endpoints find which of them a name means, and then do the same for both."""
 
     @property
     def routers(self) -> Routers: ...

@@ -1,7 +1,7 @@
-"""Snapshots: write the metadata of all topics, then let log files go that nobody needs.
+"""Snapshots: write the metadata of all topics, then delete log files that are no longer needed.
 
 The snapshot before the newest is kept, and log files go only when both cover them: should the
-newest turn out unreadable, the one before and the log still tell everything (I7).
+newest turn out unreadable, the one before and the log still have everything (I7).
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Snapshotter:
         self._covered_before: list[int] = []
 
     def write(self, covered: list[int]) -> None:
-        """On the keeper's thread, after a full checkpoint that absorbed frames up to `covered`."""
+        """On the maintenance thread, after a full checkpoint of frames up to `covered`."""
         core = self._core
         snapshot = core.owner.call(lambda: self._take(covered))
         try:
             self._store(snapshot)
         except BaseException:
-            core.changed = True  # what it told is not told yet
+            core.changed = True  # what it says is on no disk yet
             raise
         core.counters.snapshots += 1
         self._trim(covered)
@@ -86,7 +86,7 @@ class Snapshotter:
         core = self._core
         directory = core.directory / META_DIRECTORY
         numbers = map(parse_snapshot_name, core.disk.list_directory(directory))
-        # Counted, not reckoned: a snapshot that could not be written has left a gap.
+        # By listing, not by arithmetic: a snapshot that could not be written has left a gap.
         for number in sorted(n for n in numbers if n is not None and n <= newest)[:-KEPT]:
             core.disk.unlink(directory / snapshot_name(number))
         sync_names(core.disk, directory)
@@ -111,8 +111,8 @@ class Snapshotter:
         core = self._core
         assert core.wal is not None
         for log, shard in zip(core.wal.logs, core.shards, strict=True):
-            found = map(parse_wal_file_name, core.disk.list_directory(log.directory))
-            numbers = sorted(n for n in found if n is not None and n <= log.active_number)
+            name = map(parse_wal_file_name, core.disk.list_directory(log.directory))
+            numbers = sorted(n for n in name if n is not None and n <= log.active_number)
             if len(numbers) > 1 and numbers[1] <= shard.published_frame + 1:
                 return True
         return False
@@ -126,10 +126,10 @@ class Snapshotter:
             # CURRENT first: without it, files that are already gone are not missed. Then one
             # by one from the oldest, so that what is left is always whole.
             names = core.disk.list_directory(directory)
-            old = [found for found in names if found in (CURRENT_NAME, REPAIRS_NAME)]
-            old += [found for found in names if parse_wal_file_name(found) is not None]
-            for found in old:
-                core.disk.unlink(directory / found)
+            old = [old_name for old_name in names if old_name in (CURRENT_NAME, REPAIRS_NAME)]
+            old += [old_name for old_name in names if parse_wal_file_name(old_name) is not None]
+            for old_name in old:
+                core.disk.unlink(directory / old_name)
                 sync_names(core.disk, directory)
             if name and not core.disk.list_directory(directory):
                 core.disk.remove_directory(directory)

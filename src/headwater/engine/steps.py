@@ -1,8 +1,8 @@
 """What callers can do, written once for threads and for event loops.
 
 Each operation is a generator of steps: something to do as the owner, something to read from files,
-something to wait for. A face drives it in its own way: a thread blocks, a coroutine awaits. So
-there is one place for the logic, and none for two versions of it to drift apart.
+something to wait for. Each API drives it in its own way: a thread blocks, a coroutine awaits. So
+the logic is written once, and two versions of it cannot drift apart.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from headwater.engine.topic import Topic
 from headwater.engine.topics import Deleted, TopicState
 from headwater.model.loss import Tombstone
 from headwater.model.match import TagMatcher, parse_match
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 from headwater.store.segment import SegmentChangedError
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ P = TypeVar("P")
 
 
 class AsOwner(NamedTuple):
-    """Work for whoever owns the state."""
+    """Work for the owner of the state."""
 
     work: Callable[[], Any]
 
@@ -58,7 +58,7 @@ class Answered(NamedTuple):
 
 
 class Woken(NamedTuple):
-    """Wait until the topic has something new, or the time is up. `ready` is asked as the owner,
+    """Wait until the topic has something new, or the time is up. `ready` is called as the owner,
     before waiting: true means there is no need to."""
 
     topic: Topic
@@ -75,7 +75,7 @@ class Taken(NamedTuple, Generic[P]):
 
     payload: P
     records: int
-    findings: list[Finding]
+    findings: list[RecordDamage]
 
 
 Take = Callable[[Reader, ReadPlan, ReadFilter], Taken[P]]
@@ -100,12 +100,12 @@ class ReadResult(NamedTuple, Generic[P]):
 
     @property
     def is_empty(self) -> bool:
-        """There is nothing to tell but that the reader is at the end."""
+        """There is nothing in it but that the reader is at the end."""
         return self.caught_up and not self.records and self.tombstone is None
 
 
 EMPTY_ROUNDS_MAX = 16
-"""A read whose filter keeps nothing looks this many times further before it answers."""
+"""A read whose filter keeps nothing reads on this many times before it answers."""
 
 
 def loaded_topic(engine: ReadSide, name: str) -> Operation[Topic]:
@@ -159,7 +159,7 @@ def append_encoded_operation(
     settings: Mapping[str, Any] | None = None,
     disable_backpressure: bool = False,
 ) -> Operation[Appended]:
-    """For records of our own, which need no looking at."""
+    """For records that are checked and encoded already."""
     topic: Topic | None = yield AsOwner(lambda: engine.find(name))
     if topic is not None and not topic.loaded:
         yield from ensure_loaded(engine, topic)
@@ -284,39 +284,39 @@ def diff_request(
 
 def diff_operation(engine: ReadSide, name: str, request: DiffRequest) -> Operation[Diff]:
     """What came after a cursor, as records; waits for something if the request says so."""
-    found = yield from long_poll_operation(engine, name, request, take_records)
-    return as_diff(found)
+    result = yield from long_poll_operation(engine, name, request, take_records)
+    return as_diff(result)
 
 
 def long_poll_operation(
     engine: ReadSide, name: str, request: DiffRequest, take: Take[P]
 ) -> Operation[ReadResult[P]]:
     topic = yield from loaded_topic(engine, name)
-    found = yield from read_as_operation(engine, topic, request, take)
-    if request.wait_us and found.is_empty:
+    result = yield from read_as_operation(engine, topic, request, take)
+    if request.wait_us and result.is_empty:
         until = engine.core.clock.monotonic_us() + request.wait_us
-        cursor = found.next_from_seq
+        cursor = result.next_from_seq
         yield Woken(topic, until, lambda: topic.log.visible_seq > cursor or topic.dropped)
-        found = yield from read_as_operation(engine, topic, request, take)
-    return found
+        result = yield from read_as_operation(engine, topic, request, take)
+    return result
 
 
 def read_operation(engine: ReadSide, topic: Topic, request: DiffRequest) -> Operation[Diff]:
     """One answer, as records."""
-    found = yield from read_as_operation(engine, topic, request, take_records)
-    return as_diff(found)
+    result = yield from read_as_operation(engine, topic, request, take_records)
+    return as_diff(result)
 
 
-def as_diff(found: ReadResult[list[Record]]) -> Diff:
+def as_diff(result: ReadResult[list[Record]]) -> Diff:
     return Diff(
-        found.payload,
-        found.next_from_seq,
-        found.head_seq,
-        found.earliest_seq,
-        found.caught_up,
-        found.tombstone,
-        found.records_scanned,
-        found.cold_segments_read,
+        result.payload,
+        result.next_from_seq,
+        result.head_seq,
+        result.earliest_seq,
+        result.caught_up,
+        result.tombstone,
+        result.records_scanned,
+        result.cold_segments_read,
     )
 
 
@@ -357,8 +357,8 @@ def read_as_operation(
         scanned += selection.records_scanned
         cold += plan.cold_segments
         tombstone = tombstone or selection.tombstone
-        found_something = taken.records > 0 or tombstone is not None
-        if found_something or selection.caught_up or rounds >= EMPTY_ROUNDS_MAX:
+        has_something = taken.records > 0 or tombstone is not None
+        if has_something or selection.caught_up or rounds >= EMPTY_ROUNDS_MAX:
             break
     engine.core.counters.records_read += taken.records
     return ReadResult(

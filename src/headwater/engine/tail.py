@@ -88,7 +88,7 @@ class TailCache:
     """How much of what is already in segments may stay in memory, over all topics.
 
     First in, first out: a reader near the head finds its records, a reader far behind does not
-    push anybody else's out.
+    push other topics' records out.
     """
 
     def __init__(self, bytes_max: int) -> None:

@@ -18,7 +18,7 @@ from headwater.format.snapshot import TopicMeta
 from headwater.model.idempotency import IdempotencyWindow
 from headwater.model.queue import LeaseHistory
 from headwater.model.topic import TopicLog
-from headwater.recovery.stored_topic import Stored
+from headwater.recovery.stored_topic import StoredTopic
 from headwater.store.segment import Segment
 from headwater.store.topic_files import TopicFiles
 
@@ -33,7 +33,7 @@ class Topic:
     name: str
     log: TopicLog
     make_files: Callable[[], TopicFiles]
-    """Its files are named when somebody first needs them: most topics are idle."""
+    """Makes its files when a call first needs them: most topics are idle."""
     _files: TopicFiles | None = None
     keys: IdempotencyWindow = field(default_factory=IdempotencyWindow)
     tail: Tail = field(default_factory=Tail)
@@ -56,7 +56,7 @@ class Topic:
     """Seqs deleted in memory whose files do not know it yet."""
     durable_earliest: int = 1
     """The earliest live seq, as far as the disk knows: below it, segments may go."""
-    stored: Stored = field(default_factory=Stored)
+    stored: StoredTopic = field(default_factory=StoredTopic)
     """What the disk was last known to hold; used to read it back."""
     tags_complete: bool = True
     """False until the tags of records in segments were read."""
@@ -67,7 +67,7 @@ class Topic:
     loading: Any = None
     """What was read from the files, until it is installed."""
     broken: StorageError | None = None
-    """Its files could not be read at the start: nobody may use it until they are restored."""
+    """Its files could not be read at the start: every use is refused until they are restored."""
     dropped: bool = False
     creation: bytes | None = None
     """The frame that makes the topic, until it is known to be safe in the log."""
@@ -76,22 +76,22 @@ class Topic:
     meta: TopicMeta | None = None
     """What the last snapshot said, as long as nothing changed since."""
     queue: TopicQueue | None = None
-    """Its leases, once somebody asked for them."""
+    """Its leases, once a call needs them."""
     lease_history: LeaseHistory | None = None
-    """What the log told of its leases, until then."""
+    """What the log says of its leases, until then."""
     inbound: InboundRoutes | None = None
-    """What routers put here, if any do."""
+    """The routers into this topic, if there are any."""
     outbound: Sequence[Router] = ()
-    """Routers that copy its records."""
+    """Routers that copy from this topic."""
     waiters: set[Wakeup] = field(default_factory=set)
     unsynced_writes: int = 0
     """Writes that are visible and not yet known to be on stable storage."""
     last_synced_seq: int = 0
-    """Up to here they are; only looked at while there are any."""
+    """Up to here they are; only read while there are any."""
 
     @property
     def address(self) -> str:
-        """What tells it from all others that can be followed: its name is not enough for that
+        """What identifies it among all that can be followed: its name is not enough for that
         where organisations have names of their own."""
         return self.name
 
@@ -138,7 +138,7 @@ class Topic:
         return at if at >= 0 and self.segments[at].end_seq >= seq else at + 1
 
     def wake(self) -> None:
-        """Tell everyone who waits that there is something new. A wake-up is used once."""
+        """Wake all that wait for something new. A wake-up is used once."""
         if self.waiters:
             waiters, self.waiters = self.waiters, set()
             for wakeup in waiters:

@@ -104,8 +104,8 @@ class Topics:
     def check_dead_letters(
         self, name: str, settings: TopicSettings, *, is_exact: bool = False
     ) -> None:
-        """A dead letter topic takes every letter: one that may refuse leaves jobs that nobody can
-        be given. `is_exact`: an exactly-once router is to feed the topic."""
+        """A dead letter topic takes every letter: one that may refuse leaves jobs that no worker
+        can get. `is_exact`: an exactly-once router is to feed the topic."""
         registry = self._core.registry
         target = None if settings.dead_letter is None else registry.find(settings.dead_letter)
         if target is not None and settings.type is TopicType.QUEUE:
@@ -152,7 +152,7 @@ class Topics:
         return topic
 
     def forget_if_never_made(self, topic: Topic) -> None:
-        """Take back a topic whose creation reached nobody and no log."""
+        """Take back a topic whose creation reached no client and no log."""
         if topic.creation is not None and topic.in_flight == 0:
             self._core.registry.remove(topic)
             self._core.registry.epochs.pop(topic.name, None)
@@ -202,7 +202,7 @@ class Topics:
         if was_logged and not settings.durability.is_logged:
             topic.logged_upto = topic.log.visible_seq
         elif settings.durability.is_logged and not was_logged:
-            # What nobody was promised goes into segments now; until then a crash takes it.
+            # What was never promised to last goes into segments now; until then a crash takes it.
             first = (topic.logged_upto or 0) + 1
             topic.logged_upto = None
             for chunk in topic.tail.chunks(first, topic.log.visible_seq):
@@ -276,8 +276,8 @@ class Topics:
             core.dropped.append(topic.topic_id)
             core.wake_maintenance()
             topic.wake()
-            if core.on_news is not None:
-                core.on_news(topic)
+            if core.on_update is not None:
+                core.on_update(topic)
             return [router.name for router in routers]
 
         def give_up() -> None:
@@ -351,7 +351,7 @@ class Topics:
         topic.log.load_gap(upto_seq + 1, ts, lost=lost)
         chunk = TailChunk(first, buffer, range(0, len(buffer), len(frames[0])))
         self.keep_in_tail(topic, chunk, logged=logged)
-        self.shed(topic)  # where nothing is alive before them, nobody will ask for them
+        self.shed(topic)  # where nothing is alive before them, no read will need them
 
     def keep_in_tail(self, topic: Topic, chunk: TailChunk, *, logged: bool = True) -> None:
         """Hold frames until a checkpoint has them, and for readers near the head."""

@@ -1,8 +1,8 @@
-"""Topics that are read back though nobody asks for them, because the keeper has work in them.
+"""Topics that are loaded though no call needs them, because maintenance has work in them.
 
-A start leaves a topic that was idle unread until somebody asks for it. Two kinds cannot wait for
-that: those whose records expire, and those that keep more in the hot tier than may stay there,
-when a cold tier was given to them since. One a round is enough: nobody waits for it.
+A start leaves a topic that was idle unread until a call needs it. Two kinds cannot wait for that:
+those whose records expire, and those that keep more in the hot tier than may stay there, when a
+cold tier was given to them since. One a round is enough: no caller waits for it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class BackgroundLoader:
 
     def load_one(self) -> Exception | None:
         """Gives what is wrong with a topic that cannot be read, for the end of the round: it must
-        not keep the keeper from the others (I6)."""
+        not keep maintenance from the others (I6)."""
         call = self._core.owner.call
         topic = call(self._expiring) or self._moving() or call(self._failed_before)
         if topic is not None:
@@ -62,10 +62,10 @@ class BackgroundLoader:
                 continue
             directory = TopicDirectory(core.disk, topic.files.directory)
             try:
-                directory.look()
+                directory.scan()
                 moves = may_relocate(directory.hot_bytes(), core.settings.segments)
             except OSError:
-                moves = True  # reading it will tell what is wrong
+                moves = True  # reading it will show what is wrong
             if moves:
                 return topic
         return None

@@ -1,7 +1,7 @@
-"""The whole data directory, looked at and held against itself: log, segments, Kafka, machines.
+"""The whole data directory, read and compared with itself: log, segments, Kafka, machines.
 
 Works beside an owner. What is really there is there the second time as well, so a fault counts when
-two looks in a row agree on it. Nothing is locked and nothing is written.
+two scans in a row agree on it. Nothing is locked and nothing is written.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from headwater.format.segment import (
     topic_directory_name,
 )
 from headwater.recovery.data_directory import DIRECTORY_NAMES, gone
-from headwater.recovery.inspection import look_until_settled
+from headwater.recovery.inspection import inspect_until_stable
 from headwater.recovery.kafka.verify import join_kafka, plan_kafka
-from headwater.recovery.kafka.verify_segment import look_at_kafka_segment
+from headwater.recovery.kafka.verify_segment import check_kafka_segment
 from headwater.recovery.machines.segment import scan_machine_segment
 from headwater.recovery.machines.survey import begin_survey
 from headwater.recovery.machines.verify import machine_faults
@@ -39,7 +39,7 @@ from headwater.recovery.survey import access_error
 from headwater.store.cold_index import cold_bytes
 from headwater.store.pair import file_bytes
 from headwater.store.segment import SegmentChangedError
-from headwater.store.verify import Advance, Expected, Fault, FaultKind, verify_segments
+from headwater.store.verify import Advance, Expected, FaultKind, VerifyFault, verify_segments
 
 SCANS_MAX: Final = 6
 Begin = Callable[[int], Advance]
@@ -48,7 +48,7 @@ Begin = Callable[[int], Advance]
 @dataclass(slots=True)
 class DirectoryReport:
     wal: WalReport
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[VerifyFault] = field(default_factory=list)
     topics: int = 0
     segments: int = 0
     snapshots: int = 0
@@ -56,17 +56,17 @@ class DirectoryReport:
     kafka_batches: int = 0
     machine_segments: int = 0
     machine_entries: int = 0
-    unchecked: list[Fault] = field(default_factory=list)
+    unchecked: list[VerifyFault] = field(default_factory=list)
     """What could not be read, and is no damage for that: a cold tier that does not answer."""
 
     @property
-    def bad(self) -> list[Fault]:
+    def bad(self) -> list[VerifyFault]:
         return [fault for fault in self.faults if fault.bad]
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is looked at: one directory, and the cold tier that belongs to it."""
+    """What is verified: one directory, and the cold tier that belongs to it."""
 
     disk: Disk
     directory: PurePath
@@ -85,7 +85,7 @@ def verify_directory(
     deep: bool = False,
     cold: str | None = None,
 ) -> DirectoryReport:
-    """Two looks that agree, or the second of two when the first found nothing."""
+    """Two scans that agree, or one that found nothing."""
     scope = Scope(disk, directory, clock, deep, cold)
     try:
         advance = begin(_data_bytes(disk, directory))
@@ -107,7 +107,7 @@ def verify_directory(
 
 def _scan(scope: Scope, advance: Advance) -> DirectoryReport:
     disk, directory = scope.disk, scope.directory
-    wal = look_until_settled(disk, directory / WAL_DIRECTORY, deep=scope.deep)
+    wal = inspect_until_stable(disk, directory / WAL_DIRECTORY, deep=scope.deep)
     report = DirectoryReport(wal)
     cold = ColdCheck(disk, directory, scope.cold)
     for name in disk.list_directory(directory):
@@ -126,14 +126,14 @@ def _scan(scope: Scope, advance: Advance) -> DirectoryReport:
 
 def _kafka_faults(
     disk: Disk, path: PurePath, report: DirectoryReport, advance: Advance
-) -> list[Fault]:
+) -> list[VerifyFault]:
     try:
         plan = plan_kafka(disk, path)
     except FileNotFoundError as error:
         return [gone(path, error)]
     scans = []
     for segment in plan.segments:
-        scans.append(look_at_kafka_segment(disk, segment))
+        scans.append(check_kafka_segment(disk, segment))
         report.kafka_segments += 1
         report.kafka_batches += scans[-1].batches
         advance(scans[-1].data_bytes)
@@ -142,7 +142,7 @@ def _kafka_faults(
 
 def _machine_faults(
     disk: Disk, path: PurePath, report: DirectoryReport, advance: Advance
-) -> list[Fault]:
+) -> list[VerifyFault]:
     try:
         plan = begin_survey(disk, path)
     except FileNotFoundError as error:
@@ -156,8 +156,8 @@ def _machine_faults(
     return machine_faults(plan, scans)
 
 
-def _unknown(path: PurePath) -> Fault:
-    return Fault(path, None, "not a name this software gives", False, FaultKind.NAME)
+def _unknown(path: PurePath) -> VerifyFault:
+    return VerifyFault(path, None, "not a name this software gives", False, FaultKind.NAME)
 
 
 def _topics(
@@ -173,14 +173,14 @@ def _topics(
         else:
             report.topics = len(view.core.registry)
             return {topic.topic_id: topic for topic in view.core.registry}
-    if isinstance(failure, SegmentChangedError):  # somebody writes without a pause: no damage
-        what = f"the topics could not be held against the log: {failure}, each time; try again"
-        report.faults.append(Fault(directory, None, what, bad=False))
+    if isinstance(failure, SegmentChangedError):  # a writer never pauses: no damage
+        what = f"the topics could not be compared with the log: {failure}, each time; try again"
+        report.faults.append(VerifyFault(directory, None, what, bad=False))
     elif isinstance(failure, StorageError):
         path = PurePath(failure.path) if failure.path is not None else directory
-        report.faults.append(Fault(path, failure.offset, failure.what, bad=True))
+        report.faults.append(VerifyFault(path, failure.offset, failure.what, bad=True))
     else:
-        report.faults.append(Fault(directory, None, str(failure), bad=True))
+        report.faults.append(VerifyFault(directory, None, str(failure), bad=True))
     return None
 
 
@@ -191,18 +191,18 @@ def _topic_faults(
     report: DirectoryReport,
     cold: ColdCheck,
     advance: Advance,
-) -> Iterator[Fault]:
+) -> Iterator[VerifyFault]:
     seen: set[int] = set()
     for name in disk.list_directory(root) if disk.is_directory(root) else []:
         path = root / name
         topic_id = parse_topic_directory_name(name)
         if parse_deleted_directory_name(name) is not None:
             what = "a dropped topic whose files still have to go"
-            yield Fault(path, None, what, False, FaultKind.UNFINISHED)
+            yield VerifyFault(path, None, what, False, FaultKind.UNFINISHED)
         elif topic_id is None:
             yield _unknown(path)
         elif topics is not None and topic_id not in topics:
-            yield Fault(path, None, "belongs to no topic", bad=False)
+            yield VerifyFault(path, None, "belongs to no topic", bad=False)
         else:
             seen.add(topic_id)
             report.segments += sum(n.endswith((".idx", ".cold")) for n in _names(disk, path))
@@ -219,7 +219,7 @@ def _segments_of(
     topic_id: int,
     cold: ColdCheck,
     advance: Advance,
-) -> Iterator[Fault]:
+) -> Iterator[VerifyFault]:
     expected = None if topics is None else _expected(topics[topic_id])
     try:
         source = cold.source(path, topic_id)

@@ -17,7 +17,7 @@ class TopicWatch:
     match: object | None
 
     def request(self, from_seq: int) -> DiffRequest:
-        """The next read: waits for news, and not longer than the watch may be idle."""
+        """The next read: waits for records, and not longer than the watch may be idle."""
         wait_ms = limits.READ_WAIT_MS_CLAMP if self.idle_ms is None else self.idle_ms
         return diff_request(
             from_seq,
@@ -40,7 +40,7 @@ def watch_requests(
     node: str | Iterable[str] | None,
     match: object | None,
 ) -> TopicWatch:
-    """Check the wishes of a watcher before it begins."""
+    """Check the options of a watch before it begins."""
     nodes = (node,) if isinstance(node, str) else tuple(node or ())
     diff_request(from_seq, node=nodes, match=match)
     return TopicWatch(idle_ms, nodes, match)

@@ -62,8 +62,8 @@ def encode_appends(
     if not count:
         return Appends(b"", [], [])
     if _native is not None:
-        found = _native.encode_appends(topic_id, first_seq, times, flags, nodes, tags, datas)
-        return Appends(*found)
+        columns = _native.encode_appends(topic_id, first_seq, times, flags, nodes, tags, datas)
+        return Appends(*columns)
     if count == 1:
         return _encode_one(topic_id, first_seq, times[0], flags[0], nodes[0], tags[0], datas[0])
     sizes = list(map(len, datas))
@@ -85,13 +85,13 @@ def encode_appends(
 def _framed(bodies: Sequence[bytes]) -> Appends:
     """Lengths before and checksums behind. What ends a frame and begins the next is one piece."""
     lengths = [len(body) + CHECKSUM_BYTES for body in bodies]
-    pieces = [b""] * (2 * len(bodies) + 1)
-    pieces[0] = _LENGTH.pack(lengths[0])
-    pieces[1::2] = bodies
-    pieces[2::2] = map(_BETWEEN.pack, map(checksum64, bodies), [*lengths[1:], 0])
-    pieces[-1] = pieces[-1][:CHECKSUM_BYTES]
+    parts = [b""] * (2 * len(bodies) + 1)
+    parts[0] = _LENGTH.pack(lengths[0])
+    parts[1::2] = bodies
+    parts[2::2] = map(_BETWEEN.pack, map(checksum64, bodies), [*lengths[1:], 0])
+    parts[-1] = parts[-1][:CHECKSUM_BYTES]
     sizes = [_LENGTH.size + length for length in lengths]
-    return Appends(b"".join(pieces), [0, *accumulate(sizes)][:-1], sizes)
+    return Appends(b"".join(parts), [0, *accumulate(sizes)][:-1], sizes)
 
 
 def _encode_one(

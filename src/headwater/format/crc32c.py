@@ -20,7 +20,7 @@ than the checksum of a short entry."""
 def crc32c_from(buffer: bytes | bytearray | memoryview, start: int) -> int:
     """CRC32C of all from this byte on, without a copy of it where that is compiled."""
     if _native is not None:
-        found: int | None = _native.crc32c(buffer, start)
-        if found is not None:
-            return found
+        checksum: int | None = _native.crc32c(buffer, start)
+        if checksum is not None:
+            return checksum
     return crc32c(memoryview(buffer)[start:].tobytes())

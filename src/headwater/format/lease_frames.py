@@ -97,7 +97,7 @@ class QueueMeta(msgspec.Struct, frozen=True, array_like=True):
     returned: tuple[tuple[int, int], ...] = ()
     """Deliveries that came to nothing, by seq."""
     delays: tuple[DelayMeta, ...] = ()
-    appointments: tuple[tuple[int, int], ...] = ()
+    scheduled: tuple[tuple[int, int], ...] = ()
     """When a job may be delivered, by seq; wall clock ms."""
     ceiling: int = 0
     """No claim is given a number up to here again, though not all of them were used."""

@@ -98,7 +98,7 @@ def _fields(
     values = layout.unpack(group, at)
     for (name, offset), field in zip(layout.offsets(), layout.fields, strict=True):
         value = values.get(name, 0)
-        told = f"{value:#018x}" if value > 2**48 else str(value)
+        shown = f"{value:#018x}" if value > 2**48 else str(value)
         if layout is FRAME and name == "type":
-            told += f" {FrameType(value).name}"
-        yield at + offset, field.width, prefix + name, told
+            shown += f" {FrameType(value).name}"
+        yield at + offset, field.width, prefix + name, shown

@@ -13,7 +13,7 @@ from headwater.format.machines.current import (
     encode_webhook_position,
 )
 from headwater.format.machines.entry import ENTRY, ENTRY_TYPE_MEANING
-from headwater.format.machines.history import HISTORY_FOOTER, HISTORY_PLACE
+from headwater.format.machines.history import HISTORY_FOOTER, HISTORY_INDEX_ENTRY
 from headwater.format.machines.names import (
     FED_NAME,
     HISTORY_DIRECTORY,
@@ -129,9 +129,9 @@ def _histories() -> str:
     return f"""
 Before compaction deletes a segment it writes the entries of living instances into
 `{HISTORY_DIRECTORY}/`, in a file with the segment's number: of each instance the newest up to a
-count. Entries stand as in the log, without flag bit 1, then a place for each, then the footer. A
-reader that walks a history back by `previous` looks for an entry of a deleted segment there. A
-start does without these files.
+count. Entries stand as in the log, without flag bit 1, then an index entry for each, then the
+footer. A reader that walks a history back by `previous` looks for an entry of a deleted segment
+there. A start does without these files.
 """
 
 
@@ -145,6 +145,6 @@ MACHINE_PARTS: Final[tuple[str | Layout, ...]] = (
     MACHINE_SNAPSHOT_HEADER,
     SNAPSHOT_BLOCK,
     _histories(),
-    HISTORY_PLACE,
+    HISTORY_INDEX_ENTRY,
     HISTORY_FOOTER,
 )

@@ -153,10 +153,10 @@ def _checksums_match(buffer: memoryview, table: FrameTable) -> bool:
         (len(buffer) - CHECKSUM_BYTES + 1,), dtype=_CHECKSUM_AS_NUMPY, buffer=buffer, strides=(1,)
     )
     starts = (table.offset + _LENGTH_BYTES).tolist()
-    found = [
+    ends_found = [
         checksum64(buffer[start:end]) for start, end in zip(starts, ends.tolist(), strict=True)
     ]
-    return bool((everywhere[ends] == numpy.array(found, dtype=numpy.uint64)).all())
+    return bool((everywhere[ends] == numpy.array(ends_found, dtype=numpy.uint64)).all())
 
 
 def _first_error(

@@ -16,7 +16,7 @@ from headwater.native import compiled
 
 _native: Final = compiled("jobs")
 _FLAGS_AT: Final = INDEX_ENTRY.offset_of("flags_check")
-_SCALAR_STEPS: Final = 8
+_SCALAR_SLOTS: Final = 8
 """Slots looked at one by one before numpy is asked; it is slow to start."""
 
 
@@ -34,14 +34,14 @@ def first_alive(buffer: bytearray, first: int, end: int) -> int:
     if _native is not None:
         return int(_native.first_alive(buffer, first, end))
     _check(buffer, first, end)
-    for at in range(first, min(first + _SCALAR_STEPS, end)):
+    for at in range(first, min(first + _SCALAR_SLOTS, end)):
         if not buffer[at * ENTRY_BYTES + _FLAGS_AT] & DEAD:
             return at
-    if end - first <= _SCALAR_STEPS:
+    if end - first <= _SCALAR_SLOTS:
         return end
     alive = _view(buffer, first, end)["flags_check"] & DEAD == 0
-    place = int(alive.argmax())
-    return first + place if alive[place] else end
+    position = int(alive.argmax())
+    return first + position if alive[position] else end
 
 
 def all_alive(buffer: bytearray, first: int, end: int) -> bool:

@@ -48,7 +48,7 @@ class IdempotencyWindow:
             raise InvariantError(f"a write under key {key!r} is already on its way")
         self._pending[key] = Remembered(first_seq, last_seq, expires_ts, created, waiting)
 
-    def settle(self, key: bytes) -> None:
+    def complete(self, key: bytes) -> None:
         """The write under this key was committed."""
         begun = self._pending.pop(key)
         self.remember(

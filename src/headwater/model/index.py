@@ -38,7 +38,7 @@ _TS_AT: Final = INDEX_ENTRY.offset_of("ts")
 _LEN: Final = struct.Struct("<I")
 _TS: Final = struct.Struct("<Q")
 _FLAGS_MASK: Final = numpy.uint32(0xFF)
-_SCALAR_STEPS: Final = 8
+_SCALAR_SLOTS: Final = 8
 """Slots looked at one by one before numpy is asked; it is slow to start."""
 _SLACK_BYTES_MIN: Final = 4096
 """Free room that is not worth a copy."""
@@ -184,13 +184,13 @@ class SeqIndex:
 
     def flags(self, first_seq: int, end_seq: int) -> NDArray[numpy.uint32]:
         """A copy of the flags of [first_seq, end_seq)."""
-        found: NDArray[numpy.uint32] = self.peek(first_seq, end_seq)["flags_check"] & _FLAGS_MASK
-        return found
+        flags: NDArray[numpy.uint32] = self.peek(first_seq, end_seq)["flags_check"] & _FLAGS_MASK
+        return flags
 
     def alive(self, first_seq: int, end_seq: int) -> NDArray[numpy.bool_]:
         """Which of [first_seq, end_seq) have a record that is alive."""
-        found: NDArray[numpy.bool_] = self.peek(first_seq, end_seq)["flags_check"] & DEAD == 0
-        return found
+        alive: NDArray[numpy.bool_] = self.peek(first_seq, end_seq)["flags_check"] & DEAD == 0
+        return alive
 
     def flags_at(self, seq: int) -> int:
         return self._buffer[(seq - self.base_seq) * ENTRY_BYTES + _FLAGS_AT]
@@ -220,19 +220,19 @@ class SeqIndex:
         while start < self.next_seq:
             end = min((start | _BLOCK_MASK) + 1, self.next_seq)
             if self._may_live(start):
-                found = base + first_alive(self._buffer, start - base, end - base)
-                if found < end:
-                    return found
+                seq = base + first_alive(self._buffer, start - base, end - base)
+                if seq < end:
+                    return seq
             start = end
         return self.next_seq
 
     def last_live(self, before_seq: int) -> int:
         """The last live seq below `before_seq`; `base_seq` - 1 when there is none."""
         end = before_seq
-        for seq in range(end - 1, max(end - 1 - _SCALAR_STEPS, self.base_seq - 1), -1):
+        for seq in range(end - 1, max(end - 1 - _SCALAR_SLOTS, self.base_seq - 1), -1):
             if not self.flags_at(seq) & DEAD:
                 return seq
-        end -= _SCALAR_STEPS
+        end -= _SCALAR_SLOTS
         while end > self.base_seq:
             start = max(end - 1 & ~_BLOCK_MASK, self.base_seq)
             if self._may_live(start):
@@ -276,7 +276,7 @@ class SeqIndex:
         slots["offset"] = offsets[skipped:]
         slots["flags_check"] &= ~numpy.uint32(IN_WAL)
 
-    def set_places(self, first_seq: int, entries: Entries) -> None:
+    def set_entries(self, first_seq: int, entries: Entries) -> None:
         """A segment was rewritten: new offsets for all of its records; dead frames are short and
         say nothing but that."""
         self.set_offsets(first_seq, entries["offset"])

@@ -86,16 +86,16 @@ class _Entry(Generic[Item]):
         """When it is old enough for the next band; -1 when it will not be."""
 
 
-_Places = list[tuple[int, int, _Entry[Item]]]
+_Heap = list[tuple[int, int, _Entry[Item]]]
 
 
 class Scheduler(Generic[Item]):
     __slots__ = (
+        "_bands",
         "_crossings",
         "_entries",
         "_in_lowest",
         "_order",
-        "_places",
         "_tick_us",
         "_turns",
         "deferring",
@@ -103,9 +103,9 @@ class Scheduler(Generic[Item]):
 
     def __init__(self) -> None:
         self._entries: dict[Item, _Entry[Item]] = {}
-        self._places: tuple[_Places[Item], ...] = tuple([] for _ in BANDS)
+        self._bands: tuple[_Heap[Item], ...] = tuple([] for _ in BANDS)
         """Each band as a heap by waiting time; entries that moved on are passed over."""
-        self._crossings: _Places[Item] = []
+        self._crossings: _Heap[Item] = []
         """When an entry is old enough for the next band."""
         self._turns = [0 for _ in BANDS]
         """What is left of this round."""
@@ -140,7 +140,7 @@ class Scheduler(Generic[Item]):
         elif entry.priority == priority:
             return False
         entry.priority = priority
-        self._place(entry, now_us)
+        self._enqueue(entry, now_us)
         return is_new
 
     def drop(self, item: Item) -> None:
@@ -160,22 +160,22 @@ class Scheduler(Generic[Item]):
             if band is None:
                 return None
         self._turns[band] -= 1
-        entry = heapq.heappop(self._places[band])[2]
+        entry = heapq.heappop(self._bands[band])[2]
         self._leave(entry)
         del self._entries[entry.item]
         return Turn(entry.item, band, max(now_us - entry.since_us, 0))
 
     def _next_band(self) -> int | None:
         for band in range(TOP, -1 if not self.deferring else 0, -1):
-            if self._places[band] and self._turns[band] > 0 and self._has_any(band):
+            if self._bands[band] and self._turns[band] > 0 and self._has_any(band):
                 return band
         return None
 
     def _has_any(self, band: int) -> bool:
-        places = self._places[band]
-        while places and places[0][2].band != band:
-            heapq.heappop(places)
-        return bool(places)
+        heap = self._bands[band]
+        while heap and heap[0][2].band != band:
+            heapq.heappop(heap)
+        return bool(heap)
 
     def _promote(self, now_us: int) -> None:
         """The tick: everyone who is old enough moves up."""
@@ -183,12 +183,12 @@ class Scheduler(Generic[Item]):
         while self._crossings and self._crossings[0][0] <= now_us:
             crossing_us, _, entry = heapq.heappop(self._crossings)
             if entry.band >= 0 and entry.crossing_us == crossing_us:  # not of an earlier priority
-                self._place(entry, now_us)
+                self._enqueue(entry, now_us)
         if len(self._crossings) > 2 * len(self._entries) * TOP + _SLACK:
             self._crossings = [each for each in self._crossings if each[2].band >= 0]
             heapq.heapify(self._crossings)
 
-    def _place(self, entry: _Entry[Item], now_us: int) -> None:
+    def _enqueue(self, entry: _Entry[Item], now_us: int) -> None:
         """Put it into the band it belongs to now, and note when it may leave it."""
         boosted = entry.priority + age_boost(now_us - entry.since_us)
         own = band_of(boosted)
@@ -203,7 +203,7 @@ class Scheduler(Generic[Item]):
             self._leave(entry)
             entry.band = band
             self._in_lowest += band == 0
-            heapq.heappush(self._places[band], (entry.since_us, entry.order, entry))
+            heapq.heappush(self._bands[band], (entry.since_us, entry.order, entry))
 
     def _leave(self, entry: _Entry[Item]) -> None:
         self._in_lowest -= entry.band == 0

@@ -115,8 +115,8 @@ def _first_gap(log: TopicLog, start: int, stop: int) -> _Gap | None:
     gaps: list[_Gap] = []
     if log.index.lost_count and (lost := _first_lost_run(log.index, start, stop)) is not None:
         gaps.append(_Gap(*lost, log.lost_as.word))
-    if log.damaged and (found := log.damaged.first_run(log.index, start, stop)) is not None:
-        gaps.append(_Gap(*found, DAMAGED))
+    if log.damaged and (damaged := log.damaged.first_run(log.index, start, stop)) is not None:
+        gaps.append(_Gap(*damaged, DAMAGED))
     return min(gaps, default=None)
 
 
@@ -143,7 +143,7 @@ def _pick(index: SeqIndex, start: int, stop: int, limit: int, bytes_max: int) ->
         count, last = _native.pick_live(slots, start, bytes_max, DEAD, OVERHEAD, picked)
         return picked[:count], last
     dense = index.live_count == len(index)
-    found: list[Seqs] = []
+    parts: list[Seqs] = []
     at, wanted, room = start, limit, bytes_max
     while at < stop:
         # Slots are looked at in growing steps: mostly the first one is enough.
@@ -153,17 +153,17 @@ def _pick(index: SeqIndex, start: int, stop: int, limit: int, bytes_max: int) ->
             fits = len(seqs)
             if payloads[-1] > room:
                 fits = int(payloads.searchsorted(room, "right"))
-                if not fits and not found:
+                if not fits and not parts:
                     fits = 1
-            found.append(seqs[:fits])
+            parts.append(seqs[:fits])
             if fits < len(seqs):
-                return _joined(found), int(seqs[fits]) - 1
+                return _joined(parts), int(seqs[fits]) - 1
             if fits == wanted:
-                return _joined(found), int(seqs[-1])
+                return _joined(parts), int(seqs[-1])
             wanted -= fits
             room -= int(payloads[-1])
         at = end
-    return _joined(found), stop - 1
+    return _joined(parts), stop - 1
 
 
 def _alive(
@@ -175,9 +175,9 @@ def _alive(
     if dense:
         seqs = numpy.arange(start, end, dtype=numpy.int64)
     else:
-        places = numpy.flatnonzero(slots["flags_check"] & DEAD == 0)[:wanted]
-        lengths = lengths[places]
-        seqs = places + start
+        alive = numpy.flatnonzero(slots["flags_check"] & DEAD == 0)[:wanted]
+        lengths = lengths[alive]
+        seqs = alive + start
     payloads = lengths.cumsum(dtype=numpy.int64)
     payloads -= _overheads(len(payloads))
     return seqs, payloads
@@ -190,7 +190,7 @@ def _overheads(count: int) -> NDArray[numpy.int64]:
     return numpy.arange(1, count + 1, dtype=numpy.int64) * OVERHEAD
 
 
-def _joined(found: list[Seqs]) -> Seqs:
-    if len(found) == 1:
-        return found[0]
-    return numpy.concatenate(found) if found else _NOTHING
+def _joined(parts: list[Seqs]) -> Seqs:
+    if len(parts) == 1:
+        return parts[0]
+    return numpy.concatenate(parts) if parts else _NOTHING

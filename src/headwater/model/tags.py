@@ -30,63 +30,63 @@ _SPAN_MAX: Final = 2**32 - 1
 class _Chunk:
     """Tags of the records from `first_seq` on; seqs are kept as distances from it."""
 
-    __slots__ = ("added", "first_seq", "keys", "last_seq", "places")
+    __slots__ = ("added", "first_seq", "keys", "last_seq", "offsets")
 
     def __init__(self, first_seq: int) -> None:
         self.first_seq = first_seq
         self.last_seq = first_seq
         self.added = 0
-        self.places: dict[bytes, int | array[int]] = {}
+        self.offsets: dict[bytes, int | array[int]] = {}
         self.keys: list[bytes] | None = None
         """All tags in order, once somebody asked for a prefix."""
 
     def add(self, tag: bytes, seq: int) -> None:
-        place = seq - self.first_seq
-        known = self.places.get(tag)
+        offset = seq - self.first_seq
+        known = self.offsets.get(tag)
         if known is None:
-            self.places[tag] = place
+            self.offsets[tag] = offset
             self.keys = None
         elif isinstance(known, int):
-            self.places[tag] = array("I", (known, place))
+            self.offsets[tag] = array("I", (known, offset))
         else:
-            known.append(place)
+            known.append(offset)
         self.last_seq = seq
         self.added += 1
 
     def tags_for(self, matcher: TagMatcher) -> list[bytes]:
         text = matcher.text
         if not matcher.prefix:
-            return [text] if text in self.places else []
+            return [text] if text in self.offsets else []
         if self.keys is None:
-            self.keys = sorted(self.places)
+            self.keys = sorted(self.offsets)
         low = bisect_left(self.keys, text)
         after = _successor(text)
         high = len(self.keys) if after is None else bisect_left(self.keys, after, low)
         return self.keys[low:high]
 
-    def places_of(self, tag: bytes, low: int, high: int) -> Iterable[int]:
+    def offsets_of(self, tag: bytes, low: int, high: int) -> Iterable[int]:
         """Distances of the tag's seqs in [low, high)."""
-        known = self.places[tag]
+        known = self.offsets[tag]
         if isinstance(known, int):
             return (known,) if low <= known < high else ()
         return known[bisect_left(known, low) : bisect_left(known, high)]
 
-    def has(self, tag: bytes, place: int) -> bool:
-        return any(True for _ in self.places_of(tag, place, place + 1))
+    def has(self, tag: bytes, offset: int) -> bool:
+        return any(True for _ in self.offsets_of(tag, offset, offset + 1))
 
     def cut(self, tag: bytes, low: int, high: int) -> None:
         """Forget the tag's seqs in [low, high), and the tag with its last seq."""
-        known = self.places[tag]
+        known = self.offsets[tag]
         if not isinstance(known, int):
             del known[bisect_left(known, low) : bisect_left(known, high)]
             if len(known) > 1:
                 return
             if len(known) == 1:
-                self.places[tag] = known[0]
+                self.offsets[tag] = known[0]
                 return
         elif not low <= known < high:
             return
-        del self.places[tag]
+        del self.offsets[tag]
         self.keys = None
 
 
@@ -100,7 +100,7 @@ class TagIndex:
 
     def __len__(self) -> int:
         """How many tags have at least one seq, counted once for each chunk they are in."""
-        return sum(len(chunk.places) for chunk in self._chunks)
+        return sum(len(chunk.offsets) for chunk in self._chunks)
 
     def add(self, tag: bytes, seq: int) -> None:
         """Note the tag of a new record; seqs must ascend."""
@@ -136,22 +136,22 @@ class TagIndex:
         """Candidates in ascending order, below a seq when one is given."""
         parts: list[Seqs] = []
         for chunk, low, high in self._ranges(below):
-            places: list[int] = []
+            offsets: list[int] = []
             for tag in chunk.tags_for(matcher):
-                places += chunk.places_of(tag, low, high)
-            if places:
-                found = numpy.array(places, numpy.int64)
+                offsets += chunk.offsets_of(tag, low, high)
+            if offsets:
+                chosen = numpy.array(offsets, numpy.int64)
                 if matcher.prefix:
-                    found.sort()
-                parts.append(found + chunk.first_seq)
+                    chosen.sort()
+                parts.append(chosen + chunk.first_seq)
         return numpy.concatenate(parts) if parts else numpy.empty(0, numpy.int64)
 
     def tag_of(self, seq: int) -> bytes | None:
         """The tag of one record, by looking through its chunk: for a record that cannot be read."""
         for chunk in self._chunks:
             if chunk.first_seq <= seq <= chunk.last_seq:
-                place = seq - chunk.first_seq
-                return next((tag for tag in chunk.places if chunk.has(tag, place)), None)
+                offset = seq - chunk.first_seq
+                return next((tag for tag in chunk.offsets if chunk.has(tag, offset)), None)
         return None
 
     def forget(self, matcher: TagMatcher, below: int | None = None) -> None:
@@ -164,9 +164,9 @@ class TagIndex:
     def remove(self, tag: bytes, seq: int) -> None:
         """Forget one record, whose tag the caller knows."""
         for chunk in self._chunks:
-            if chunk.first_seq <= seq <= chunk.last_seq and tag in chunk.places:
-                place = seq - chunk.first_seq
-                chunk.cut(tag, place, place + 1)
+            if chunk.first_seq <= seq <= chunk.last_seq and tag in chunk.offsets:
+                offset = seq - chunk.first_seq
+                chunk.cut(tag, offset, offset + 1)
                 break
         self._drop_empty()
 
@@ -186,8 +186,8 @@ class TagIndex:
             chunks.popleft()
 
     def _drop_empty(self) -> None:
-        if not all(chunk.places for chunk in self._chunks):
-            self._chunks = deque(chunk for chunk in self._chunks if chunk.places)
+        if not all(chunk.offsets for chunk in self._chunks):
+            self._chunks = deque(chunk for chunk in self._chunks if chunk.offsets)
 
 
 def _successor(text: bytes) -> bytes | None:

@@ -30,13 +30,13 @@ from headwater.core.errors import (
 from headwater.core.limits import READ_BYTES_DEFAULT, READ_RECORDS_DEFAULT, READ_SLOTS_MAX
 from headwater.format.segment import INDEX_DTYPE, Entries, IndexFlag
 from headwater.model.damage import DamagedSeqs
+from headwater.model.eviction_bounds import first_kept_by_age, first_kept_by_cap
 from headwater.model.index import SeqIndex, Seqs
+from headwater.model.invariants import broken_invariants
 from headwater.model.loss import EVERY_LOSS, Eviction, Loss, LossFloors, Tombstone
 from headwater.model.match import TagMatcher
-from headwater.model.promises import broken_promises
 from headwater.model.selection import Selection, select, tombstone_for
 from headwater.model.tags import TagIndex
-from headwater.model.victims import first_kept_by_age, first_kept_by_cap
 
 Tag = bytes
 TagsInOrder = Sequence[Tag | None]
@@ -390,8 +390,8 @@ class TopicLog:
 
     def _load_damaged(self, first_seq: int, entries: Entries) -> None:
         """Where neither the entry nor the frame could be read, nothing else knows the record."""
-        for place in numpy.flatnonzero(entries["flags_check"] & _DAMAGED).tolist():
-            self.damaged.add(first_seq + place, first_seq + place + 1)
+        for position in numpy.flatnonzero(entries["flags_check"] & _DAMAGED).tolist():
+            self.damaged.add(first_seq + position, first_seq + position + 1)
 
     def mark_lost(self, seqs: Seqs) -> int:
         """Records that turned out to be unreadable; gives how many were alive."""
@@ -423,6 +423,6 @@ class TopicLog:
 
     def check(self) -> None:
         """Raise when a promise of this class does not hold. For tests; looks at every slot."""
-        broken = broken_promises(self)
+        broken = broken_invariants(self)
         if broken:
             raise InvariantError(f"topic: {', '.join(broken)}")

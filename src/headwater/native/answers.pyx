@@ -151,7 +151,7 @@ def send_single_writes(
     bytes head,
     bytes prefix,
     bytes opening,
-    list asked,
+    list requests,
     uint64_t head_seq,
     uint64_t now_us,
     uint64_t sync_us,
@@ -163,7 +163,7 @@ def send_single_writes(
     when the request came. Gives what could not be sent, by its place: a socket that takes no more,
     or is gone, is its owner's matter.
     """
-    cdef Py_ssize_t count = len(asked)
+    cdef Py_ssize_t count = len(requests)
     cdef Py_ssize_t row
     cdef tuple one
     cdef uint64_t came_us
@@ -176,7 +176,7 @@ def send_single_writes(
         raise MemoryError
     try:
         for row in range(count):
-            one = asked[row]
+            one = requests[row]
             reply = &replies[row]
             reply.descriptor = one[0]
             came_us = one[3]

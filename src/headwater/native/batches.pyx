@@ -67,7 +67,7 @@ cdef enum:
     ACKS_BYTES = 2
     TIMEOUT_BYTES = 4
     PREFIX_BYTES = 4
-    PLACED_BYTES = 16
+    PREAMBLE_BYTES = 16
     BODY_BYTES_MAX = 0x7FFFFFFF
     LENGTH_AT = 8
     LENGTH_FROM = 12
@@ -320,7 +320,7 @@ def read_plain(frame):
         PyBuffer_Release(&view)
 
 
-def place_batch(batch, int64_t base_offset):
+def assign_offset(batch, int64_t base_offset):
     """The batch as it stands in a log: behind its length, with its place written into it."""
     cdef Py_buffer view
     cdef bytes body
@@ -328,7 +328,7 @@ def place_batch(batch, int64_t base_offset):
     cdef uint32_t size
     PyObject_GetBuffer(batch, &view, PyBUF_SIMPLE)
     try:
-        if not PLACED_BYTES <= view.len <= BODY_BYTES_MAX:
+        if not PREAMBLE_BYTES <= view.len <= BODY_BYTES_MAX:
             return None
         size = <uint32_t>view.len
         body = PyBytes_FromStringAndSize(NULL, PREFIX_BYTES + view.len)
@@ -338,7 +338,7 @@ def place_batch(batch, int64_t base_offset):
         at = put(at + PREFIX_BYTES, <uint64_t>base_offset, 8)
         at = put(at, size - LENGTH_FROM, 4)
         at = put(at, 0, 4)
-        memcpy(at, <const char *>view.buf + PLACED_BYTES, view.len - PLACED_BYTES)
+        memcpy(at, <const char *>view.buf + PREAMBLE_BYTES, view.len - PREAMBLE_BYTES)
     finally:
         PyBuffer_Release(&view)
     return body

@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
 """The bodies of single writes that bring a payload, maybe a tag, and nothing else, read together.
 
-The twin is `headwater.server.writing.plain_record` behind the decoder of requests, which decides
+The twin is `headwater.server.http.write_handler.plain_record` behind the decoder of requests, which decides
 what is right: what is taken here is what that takes, with the same bytes. This one is stricter.
 A body that has anything unusual about it is not refused but left to the twin.
 """
@@ -192,7 +192,7 @@ cdef const unsigned char *_value(
             at = _skip_space(at, end)
 
 
-cdef struct Found:
+cdef struct Fields:
     const unsigned char *data
     const unsigned char *data_end
     const unsigned char *tag
@@ -200,7 +200,7 @@ cdef struct Found:
 
 
 cdef const unsigned char *_field(
-    const unsigned char *at, const unsigned char *end, Found *found
+    const unsigned char *at, const unsigned char *end, Fields *fields
 ) noexcept nogil:
     """Behind `"data": ...` or `"tag": "..."`, each at most once."""
     cdef bint is_plain
@@ -215,24 +215,24 @@ cdef const unsigned char *_field(
     if at == NULL or at >= end:
         return NULL
     if not is_tag:
-        if found.data != NULL:
+        if fields.data != NULL:
             return NULL
-        found.data = at
-        found.data_end = at = _value(at, end)
+        fields.data = at
+        fields.data_end = at = _value(at, end)
         return at
-    if found.tag != NULL or at[0] != 34:
+    if fields.tag != NULL or at[0] != 34:
         return NULL
-    found.tag = at + 1
+    fields.tag = at + 1
     at = _string(at, end, &is_plain)
     if at == NULL or not is_plain:
         return NULL
-    found.tag_end = at - 1
+    fields.tag_end = at - 1
     return at
 
 
-cdef bint _read(const unsigned char *at, const unsigned char *end, Found *found) noexcept nogil:
+cdef bint _read(const unsigned char *at, const unsigned char *end, Fields *fields) noexcept nogil:
     """`{"records": [{"data": ..., "tag": ...}]}`, with any space in between, and nothing else."""
-    found.data = found.tag = found.data_end = found.tag_end = NULL
+    fields.data = fields.tag = fields.data_end = fields.tag_end = NULL
     at = _expect(at, end, 123)
     if at == NULL:
         return False
@@ -247,14 +247,14 @@ cdef bint _read(const unsigned char *at, const unsigned char *end, Found *found)
         return False
     at = _expect(at, end, 123)
     while at != NULL:
-        at = _field(at, end, found)
+        at = _field(at, end, fields)
         if at == NULL:
             return False
         at = _skip_space(at, end)
         if at >= end or at[0] != 44:
             break
         at = _skip_space(at + 1, end)
-    if at == NULL or found.data == NULL:
+    if at == NULL or fields.data == NULL:
         return False
     at = _expect(at, end, 125)
     if at == NULL:
@@ -278,7 +278,7 @@ def plain_records(list bodies not None, Py_ssize_t data_bytes_max, Py_ssize_t ta
     with no bytes for no tag. None when one of them is not such a body, or may not be."""
     cdef Py_ssize_t count = len(bodies)
     cdef Py_ssize_t row
-    cdef Found found
+    cdef Fields fields
     cdef const unsigned char *text
     cdef Py_ssize_t size
     cdef list datas = []
@@ -290,20 +290,20 @@ def plain_records(list bodies not None, Py_ssize_t data_bytes_max, Py_ssize_t ta
             return None
         text = <const unsigned char *>PyBytes_AS_STRING(body)
         size = PyBytes_GET_SIZE(body)
-        if not _read(text, text + size, &found):
+        if not _read(text, text + size, &fields):
             return None
-        if found.data_end - found.data > data_bytes_max:
+        if fields.data_end - fields.data > data_bytes_max:
             return None
         if not _is_ascii(text, size):
             try:
                 PyUnicode_DecodeUTF8(<char *>text, size, NULL)
             except UnicodeDecodeError:
                 return None
-        datas.append(PyBytes_FromStringAndSize(<char *>found.data, found.data_end - found.data))
-        if found.tag == NULL:
+        datas.append(PyBytes_FromStringAndSize(<char *>fields.data, fields.data_end - fields.data))
+        if fields.tag == NULL:
             tags.append(no_tag)
-        elif found.tag_end == found.tag or found.tag_end - found.tag > tag_bytes_max:
+        elif fields.tag_end == fields.tag or fields.tag_end - fields.tag > tag_bytes_max:
             return None  # a tag without bytes is a tag
         else:
-            tags.append(PyBytes_FromStringAndSize(<char *>found.tag, found.tag_end - found.tag))
+            tags.append(PyBytes_FromStringAndSize(<char *>fields.tag, fields.tag_end - fields.tag))
     return datas, tags

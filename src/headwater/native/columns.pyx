@@ -10,7 +10,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from headwater.native.fetching cimport HEADWATER_FETCH
+from headwater.native.prefetch cimport HEADWATER_FETCH
 
 
 cdef enum:
@@ -63,19 +63,19 @@ def gather_parts(
     cdef Py_ssize_t count = starts.shape[0]
     cdef Py_ssize_t row
     cdef int64_t total = 0
-    cdef bint tells = has is not None
+    cdef bint has_flags = has is not None
     cdef bytes values
     cdef uint64_t high = 0
     cdef const uint8_t *source
     cdef uint8_t *to
     if ends.shape[0] != count or borders.shape[0] != count + 1:
         raise ValueError("there is an end for each start, and one border more")
-    if tells and has.shape[0] != count:
+    if has_flags and has.shape[0] != count:
         raise ValueError("there is a flag for each start")
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     try:
         for row in range(count):
-            if tells and not has[row]:
+            if has_flags and not has[row]:
                 continue
             if starts[row] < 0 or ends[row] < starts[row] or ends[row] > view.len:
                 raise ValueError(f"no bytes {starts[row]} to {ends[row]} in {view.len}")
@@ -88,7 +88,7 @@ def gather_parts(
             total = 0
             for row in range(count):
                 borders[row] = <int32_t>total
-                if tells and not has[row]:
+                if has_flags and not has[row]:
                     continue
                 if row + FETCHED_AHEAD < count:
                     _fetch(source, view.len, starts[row + FETCHED_AHEAD])
@@ -111,14 +111,14 @@ cdef inline void _fetch(const uint8_t *source, Py_ssize_t length, int64_t offset
 
 cdef inline uint64_t _high_bits(const uint8_t *at, Py_ssize_t length) noexcept nogil:
     """Not 0 when one of these bytes is not ASCII."""
-    cdef uint64_t found = 0
+    cdef uint64_t high_bits = 0
     cdef uint64_t word
     cdef Py_ssize_t row = 0
     while row + 8 <= length:
         memcpy(&word, at + row, 8)
-        found |= word
+        high_bits |= word
         row += 8
     while row < length:
-        found |= at[row]
+        high_bits |= at[row]
         row += 1
-    return found & 0x8080808080808080ULL
+    return high_bits & 0x8080808080808080ULL

@@ -44,7 +44,7 @@ def receive(int epoll, unsigned char[::1] room not None, Py_ssize_t each_max):
     cdef int ready
     cdef int row
     cdef int count = 0
-    cdef list found = []
+    cdef list received = []
     if each_max < 1 or each_max > room_bytes:
         raise ValueError(f"{each_max} bytes of each do not fit into {room_bytes}")
     with nogil:
@@ -62,8 +62,8 @@ def receive(int epoll, unsigned char[::1] room not None, Py_ssize_t each_max):
         size = sizes[row]
         if size > 0:
             data = PyBytes_FromStringAndSize(<char *>&room[used], size)
-            found.append((events[row].data.fd, data))
+            received.append((events[row].data.fd, data))
             used += size
         elif size != NOTHING:
-            found.append((events[row].data.fd, None))
-    return found
+            received.append((events[row].data.fd, None))
+    return received

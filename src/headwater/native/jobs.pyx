@@ -2,7 +2,7 @@
 """Slots of an index, and who holds which job: the loops that run once for every job of a claim.
 
 The twins are in `headwater.model.alive`, `headwater.model.slots` and
-`headwater.model.queue.holding`, which say what the entries and the dicts mean.
+`headwater.model.queue.job_holders`, which say what the entries and the dicts mean.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
@@ -85,14 +85,14 @@ def hold(dict holders not None, seqs, grant):
 
 cdef object _one(dict holders, list seqs):
     cdef PyObject *first = NULL
-    cdef PyObject *found
+    cdef PyObject *holder
     cdef int64_t before = -1
     cdef int64_t now
     for seq in seqs:
-        found = PyDict_GetItemWithError(holders, seq)
-        if found is NULL or (first is not NULL and found is not first):
+        holder = PyDict_GetItemWithError(holders, seq)
+        if holder is NULL or (first is not NULL and holder is not first):
             return None
-        first = found
+        first = holder
         if not PyLong_CheckExact(seq):  # what is as good as a seq may be named in more ways
             return None
         now = seq
@@ -110,12 +110,12 @@ def one_holder(dict holders not None, list seqs not None):
 
 def move(dict source not None, dict target not None, list seqs not None):
     """Take these jobs, all of which are there, from one place to another."""
-    cdef PyObject *found
+    cdef PyObject *holder
     for seq in seqs:
-        found = PyDict_GetItemWithError(source, seq)
-        if found is NULL:
+        holder = PyDict_GetItemWithError(source, seq)
+        if holder is NULL:
             raise KeyError(seq)
-        PyDict_SetItem(target, seq, <object>found)
+        PyDict_SetItem(target, seq, <object>holder)
         PyDict_DelItem(source, seq)
 
 

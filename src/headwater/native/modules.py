@@ -18,7 +18,7 @@ MODULES: Final = (
     "intake",
     "jobs",
     "numbers",
-    "printing",
+    "printer",
     "residence",
     "syncs",
 )

@@ -15,10 +15,10 @@ def may_be_large(bytes text, /):
     """Of bytes that are JSON: False when every number outside its strings surely has room."""
     cdef const unsigned char *at = text
     cdef const unsigned char *end = at + len(text)
-    cdef bint found
+    cdef bint large
     with nogil:
-        found = _may_be_large(at, end)
-    return found
+        large = _may_be_large(at, end)
+    return large
 
 
 cdef bint _may_be_large(const unsigned char *at, const unsigned char *end) noexcept nogil:

@@ -22,7 +22,7 @@ def is_resident(buffer, Py_ssize_t page_bytes):
     cdef unsigned char pages[PAGES_MAX]
     cdef uintptr_t begin
     cdef Py_ssize_t length, count, page
-    cdef bint found = True
+    cdef bint resident = True
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     try:
         begin = <uintptr_t>view.buf - <uintptr_t>view.buf % page_bytes
@@ -32,12 +32,12 @@ def is_resident(buffer, Py_ssize_t page_bytes):
             return None
         with nogil:
             if mincore(<void *>begin, length, pages) != 0:
-                found = False
+                resident = False
             else:
                 for page in range(count):
                     if not pages[page] & IN_MEMORY:
-                        found = False
+                        resident = False
                         break
-        return found
+        return resident
     finally:
         PyBuffer_Release(&view)

@@ -43,7 +43,7 @@ cdef extern from "<pthread.h>" nogil:
 
 cdef enum State:
     IDLE
-    ASKED
+    REQUESTED
     DONE
 
 
@@ -53,7 +53,7 @@ cdef struct Sync:
 
 
 cdef pthread_mutex_t lock
-cdef pthread_cond_t asked, answered
+cdef pthread_cond_t requested, answered
 cdef State state
 cdef Sync given
 cdef pid_t owner = 0
@@ -74,8 +74,8 @@ cdef void *help(void *nothing) noexcept nogil:
     global state
     pthread_mutex_lock(&lock)
     while True:
-        while state != ASKED:
-            pthread_cond_wait(&asked, &lock)
+        while state != REQUESTED:
+            pthread_cond_wait(&requested, &lock)
         pthread_mutex_unlock(&lock)
         carry_out(&given)
         pthread_mutex_lock(&lock)
@@ -92,7 +92,7 @@ cdef bint find_help() noexcept:
     if owner == getpid():
         return True
     state = IDLE
-    if pthread_mutex_init(&lock, NULL) or pthread_cond_init(&asked, NULL):
+    if pthread_mutex_init(&lock, NULL) or pthread_cond_init(&requested, NULL):
         return False
     if pthread_cond_init(&answered, NULL) or sigfillset(&every):
         return False
@@ -124,8 +124,8 @@ def sync_together(int first, int second):
         else:
             pthread_mutex_lock(&lock)
             given = other
-            state = ASKED
-            pthread_cond_signal(&asked)
+            state = REQUESTED
+            pthread_cond_signal(&requested)
             pthread_mutex_unlock(&lock)
         carry_out(&one)
         if not alone:

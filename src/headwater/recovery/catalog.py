@@ -22,7 +22,7 @@ from headwater.format.topic_frames import (
 )
 from headwater.recovery.history.floors import Floors
 from headwater.recovery.history.topics import TopicFold, TopicSink, TopicTable
-from headwater.recovery.stored_topic import Stored
+from headwater.recovery.stored_topic import StoredTopic
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class KnownTopic:
     """As the snapshot or the creation had them: what the log changed later is in `now`."""
     now: TopicSettings
     checkpointed_seq: int = 0
-    stored: Stored = field(default_factory=Stored)
+    stored: StoredTopic = field(default_factory=StoredTopic)
     last_ts: int = 0
     ceiling: int = 0
     """No seq up to here may be handed out again."""
@@ -93,7 +93,7 @@ def _from_meta(meta: TopicMeta) -> KnownTopic:
         settings,
         settings,
         meta.checkpointed_seq,
-        Stored.from_meta(meta),
+        StoredTopic.from_meta(meta),
         meta.last_ts,
         meta.ceiling,
         meta.keys,

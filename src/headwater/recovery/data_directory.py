@@ -10,7 +10,7 @@ from headwater.format.kafka.names import KAFKA_DIRECTORY
 from headwater.format.machines.names import MACHINES_DIRECTORY
 from headwater.format.names import REPORTS_DIRECTORY, TOPICS_DIRECTORY, WAL_DIRECTORY
 from headwater.format.snapshot import META_DIRECTORY
-from headwater.store.verify import Fault, FaultKind
+from headwater.store.verify import FaultKind, VerifyFault
 
 OF_A_VOLUME: Final = "lost+found"
 """Where the data directory is a volume of its own, ext4 has put this there."""
@@ -29,7 +29,7 @@ DIRECTORY_NAMES: Final = frozenset(
 """What there may be in a data directory."""
 
 
-def gone(path: PurePath, error: FileNotFoundError) -> Fault:
+def gone(path: PurePath, error: FileNotFoundError) -> VerifyFault:
     """An owner removed it just now, or it really is missing: the next look tells."""
-    place = PurePath(error.filename or path)
-    return Fault(place, None, "went away while it was read", True, FaultKind.CHANGED)
+    missing = PurePath(error.filename or path)
+    return VerifyFault(missing, None, "went away while it was read", True, FaultKind.CHANGED)

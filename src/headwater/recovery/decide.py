@@ -11,15 +11,15 @@ from typing import Final
 
 from headwater.recovery.finding import Action
 from headwater.recovery.survey import CurrentState
-from headwater.recovery.verdict import Verdict
+from headwater.recovery.verdict import FileVerdict
 
 
-class Place(Enum):
+class FilePosition(Enum):
     EARLIER = "an earlier file"
     LAST = "the last file"
 
 
-class Oddity(Enum):
+class LogOddity(Enum):
     """Things that may lie beside the log files."""
 
     LEFTOVER = "made but never used"
@@ -31,23 +31,40 @@ class Oddity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FileRow:
-    verdict: Verdict
-    places: tuple[Place, ...]
+    verdict: FileVerdict
+    positions: tuple[FilePosition, ...]
     action: Action
     why: str
 
 
-BOTH: Final = tuple(Place)
+BOTH: Final = tuple(FilePosition)
 
 FILE_ROWS: Final = (
-    FileRow(Verdict.CLEAN, BOTH, Action.KEEP, "whole groups to the end"),
-    FileRow(Verdict.EMPTY, (Place.LAST,), Action.KEEP, "made by a rotation, not yet written to"),
-    FileRow(Verdict.EMPTY, (Place.EARLIER,), Action.REFUSE_DAMAGED, "what it held is gone"),
-    FileRow(Verdict.TORN, (Place.LAST,), Action.CUT, "an unfinished write nobody was promised"),
-    FileRow(Verdict.TORN, (Place.EARLIER,), Action.REFUSE_DAMAGED, "it was synced before the next"),
-    FileRow(Verdict.DAMAGED, BOTH, Action.REFUSE_DAMAGED, "synced bytes are wrong or gone"),
-    FileRow(Verdict.FOREIGN, BOTH, Action.REFUSE_FOREIGN, "not written by this log"),
-    FileRow(Verdict.NEWER, BOTH, Action.REFUSE_NEWER, "written by a newer version"),
+    FileRow(FileVerdict.CLEAN, BOTH, Action.KEEP, "whole groups to the end"),
+    FileRow(
+        FileVerdict.EMPTY,
+        (FilePosition.LAST,),
+        Action.KEEP,
+        "made by a rotation, not yet written to",
+    ),
+    FileRow(
+        FileVerdict.EMPTY, (FilePosition.EARLIER,), Action.REFUSE_DAMAGED, "what it held is gone"
+    ),
+    FileRow(
+        FileVerdict.TORN,
+        (FilePosition.LAST,),
+        Action.CUT,
+        "an unfinished write nobody was promised",
+    ),
+    FileRow(
+        FileVerdict.TORN,
+        (FilePosition.EARLIER,),
+        Action.REFUSE_DAMAGED,
+        "it was synced before the next",
+    ),
+    FileRow(FileVerdict.DAMAGED, BOTH, Action.REFUSE_DAMAGED, "synced bytes are wrong or gone"),
+    FileRow(FileVerdict.FOREIGN, BOTH, Action.REFUSE_FOREIGN, "not written by this log"),
+    FileRow(FileVerdict.NEWER, BOTH, Action.REFUSE_NEWER, "written by a newer version"),
 )
 
 CURRENT_ROWS: Final = {
@@ -60,13 +77,13 @@ CURRENT_ROWS: Final = {
 }
 
 ODDITY_ROWS: Final = {
-    Oddity.LEFTOVER: (Action.REMOVE, "an unfinished rotation or replacement"),
-    Oddity.UNTRIMMED: (Action.REMOVE, "an unfinished trim"),
-    Oddity.FOREIGN_NAME: (Action.REFUSE_FOREIGN, "nothing else may live in the log's directory"),
-    Oddity.OLDEST_MISSING: (Action.REFUSE_DAMAGED, "a file that was not trimmed is gone"),
-    Oddity.REPAIRS_UNREADABLE: (Action.NOTE, "damage it covered, if any, shows again"),
+    LogOddity.LEFTOVER: (Action.REMOVE, "an unfinished rotation or replacement"),
+    LogOddity.UNTRIMMED: (Action.REMOVE, "an unfinished trim"),
+    LogOddity.FOREIGN_NAME: (Action.REFUSE_FOREIGN, "nothing else may live in the log's directory"),
+    LogOddity.OLDEST_MISSING: (Action.REFUSE_DAMAGED, "a file that was not trimmed is gone"),
+    LogOddity.REPAIRS_UNREADABLE: (Action.NOTE, "damage it covered, if any, shows again"),
 }
 
 
-def decide_file(place: Place, verdict: Verdict) -> FileRow:
-    return next(row for row in FILE_ROWS if row.verdict is verdict and place in row.places)
+def decide_file(position: FilePosition, verdict: FileVerdict) -> FileRow:
+    return next(row for row in FILE_ROWS if row.verdict is verdict and position in row.positions)

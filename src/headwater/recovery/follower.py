@@ -14,7 +14,7 @@ from headwater.core.errors import FormatError, NewerFormatError, UnavailableErro
 from headwater.disk import Disk, File, OpenMode
 from headwater.format.mark import MARK_BYTES, decode_mark
 from headwater.format.names import parse_wal_file_name, wal_file_name
-from headwater.recovery.replay import Group
+from headwater.recovery.replay import FrameGroup
 from headwater.recovery.scan import scan_on
 from headwater.recovery.survey import (
     ShardSurvey,
@@ -22,7 +22,7 @@ from headwater.recovery.survey import (
     find_shard_directories,
     list_directory,
 )
-from headwater.recovery.verdict import FileScan, Verdict
+from headwater.recovery.verdict import FileScan, FileVerdict
 
 Position = tuple[str, int, int]
 """A shard's directory, the file and how far it was read."""
@@ -50,7 +50,7 @@ class LogFollower:
     def position(self) -> tuple[Position, ...]:
         return tuple(follower.position for follower in self._followers)
 
-    def poll(self) -> list[Group]:
+    def poll(self) -> list[FrameGroup]:
         """The groups that came since, topic by topic in their order. LogChangedError: look again.
 
         After an error of any kind the follower has lost its place and is of no more use.
@@ -82,8 +82,8 @@ class _ShardFollower:
     def position(self) -> Position:
         return str(self.directory), self._number, self._end
 
-    def advance(self) -> list[Group]:
-        groups: list[Group] = []
+    def advance(self) -> list[FrameGroup]:
+        groups: list[FrameGroup] = []
         run = self._chain.run
         while True:
             groups += self._rest_of_file()
@@ -107,7 +107,7 @@ class _ShardFollower:
         self._number, self._end = following, 0
         return True
 
-    def _rest_of_file(self) -> list[Group]:
+    def _rest_of_file(self) -> list[FrameGroup]:
         path = self.directory / wal_file_name(self._number)
         try:
             file = self._disk.open(path, OpenMode.READ)
@@ -136,10 +136,10 @@ class _ShardFollower:
         if self._chain.log_id is not None and mark.log_id != self._chain.log_id:
             raise LogChangedError(f"{file.path} belongs to another log")
 
-    def _scan(self, path: PurePath, buffer: memoryview) -> list[Group]:
+    def _scan(self, path: PurePath, buffer: memoryview) -> list[FrameGroup]:
         scan = FileScan(path, self._number)
         scan_on(buffer, scan, self._chain, self._end)
-        if scan.verdict is Verdict.NEWER:
+        if scan.verdict is FileVerdict.NEWER:
             raise NewerFormatError(
                 scan.reason,
                 path=path,
@@ -151,5 +151,5 @@ class _ShardFollower:
         groups = []
         for at in range(0, len(spans), 4):
             start, end, run, mark = spans[at : at + 4]
-            groups.append(Group(path, self._number, buffer, start, end, run, mark + 1))
+            groups.append(FrameGroup(path, self._number, buffer, start, end, run, mark + 1))
         return groups

@@ -14,53 +14,56 @@ from typing import Final
 from headwater.core.errors import AccessError
 from headwater.disk import Disk
 from headwater.recovery.report import WalReport
-from headwater.recovery.scan import Covered
+from headwater.recovery.scan import CoveredFrames
 from headwater.recovery.survey import ShardSurvey
-from headwater.recovery.verdict import Verdict
-from headwater.recovery.wal_recovery import look
+from headwater.recovery.verdict import FileVerdict
+from headwater.recovery.wal_recovery import inspect_wal
 from headwater.store.segment import SegmentChangedError
 
-LOOKS_MAX: Final = 4
+ATTEMPTS_MAX: Final = 4
 
 
-def look_until_settled(
+def inspect_until_stable(
     disk: Disk,
     wal_directory: PurePath,
     *,
     deep: bool = False,
-    covered: Mapping[PurePath, Covered] | None = None,
+    covered: Mapping[PurePath, CoveredFrames] | None = None,
 ) -> WalReport:
-    report = _look(disk, wal_directory, deep, covered)
-    for _ in range(LOOKS_MAX - 1):
+    report = _inspect(disk, wal_directory, deep, covered)
+    for _ in range(ATTEMPTS_MAX - 1):
         if not report.findings:
             return report
         earlier = frozenset(report.findings)
-        report = _look(disk, wal_directory, deep, covered)
+        report = _inspect(disk, wal_directory, deep, covered)
         if earlier.issuperset(report.refusals):
             break
     else:
         earlier = frozenset(report.findings)
-        report = _look(disk, wal_directory, deep, covered)
+        report = _inspect(disk, wal_directory, deep, covered)
     agreed = [finding for finding in report.findings if finding in earlier]
     return WalReport(report.shards, agreed)
 
 
-def _look(
-    disk: Disk, wal_directory: PurePath, deep: bool, covered: Mapping[PurePath, Covered] | None
+def _inspect(
+    disk: Disk,
+    wal_directory: PurePath,
+    deep: bool,
+    covered: Mapping[PurePath, CoveredFrames] | None,
 ) -> WalReport:
     """One look; a file that was trimmed away in the middle of it is a reason to start again."""
-    for _ in range(LOOKS_MAX - 1):
+    for _ in range(ATTEMPTS_MAX - 1):
         try:
-            return look(disk, wal_directory, deep=deep, covered=covered)
+            return inspect_wal(disk, wal_directory, deep=deep, covered=covered)
         except AccessError as error:
             if not isinstance(error.__cause__, FileNotFoundError):
                 raise
-    return look(disk, wal_directory, deep=deep, covered=covered)
+    return inspect_wal(disk, wal_directory, deep=deep, covered=covered)
 
 
 def refuse_unfinished(shards: Iterable[ShardSurvey]) -> None:
     """Only the last file of a shard can be in the middle of a write."""
     for shard in shards:
         for scan in shard.files[:-1]:
-            if scan.verdict is not Verdict.CLEAN:
+            if scan.verdict is not FileVerdict.CLEAN:
                 raise SegmentChangedError(f"{scan.path} was changed while it was being read")

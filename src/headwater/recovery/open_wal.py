@@ -11,8 +11,8 @@ from headwater.core.clock import Clock
 from headwater.core.errors import AccessError
 from headwater.disk import DirectoryLock, Disk, sync_names
 from headwater.format.names import WAL_DIRECTORY
-from headwater.recovery.replay import Group, replay
-from headwater.recovery.snapshots import FoundSnapshot, find_snapshot
+from headwater.recovery.replay import FrameGroup, replay
+from headwater.recovery.snapshots import LatestSnapshot, find_snapshot
 from headwater.recovery.survey import access_error
 from headwater.recovery.wal_recovery import RecoveredWal, recover
 from headwater.wal.policy import SyncPolicy
@@ -44,9 +44,9 @@ class OpenWal:
     lock: DirectoryLock
     recovered: RecoveredWal
     wal: ShardedWal
-    found: FoundSnapshot
+    snapshot: LatestSnapshot
 
-    def replay(self) -> Iterator[Group]:
+    def replay(self) -> Iterator[FrameGroup]:
         return replay(self.disk, self.recovered.report.shards)
 
     def start(self) -> None:
@@ -74,7 +74,7 @@ def open_wal(
     lock = claim_directory(disk, directory)
     try:
         # First, because it may be refused: what is refused leaves everything as it was.
-        found = find_snapshot(disk, directory)
+        snapshot = find_snapshot(disk, directory)
         recovered = recover(disk, directory / WAL_DIRECTORY, settings)
         wal = make_wal(
             disk,
@@ -91,4 +91,4 @@ def open_wal(
     except BaseException:
         lock.release()
         raise
-    return OpenWal(disk, directory, lock, recovered, wal, found)
+    return OpenWal(disk, directory, lock, recovered, wal, snapshot)

@@ -26,36 +26,36 @@ from headwater.recovery.survey import (
     find_shard_directories,
     survey_shard,
 )
-from headwater.recovery.verdict import Chain, FileScan, Verdict
+from headwater.recovery.verdict import FileScan, FileVerdict, MarkChain
 from headwater.recovery.wal_recovery import without_bare
 
-_FINE: Final = frozenset({Verdict.CLEAN})
-_FINE_AT_THE_END: Final = frozenset({Verdict.CLEAN, Verdict.EMPTY, Verdict.TORN})
+_FINE: Final = frozenset({FileVerdict.CLEAN})
+_FINE_AT_THE_END: Final = frozenset({FileVerdict.CLEAN, FileVerdict.EMPTY, FileVerdict.TORN})
 
 
 @dataclass(frozen=True, slots=True)
-class PieceTask:
+class FileSurveyTask:
     file: FileTask
     log_id: int | None
     """As CURRENT tells; None when the file's own first mark has to."""
 
 
 @dataclass(slots=True)
-class Piece:
+class FileSurvey:
     """One file as it looks by itself."""
 
     scan: FileScan
     first: CommitMark | None
     """The mark it begins with, when that can be read."""
-    chain: Chain = field(default_factory=Chain)
+    chain: MarkChain = field(default_factory=MarkChain)
     """As it is behind the file's last whole group."""
 
 
-MapTasks = Callable[[Sequence[PieceTask]], Sequence[Piece]]
+MapTasks = Callable[[Sequence[FileSurveyTask]], Sequence[FileSurvey]]
 """Looks at every file, here or elsewhere, and gives the pieces in the order of the tasks."""
 
 
-def scan_piece(buffer: memoryview, task: PieceTask) -> tuple[Piece, FrameTable | None]:
+def survey_file(buffer: memoryview, task: FileSurveyTask) -> tuple[FileSurvey, FrameTable | None]:
     """Look at one file, and the frames of its whole groups; None when a frame is not sound.
 
     The frames are looked at all together. Only if one is not sound are they looked at one by one,
@@ -63,23 +63,23 @@ def scan_piece(buffer: memoryview, task: PieceTask) -> tuple[Piece, FrameTable |
     """
     around = task.file.around
     quick = replace(around, deep=False, skim=False)
-    piece = _scan(buffer, task, quick)
-    spans = piece.scan.spans
+    result = _scan(buffer, task, quick)
+    spans = result.scan.spans
     groups = list(zip(spans[0::4], spans[1::4], strict=True))
     try:
-        return piece, read_table(buffer, groups, verify=around.deep)
+        return result, read_table(buffer, groups, verify=around.deep)
     except FormatError:
         return _scan(buffer, task, around), None
 
 
-def _scan(buffer: memoryview, task: PieceTask, around: Surroundings) -> Piece:
-    piece = Piece(FileScan(task.file.path, task.file.number), _first_mark(buffer))
-    piece.chain.log_id = task.log_id
-    scan_file(buffer, piece.scan, piece.chain, around)
-    return piece
+def _scan(buffer: memoryview, task: FileSurveyTask, around: Surroundings) -> FileSurvey:
+    result = FileSurvey(FileScan(task.file.path, task.file.number), _first_mark(buffer))
+    result.chain.log_id = task.log_id
+    scan_file(buffer, result.scan, result.chain, around)
+    return result
 
 
-def look_in_pieces(
+def survey_in_parallel(
     disk: Disk, wal_directory: PurePath, map_tasks: MapTasks, *, deep: bool = False
 ) -> WalReport:
     """The report that `look` gives, with the files looked at by `map_tasks`."""
@@ -87,42 +87,42 @@ def look_in_pieces(
         begin_survey(disk, directory, deep=deep)
         for directory in find_shard_directories(disk, wal_directory)
     ]
-    pieces = iter(map_tasks([each for survey, tasks in begun for each in _tasks(survey, tasks)]))
+    results = iter(map_tasks([each for survey, tasks in begun for each in _tasks(survey, tasks)]))
     shards = []
     for survey, tasks in begun:
-        of_shard = [next(pieces) for _ in _tasks(survey, tasks)]
-        if survey.repairs.skips or not join_pieces(survey, of_shard):
+        of_shard = [next(results) for _ in _tasks(survey, tasks)]
+        if survey.repairs.skips or not join_surveys(survey, of_shard):
             survey = survey_shard(disk, survey.directory, deep=deep)
         shards.append(survey)
     return report_on(without_bare(shards))
 
 
-def _tasks(survey: ShardSurvey, tasks: list[FileTask]) -> list[PieceTask]:
+def _tasks(survey: ShardSurvey, tasks: list[FileTask]) -> list[FileSurveyTask]:
     """What can be looked at in pieces: nothing of a shard with agreed losses."""
     if survey.repairs.skips:
         return []
-    return [PieceTask(task, survey.chain.log_id) for task in tasks]
+    return [FileSurveyTask(task, survey.chain.log_id) for task in tasks]
 
 
-def join_pieces(survey: ShardSurvey, pieces: Sequence[Piece]) -> bool:
+def join_surveys(survey: ShardSurvey, results: Sequence[FileSurvey]) -> bool:
     """Put the pieces of a shard into its survey. False when they do not join: look in order."""
     chain = survey.chain
-    for place, piece in enumerate(pieces, 1):
-        fine = _FINE if place < len(pieces) else _FINE_AT_THE_END
-        if piece.scan.verdict not in fine:
+    for number, result in enumerate(results, 1):
+        fine = _FINE if number < len(results) else _FINE_AT_THE_END
+        if result.scan.verdict not in fine:
             return False
-        if not piece.scan.groups:
+        if not result.scan.groups:
             continue
-        if chain.trusted and not _continues(chain, piece):
+        if chain.trusted and not _continues(chain, result):
             return False
-        chain = replace(piece.chain, run=max(chain.run, piece.chain.run))
-    survey.files = [piece.scan for piece in pieces]
+        chain = replace(result.chain, run=max(chain.run, result.chain.run))
+    survey.files = [result.scan for result in results]
     survey.chain = chain
     return True
 
 
-def _continues(chain: Chain, piece: Piece) -> bool:
-    first = piece.first
+def _continues(chain: MarkChain, result: FileSurvey) -> bool:
+    first = result.first
     return (
         first is not None
         and first.chain == chain.chain

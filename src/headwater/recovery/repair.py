@@ -77,24 +77,24 @@ class Store(NamedTuple):
     plans: Callable[[Disk, PurePath], Sequence[RepairPlan]]
     """What a repair would do now. Empty when a start refuses nothing."""
 
-    def settled_plans(self, disk: Disk, data: PurePath) -> Sequence[RepairPlan]:
+    def agreed_plans(self, disk: Disk, data: PurePath) -> Sequence[RepairPlan]:
         """On a store in use, what a single look dislikes may be a writer at work."""
         refused = any(each.action.refuses for each in self.findings(disk, data))
         return self.plans(disk, data) if refused else ()
 
 
-LOOKS_MAX: Final = 4
+ATTEMPTS_MAX: Final = 4
 
 
-def agreed(look: Callable[[], list[Finding]]) -> list[Finding]:
+def agreed_findings(inspect: Callable[[], list[Finding]]) -> list[Finding]:
     """Findings that two looks in a row have: what is really there is there the second time too."""
-    found = look()
+    findings = inspect()
     earlier: frozenset[Finding] = frozenset()
-    for _ in range(LOOKS_MAX):
-        if not found:
-            return found
-        earlier = frozenset(found)
-        found = look()
-        if earlier.issuperset(each for each in found if each.action.refuses):
+    for _ in range(ATTEMPTS_MAX):
+        if not findings:
+            return findings
+        earlier = frozenset(findings)
+        findings = inspect()
+        if earlier.issuperset(each for each in findings if each.action.refuses):
             break
-    return [finding for finding in found if finding in earlier]
+    return [finding for finding in findings if finding in earlier]

@@ -19,7 +19,7 @@ from headwater.recovery.survey import ShardSurvey, read_log_file
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class FrameGroup:
     """The frames of one commit, as a stretch of a buffer whose hash the survey checked."""
 
     path: PurePath
@@ -47,14 +47,14 @@ class Group:
 
 def replay(
     disk: Disk, shards: list[ShardSurvey], covered: Mapping[PurePath, int] | None = None
-) -> Iterator[Group]:
+) -> Iterator[FrameGroup]:
     """`covered` says, by directory, up to which frame nobody asks: groups that lie wholly before
     that are left out, and files of which nothing is left are not read."""
     streams = [_groups_of(disk, shard, (covered or {}).get(shard.directory, 0)) for shard in shards]
     return heapq.merge(*streams, key=lambda group: group.run)
 
 
-def _groups_of(disk: Disk, shard: ShardSurvey, covered: int) -> Iterator[Group]:
+def _groups_of(disk: Disk, shard: ShardSurvey, covered: int) -> Iterator[FrameGroup]:
     following = [*[scan.number for scan in shard.files[1:]], shard.chain.next_frame]
     for scan, next_frame in zip(shard.files, following, strict=False):
         spans = _uncovered(scan.spans, covered)
@@ -63,7 +63,7 @@ def _groups_of(disk: Disk, shard: ShardSurvey, covered: int) -> Iterator[Group]:
         buffer = read_log_file(disk, scan.path, start=spans[0], upto=spans[-3])
         for index in range(0, len(spans), 4):
             start, end, run, mark = spans[index : index + 4]
-            yield Group(scan.path, scan.number, buffer, start, end, run, mark + 1)
+            yield FrameGroup(scan.path, scan.number, buffer, start, end, run, mark + 1)
 
 
 def _uncovered(spans: Sequence[int], covered: int) -> Sequence[int]:

@@ -10,13 +10,13 @@ from headwater.format.names import wal_file_name
 from headwater.recovery.decide import (
     CURRENT_ROWS,
     ODDITY_ROWS,
-    Oddity,
-    Place,
+    FilePosition,
+    LogOddity,
     decide_file,
 )
 from headwater.recovery.finding import Action, Finding
 from headwater.recovery.survey import CurrentState, ShardSurvey
-from headwater.recovery.verdict import FileScan, Verdict
+from headwater.recovery.verdict import FileScan, FileVerdict
 
 
 @dataclass(slots=True)
@@ -71,21 +71,25 @@ def report_on(shards: list[ShardSurvey]) -> WalReport:
     for shard in shards:
         report.findings.extend(_about_shard(shard))
         for scan in shard.files:
-            place = Place.LAST if scan is shard.last else Place.EARLIER
-            finding = _about_file(scan, place)
+            position = FilePosition.LAST if scan is shard.last else FilePosition.EARLIER
+            finding = _about_file(scan, position)
             if finding is not None:
                 report.findings.append(finding)
     return report
 
 
-def _about_file(scan: FileScan, place: Place) -> Finding | None:
-    row = decide_file(place, scan.verdict)
+def _about_file(scan: FileScan, position: FilePosition) -> Finding | None:
+    row = decide_file(position, scan.verdict)
     if row.action is not Action.KEEP:
         return Finding(scan.path, scan.end, row.action, scan.reason or row.why, row.why)
     if scan.skipped:
         what = f"{scan.skipped} damaged stretch(es) passed over, as agreed in REPAIRS"
         return Finding(scan.path, None, Action.NOTE, what, "an operator agreed to the loss")
-    if scan.verdict is Verdict.CLEAN and place is Place.LAST and scan.length < scan.file_bytes:
+    if (
+        scan.verdict is FileVerdict.CLEAN
+        and position is FilePosition.LAST
+        and scan.length < scan.file_bytes
+    ):
         what = f"shorter than the {scan.file_bytes} bytes it was made with; nothing is missing"
         return Finding(scan.path, scan.length, Action.NOTE, what, "only unused zeros are gone")
     return None
@@ -100,11 +104,11 @@ def _about_shard(shard: ShardSurvey) -> Iterator[Finding]:
             what += f" ({wal_file_name(shard.current.active)})"
         yield Finding(shard.directory / "CURRENT", None, action, what, why)
     for oddity, paths in (
-        (Oddity.LEFTOVER, shard.leftovers),
-        (Oddity.UNTRIMMED, shard.untrimmed),
-        (Oddity.FOREIGN_NAME, shard.foreign),
-        (Oddity.OLDEST_MISSING, [shard.directory] if shard.oldest_missing else []),
-        (Oddity.REPAIRS_UNREADABLE, [shard.directory] if shard.repairs_unreadable else []),
+        (LogOddity.LEFTOVER, shard.leftovers),
+        (LogOddity.UNTRIMMED, shard.untrimmed),
+        (LogOddity.FOREIGN_NAME, shard.foreign),
+        (LogOddity.OLDEST_MISSING, [shard.directory] if shard.oldest_missing else []),
+        (LogOddity.REPAIRS_UNREADABLE, [shard.directory] if shard.repairs_unreadable else []),
     ):
         action, why = ODDITY_ROWS[oddity]
         for path in paths:

@@ -26,7 +26,7 @@ from headwater.format.frame import (
 )
 from headwater.format.segment import INDEX_DTYPE, SEGMENT_FRAME_BYTES_MIN, Entries, IndexFlag
 from headwater.format.table import FrameTable, read_table
-from headwater.recovery.replay import Group
+from headwater.recovery.replay import FrameGroup
 
 ROWS_MAX: Final = 16_384
 """Frames that are looked at together."""
@@ -88,7 +88,7 @@ class RecordRows:
 
 
 def replay_rows(
-    groups: Iterator[Group],
+    groups: Iterator[FrameGroup],
     covered: Mapping[PurePath, int],
     controls: Collection[FrameType] = _CONTROLS,
 ) -> Iterator[Frame | RecordRows]:
@@ -102,7 +102,7 @@ def replay_rows(
 
 
 def replay_controls(
-    groups: Iterator[Group], covered: Mapping[PurePath, int], controls: Collection[FrameType]
+    groups: Iterator[FrameGroup], covered: Mapping[PurePath, int], controls: Collection[FrameType]
 ) -> Iterator[tuple[list[int], list[Frame]]]:
     """Control frames of these kinds, many frames of the log at a time, and the topics that those
     many are about. A checkpoint mark is about many topics, and is not counted."""
@@ -118,7 +118,7 @@ def _chosen(kinds: Collection[FrameType]) -> NDArray[numpy.bool_]:
 
 
 def _tables(
-    groups: Iterator[Group], covered: Mapping[PurePath, int]
+    groups: Iterator[FrameGroup], covered: Mapping[PurePath, int]
 ) -> Iterator[tuple[FrameTable, memoryview, PurePath]]:
     """Groups of one file and run together, without the frames that are covered."""
     for (path, _run), together in itertools.groupby(groups, lambda g: (g.path, g.run)):
@@ -143,7 +143,7 @@ def _tables(
                 yield table, buffer, path
 
 
-def _numbers(table: FrameTable, groups: list[Group]) -> NDArray[numpy.int64]:
+def _numbers(table: FrameTable, groups: list[FrameGroup]) -> NDArray[numpy.int64]:
     """The number of each frame in its shard."""
     counts = numpy.diff(table.first_rows)
     firsts = numpy.array([group.first_frame for group in groups], numpy.int64)

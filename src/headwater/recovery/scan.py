@@ -18,19 +18,19 @@ from headwater.core.errors import FormatError
 from headwater.format.checksum import checksum64
 from headwater.format.frame import UnknownFrameError, decode_frame, skim_frames
 from headwater.format.mark import MARK_BYTES, CommitMark, MarkKind, chain_of, decode_mark, find_mark
-from headwater.recovery.verdict import Chain, FileScan, Verdict
+from headwater.recovery.verdict import FileScan, FileVerdict, MarkChain
 
 END_OF_FILE = -1
 
 
-class Covered(NamedTuple):
+class CoveredFrames(NamedTuple):
     """Every frame up to this one of this log is known from elsewhere."""
 
     log_id: int
     frame: int
 
 
-NOTHING_COVERED = Covered(0, 0)
+NOTHING_COVERED = CoveredFrames(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +51,22 @@ class Surroundings:
     """Check every frame's own checksum too, not only the group's hash."""
     skim: bool = True
     """False: the caller looks at the frames of each group himself, many at a time."""
-    covered: Covered = NOTHING_COVERED
+    covered: CoveredFrames = NOTHING_COVERED
     """What somebody knows from a snapshot: the marks of such groups are looked at, not more."""
 
 
 class _Stop(Exception):
     """The walk cannot go on here."""
 
-    def __init__(self, verdict: Verdict, reason: str, *, mark_in_place: bool = False) -> None:
+    def __init__(self, verdict: FileVerdict, reason: str, *, mark_is_sound: bool = False) -> None:
         super().__init__(reason)
         self.verdict = verdict
         self.reason = reason
-        self.mark_in_place = mark_in_place
+        self.mark_is_sound = mark_is_sound
         """The mark here is sound, only what came before it is missing."""
 
 
-def scan_file(buffer: memoryview, scan: FileScan, chain: Chain, around: Surroundings) -> None:
+def scan_file(buffer: memoryview, scan: FileScan, chain: MarkChain, around: Surroundings) -> None:
     """Fill in `scan` and move `chain` on. Never raises for what the bytes say."""
     scan.length = len(buffer)
     at = 0
@@ -91,7 +91,7 @@ def scan_file(buffer: memoryview, scan: FileScan, chain: Chain, around: Surround
         _judge(buffer, scan, chain, around, stop)
 
 
-def scan_on(buffer: memoryview, scan: FileScan, chain: Chain, start: int) -> None:
+def scan_on(buffer: memoryview, scan: FileScan, chain: MarkChain, start: int) -> None:
     """Whole groups from `start` on, for somebody who follows a log that is being written.
 
     What ends the walk may be half a write, so it is told and not judged.
@@ -103,7 +103,7 @@ def scan_on(buffer: memoryview, scan: FileScan, chain: Chain, start: int) -> Non
 
 
 def _walk(
-    buffer: memoryview, at: int, scan: FileScan, chain: Chain, around: Surroundings
+    buffer: memoryview, at: int, scan: FileScan, chain: MarkChain, around: Surroundings
 ) -> tuple[int, _Stop | None]:
     """Read whole groups from `at` on; returns where it ended and why (None: where it should)."""
     while not _complete(chain, around):
@@ -131,7 +131,7 @@ def _walk(
     return at, None
 
 
-def _complete(chain: Chain, around: Surroundings) -> bool:
+def _complete(chain: MarkChain, around: Surroundings) -> bool:
     """True when the next file takes over exactly here; what follows in this one is no matter."""
     return (
         around.next_number is not None
@@ -144,40 +144,40 @@ def _complete(chain: Chain, around: Surroundings) -> bool:
 def _cut_short(scan: FileScan, length: int, around: Surroundings) -> _Stop | None:
     """The walk used up the file: right for one that is full, a loss for one that was longer."""
     if around.next_number is not None:
-        return _Stop(Verdict.DAMAGED, "groups are missing at the end of the file")
+        return _Stop(FileVerdict.DAMAGED, "groups are missing at the end of the file")
     if length < max(scan.file_bytes, around.made_bytes or 0):
-        return _Stop(Verdict.DAMAGED, "the file was cut; what it held from here on is gone")
+        return _Stop(FileVerdict.DAMAGED, "the file was cut; what it held from here on is gone")
     return None
 
 
 def _read_group(
-    buffer: memoryview, at: int, number: int, chain: Chain, around: Surroundings
+    buffer: memoryview, at: int, number: int, chain: MarkChain, around: Surroundings
 ) -> CommitMark:
     """The mark at `at`, after checking its place, its chain and the bytes it promises."""
     try:
         mark = decode_mark(buffer, at, len(buffer))
     except UnknownFrameError as error:
-        raise _Stop(Verdict.NEWER, error.reason) from error
+        raise _Stop(FileVerdict.NEWER, error.reason) from error
     except FormatError as error:
-        raise _Stop(Verdict.TORN, error.reason) from error
+        raise _Stop(FileVerdict.TORN, error.reason) from error
     if mark.file_frame != number or (chain.log_id is not None and mark.log_id != chain.log_id):
-        raise _Stop(Verdict.FOREIGN, "the mark belongs to another log or file")
+        raise _Stop(FileVerdict.FOREIGN, "the mark belongs to another log or file")
     if mark.offset != at:
-        raise _Stop(Verdict.DAMAGED, f"the mark was written for byte {mark.offset}")
+        raise _Stop(FileVerdict.DAMAGED, f"the mark was written for byte {mark.offset}")
     if at == 0 and mark.frame != number:
-        raise _Stop(Verdict.FOREIGN, f"the file begins with frame {mark.frame}")
+        raise _Stop(FileVerdict.FOREIGN, f"the file begins with frame {mark.frame}")
     if chain.trusted and mark.frame != chain.next_frame:
         raise _Stop(
-            Verdict.DAMAGED,
+            FileVerdict.DAMAGED,
             f"frame {chain.next_frame} should follow, found frame {mark.frame}",
-            mark_in_place=True,
+            mark_is_sound=True,
         )
     if chain.trusted and mark.chain != chain.chain:
         raise _Stop(
-            Verdict.DAMAGED, "the mark does not continue the one before", mark_in_place=True
+            FileVerdict.DAMAGED, "the mark does not continue the one before", mark_is_sound=True
         )
     if mark.end > len(buffer):
-        raise _Stop(Verdict.TORN, "the group runs past the end of the file")
+        raise _Stop(FileVerdict.TORN, "the group runs past the end of the file")
     if (
         mark.log_id == around.covered.log_id
         and mark.frame + mark.frame_count <= around.covered.frame
@@ -185,7 +185,7 @@ def _read_group(
         return mark
     body = buffer[mark.body_at : mark.end]
     if checksum64(body) != mark.body_hash:
-        raise _Stop(Verdict.TORN, _first_bad_frame(buffer, mark))
+        raise _Stop(FileVerdict.TORN, _first_bad_frame(buffer, mark))
     if around.deep or (around.skim and mark.frame_count):
         _check_frames(buffer, mark, around.deep)
     return mark
@@ -201,9 +201,9 @@ def _check_frames(buffer: memoryview, mark: CommitMark, deep: bool) -> None:
         while at < mark.end:
             at += decode_frame(buffer, at, mark.end).size
     except UnknownFrameError as error:
-        raise _Stop(Verdict.NEWER, error.reason) from error
+        raise _Stop(FileVerdict.NEWER, error.reason) from error
     except FormatError as error:
-        raise _Stop(Verdict.DAMAGED, error.reason) from error
+        raise _Stop(FileVerdict.DAMAGED, error.reason) from error
 
 
 def _first_bad_frame(buffer: memoryview, mark: CommitMark) -> str:
@@ -217,35 +217,35 @@ def _first_bad_frame(buffer: memoryview, mark: CommitMark) -> str:
 
 
 def _judge(
-    buffer: memoryview, scan: FileScan, chain: Chain, around: Surroundings, stop: _Stop
+    buffer: memoryview, scan: FileScan, chain: MarkChain, around: Surroundings, stop: _Stop
 ) -> None:
     """The walk stopped inside the file: decide what the rest of it is."""
     at = scan.end
     scan.verdict, scan.reason = stop.verdict, stop.reason
     zeros = is_zero(buffer[at:])
-    search_from = at if stop.mark_in_place else at + 1
+    search_from = at if stop.mark_is_sound else at + 1
     later = None if zeros else find_mark(buffer, search_from, chain.log_id)
     if later is not None:
         scan.resume = later.offset
         scan.frames_lost = later.frame - chain.next_frame if chain.trusted else None
-    if stop.verdict not in (Verdict.TORN, Verdict.CLEAN):
+    if stop.verdict not in (FileVerdict.TORN, FileVerdict.CLEAN):
         return
     if around.next_number is not None:
-        scan.verdict = Verdict.DAMAGED
+        scan.verdict = FileVerdict.DAMAGED
         scan.reason = "groups are missing at the end of the file" if zeros else stop.reason
         return
     witnessed = max(around.witnessed, _highest_witness(buffer, chain.log_id, later))
     shortened = len(buffer) < max(scan.file_bytes, around.made_bytes or 0)
     if witnessed > at:
-        scan.verdict = Verdict.DAMAGED
+        scan.verdict = FileVerdict.DAMAGED
         scan.reason = f"{stop.reason}, in bytes known synced up to {witnessed}"
     elif zeros:
-        scan.verdict = Verdict.CLEAN if scan.groups or scan.skipped else Verdict.EMPTY
+        scan.verdict = FileVerdict.CLEAN if scan.groups or scan.skipped else FileVerdict.EMPTY
     elif shortened:
-        scan.verdict = Verdict.DAMAGED
+        scan.verdict = FileVerdict.DAMAGED
         scan.reason = "the file was cut in the middle of a group"
     elif not scan.groups and not scan.skipped and around.made_bytes != len(buffer):
-        scan.verdict = Verdict.FOREIGN
+        scan.verdict = FileVerdict.FOREIGN
         scan.reason = "not a log file of this software"
 
 

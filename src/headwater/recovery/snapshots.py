@@ -19,17 +19,19 @@ from headwater.format.snapshot import (
     parse_snapshot_name,
     snapshot_name,
 )
-from headwater.recovery.scan import Covered
+from headwater.recovery.scan import CoveredFrames
 from headwater.recovery.survey import ShardSurvey
 from headwater.store.pair import read_all
-from headwater.store.verify import Fault, FaultKind
+from headwater.store.verify import FaultKind, VerifyFault
 
 
-def covered_logs(directory: PurePath, snapshot: Snapshot) -> dict[PurePath, Covered]:
+def covered_logs(directory: PurePath, snapshot: Snapshot) -> dict[PurePath, CoveredFrames]:
     """What the snapshot covers, for those who look at the logs after it."""
     root = directory / WAL_DIRECTORY
     return {
-        root / meta.directory if meta.directory else root: Covered(meta.log_id, meta.covered_frame)
+        root / meta.directory if meta.directory else root: CoveredFrames(
+            meta.log_id, meta.covered_frame
+        )
         for meta in snapshot.shards
     }
 
@@ -68,11 +70,11 @@ def refuse_missing_frames(shards: Iterable[ShardSurvey], covered: Mapping[PurePa
 def retired_logs(directory: PurePath, retired: list[ShardSurvey]) -> dict[str, ShardMeta]:
     """Log directories nobody writes to any more, each with its last frame."""
     root = directory / WAL_DIRECTORY
-    found = {}
+    logs = {}
     for shard in retired:
         name = "" if shard.directory == root else shard.directory.name
-        found[name] = ShardMeta(name, shard.chain.next_frame - 1, shard.chain.log_id or 0)
-    return found
+        logs[name] = ShardMeta(name, shard.chain.next_frame - 1, shard.chain.log_id or 0)
+    return logs
 
 
 def snapshot_numbers(disk: Disk, directory: PurePath) -> list[int]:
@@ -84,7 +86,7 @@ def snapshot_numbers(disk: Disk, directory: PurePath) -> list[int]:
     return sorted((number for number in numbers if number is not None), reverse=True)
 
 
-class FoundSnapshot(NamedTuple):
+class LatestSnapshot(NamedTuple):
     """The newest snapshot that can be read, None when there is none at all, and what is wrong with
     newer ones."""
 
@@ -92,9 +94,9 @@ class FoundSnapshot(NamedTuple):
     unreadable: list[str]
 
 
-def find_snapshot(disk: Disk, directory: PurePath) -> FoundSnapshot:
+def find_snapshot(disk: Disk, directory: PurePath) -> LatestSnapshot:
     unreadable: list[str] = []
-    return FoundSnapshot(load_snapshot(disk, directory, unreadable), unreadable)
+    return LatestSnapshot(load_snapshot(disk, directory, unreadable), unreadable)
 
 
 def load_snapshot(disk: Disk, directory: PurePath, unreadable: list[str]) -> Snapshot | None:
@@ -122,10 +124,10 @@ def load_snapshot(disk: Disk, directory: PurePath, unreadable: list[str]) -> Sna
     return None
 
 
-def snapshot_faults(disk: Disk, directory: PurePath) -> tuple[list[Fault], int]:
+def snapshot_faults(disk: Disk, directory: PurePath) -> tuple[list[VerifyFault], int]:
     """What is wrong in the directory of the snapshots, and how many there are."""
     meta = directory / META_DIRECTORY
-    faults: list[Fault] = []
+    faults: list[VerifyFault] = []
     count = 0
     for name in disk.list_directory(meta) if disk.is_directory(meta) else []:
         path, number = meta / name, parse_snapshot_name(name)
@@ -133,24 +135,24 @@ def snapshot_faults(disk: Disk, directory: PurePath) -> tuple[list[Fault], int]:
             continue
         if name.endswith(TEMPORARY_SUFFIX):
             what = "left by work that was interrupted or goes on"
-            faults.append(Fault(path, None, what, False, FaultKind.UNFINISHED))
+            faults.append(VerifyFault(path, None, what, False, FaultKind.UNFINISHED))
         elif number is None:
             what = "not a name this software gives"
-            faults.append(Fault(path, None, what, False, FaultKind.NAME))
+            faults.append(VerifyFault(path, None, what, False, FaultKind.NAME))
         else:
             count += 1
             faults += _faults_of(disk, path, number)
     return faults, count
 
 
-def _faults_of(disk: Disk, path: PurePath, number: int) -> list[Fault]:
+def _faults_of(disk: Disk, path: PurePath, number: int) -> list[VerifyFault]:
     try:
         snapshot = decode_snapshot(read_all(disk, path))
     except FileNotFoundError:
         return []  # replaced by a newer one just now
     except FormatError as error:
-        return [Fault(path, error.offset, error.reason, True, FaultKind.SNAPSHOT)]
+        return [VerifyFault(path, error.offset, error.reason, True, FaultKind.SNAPSHOT)]
     if snapshot.number != number:
         what = f"holds snapshot {snapshot.number}, under the name of another one"
-        return [Fault(path, None, what, True, FaultKind.SNAPSHOT)]
+        return [VerifyFault(path, None, what, True, FaultKind.SNAPSHOT)]
     return []

@@ -30,7 +30,7 @@ _TAGGED = int(FrameFlag.HAS_TAG)
 
 
 @dataclass(slots=True)
-class Stored(Floors):
+class StoredTopic(Floors):
     """How far the files of a topic are good, and the floors that were written down."""
 
     head_seq: int = 0
@@ -40,7 +40,7 @@ class Stored(Floors):
     """First seq of a segment -> a seq whose delete its files are known to have."""
 
     @classmethod
-    def from_meta(cls, meta: TopicMeta) -> Stored:
+    def from_meta(cls, meta: TopicMeta) -> StoredTopic:
         return cls(
             meta.evict_floor,
             meta.earliest_seq,
@@ -84,7 +84,7 @@ def load_log(
     files: TopicFiles,
     settings: TopicSettings,
     epoch: int,
-    stored: Stored,
+    stored: StoredTopic,
     checkpointed_seq: int,
     last_ts: int,
     lost_as: Loss = Loss.LOST_TAIL,
@@ -118,7 +118,7 @@ def _load_gap(
     """Seqs that are in no segment: fine below the earliest live one, damage above."""
     log.load_gap(min(end_seq, max(earliest_seq, log.index.next_seq)), last_ts, lost=False)
     if log.index.next_seq < end_seq:
-        files.tell_missing(log.index.next_seq, end_seq - 1)
+        files.report_missing(log.index.next_seq, end_seq - 1)
         log.load_entries(_unreadable(end_seq - log.index.next_seq, last_ts))
 
 

@@ -11,18 +11,18 @@ from headwater.format.kafka.names import KAFKA_DIRECTORY
 from headwater.format.machines.names import MACHINES_DIRECTORY
 from headwater.format.names import WAL_DIRECTORY
 from headwater.recovery.finding import Finding
-from headwater.recovery.inspection import look_until_settled
+from headwater.recovery.inspection import inspect_until_stable
 from headwater.recovery.kafka.plan import plan_kafka_repairs
 from headwater.recovery.kafka.report import report_on_kafka
 from headwater.recovery.kafka.survey import survey_kafka
 from headwater.recovery.machines.repair import plan_machine_repairs
 from headwater.recovery.machines.verify import machine_findings
-from headwater.recovery.repair import RepairPlan, Store, agreed
+from headwater.recovery.repair import RepairPlan, Store, agreed_findings
 from headwater.recovery.topic_repair import plan_repairs
 
 
 def _topics_findings(disk: Disk, data: PurePath) -> list[Finding]:
-    return look_until_settled(disk, data / WAL_DIRECTORY).findings
+    return inspect_until_stable(disk, data / WAL_DIRECTORY).findings
 
 
 def _topics_plans(disk: Disk, data: PurePath) -> Sequence[RepairPlan]:
@@ -30,7 +30,7 @@ def _topics_plans(disk: Disk, data: PurePath) -> Sequence[RepairPlan]:
 
 
 def _machines_findings(disk: Disk, data: PurePath) -> list[Finding]:
-    return agreed(lambda: machine_findings(disk, data))
+    return agreed_findings(lambda: machine_findings(disk, data))
 
 
 def _machines_plans(disk: Disk, data: PurePath) -> Sequence[RepairPlan]:
@@ -38,7 +38,9 @@ def _machines_plans(disk: Disk, data: PurePath) -> Sequence[RepairPlan]:
 
 
 def _kafka_findings(disk: Disk, data: PurePath) -> list[Finding]:
-    return agreed(lambda: report_on_kafka(survey_kafka(disk, data / KAFKA_DIRECTORY)).findings)
+    return agreed_findings(
+        lambda: report_on_kafka(survey_kafka(disk, data / KAFKA_DIRECTORY)).findings
+    )
 
 
 def _kafka_plans(disk: Disk, data: PurePath) -> Sequence[RepairPlan]:

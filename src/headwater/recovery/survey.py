@@ -32,16 +32,16 @@ from headwater.format.names import (
 from headwater.format.repairs import REPAIRS_BYTES_MAX, Repairs, decode_repairs
 from headwater.recovery.scan import (
     NOTHING_COVERED,
-    Covered,
+    CoveredFrames,
     Surroundings,
     is_zero,
     scan_file,
 )
-from headwater.recovery.verdict import Chain, FileScan, Verdict
+from headwater.recovery.verdict import FileScan, FileVerdict, MarkChain
 
 _OWN_NAMES: Final = frozenset({CURRENT_NAME, REPAIRS_NAME, PREPARED_NAME, QUARANTINE_DIRECTORY})
-_PIECE_BYTES: Final = MIB
-_ZEROS: Final = bytes(_PIECE_BYTES)
+_CHUNK_BYTES: Final = MIB
+_ZEROS: Final = bytes(_CHUNK_BYTES)
 _HINTS: Final = {
     errno.EACCES: "give this user access to it",
     errno.EPERM: "give this user access to it",
@@ -84,7 +84,7 @@ class ShardSurvey:
     oldest_missing: bool = False
     repairs: Repairs = field(default_factory=Repairs)
     repairs_unreadable: bool = False
-    chain: Chain = field(default_factory=Chain)
+    chain: MarkChain = field(default_factory=MarkChain)
 
     @property
     def last(self) -> FileScan | None:
@@ -115,7 +115,7 @@ def survey_shard(
     *,
     deep: bool = False,
     repairs: Repairs | None = None,
-    covered: Covered = NOTHING_COVERED,
+    covered: CoveredFrames = NOTHING_COVERED,
 ) -> ShardSurvey:
     """Look at one shard. `repairs` stands in for the REPAIRS file, to try out a plan.
 
@@ -136,7 +136,7 @@ def survey_shard(
             # Where most of it is passed over, a map spares reading what nobody looks at.
             mapped = covered is not NOTHING_COVERED
             task = replace(task, around=around)
-            survey.files.append(_look_at(disk, survey, task, mapped=mapped))
+            survey.files.append(_scan(disk, survey, task, mapped=mapped))
     return survey
 
 
@@ -198,16 +198,16 @@ def read_log_file(
         file = disk.open(path, OpenMode.READ)
         try:
             end = file.size() if upto is None else upto
-            found = numpy.zeros(end, numpy.uint8)
-            for at in range(start, end, _PIECE_BYTES):
-                wanted = min(_PIECE_BYTES, end - at)
-                piece = file.read(at, wanted)
-                if piece != _ZEROS[:wanted]:
-                    found[at : at + len(piece)] = numpy.frombuffer(piece, numpy.uint8)
-                if len(piece) < wanted:
-                    found = found[: at + len(piece)]
+            contents = numpy.zeros(end, numpy.uint8)
+            for at in range(start, end, _CHUNK_BYTES):
+                wanted = min(_CHUNK_BYTES, end - at)
+                chunk = file.read(at, wanted)
+                if chunk != _ZEROS[:wanted]:
+                    contents[at : at + len(chunk)] = numpy.frombuffer(chunk, numpy.uint8)
+                if len(chunk) < wanted:
+                    contents = contents[: at + len(chunk)]
                     break
-            return found.data.toreadonly()
+            return contents.data.toreadonly()
         finally:
             file.close()
     except OSError as error:
@@ -313,11 +313,11 @@ def _task(
     return FileTask(survey.directory / wal_file_name(number), number, around)
 
 
-def _look_at(disk: Disk, survey: ShardSurvey, task: FileTask, *, mapped: bool = False) -> FileScan:
+def _scan(disk: Disk, survey: ShardSurvey, task: FileTask, *, mapped: bool = False) -> FileScan:
     scan = FileScan(task.path, task.number)
     read = map_log_file if mapped else read_log_file
     scan_file(read(disk, scan.path), scan, survey.chain, task.around)
-    if scan.verdict is Verdict.DAMAGED:
+    if scan.verdict is FileVerdict.DAMAGED:
         # Later files are still looked at, so that one report has everything.
         survey.chain.trusted = False
     return scan

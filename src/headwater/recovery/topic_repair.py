@@ -27,7 +27,7 @@ from headwater.recovery.survey import (
     read_log_file,
     survey_shard,
 )
-from headwater.recovery.verdict import FileScan, Verdict
+from headwater.recovery.verdict import FileScan, FileVerdict
 from headwater.recovery.wal_recovery import quarantine
 
 SKIPS_MAX: Final = 100_000
@@ -110,13 +110,13 @@ def _plan_shard(disk: Disk, directory: PurePath) -> LogRepairPlan:
 
 
 def _foreign_files(survey: ShardSurvey) -> list[PurePath]:
-    return [scan.path for scan in survey.files if scan.verdict is Verdict.FOREIGN]
+    return [scan.path for scan in survey.files if scan.verdict is FileVerdict.FOREIGN]
 
 
 def _needs_skip(scan: FileScan, survey: ShardSurvey) -> bool:
-    if scan.verdict is Verdict.DAMAGED:
+    if scan.verdict is FileVerdict.DAMAGED:
         return True
-    return scan.verdict in (Verdict.EMPTY, Verdict.TORN) and scan is not survey.last
+    return scan.verdict in (FileVerdict.EMPTY, FileVerdict.TORN) and scan is not survey.last
 
 
 def _move_to_quarantine(disk: Disk, path: PurePath) -> None:

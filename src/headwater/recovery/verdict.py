@@ -8,7 +8,7 @@ from enum import Enum
 from pathlib import PurePath
 
 
-class Verdict(Enum):
+class FileVerdict(Enum):
     EMPTY = "empty"
     """Nothing but zeros: made ahead, never written to."""
     CLEAN = "clean"
@@ -29,7 +29,7 @@ class FileScan:
 
     path: PurePath
     number: int
-    verdict: Verdict = Verdict.CLEAN
+    verdict: FileVerdict = FileVerdict.CLEAN
     end: int = 0
     """Where the last whole group ends."""
     witnessed: int = 0
@@ -59,7 +59,7 @@ class FileScan:
 
 
 @dataclass(slots=True)
-class Chain:
+class MarkChain:
     """What the next mark must fit to, carried from file to file."""
 
     chain: int = 0

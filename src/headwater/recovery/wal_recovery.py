@@ -19,7 +19,7 @@ from headwater.core.units import MIB
 from headwater.disk import Disk, OpenMode, replace_file, sync_file, sync_names, write_all
 from headwater.format.names import QUARANTINE_DIRECTORY
 from headwater.recovery.report import WalReport, report_on
-from headwater.recovery.scan import NOTHING_COVERED, Covered
+from headwater.recovery.scan import NOTHING_COVERED, CoveredFrames
 from headwater.recovery.survey import (
     ShardSurvey,
     access_error,
@@ -27,7 +27,7 @@ from headwater.recovery.survey import (
     read_log_file,
     survey_shard,
 )
-from headwater.recovery.verdict import FileScan, Verdict
+from headwater.recovery.verdict import FileScan, FileVerdict
 from headwater.wal.dialect import NO_ROOM
 from headwater.wal.position import LogPosition, OpenFile
 from headwater.wal.sharded import shard_directory
@@ -49,12 +49,12 @@ class RecoveredWal:
         return [shard for shard in self.report.shards if shard.directory not in self.directories]
 
 
-def look(
+def inspect_wal(
     disk: Disk,
     wal_directory: PurePath,
     *,
     deep: bool = False,
-    covered: Mapping[PurePath, Covered] | None = None,
+    covered: Mapping[PurePath, CoveredFrames] | None = None,
 ) -> WalReport:
     """Survey all shards and decide, without changing anything.
 
@@ -81,7 +81,7 @@ def recover(
     new_log_id: LogIdSource = lambda: secrets.randbits(64),
 ) -> RecoveredWal:
     """Make the log ready to be replayed and written. The caller holds the directory lock."""
-    report = look(disk, wal_directory)
+    report = inspect_wal(disk, wal_directory)
     report.raise_if_refused()
     directories = [
         shard_directory(wal_directory, index, settings.shards) for index in range(settings.shards)
@@ -89,12 +89,12 @@ def recover(
     try:
         _make_directories(disk, [wal_directory, *directories])
         for shard in report.shards:
-            _mend(disk, shard)
+            _repair(disk, shard)
     except OSError as error:
         raise access_error(wal_directory, error) from error
     run = 1 + max((shard.chain.run for shard in report.shards), default=0)
-    found = {shard.directory: shard for shard in report.shards}
-    positions = [_position(found.get(path), run, new_log_id) for path in directories]
+    surveys = {shard.directory: shard for shard in report.shards}
+    positions = [_position(surveys.get(path), run, new_log_id) for path in directories]
     return RecoveredWal(directories, positions, report, run)
 
 
@@ -106,12 +106,12 @@ def _make_directories(disk: Disk, directories: list[PurePath]) -> None:
         sync_names(disk, directory.parent)
 
 
-def _mend(disk: Disk, shard: ShardSurvey) -> None:
+def _repair(disk: Disk, shard: ShardSurvey) -> None:
     last = shard.last
     if last is not None:
-        if last.verdict is Verdict.TORN:
+        if last.verdict is FileVerdict.TORN:
             cut_torn_tail(disk, last)
-        _note_synced(disk, last)
+        _rewrite_and_sync(disk, last)
     # First what is kept, CURRENT among it, and only then what CURRENT says may go.
     sync_names(disk, shard.directory)
     superfluous = [*shard.untrimmed, *shard.leftovers]
@@ -121,7 +121,7 @@ def _mend(disk: Disk, shard: ShardSurvey) -> None:
         sync_names(disk, shard.directory)
 
 
-def _note_synced(disk: Disk, scan: FileScan) -> None:
+def _rewrite_and_sync(disk: Disk, scan: FileScan) -> None:
     """What an earlier process left in the page cache is about to be believed: make it durable.
 
     A sync alone would not do. After one that failed, the kernel may hold pages that it calls

@@ -1,1 +1,26 @@
-"""Listeners, connections, keys and routes. No domain rules."""
+"""The server: listeners, connections, keys and routes over one engine. No domain rules live here.
+
+One event loop, on one thread, runs everything in this room; it is also the owner of the engine's
+state, so a handler reads that state without a lock and must never block. File work goes to the
+engine's reader threads, and the shard threads call back into the loop when a commit is on disk.
+
+`server.Server` binds the HTTP port, opens the database, then opens the Kafka and RCPX listeners,
+and stops them in the opposite order. `app.App` holds what one running server shares: settings, the
+route table, keys and quotas, the engine, and every open connection.
+
+A request takes this way: a connection of a protocol parses it (`http`, `kafka`, `rcpx`), `access`
+says what its key may do, a handler checks its parameters and starts an operation of the engine,
+`operation_runner` carries the operation to its end, and the connection sends the answer in the
+order of the requests. Nothing on the write path creates a task (I15: each ticket is answered once).
+
+- `http`       HTTP/1.1: connections, routes, and the handlers of topics, queues and routers
+- `streams`    what the server sends unasked: server-sent events, WebSockets, jobs for workers
+- `machines`   state machines over HTTP, their event streams and webhooks
+- `kafka`, `rcpx`   the two binary protocols, each with its own listener and connections
+- `access`     API keys and scopes, quotas, and which web pages may use a server without keys
+- `health`, `metrics`, `dashboard`   what operators read
+
+`intake` reads the sockets of all busy connections with one call a turn; `topic_spaces` decides
+whether a topic name belongs to the engine or to an organisation's Kafka topics. Start reading at
+`app.App.handle` and `http.connection`.
+"""

@@ -17,30 +17,30 @@ from headwater.engine.asynchronous import AsyncDatabase
 from headwater.engine.engine import Engine
 from headwater.engine.sides import TopicSpace
 from headwater.observe.logs import Logger
-from headwater.server.connection import HttpConnection
-from headwater.server.damage import DamageWatch
-from headwater.server.delivery import Delivery
-from headwater.server.exchange import Exchange
+from headwater.server.access.keys import ORGANISATION_DEFAULT, ApiKey, KeyRing, Scope
+from headwater.server.access.quotas import Quotas
+from headwater.server.access.sites import Sites
 from headwater.server.failures import unforeseen
-from headwater.server.head import Head, KnownHeads
+from headwater.server.health.damage import DamageWatch
+from headwater.server.health.log_states import LogWatch
+from headwater.server.health.pressure import PressureWatch
+from headwater.server.health.status import TopicTotals
+from headwater.server.http.connection import HttpConnection
+from headwater.server.http.exchange import Exchange
+from headwater.server.http.request_head import Head, KnownHeads
+from headwater.server.http.route_table import Handler, Route, RouteTable
+from headwater.server.http.write_batcher import WriteBatcher, has_plain_head
 from headwater.server.intake import Intake
-from headwater.server.job_pusher import JobPusher
-from headwater.server.keys import ORGANISATION_DEFAULT, ApiKey, KeyRing, Scope
-from headwater.server.logs import LogWatch
-from headwater.server.pressure import PressureWatch
-from headwater.server.quotas import Quotas
-from headwater.server.routing import Handler, Route, RouteTable
-from headwater.server.sessions import WatchSessions
-from headwater.server.sites import Sites
-from headwater.server.spaces import Spaces, refuse_while_away
-from headwater.server.status import TopicTotals
-from headwater.server.transition_follower import FollowerQueue, TransitionCache
-from headwater.server.webhooks import Webhooks
-from headwater.server.write_batcher import WriteBatcher, has_plain_head
+from headwater.server.machines.transition_follower import FollowerQueue, TransitionCache
+from headwater.server.machines.webhooks import Webhooks
+from headwater.server.streams.delivery import Delivery
+from headwater.server.streams.job_pusher import JobPusher
+from headwater.server.streams.watch_sessions import WatchSessions
+from headwater.server.topic_spaces import Spaces, refuse_while_away
 from headwater.wire.http_errors import HttpError
 
 if TYPE_CHECKING:
-    from headwater.engine.kafka.spaces import PartitionSpace
+    from headwater.engine.kafka.partition_space import PartitionSpace
     from headwater.server.kafka.listener import KafkaListener
     from headwater.server.rcpx.listener import RcpxListener
 
@@ -110,16 +110,16 @@ class App:
     def kafkas(self, name: str, key: ApiKey | None) -> PartitionSpace | None:
         """The partitions of the key's organisation, where the name is about Kafka's topics."""
         organisation = ORGANISATION_DEFAULT if key is None else key.organisation
-        if self.kafka is not None and self.kafka.away is not None:
-            refuse_while_away(self.engine, self.kafka.away, name, organisation)
+        if self.kafka is not None and self.kafka.unavailable is not None:
+            refuse_while_away(self.engine, self.kafka.unavailable, name, organisation)
         store = None if self.kafka is None else self.kafka.store
         return self.spaces.of(self.engine, store, name, organisation)
 
     @property
-    def trouble(self) -> Exception | None:
-        """Why a keeper could not do all of his last round; it is tried again in the next."""
+    def maintenance_error(self) -> Exception | None:
+        """Why the last round of maintenance is not whole; the next round tries it again."""
         store = None if self.kafka is None else self.kafka.store
-        return self.engine.trouble or (None if store is None else store.trouble)
+        return self.engine.last_error or (None if store is None else store.last_error)
 
     @property
     def ready_database(self) -> AsyncDatabase:
@@ -140,7 +140,7 @@ class App:
         self.database = database
         self._engine = self.write_batcher.engine = database.engine
         self.pressure.begin(database.engine.governing)
-        database.engine.core.on_news = self.delivery.on_news
+        database.engine.core.on_update = self.delivery.on_news
         database.engine.core.on_synced = self.delivery.on_synced
 
     def topic_totals(self, key: ApiKey) -> TopicTotals:
@@ -178,13 +178,13 @@ class App:
         self.sessions.expire(now)
         self.delivery.heartbeat(now)
         if self._engine is not None:
-            self._log_maintenance_error(self.trouble)
+            self._log_maintenance_error(self.maintenance_error)
             self.log_watch.check()
             self.damage_watch.check()
 
-    def _log_maintenance_error(self, trouble: Exception | None) -> None:
-        """Nobody waits for the keeper's work, so its failures are told here, each kind once."""
-        failure = None if trouble is None else str(trouble) or repr(trouble)
+    def _log_maintenance_error(self, error: Exception | None) -> None:
+        """No caller waits for maintenance, so the server logs its failures here, each kind once."""
+        failure = None if error is None else str(error) or repr(error)
         if failure != self._logged_error:
             self._logged_error = failure
             if failure is None:
@@ -283,7 +283,7 @@ class App:
             exchange.fail(failure)
 
     def upgrade(self, exchange: Exchange, rest: bytes) -> None:
-        from headwater.server.websocket import upgrade
+        from headwater.server.streams.websocket import upgrade
 
         try:
             if self._admit(exchange.head).path != "/v0/ws":

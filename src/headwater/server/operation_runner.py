@@ -9,11 +9,11 @@ from headwater.core.errors import HeadwaterError
 from headwater.engine.asynchronous import step_on
 from headwater.engine.pending import Pending
 from headwater.engine.steps import Answered, AsOwner, Operation, Step
-from headwater.server.exchange import Exchange
+from headwater.server.http.exchange import Exchange
 
 if TYPE_CHECKING:
+    from headwater.server.access.quotas import Usage
     from headwater.server.app import App
-    from headwater.server.quotas import Usage
 
 T = TypeVar("T")
 
@@ -33,12 +33,12 @@ class OperationRunner(Generic[T]):
     """Runs at once as far as it can. What the log answers carries it on; only where a file or
     news must be waited for does a task take over. Each surface says how it answers."""
 
-    __slots__ = ("_app", "_pending", "_steps", "_usage")
+    __slots__ = ("_app", "_operation", "_pending", "_usage")
 
-    def __init__(self, app: App, usage: Usage, steps: Work[T]) -> None:
+    def __init__(self, app: App, usage: Usage, operation: Work[T]) -> None:
         self._app = app
         self._usage = usage
-        self._steps = steps
+        self._operation = operation
         self._pending: Pending[Any] | None = None
 
     # -- what a surface says
@@ -69,10 +69,10 @@ class OperationRunner(Generic[T]):
         """Raises what goes wrong at once."""
         self._enter()
         try:
-            if isinstance(self._steps, OneStep):
-                self._begin_one(self._steps)
+            if isinstance(self._operation, OneStep):
+                self._begin_one(self._operation)
             else:
-                self._run(self._steps, self._steps.send(None))
+                self._run(self._operation, self._operation.send(None))
         except StopIteration as done:
             self._leave()
             self._succeed(done.value)
@@ -92,39 +92,39 @@ class OperationRunner(Generic[T]):
         """As `_heard`, of the only answer there is."""
         self._pending = None
         self._leave()
-        one = self._steps
+        one = self._operation
         assert isinstance(one, OneStep)
         try:
             self._succeed(one.respond(pending.answer()))
         except Exception as error:
             self._refuse(error)
 
-    def _run(self, steps: Operation[T], step: Step) -> None:
+    def _run(self, operation: Operation[T], step: Step) -> None:
         while True:
             if isinstance(step, Answered):
                 try:
                     pending = step.start()
                 except BaseException as error:
-                    step = steps.throw(error)
+                    step = operation.throw(error)
                     continue
                 if not pending.done:
                     self._pending = pending
                     pending.on_done = self._on_done
                     return
-                step = _resume(steps, pending)
+                step = _resume(operation, pending)
             elif isinstance(step, AsOwner):
-                step = step_on(steps, step)
+                step = step_on(operation, step)
             else:
-                self._spawn(self._later(steps, step))
+                self._spawn(self._later(operation, step))
                 return
 
     def _on_done(self, pending: Pending[Any]) -> None:
         """The log has answered. Called by the engine, which must not hear of our errors."""
         self._pending = None
-        steps = self._steps
-        assert not isinstance(steps, OneStep)
+        operation = self._operation
+        assert not isinstance(operation, OneStep)
         try:
-            self._run(steps, _resume(steps, pending))
+            self._run(operation, _resume(operation, pending))
         except StopIteration as done:
             self._leave()
             self._finish(done.value)
@@ -138,9 +138,9 @@ class OperationRunner(Generic[T]):
         except Exception as error:
             self._refuse(error)
 
-    async def _later(self, steps: Operation[T], step: Step) -> None:
+    async def _later(self, operation: Operation[T], step: Step) -> None:
         try:
-            result = await self._app.ready_database.drive_on(steps, step)
+            result = await self._app.ready_database.drive_on(operation, step)
         except Exception as error:
             self._leave()
             self._refuse(error)
@@ -158,10 +158,10 @@ class OperationRunner(Generic[T]):
             self._break(error)
 
 
-def _resume(steps: Operation[T], pending: Pending[Any]) -> Step:
+def _resume(operation: Operation[T], pending: Pending[Any]) -> Step:
     if pending.error is not None:
-        return steps.throw(pending.error)
-    return steps.send(pending.result)
+        return operation.throw(pending.error)
+    return operation.send(pending.result)
 
 
 class HttpOperation(OperationRunner[T]):
@@ -170,11 +170,11 @@ class HttpOperation(OperationRunner[T]):
     __slots__ = ("_exchange", "_is_counted", "_then")
 
     def __init__(
-        self, app: App, exchange: Exchange, steps: Work[T], then: Callable[[T], None]
+        self, app: App, exchange: Exchange, operation: Work[T], then: Callable[[T], None]
     ) -> None:
         usage = exchange.head.usage
         assert usage is not None
-        super().__init__(app, usage, steps)
+        super().__init__(app, usage, operation)
         self._exchange = exchange
         self._then = then
         self._is_counted = False
@@ -213,5 +213,5 @@ class HttpOperation(OperationRunner[T]):
         if pending is not None:
             pending.on_done = None
             self._leave()
-            if not isinstance(self._steps, OneStep):
-                self._steps.close()
+            if not isinstance(self._operation, OneStep):
+                self._operation.close()

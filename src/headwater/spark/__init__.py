@@ -1,7 +1,9 @@
 """Everything done to data in bulk after the ack: a Spark source, a sink, and pipeline jobs.
 
-`session` gives a session with everything set; `register` makes an existing session know the
-format "headwater". Sees files and the client, never the engine.
+`session` gives a session with everything set; `register` makes an existing session know the format
+"headwater". Reads files and uses the client, never the engine. The packages: `sessions` prepares
+Spark, `source` reads topics, `sink` writes topics, `tables` writes tables of a lake, `jobs` are
+what the command `headwater pipeline` runs.
 """
 
 from typing import TYPE_CHECKING
@@ -9,13 +11,13 @@ from typing import TYPE_CHECKING
 from headwater.core.late_names import late_names
 
 if TYPE_CHECKING:
-    from headwater.spark.sessions import register, session
+    from headwater.spark.sessions.session import register, session
 
 __getattr__ = late_names(
     __name__,
     {
-        "register": "headwater.spark.sessions:register",
-        "session": "headwater.spark.sessions:session",
+        "register": "headwater.spark.sessions.session:register",
+        "session": "headwater.spark.sessions.session:session",
     },
 )
 

@@ -26,14 +26,14 @@ _NOT_SERVED: Final = numpy.uint8(IndexFlag.DELETED | IndexFlag.DAMAGED)
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class RecordDamage:
     """Damage at one place: enough for an operator to look at it."""
 
     path: PurePath
     offset: int
     seq: int
     reason: str
-    mended: bool = False
+    repaired: bool = False
     """True when the damage was in an index and could be read again from the data."""
     last_seq: int | None = None
     """The last of several seqs that one damage concerns; None where it is one record."""
@@ -43,7 +43,7 @@ class Finding:
         return self.seq if self.last_seq is None else self.last_seq
 
     def __str__(self) -> str:
-        done = " (mended)" if self.mended else ""
+        done = " (repaired)" if self.repaired else ""
         which = (
             f"seq {self.seq}" if self.last_seq is None else f"seqs {self.seq} to {self.last_seq}"
         )
@@ -51,8 +51,8 @@ class Finding:
 
 
 def good_positions(
-    found: SegmentSlice, entries: Entries, first_seq: int
-) -> tuple[NDArray[numpy.bool_], list[Finding]]:
+    stored: SegmentSlice, entries: Entries, first_seq: int
+) -> tuple[NDArray[numpy.bool_], list[RecordDamage]]:
     """Which of these entries may be served, and a finding for each that is damaged.
 
     Dead records are not looked at. A live entry whose frame says deleted is left out without a
@@ -61,14 +61,14 @@ def good_positions(
     """
     flags = index_flags(entries)
     good: NDArray[numpy.bool_] = (flags & _NOT_SERVED) == 0
-    faults = frame_faults(found.buffer, entries, first_seq, found.base)
+    faults = frame_faults(stored.buffer, entries, first_seq, stored.base)
     if not faults.any():
         return good, []
     bad = numpy.flatnonzero(good & (faults != FrameFault.NONE))
     good[bad] = False
     findings = [
-        Finding(
-            found.path,
+        RecordDamage(
+            stored.path,
             int(entries["offset"][position]),
             first_seq + position,
             FAULT_MEANING[FrameFault(int(faults[position]))],

@@ -17,7 +17,7 @@ from headwater.core.errors import UnavailableError
 from headwater.disk import Disk, PosixDisk, read_whole, replace_file, sync_names
 from headwater.format.names import COLD_ADDRESS_NAME
 from headwater.format.snapshot import META_DIRECTORY
-from headwater.store.object_store import RETRY_AFTER_MS, URL_START, open_cold_tier, shown_place
+from headwater.store.object_store import RETRY_AFTER_MS, URL_START, open_cold_tier, shown_address
 from headwater.store.segment_stores import ColdTier
 
 _VERSION: Final = 1
@@ -30,31 +30,31 @@ _HARMLESS: Final = frozenset(
 
 class ColdAddress(msgspec.Struct, frozen=True):
     version: int
-    place: str
+    address: str = msgspec.field(name="place")
 
 
-def without_credentials(place: str) -> str:
+def without_credentials(address: str) -> str:
     """The address of a cold tier with nothing in it that opens it."""
-    if "://" not in place:
-        return place
-    parts = urlsplit(place)
+    if "://" not in address:
+        return address
+    parts = urlsplit(address)
     settings = [pair for pair in parse_qsl(parts.query) if pair[0] in _HARMLESS]
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit((parts.scheme, host, parts.path, urlencode(settings), ""))
 
 
-def remember_cold_tier(disk: Disk, directory: PurePath, place: str) -> None:
+def remember_cold_tier(disk: Disk, directory: PurePath, address: str) -> None:
     """Write the address down, durably, unless it is there."""
-    if "://" not in place and isinstance(disk, PosixDisk):
-        place = disk.absolute(place)  # whoever reads it may run somewhere else
-    place = without_credentials(place)
-    if remembered_cold_tier(disk, directory) == place:
+    if "://" not in address and isinstance(disk, PosixDisk):
+        address = disk.absolute(address)  # whoever reads it may run somewhere else
+    address = without_credentials(address)
+    if remembered_cold_tier(disk, directory) == address:
         return
     meta = directory / META_DIRECTORY
     if not disk.is_directory(meta):
         disk.make_directory(meta)
         sync_names(disk, directory)
-    contents = msgspec.json.encode(ColdAddress(_VERSION, place)) + b"\n"
+    contents = msgspec.json.encode(ColdAddress(_VERSION, address)) + b"\n"
     replace_file(disk, meta / COLD_ADDRESS_NAME, contents)
 
 
@@ -62,24 +62,24 @@ def remembered_cold_tier(disk: Disk, directory: PurePath) -> str | None:
     """The address that was written down last; None when there is none that can be read."""
     path = directory / META_DIRECTORY / COLD_ADDRESS_NAME
     try:
-        found = msgspec.json.decode(read_whole(disk, path, _BYTES_MAX), type=ColdAddress)
+        remembered = msgspec.json.decode(read_whole(disk, path, _BYTES_MAX), type=ColdAddress)
     except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
-    return found.place if found.version == _VERSION else None
+    return remembered.address if remembered.version == _VERSION else None
 
 
-def find_cold_tier(disk: Disk, place: str) -> ColdTier:
+def find_cold_tier(disk: Disk, address: str) -> ColdTier:
     """The tier at an address, to be read only: nothing is made that is not there.
 
     A tier without a single topic is refused too, because a volume that is not mounted looks so.
     """
-    root = PurePath(place)
-    if not place.startswith(URL_START) and "://" not in place and not disk.is_directory(root):
-        raise UnavailableError(f"there is no directory {place}", RETRY_AFTER_MS)
-    tier = open_cold_tier(disk, place)
+    root = PurePath(address)
+    if not address.startswith(URL_START) and "://" not in address and not disk.is_directory(root):
+        raise UnavailableError(f"there is no directory {address}", RETRY_AFTER_MS)
+    tier = open_cold_tier(disk, address)
     if not tier.topic_ids():
         raise UnavailableError(
-            f"nothing is in {shown_place(place)}; is it the right place, and is it mounted?",
+            f"nothing is in {shown_address(address)}; is it the right place, and is it mounted?",
             RETRY_AFTER_MS,
         )
     return tier

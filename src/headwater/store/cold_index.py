@@ -34,7 +34,7 @@ from headwater.format.segment import (
     seal_checks,
     unpack_identity,
 )
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 from headwater.store.pair import file_bytes, read_range, whole_entries
 from headwater.store.segment import Segment
 
@@ -80,39 +80,39 @@ def cold_bytes(disk: Disk, path: PurePath) -> int:
     return int(last["offset"][-1]) if len(last) else 0
 
 
-def mend_cold_entries(
+def repair_cold_entries(
     local: Entries, stored: Entries, first_seq: int, path: PurePath, salt: int
-) -> tuple[Entries, list[Finding]]:
+) -> tuple[Entries, list[RecordDamage]]:
     """The local entries with the bad ones settled; `stored` is the index in the cold store."""
     live = stored.copy()
     deleted = stored.copy()
     deleted["flags_check"] |= numpy.uint32(IndexFlag.DELETED)
     seal_checks(deleted, first_seq, salt)
     unsound = set(bad_entries(stored, first_seq, salt).tolist())
-    findings: list[Finding] = []
-    for place in bad_entries(local, first_seq, salt).tolist():
+    findings: list[RecordDamage] = []
+    for row in bad_entries(local, first_seq, salt).tolist():
         was = None
-        if place not in unsound:
-            was = _which(local[place], live[place], deleted[place])
+        if row not in unsound:
+            was = _which(local[row], live[row], deleted[row])
         if was is not None:
-            local[place] = was
+            local[row] = was
         else:
-            fields = live[place] if place not in unsound else None
-            local[place] = _damaged(fields)
+            fields = live[row] if row not in unsound else None
+            local[row] = _damaged(fields)
         reason = "the index entry is damaged" + ("" if was is not None else ", and not clear")
         findings.append(
-            Finding(path, place * ENTRY_BYTES, first_seq + place, reason, was is not None)
+            RecordDamage(path, row * ENTRY_BYTES, first_seq + row, reason, was is not None)
         )
     return local, findings
 
 
-def _which(found: numpy.void, live: numpy.void, deleted: numpy.void) -> numpy.void | None:
+def _which(local: numpy.void, live: numpy.void, deleted: numpy.void) -> numpy.void | None:
     """The one option whose check is there, or whose everything but the check is there."""
     options = [live] if live.tobytes() == deleted.tobytes() else [live, deleted]
-    by_check = [each for each in options if _check(each) == _check(found)]
+    by_check = [each for each in options if _check(each) == _check(local)]
     if len(by_check) == 1:
         return by_check[0]
-    by_fields = [each for each in options if each.tobytes()[:17] == found.tobytes()[:17]]
+    by_fields = [each for each in options if each.tobytes()[:17] == local.tobytes()[:17]]
     return by_fields[0] if len(by_fields) == 1 else None
 
 
@@ -129,10 +129,10 @@ def _damaged(fields: numpy.void | None) -> tuple[int, int, int, int]:
 def flagged_copy(whole: Entries, segment: Segment, seqs: NDArray[numpy.int64]) -> Entries:
     """The entries of a whole segment with these seqs deleted; damaged ones stay as they are."""
     first_seq, salt = segment.first_seq, segment.salt
-    places = numpy.setdiff1d(seqs - first_seq, bad_entries(whole, first_seq, salt))
+    rows = numpy.setdiff1d(seqs - first_seq, bad_entries(whole, first_seq, salt))
     flagged = whole.copy()
     flagged["flags_check"] |= numpy.uint32(IndexFlag.DELETED)
     seal_checks(flagged, first_seq, salt)
     changed = whole.copy()
-    changed[places] = flagged[places]
+    changed[rows] = flagged[rows]
     return changed

@@ -38,9 +38,9 @@ def check_seqs(segment: Segment, entries: Entries, seqs: NDArray[numpy.int64]) -
         )
 
 
-def flag_frames(disk: Disk, path: PurePath, entries: Entries, places: NDArray[numpy.int64]) -> None:
+def flag_frames(disk: Disk, path: PurePath, entries: Entries, rows: NDArray[numpy.int64]) -> None:
     """Flip the state byte of these frames and sync."""
-    readable = places[(index_flags(entries[places]) & IndexFlag.DAMAGED) == 0]
+    readable = rows[(index_flags(entries[rows]) & IndexFlag.DAMAGED) == 0]
     ends = entries["offset"][readable].astype(numpy.int64) + entries["len"][readable]
 
     def work(file: File) -> None:

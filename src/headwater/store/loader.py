@@ -24,25 +24,25 @@ from headwater.format.segment import (
     identity_of,
     salt_of,
 )
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 from headwater.store.cold_index import cold_end
 from headwater.store.ownership import DataHead, cold_identity, pair_identity, read_head
 from headwater.store.pair import (
     cut_file,
     end_of,
     extend_entries,
-    mend_entries,
     read_all,
+    repair_entries,
     whole_entries,
     with_file,
 )
 from headwater.store.segment import Segment, Tier
 from headwater.store.segment_stores import SegmentStore
-from headwater.store.topic_directory import COLD, HOT, TopicDirectory, settle
+from headwater.store.topic_directory import COLD, HOT, TopicDirectory, finish_interrupted
 
 REPAIR: Final = "restore a backup"
 
-Report = Callable[[Finding], None]
+Report = Callable[[RecordDamage], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +71,15 @@ class Loader:
         earliest_seq: int = 0,
     ) -> list[Segment]:
         directory = self.directory
-        directory.look()
+        directory.scan()
         for first_seq in sorted(directory.segments):
             if first_seq > checkpointed_seq:
                 self._remove_beyond(first_seq)
             elif self.read_only:
                 self._overlook_unfinished(first_seq)
             else:
-                settle(directory, first_seq, self.drop_cold)
-        found: list[Segment] = []
+                finish_interrupted(directory, first_seq, self.drop_cold)
+        segments: list[Segment] = []
         for first_seq, files in sorted(directory.segments.items()):
             if not files or SegmentFile.DROPPED in files:
                 continue
@@ -87,10 +87,10 @@ class Loader:
             active = (checkpointed_seq, active_data_bytes) if is_active else None
             segment = self._present(first_seq, active)
             if segment is not None:
-                found.append(segment)
+                segments.append(segment)
         live = earliest_seq <= checkpointed_seq
-        self._check_ranges(found, checkpointed_seq, active_first_seq if live else 0)
-        return found
+        self._check_ranges(segments, checkpointed_seq, active_first_seq if live else 0)
+        return segments
 
     def _present(self, first_seq: int, active: tuple[int, int] | None) -> Segment | None:
         """The segment; beside an owner, looked up once more when it moved at this very moment.
@@ -102,7 +102,7 @@ class Loader:
         except FileNotFoundError:
             if not self.read_only:
                 raise
-        self.directory.look_again(first_seq)
+        self.directory.rescan(first_seq)
         files = self.directory.segments[first_seq]
         self._overlook_unfinished(first_seq)
         if not files or SegmentFile.DROPPED in files:
@@ -134,24 +134,24 @@ class Loader:
             files.discard(SegmentFile.COLD if SegmentFile.IDX in files else SegmentFile.DATA)
 
     def _check_ranges(
-        self, found: list[Segment], checkpointed_seq: int, active_first_seq: int
+        self, segments: list[Segment], checkpointed_seq: int, active_first_seq: int
     ) -> None:
         expected = 0 < active_first_seq <= checkpointed_seq
-        if expected and not any(each.first_seq == active_first_seq for each in found):
+        if expected and not any(each.first_seq == active_first_seq for each in segments):
             path = self.directory.path_of(active_first_seq, SegmentFile.DATA)
             raise DamageError("a file that must be there is missing", path=path, advice=REPAIR)
-        for one, next_one in pairwise(found):
+        for one, next_one in pairwise(segments):
             if one.end_seq >= next_one.first_seq:
                 path = self.directory.path_of(next_one.first_seq, SegmentFile.IDX)
                 raise DamageError(
                     f"seq {next_one.first_seq} is in two segments", path=path, offset=0
                 )
-        if found and found[-1].end_seq > checkpointed_seq:
-            path = self.directory.path_of(found[-1].first_seq, SegmentFile.IDX)
+        last = segments[-1] if segments else None
+        if last is not None and last.end_seq > checkpointed_seq:
             raise DamageError(
-                f"holds seq {found[-1].end_seq}; the last checkpoint ended at {checkpointed_seq}",
-                path=path,
-                offset=(checkpointed_seq - found[-1].first_seq + 1) * ENTRY_BYTES,
+                f"holds seq {last.end_seq}; the last checkpoint ended at {checkpointed_seq}",
+                path=self.directory.path_of(last.first_seq, SegmentFile.IDX),
+                offset=(checkpointed_seq - last.first_seq + 1) * ENTRY_BYTES,
                 advice=REPAIR,
             )
 
@@ -211,7 +211,7 @@ class Loader:
         numbers = self._numbers(first_seq, own)
         there = head.size
         if numbers is None or there != numbers.end:
-            identity, entries = self._mend(first_seq, head)
+            identity, entries = self._repair(first_seq, head)
             return self._segment(first_seq, entries, there, identity, sealed=True)
         return Segment(
             first_seq, numbers.count, there, True, numbers.created_ms, identity=numbers.identity
@@ -259,7 +259,7 @@ class Loader:
 
         return with_file(self.directory.disk, path, OpenMode.READ, work)
 
-    def _mend(self, first_seq: int, head: DataHead) -> tuple[Identity | None, Entries]:
+    def _repair(self, first_seq: int, head: DataHead) -> tuple[Identity | None, Entries]:
         """An index that does not end where its data ends, read again from the data."""
         directory = self.directory
         idx = directory.path_of(first_seq, SegmentFile.IDX)
@@ -268,7 +268,7 @@ class Loader:
         entries = whole_entries(read_all(directory.disk, idx))
         identity = pair_identity(directory, first_seq, head, entries)
         salt = salt_of(identity)
-        entries, findings = mend_entries(entries, first_seq, data, idx, salt)
+        entries, findings = repair_entries(entries, first_seq, data, idx, salt)
         if end_of(entries) > head.size:
             raise DamageError(
                 "the data ends before its index does", path=path, offset=head.size, advice=REPAIR
@@ -285,7 +285,7 @@ class Loader:
         findings += more
         for finding in findings:
             self.report(finding)
-        if not self.read_only and all(finding.mended for finding in findings):
+        if not self.read_only and all(finding.repaired for finding in findings):
             replace_file(directory.disk, idx, entries.tobytes())
         return identity, entries
 

@@ -38,10 +38,10 @@ class SegmentMaps:
 
     def find(self, key: MapKey) -> Mapped | None:
         with self._lock:
-            found = self._views.get(key)
-            if found is not None:
+            view = self._views.get(key)
+            if view is not None:
                 self._views.move_to_end(key)
-            return found
+            return view
 
     def keep(self, key: MapKey, mapped: Mapped) -> None:
         with self._lock:
@@ -77,7 +77,7 @@ class SegmentMaps:
         with self._lock:
             if key not in self._views:
                 return None
-            found = self._checked.get(key)
-            if found is None:
-                found = self._checked[key] = numpy.zeros(count, numpy.bool_)
-            return found
+            checked = self._checked.get(key)
+            if checked is None:
+                checked = self._checked[key] = numpy.zeros(count, numpy.bool_)
+            return checked

@@ -68,8 +68,8 @@ class ObjectColdTier:
         selector_class = importlib.import_module("pyarrow.fs").FileSelector
         prefix = f"{self._root}/{TOPICS_DIRECTORY}"
         with _store_work(prefix):
-            found = self._files.get_file_info(selector_class(prefix, allow_not_found=True))
-        numbers = (parse_topic_directory_name(info.base_name) for info in found)
+            listing = self._files.get_file_info(selector_class(prefix, allow_not_found=True))
+        numbers = (parse_topic_directory_name(info.base_name) for info in listing)
         return sorted(number for number in numbers if number is not None)
 
 
@@ -94,10 +94,10 @@ class ObjectSegmentStore:
     def read_range(self, first_seq: int, part: SegmentPart, offset: int, length: int) -> bytes:
         path = self._path_of(first_seq, part)
         with _store_work(path), self._files.open_input_file(path) as file:
-            found = bytes(file.read_at(length, offset))
-        if len(found) < length:
-            raise DamageError("the object ends too early", path=path, offset=offset + len(found))
-        return found
+            contents = bytes(file.read_at(length, offset))
+        if len(contents) < length:
+            raise DamageError("the object ends too early", path=path, offset=offset + len(contents))
+        return contents
 
     def delete(self, first_seq: int) -> None:
         self._delete(first_seq, SegmentPart.IDX)
@@ -106,15 +106,15 @@ class ObjectSegmentStore:
     def list(self) -> Sequence[int]:
         selector_class = importlib.import_module("pyarrow.fs").FileSelector
         with _store_work(self._prefix):
-            found = self._files.get_file_info(selector_class(self._prefix, allow_not_found=True))
-        parsed = (parse_segment_file(info.base_name) for info in found)
+            listing = self._files.get_file_info(selector_class(self._prefix, allow_not_found=True))
+        parsed = (parse_segment_file(info.base_name) for info in listing)
         return sorted({each[0] for each in parsed if each is not None})
 
     def exists(self, first_seq: int, part: SegmentPart) -> bool:
-        return self._look(first_seq, part) is not None
+        return self._info(first_seq, part) is not None
 
     def len(self, first_seq: int, part: SegmentPart) -> int:
-        size = self._look(first_seq, part)
+        size = self._info(first_seq, part)
         if size is None:
             raise DamageError(
                 "an object that must be there is missing", path=self._path_of(first_seq, part)
@@ -124,7 +124,7 @@ class ObjectSegmentStore:
     def _path_of(self, first_seq: int, part: SegmentPart) -> str:
         return f"{self._prefix}/{segment_file_name(first_seq, part)}"
 
-    def _look(self, first_seq: int, part: SegmentPart) -> int | None:
+    def _info(self, first_seq: int, part: SegmentPart) -> int | None:
         path = self._path_of(first_seq, part)
         with _store_work(path):
             info = self._files.get_file_info(path)
@@ -132,26 +132,26 @@ class ObjectSegmentStore:
 
     def _delete(self, first_seq: int, part: SegmentPart) -> None:
         path = self._path_of(first_seq, part)
-        if self._look(first_seq, part) is not None:
+        if self._info(first_seq, part) is not None:
             with _store_work(path):
                 self._files.delete_file(path)
 
 
-def shown_place(place: str) -> str:
+def shown_address(address: str) -> str:
     """A cold tier's name as people may see it: keys and settings are left out."""
-    if "://" not in place:
-        return place
-    parts = urlsplit(place)
+    if "://" not in address:
+        return address
+    parts = urlsplit(address)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def open_cold_tier(disk: Disk, place: str) -> ColdTier:
+def open_cold_tier(disk: Disk, address: str) -> ColdTier:
     """The cold tier a setting names: a directory, or the URL of an object store."""
-    if place.startswith(URL_START):
-        return ObjectColdTier(place)
-    if "://" in place:
-        raise RequestError(f"a cold store is a directory or a URL with {URL_START}, not {place}")
-    root = PurePath(place)
+    if address.startswith(URL_START):
+        return ObjectColdTier(address)
+    if "://" in address:
+        raise RequestError(f"a cold store is a directory or a URL with {URL_START}, not {address}")
+    root = PurePath(address)
     with file_work(root):
         if not disk.is_directory(root) or not disk.list_directory(root):
             make_directories(disk, root, ours=1)

@@ -33,18 +33,18 @@ from headwater.format.segment import (
     parse_topic_directory_name,
     salt_of,
     segment_file_name,
-    seqs_told_by,
+    seqs_of_shift,
     shared_shift,
     shift_of_seqs,
     topic_directory_name,
-    topic_told_by,
+    topic_of_shift,
     unpack_identity,
 )
 from headwater.store.pair import read_range, whole_entries, with_file
 from headwater.store.topic_directory import TopicDirectory
 
 ADVICE: Final = "put the right file back, from where it is or from a backup"
-TOPICS_ASKED_MAX: Final = 1_000
+TOPICS_CHECKED_MAX: Final = 1_000
 """Other topics that are asked whether a file is theirs, for the message."""
 BEGIN_BYTES: Final = 4
 
@@ -73,8 +73,8 @@ def read_head(disk: Disk, path: PurePath) -> DataHead:
         span = checksum_span(file.read(0, BEGIN_BYTES))
         if span is None or span[1] > size:
             return DataHead(size, None)
-        found = file.read(span[0], span[1] - span[0])
-        return DataHead(size, int.from_bytes(found, "little"))
+        checksum = file.read(span[0], span[1] - span[0])
+        return DataHead(size, int.from_bytes(checksum, "little"))
 
     return with_file(disk, path, OpenMode.READ, work)
 
@@ -114,17 +114,17 @@ def cold_identity(
     """Whose an index at home is; `end` is the entry that ends it. ForeignFileError as above."""
     path = directory.path_of(first_seq, SegmentFile.COLD)
     is_end = len(end) > 0 and int(index_flags(end)[0]) == MEMORY_FLAGS
-    told = unpack_identity(int(end["ts"][0])) if is_end else None
+    claimed = unpack_identity(int(end["ts"][0])) if is_end else None
     after = first_seq + len(entries)
-    if is_end and not len(bad_entries(end, after, salt_of(told))):
-        if told is not None and told.topic_id != directory.topic_id:
-            raise Wrong(path, f"this is the index of {_named(told.topic_id)}").error()
-        return told
+    if is_end and not len(bad_entries(end, after, salt_of(claimed))):
+        if claimed is not None and claimed.topic_id != directory.topic_id:
+            raise Wrong(path, f"this is the index of {_named(claimed.topic_id)}").error()
+        return claimed
     whole = numpy.concatenate((entries, end))
     shift = shared_shift(whole, first_seq)
     if shift is None or len(whole) < 2:
-        return told
-    further = seqs_told_by(shift, salt_of(told))
+        return claimed
+    further = seqs_of_shift(shift, salt_of(claimed))
     if is_end and further and shift == check_shifts(end, after)[0]:
         raise Wrong(path, f"this is the index of the seqs from {first_seq + further} on").error()
     return identity_with_salt(directory.topic_id, shift)
@@ -181,7 +181,7 @@ def _whose(
         return Wrong(data, f"this is the data of the seqs from {seq} on, not from {first_seq}")
     topics = directory.path.parent
     first = 0 if own is None else own.first
-    topic_id = topic_told_by(shift, first)
+    topic_id = topic_of_shift(shift, first)
     if own is not None and disk.is_directory(topics / topic_directory_name(topic_id)):
         return Wrong(data, f"this and its index are the segment of {_named(topic_id)}")
     for other, place in _others(disk, topics, directory.topic_id):
@@ -194,25 +194,25 @@ def _whose(
         salt = salt_of(identity_of(other, own.first if own is not None else None))
         if salt and check_shifts(whole_entries(entry), first_seq).tolist() == [salt]:
             return Wrong(data, f"this is the data of {_named(other)}")
-    for place_seq, files in sorted(directory.segments.items()):
-        if place_seq == first_seq or SegmentFile.DATA not in files:
+    for other_seq, files in sorted(directory.segments.items()):
+        if other_seq == first_seq or SegmentFile.DATA not in files:
             continue
-        theirs = directory.path_of(place_seq, SegmentFile.DATA)
+        theirs = directory.path_of(other_seq, SegmentFile.DATA)
         salt = salt_of(identity_of(directory.topic_id, read_head(disk, theirs).checksum))
         if shift in (
-            shift_of_seqs(place_seq - first_seq, salt),
-            shift_of_seqs(place_seq - first_seq, 0),
+            shift_of_seqs(other_seq - first_seq, salt),
+            shift_of_seqs(other_seq - first_seq, 0),
         ):
-            return Wrong(index, f"this is the index of the seqs from {place_seq} on")
+            return Wrong(index, f"this is the index of the seqs from {other_seq} on")
     what = f"this index and {data.name} were not written for each other, or not for this topic"
     return Wrong(index, what)
 
 
 def _others(disk: Disk, topics: PurePath, topic_id: int | None) -> Iterator[tuple[int, PurePath]]:
-    for name in disk.list_directory(topics)[:TOPICS_ASKED_MAX]:
-        found = parse_topic_directory_name(name)
-        if found is not None and found != topic_id:
-            yield found, topics / name
+    for name in disk.list_directory(topics)[:TOPICS_CHECKED_MAX]:
+        other = parse_topic_directory_name(name)
+        if other is not None and other != topic_id:
+            yield other, topics / name
 
 
 def _named(topic_id: int) -> str:

@@ -26,7 +26,7 @@ from headwater.format.segment import (
     seal_checks,
 )
 from headwater.native import compiled
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 
 _native = compiled("entries")
 Answer = TypeVar("Answer")
@@ -103,48 +103,50 @@ def end_of(entries: Entries) -> int:
     return int(entries["offset"][-1]) + int(entries["len"][-1]) if len(entries) else 0
 
 
-def mend_entries(
+def repair_entries(
     entries: Entries, first_seq: int, data: memoryview, path: PurePath, salt: int = 0
-) -> tuple[Entries, list[Finding]]:
+) -> tuple[Entries, list[RecordDamage]]:
     """Entries with the bad ones read again from the data; a finding for each that was bad.
 
     What cannot be read again is marked DAMAGED, which is never served.
     """
-    findings: list[Finding] = []
+    findings: list[RecordDamage] = []
     for run in _stretches(bad_entries(entries, first_seq, salt)):
         low, high = int(run[0]), int(run[-1]) + 1
         start = end_of(entries[:low])
-        found, _ = rebuild_entries(data, first_seq + low, start, high - low)
-        seal_checks(found, first_seq + low, salt)
-        entries[low : low + len(found)] = found
-        lost = entries[low + len(found) : high]
-        lost["offset"], lost["len"] = end_of(entries[: low + len(found)]), SEGMENT_FRAME_BYTES_MIN
+        rebuilt, _ = rebuild_entries(data, first_seq + low, start, high - low)
+        seal_checks(rebuilt, first_seq + low, salt)
+        entries[low : low + len(rebuilt)] = rebuilt
+        lost = entries[low + len(rebuilt) : high]
+        lost["offset"], lost["len"] = end_of(entries[: low + len(rebuilt)]), SEGMENT_FRAME_BYTES_MIN
         lost["ts"], lost["flags_check"] = 0, IndexFlag.DAMAGED
         if len(lost) and high < len(entries):
             # All that lies before the next frame: whoever reads on from here finds that one.
             gap = int(entries["offset"][high]) - int(lost["offset"][-1])
             lost["len"][-1] = max(gap, SEGMENT_FRAME_BYTES_MIN)
-        for place in range(low, high):
-            mended = place < low + len(found)
-            reason = "the index entry is damaged" + ("" if mended else ", and so is the frame")
-            findings.append(Finding(path, place * ENTRY_BYTES, first_seq + place, reason, mended))
+        for row in range(low, high):
+            repaired = row < low + len(rebuilt)
+            reason = "the index entry is damaged" + ("" if repaired else ", and so is the frame")
+            findings.append(
+                RecordDamage(path, row * ENTRY_BYTES, first_seq + row, reason, repaired)
+            )
     return entries, findings
 
 
 def extend_entries(
     entries: Entries, first_seq: int, data: memoryview, path: PurePath, salt: int = 0
-) -> tuple[Entries, list[Finding]]:
+) -> tuple[Entries, list[RecordDamage]]:
     """Entries for the frames behind the last entry; FormatError when they are not sound."""
     start = end_of(entries)
-    found, ended = rebuild_entries(data, first_seq + len(entries), start)
+    rebuilt, ended = rebuild_entries(data, first_seq + len(entries), start)
     if ended is not None:
         raise FormatError(ended.reason, ended.offset)
-    seal_checks(found, first_seq + len(entries), salt)
+    seal_checks(rebuilt, first_seq + len(entries), salt)
     findings = [
-        Finding(path, place * ENTRY_BYTES, first_seq + place, "the index entry is missing", True)
-        for place in range(len(entries), len(entries) + len(found))
+        RecordDamage(path, row * ENTRY_BYTES, first_seq + row, "the index entry is missing", True)
+        for row in range(len(entries), len(entries) + len(rebuilt))
     ]
-    return numpy.concatenate((entries, found)), findings
+    return numpy.concatenate((entries, rebuilt)), findings
 
 
 def _stretches(positions: NDArray[numpy.int64]) -> list[NDArray[numpy.int64]]:
@@ -157,8 +159,8 @@ def _stretches(positions: NDArray[numpy.int64]) -> list[NDArray[numpy.int64]]:
 def readable_span(entries: Entries) -> tuple[int, int]:
     """Where the first frame of these begins and the last one ends, damaged ones left out."""
     if _native is not None:
-        found: tuple[int, int] = _native.readable_span(numpy.ascontiguousarray(entries))
-        return found
+        span: tuple[int, int] = _native.readable_span(numpy.ascontiguousarray(entries))
+        return span
     readable = entries[(index_flags(entries) & IndexFlag.DAMAGED) == 0]
     if not len(readable):
         return 0, 0

@@ -29,26 +29,26 @@ def drop_segments(
 ) -> None:
     """Remove these segments from both tiers. Repeating it after a crash is harmless."""
     disk = directory.disk
-    doomed = [segment.first_seq for segment in segments]
+    to_delete = [segment.first_seq for segment in segments]
     with file_work(directory.path):
-        _unlink_each(directory, doomed, marking=True)
+        _unlink_each(directory, to_delete, marking=True)
         sync_names(disk, directory.path)
-        _unlink_each(directory, doomed, marking=False)
+        _unlink_each(directory, to_delete, marking=False)
         sync_names(disk, directory.path)
-    for segment in doomed:
+    for segment in to_delete:
         if cold is not None:
             cold.delete(segment)
     with file_work(directory.path):
-        for first_seq in doomed:
+        for first_seq in to_delete:
             marker = directory.path_of(first_seq, SegmentFile.DROPPED)
             if disk.exists(marker):
                 disk.unlink(marker)
         sync_names(disk, directory.path)
 
 
-def _unlink_each(directory: TopicDirectory, doomed: Iterable[int], *, marking: bool) -> None:
+def _unlink_each(directory: TopicDirectory, to_delete: Iterable[int], *, marking: bool) -> None:
     disk = directory.disk
-    for first_seq in doomed:
+    for first_seq in to_delete:
         marker = directory.path_of(first_seq, SegmentFile.DROPPED)
         for kind in INDEXES if marking else (SegmentFile.DATA, *INDEXES):
             path = directory.path_of(first_seq, kind)
@@ -77,8 +77,8 @@ def list_dropped(disk: Disk, topics: PurePath) -> list[int]:
     """Topics whose directories were renamed and still have to go."""
     if not disk.is_directory(topics):
         return []
-    found = map(parse_deleted_directory_name, disk.list_directory(topics))
-    return sorted(topic_id for topic_id in found if topic_id is not None)
+    topic_ids = map(parse_deleted_directory_name, disk.list_directory(topics))
+    return sorted(topic_id for topic_id in topic_ids if topic_id is not None)
 
 
 def remove_dropped(

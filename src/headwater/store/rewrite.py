@@ -33,21 +33,21 @@ from headwater.store.segment import Segment, SegmentSlice, Tier
 from headwater.store.topic_directory import TopicDirectory
 
 
-def compact(segment: Segment, entries: Entries, found: SegmentSlice) -> tuple[bytearray, Entries]:
+def compact(segment: Segment, entries: Entries, stored: SegmentSlice) -> tuple[bytearray, Entries]:
     """The new bytes of a segment. One that holds damage is left as it is, for an operator."""
     if not segment.sealed or len(entries) != segment.count:
         raise InvariantError(f"segment {segment.first_seq} cannot be rewritten now")
     live = (index_flags(entries) & IndexFlag.DELETED) == 0
-    faults = frame_faults(found.buffer, entries, segment.first_seq, found.base)
+    faults = frame_faults(stored.buffer, entries, segment.first_seq, stored.base)
     faults[(faults == FrameFault.DELETED) | ~live] = FrameFault.NONE
     if faults.any():
         position = int(faults.argmax())
         raise DamageError(
             f"seq {segment.first_seq + position} is damaged; the segment is not rewritten",
-            path=found.path,
+            path=stored.path,
             offset=int(entries["offset"][position]),
         )
-    return compact_run(found.buffer, entries, segment.first_seq, found.base)
+    return compact_run(stored.buffer, entries, segment.first_seq, stored.base)
 
 
 def identify(

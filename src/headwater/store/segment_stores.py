@@ -77,10 +77,10 @@ class LocalSegmentStore:
     def read_range(self, first_seq: int, part: SegmentPart, offset: int, length: int) -> bytes:
         path = self.path_of(first_seq, part)
         with file_work(path):
-            found = read_range(self._disk, path, offset, length)
-        if len(found) < length:
-            raise DamageError("the file ends too early", path=path, offset=offset + len(found))
-        return found
+            contents = read_range(self._disk, path, offset, length)
+        if len(contents) < length:
+            raise DamageError("the file ends too early", path=path, offset=offset + len(contents))
+        return contents
 
     def delete(self, first_seq: int) -> None:
         with file_work(self._root):
@@ -104,10 +104,10 @@ class LocalSegmentStore:
 
     def _remove(self, first_seq: int, part: SegmentPart) -> None:
         path = self.path_of(first_seq, part)
-        found = [each for each in (path, temporary_path(path)) if self._disk.exists(each)]
-        for each in found:
+        present = [each for each in (path, temporary_path(path)) if self._disk.exists(each)]
+        for each in present:
             self._disk.unlink(each)
-        if found:
+        if present:
             sync_names(self._disk, self._root)
 
 

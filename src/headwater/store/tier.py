@@ -67,9 +67,9 @@ class TopicTier:
         )
         with file_work(hot.path):
             if disk.exists(idx):
-                found = whole_entries(read_all(disk, idx), segment.count)
+                stored = whole_entries(read_all(disk, idx), segment.count)
                 contents = cold_index_bytes(
-                    found, segment.first_seq, segment.data_bytes, segment.identity
+                    stored, segment.first_seq, segment.data_bytes, segment.identity
                 )
                 replace_file(disk, cold, contents)
             for path in (idx, data):
@@ -103,7 +103,7 @@ class TopicTier:
                 return False
             if cold.len(segment.first_seq, part) != len(wanted):
                 return False
-            found = cold.read_range(segment.first_seq, part, 0, len(wanted))
-            if checksum64(found) != checksum64(wanted):
+            stored = cold.read_range(segment.first_seq, part, 0, len(wanted))
+            if checksum64(stored) != checksum64(wanted):
                 return False
         return True

@@ -54,7 +54,7 @@ class TopicDirectory:
         """Whose directory it is; None when the name does not tell."""
         return parse_topic_directory_name(self.path.name)
 
-    def look(self) -> None:
+    def scan(self) -> None:
         self.segments.clear()
         if not self.disk.is_directory(self.path):
             return
@@ -63,7 +63,7 @@ class TopicDirectory:
             if parsed is not None:
                 self.segments.setdefault(parsed[0], set()).add(parsed[1])
 
-    def look_again(self, first_seq: int) -> None:
+    def rescan(self, first_seq: int) -> None:
         """Which files of one segment are there by now."""
         names = {kind: segment_file_name(first_seq, kind) for kind in SegmentFile}
         there = set(self.disk.list_directory(self.path))
@@ -96,7 +96,7 @@ class TopicDirectory:
         files.add(target)
 
 
-def settle(
+def finish_interrupted(
     directory: TopicDirectory, first_seq: int, drop_cold: Callable[[int], bool] | None = None
 ) -> None:
     """Finish what was interrupted, so that a second crash in here is no worse than the first.

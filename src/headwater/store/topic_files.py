@@ -35,17 +35,17 @@ from headwater.format.segment import (
     checksum_span,
 )
 from headwater.store import appender, deletion, removal, rewrite
-from headwater.store.checked_reads import Finding
-from headwater.store.cold_index import cold_index_bytes, flagged_copy, mend_cold_entries
+from headwater.store.checked_reads import RecordDamage
+from headwater.store.cold_index import cold_index_bytes, flagged_copy, repair_cold_entries
 from headwater.store.failures import file_work
 from headwater.store.loader import Loader
 from headwater.store.maps import MapKey, Mapped, SegmentMaps
 from headwater.store.ownership import Wrong, foreign_data, is_older, older_than
 from headwater.store.pair import (
     cut_file,
-    mend_entries,
     read_range,
     readable_span,
+    repair_entries,
     whole_entries,
     with_file,
 )
@@ -73,7 +73,7 @@ class TopicFiles:
         *,
         maps: SegmentMaps | None = None,
         cold: SegmentStore | None = None,
-        report: Callable[[Finding], None] | None = None,
+        report: Callable[[RecordDamage], None] | None = None,
         read_only: bool = False,
     ) -> None:
         self._disk = disk
@@ -116,7 +116,7 @@ class TopicFiles:
         When everything is dead, below `earliest_seq`, that one may have been sealed and dropped.
         Files that are missing or too short are a DamageError with file and offset.
         """
-        loader = Loader(self._directory, self._tell, self._drop_cold, self._cold, self._read_only)
+        loader = Loader(self._directory, self._note, self._drop_cold, self._cold, self._read_only)
         with file_work(self.directory):
             return loader.load(checkpointed_seq, active_first_seq, active_data_bytes, earliest_seq)
 
@@ -128,12 +128,12 @@ class TopicFiles:
         kind = SegmentFile.COLD if segment.is_cold else SegmentFile.IDX
         path = self._directory.path_of(segment.first_seq, kind)
         with file_work(path):
-            found = read_range(self._disk, path, 0, segment.count * ENTRY_BYTES)
-        if len(found) < segment.count * ENTRY_BYTES:
-            raise StorageError("the index ends too early", path=path, offset=len(found))
-        entries = whole_entries(found)
+            contents = read_range(self._disk, path, 0, segment.count * ENTRY_BYTES)
+        if len(contents) < segment.count * ENTRY_BYTES:
+            raise StorageError("the index ends too early", path=path, offset=len(contents))
+        entries = whole_entries(contents)
         if len(bad_entries(entries, segment.first_seq, segment.salt)):
-            entries = self._mend(segment, entries, path)
+            entries = self._repair(segment, entries, path)
         return entries
 
     def refuse_older(self, segment: Segment, entries: Entries, flagged: int | None) -> None:
@@ -289,8 +289,8 @@ class TopicFiles:
             try:
                 if segment.sealed:
                     return SegmentSlice(self._map(segment, path)[begin:end], begin, path)
-                found = read_range(self._disk, path, begin, end - begin)
-                return SegmentSlice(memoryview(found), begin, path)
+                contents = read_range(self._disk, path, begin, end - begin)
+                return SegmentSlice(memoryview(contents), begin, path)
             except FileNotFoundError as error:
                 if self._cold is not None and self.tier.resolve(segment.first_seq):
                     return SegmentSlice(self._read_cold(segment, begin, end), begin, path)
@@ -337,11 +337,11 @@ class TopicFiles:
         try:
             self._refuse_foreign(cold, segment)
             try:
-                found = cold.read_range(first_seq, SegmentPart.DATA, begin, end - begin)
+                contents = cold.read_range(first_seq, SegmentPart.DATA, begin, end - begin)
             except DamageError:
                 there = cold.len(first_seq, SegmentPart.DATA)
                 begin, end = min(begin, there), min(end, there)
-                found = cold.read_range(first_seq, SegmentPart.DATA, begin, end - begin)
+                contents = cold.read_range(first_seq, SegmentPart.DATA, begin, end - begin)
         except DamageError as error:
             path = self._directory.path_of(first_seq, SegmentFile.COLD)
             raise UnreadableSegmentError(
@@ -349,7 +349,7 @@ class TopicFiles:
             ) from error
         finally:
             self._refuse_stale(segment)
-        return memoryview(found)
+        return memoryview(contents)
 
     def _refuse_foreign(self, cold: SegmentStore, segment: Segment) -> None:
         """Once: is the copy in the cold tier the one that the index leads to?"""
@@ -400,32 +400,32 @@ class TopicFiles:
         """A torn entry could not be read again from the cold frames, so the file is replaced."""
         path = self._directory.path_of(segment.first_seq, SegmentFile.COLD)
         with file_work(path):
-            found = read_range(self._disk, path, 0, segment.count * ENTRY_BYTES)
-            if len(found) < segment.count * ENTRY_BYTES:
-                raise StorageError("the index ends too early", path=path, offset=len(found))
-            changed = flagged_copy(whole_entries(found), segment, seqs)
+            index = read_range(self._disk, path, 0, segment.count * ENTRY_BYTES)
+            if len(index) < segment.count * ENTRY_BYTES:
+                raise StorageError("the index ends too early", path=path, offset=len(index))
+            changed = flagged_copy(whole_entries(index), segment, seqs)
             contents = cold_index_bytes(
                 changed, segment.first_seq, segment.data_bytes, segment.identity
             )
             replace_file(self._disk, path, contents)
 
-    def _mend(self, segment: Segment, entries: Entries, path: PurePath) -> Entries:
+    def _repair(self, segment: Segment, entries: Entries, path: PurePath) -> Entries:
         first_seq = segment.first_seq
         if segment.is_cold:
             stored = self._cold_store(segment).read_range(
                 first_seq, SegmentPart.IDX, 0, segment.count * ENTRY_BYTES
             )
-            entries, findings = mend_cold_entries(
+            entries, findings = repair_cold_entries(
                 entries, whole_entries(stored), first_seq, path, segment.salt
             )
         else:
             data_path = self._directory.path_of(first_seq, SegmentFile.DATA)
             with file_work(data_path):
                 data = memoryview(read_range(self._disk, data_path, 0, segment.data_bytes))
-            entries, findings = mend_entries(entries, first_seq, data, path, segment.salt)
+            entries, findings = repair_entries(entries, first_seq, data, path, segment.salt)
         for finding in findings:
-            self._tell(finding)
-        if not self._read_only and all(finding.mended for finding in findings):
+            self._note(finding)
+        if not self._read_only and all(finding.repaired for finding in findings):
             contents = entries.tobytes()
             if segment.is_cold:
                 contents = cold_index_bytes(
@@ -450,14 +450,14 @@ class TopicFiles:
         if self._maps is not None:
             self._maps.forget(self._map_key(segment))
 
-    def tell_missing(self, first_seq: int, last_seq: int) -> None:
+    def report_missing(self, first_seq: int, last_seq: int) -> None:
         """These seqs should be in a segment, and there is none that has them."""
         path = self._directory.path_of(first_seq, SegmentFile.DATA)
         reason = "no segment has these seqs"
         if self._has_copy(first_seq):
             path = self._directory.path_of(first_seq, SegmentFile.COLD)
             reason = "missing; the cold tier has the frames, but not which of them were deleted"
-        self._tell(Finding(path, 0, first_seq, reason, last_seq=last_seq))
+        self._note(RecordDamage(path, 0, first_seq, reason, last_seq=last_seq))
 
     def _has_copy(self, first_seq: int) -> bool:
         """Only for the message: a cold tier that does not answer has none."""
@@ -466,6 +466,6 @@ class TopicFiles:
         except HeadwaterError:
             return False
 
-    def _tell(self, finding: Finding) -> None:
+    def _note(self, finding: RecordDamage) -> None:
         if self._report is not None:
             self._report(finding)

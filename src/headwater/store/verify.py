@@ -46,7 +46,7 @@ from headwater.store.ownership import (
 from headwater.store.pair import end_of, read_all, whole_entries, with_file
 from headwater.store.topic_directory import COLD, HOT, TopicDirectory
 
-PLACES_MAX: Final = 20
+PROBLEMS_LISTED_MAX: Final = 20
 """Faults of one kind that are listed of one file; of the rest only the number is told."""
 _UNFINISHED_DELETES: Final = frozenset({FrameFault.DELETED, FrameFault.NOT_DELETED})
 
@@ -75,7 +75,7 @@ class FaultKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class VerifyFault:
     """Something that was seen at one place."""
 
     path: PurePath
@@ -110,8 +110,8 @@ class SegmentRange:
 
 
 @dataclass(slots=True)
-class SegmentLook:
-    faults: list[Fault] = field(default_factory=list)
+class SegmentCheck:
+    faults: list[VerifyFault] = field(default_factory=list)
     is_cold: bool = False
     """Its frames are in the cold tier; what is kept here is the index that leads to them."""
     is_named: bool = True
@@ -125,7 +125,7 @@ class SegmentLook:
 class ColdSource(Protocol):
     """What the cold tier has of one topic. Whoever makes it reports a tier that does not answer."""
 
-    def look(self, first_seq: int, pointer: PurePath) -> SegmentLook | None:
+    def check(self, first_seq: int, pointer: PurePath) -> SegmentCheck | None:
         """The frames that the index at `pointer` leads to; None when they could not be read."""
 
     def stored(self) -> dict[int, PurePath]:
@@ -138,34 +138,34 @@ def verify_segments(
     expected: Expected | None,
     advance: Advance,
     cold: ColdSource | None = None,
-) -> Iterator[Fault]:
+) -> Iterator[VerifyFault]:
     """All faults in one topic's directory, and in what `cold` has of the topic. FileNotFoundError
     when an owner removes a file just now: look again."""
-    faults, first_seqs = look_at_names(disk, path, expected)
+    faults, first_seqs = check_names(disk, path, expected)
     yield from faults
     ranges: list[SegmentRange] = []
     moved: set[int] = set()
     unnamed = 0
     for first_seq in first_seqs:
-        look = verify_segment(disk, path, first_seq, expected)
-        advance(look.data_bytes)
-        yield from look.faults
-        if look.range is not None:
-            ranges.append(look.range)
-        if look.is_cold:
+        check = verify_segment(disk, path, first_seq, expected)
+        advance(check.data_bytes)
+        yield from check.faults
+        if check.range is not None:
+            ranges.append(check.range)
+        if check.is_cold:
             moved.add(first_seq)
-        unnamed += not look.is_named
+        unnamed += not check.is_named
     yield from verify_continuity(path, ranges, expected)
     if unnamed:
         what = f"{unnamed} segments of an earlier version, which do not say whose they are"
-        yield Fault(path, None, what, False, FaultKind.UNNAMED)
+        yield VerifyFault(path, None, what, False, FaultKind.UNNAMED)
     if cold is None:
         return
     for first_seq in sorted(moved):
-        found = cold.look(first_seq, path / segment_file_name(first_seq, SegmentFile.COLD))
-        if found is not None:
-            advance(found.data_bytes)
-            yield from found.faults
+        copy = cold.check(first_seq, path / segment_file_name(first_seq, SegmentFile.COLD))
+        if copy is not None:
+            advance(copy.data_bytes)
+            yield from copy.faults
     gaps = _gaps(ranges, expected)
     if moved or gaps:
         yield from _copies_without_index(path, cold, moved, gaps)
@@ -173,42 +173,42 @@ def verify_segments(
 
 def _copies_without_index(
     path: PurePath, cold: ColdSource, moved: set[int], gaps: Sequence[range]
-) -> Iterator[Fault]:
+) -> Iterator[VerifyFault]:
     """Copies in the cold tier that nothing leads to: the last ones of their seqs, or left over."""
-    for first_seq, place in sorted(cold.stored().items()):
+    for first_seq, fault_path in sorted(cold.stored().items()):
         if any(first_seq in gap for gap in gaps):
             missing = path / segment_file_name(first_seq, SegmentFile.COLD)
-            what = f"missing: {place} is there, and nothing tells which of its records were deleted"
-            yield Fault(missing, None, what, True, FaultKind.MISSING)
+            what = f"missing: {fault_path} is there; nothing says which of its records were deleted"
+            yield VerifyFault(missing, None, what, True, FaultKind.MISSING)
         elif first_seq not in moved:
             what = "nothing leads to this copy; left by work that was interrupted or goes on"
-            yield Fault(place, None, what, False, FaultKind.UNFINISHED)
+            yield VerifyFault(fault_path, None, what, False, FaultKind.UNFINISHED)
 
 
-def look_at_names(
+def check_names(
     disk: Disk, path: PurePath, expected: Expected | None
-) -> tuple[list[Fault], list[int]]:
+) -> tuple[list[VerifyFault], list[int]]:
     """What the names in a topic's directory tell, and the segments that are to be looked at."""
     directory = TopicDirectory(disk, path)
-    directory.look()
+    directory.scan()
     faults = []
     if disk.is_directory(path):
         for name in disk.list_directory(path):
             if parse_segment_file(name) is None:
                 what = "not a name this software gives"
-                faults.append(Fault(path / name, None, what, False, FaultKind.NAME))
+                faults.append(VerifyFault(path / name, None, what, False, FaultKind.NAME))
     first_seqs = []
     for first_seq, files in sorted(directory.segments.items()):
         for kind in sorted(files - HOT - COLD, key=lambda kind: kind.value):
-            place = directory.path_of(first_seq, kind)
+            fault_path = directory.path_of(first_seq, kind)
             what = "left by work that was interrupted or goes on"
-            faults.append(Fault(place, None, what, False, FaultKind.UNFINISHED))
+            faults.append(VerifyFault(fault_path, None, what, False, FaultKind.UNFINISHED))
         if SegmentFile.DROPPED in files:
             continue
         if expected is not None and first_seq > expected.checkpointed_seq:
-            place = directory.path_of(first_seq, SegmentFile.IDX)
+            fault_path = directory.path_of(first_seq, SegmentFile.IDX)
             what = "behind the last checkpoint; the log has it"
-            faults.append(Fault(place, None, what, False, FaultKind.BEYOND))
+            faults.append(VerifyFault(fault_path, None, what, False, FaultKind.BEYOND))
             continue
         first_seqs.append(first_seq)
     return faults, first_seqs
@@ -216,7 +216,7 @@ def look_at_names(
 
 def verify_segment(
     disk: Disk, path: PurePath, first_seq: int, expected: Expected | None
-) -> SegmentLook:
+) -> SegmentCheck:
     """One segment of a topic's directory. Of a cold one only what is kept here of it."""
     directory = TopicDirectory(disk, path)
     files = {
@@ -225,7 +225,7 @@ def verify_segment(
         if disk.exists(directory.path_of(first_seq, kind))
     }
     is_cold = SegmentFile.COLD in files and SegmentFile.IDX not in files
-    look = SegmentLook(is_cold=is_cold)
+    check = SegmentCheck(is_cold=is_cold)
     index_path = directory.path_of(first_seq, SegmentFile.COLD if is_cold else SegmentFile.IDX)
     for kind in () if is_cold else (SegmentFile.DATA, SegmentFile.IDX):
         if kind not in files:
@@ -233,19 +233,21 @@ def verify_segment(
                 directory.path_of(first_seq, kind),
                 "the other file of the pair is there",
             )
-            look.faults.append(Fault(missing, None, f"missing: {what}", True, FaultKind.MISSING))
-            return look
+            check.faults.append(
+                VerifyFault(missing, None, f"missing: {what}", True, FaultKind.MISSING)
+            )
+            return check
     contents = read_all(disk, index_path)
     entries = whole_entries(contents)
     try:
         identity = _identity(directory, first_seq, entries, is_cold)
     except ForeignFileError as error:
         where = index_path if error.path is None else PurePath(error.path)
-        look.faults.append(Fault(where, error.offset, error.what, True, FaultKind.FOREIGN))
-        look.range = SegmentRange(first_seq, first_seq + max(len(entries) - is_cold, 1) - 1)
-        return look
-    look.is_named = identity is not None
-    look.faults += _odd_end(index_path, contents, first_seq, is_cold)
+        check.faults.append(VerifyFault(where, error.offset, error.what, True, FaultKind.FOREIGN))
+        check.range = SegmentRange(first_seq, first_seq + max(len(entries) - is_cold, 1) - 1)
+        return check
+    check.is_named = identity is not None
+    check.faults += _odd_end(index_path, contents, first_seq, is_cold)
     wrong = bad_entries(entries, first_seq, salt_of(identity))
     if is_cold:
         entries = entries[:-1]  # the last one tells where the data ends
@@ -253,25 +255,25 @@ def verify_segment(
         entries = entries[: expected.checkpointed_seq - first_seq + 1]
         what = "entries behind the last checkpoint"
         offset = len(entries) * ENTRY_BYTES
-        look.faults.append(Fault(index_path, offset, what, False, FaultKind.BEYOND))
-    places = wrong[wrong < len(entries)].tolist()
-    damaged = [(place * ENTRY_BYTES, "the entry is damaged") for place in places]
-    look.faults += listed(index_path, damaged, FaultKind.INDEX)
+        check.faults.append(VerifyFault(index_path, offset, what, False, FaultKind.BEYOND))
+    bad_rows = wrong[wrong < len(entries)].tolist()
+    damaged = [(row * ENTRY_BYTES, "the entry is damaged") for row in bad_rows]
+    check.faults += listed(index_path, damaged, FaultKind.INDEX)
     sound = numpy.ones(len(entries), numpy.bool_)
-    sound[places] = False
+    sound[bad_rows] = False
     if not is_cold:
         data_path = directory.path_of(first_seq, SegmentFile.DATA)
         data = with_file(disk, data_path, OpenMode.READ, _contents)
-        look.data_bytes = len(data)
+        check.data_bytes = len(data)
         sealed = expected is not None and expected.active_first_seq not in (None, first_seq)
-        look.faults += _verify_frames(data_path, data, entries, sound, first_seq, sealed)
+        check.faults += _verify_frames(data_path, data, entries, sound, first_seq, sealed)
     flagged = None if expected is None else expected.flagged.get(first_seq)
     if is_older(entries, first_seq, flagged):
         what = older_than(flagged)
-        look.faults.append(Fault(index_path, None, what, True, FaultKind.FOREIGN))
+        check.faults.append(VerifyFault(index_path, None, what, True, FaultKind.FOREIGN))
     if len(entries):
-        look.range = _range(entries, first_seq, expected)
-    return look
+        check.range = _range(entries, first_seq, expected)
+    return check
 
 
 def _identity(
@@ -292,20 +294,22 @@ def _range(entries: Entries, first_seq: int, expected: Expected | None) -> Segme
     return SegmentRange(first_seq, last, len(live), size)
 
 
-def _odd_end(path: PurePath, contents: bytes, first_seq: int, is_cold: bool) -> Iterator[Fault]:
+def _odd_end(
+    path: PurePath, contents: bytes, first_seq: int, is_cold: bool
+) -> Iterator[VerifyFault]:
     """An index is whole entries; that of a cold segment ends with one that says so."""
     count = len(contents) // ENTRY_BYTES
     if not count:
-        yield Fault(path, 0, "there is no entry in it", True, FaultKind.INDEX)
+        yield VerifyFault(path, 0, "there is no entry in it", True, FaultKind.INDEX)
     if len(contents) % ENTRY_BYTES:
         offset = count * ENTRY_BYTES
-        yield Fault(path, offset, "half an entry at the end", is_cold, FaultKind.INDEX)
+        yield VerifyFault(path, offset, "half an entry at the end", is_cold, FaultKind.INDEX)
     if is_cold:
         last = whole_entries(contents)[-1:]
         if cold_end(last, first_seq + count - 1) is None:
             offset = max(count - 1, 0) * ENTRY_BYTES
             what = "the entry that ends the index is damaged or missing"
-            yield Fault(path, offset, what, True, FaultKind.INDEX)
+            yield VerifyFault(path, offset, what, True, FaultKind.INDEX)
 
 
 def _verify_frames(
@@ -315,12 +319,12 @@ def _verify_frames(
     sound: numpy.typing.NDArray[numpy.bool_],
     first_seq: int,
     sealed: bool,
-) -> Iterator[Fault]:
+) -> Iterator[VerifyFault]:
     yield from frame_findings(path, data, entries, sound, first_seq)
     end = end_of(entries) if len(entries) and sound[-1] else len(data)
     if len(data) > end:
         what = f"{len(data) - end} bytes behind the last checkpoint or index entry"
-        yield Fault(path, end, what, sealed, FaultKind.BEYOND)
+        yield VerifyFault(path, end, what, sealed, FaultKind.BEYOND)
 
 
 def frame_findings(
@@ -330,18 +334,18 @@ def frame_findings(
     sound: numpy.typing.NDArray[numpy.bool_],
     first_seq: int,
     bad_kind: FaultKind = FaultKind.FRAME,
-) -> Iterator[Fault]:
+) -> Iterator[VerifyFault]:
     """Every frame against its entry, as far as the entry is sound."""
     faults = frame_faults(data, entries, first_seq)
-    found: dict[FrameFault, list[tuple[int, str]]] = {}
+    by_fault: dict[FrameFault, list[tuple[int, str]]] = {}
     for position in numpy.flatnonzero(faults.astype(bool) & sound).tolist():
         fault = FrameFault(int(faults[position]))
         what = f"seq {first_seq + position}: {FAULT_MEANING[fault]}"
-        found.setdefault(fault, []).append((int(entries["offset"][position]), what))
-    for fault, places in found.items():
+        by_fault.setdefault(fault, []).append((int(entries["offset"][position]), what))
+    for fault, problems in by_fault.items():
         unfinished = fault in _UNFINISHED_DELETES
         kind = FaultKind.DELETE if unfinished else bad_kind
-        yield from listed(path, places, kind, bad=not unfinished)
+        yield from listed(path, problems, kind, bad=not unfinished)
 
 
 def _contents(file: File) -> memoryview:
@@ -350,32 +354,32 @@ def _contents(file: File) -> memoryview:
 
 
 def listed(
-    path: PurePath, places: list[tuple[int, str]], kind: FaultKind, *, bad: bool = True
-) -> Iterator[Fault]:
+    path: PurePath, problems: list[tuple[int, str]], kind: FaultKind, *, bad: bool = True
+) -> Iterator[VerifyFault]:
     """A fault for each place, but not thousands of one kind in one file."""
-    for offset, what in places[:PLACES_MAX]:
-        yield Fault(path, offset, what, bad, kind)
-    if len(places) > PLACES_MAX:
-        more = f"{len(places) - PLACES_MAX} more of this kind from here on"
-        yield Fault(path, places[PLACES_MAX][0], more, bad, kind)
+    for offset, what in problems[:PROBLEMS_LISTED_MAX]:
+        yield VerifyFault(path, offset, what, bad, kind)
+    if len(problems) > PROBLEMS_LISTED_MAX:
+        more = f"{len(problems) - PROBLEMS_LISTED_MAX} more of this kind from here on"
+        yield VerifyFault(path, problems[PROBLEMS_LISTED_MAX][0], more, bad, kind)
 
 
 def verify_continuity(
     path: PurePath, ranges: Sequence[SegmentRange], expected: Expected | None
-) -> Iterator[Fault]:
+) -> Iterator[VerifyFault]:
     """Each seq is in one segment, and each that should be is in one."""
     behind = {each.first_seq for each in ranges}
     for gap in _gaps(ranges, expected):
         what = f"seqs {gap.start} to {gap.stop - 1} are in no segment"
-        place = path
+        fault_path = path
         if gap.stop in behind:
-            place = path / segment_file_name(gap.stop, SegmentFile.IDX)
-        yield Fault(place, None, what, True, FaultKind.CONTINUITY)
+            fault_path = path / segment_file_name(gap.stop, SegmentFile.IDX)
+        yield VerifyFault(fault_path, None, what, True, FaultKind.CONTINUITY)
     for one, other in pairwise(ranges):
         if other.first_seq <= one.end_seq:
-            place = path / segment_file_name(other.first_seq, SegmentFile.IDX)
+            fault_path = path / segment_file_name(other.first_seq, SegmentFile.IDX)
             what = f"seq {other.first_seq} is in two segments"
-            yield Fault(place, 0, what, True, FaultKind.CONTINUITY)
+            yield VerifyFault(fault_path, 0, what, True, FaultKind.CONTINUITY)
 
 
 def _gaps(ranges: Sequence[SegmentRange], expected: Expected | None) -> list[range]:

@@ -45,7 +45,7 @@ JOINED_BYTES_MAX: Final = 4 * KIB
 costs less than a vector of them."""
 
 
-class Keyed(Protocol):
+class KeyedBatches(Protocol):
     """What a ticket's context tells this log: whose records they are."""
 
     entry_key: bytes
@@ -58,14 +58,14 @@ class _Own:
 
 
 @dataclass(slots=True)
-class _Segment:
+class _ActiveSegment:
     number: int
     base_id: int
     log: GrowingFile
     index: GrowingFile
     checksum: RunningChecksum
-    vouched_us: int
-    vouched_end: int = 0
+    witnessed_us: int
+    witnessed_end: int = 0
     """Bytes of the log that the last event, or what was there at the start, vouches for."""
 
     @property
@@ -125,7 +125,7 @@ class BatchLog:
         self._take_number = take_number
         self._on_sealed = on_sealed
         self._on_idle = on_idle
-        self._segment: _Segment | None = None
+        self._segment: _ActiveSegment | None = None
         self._closed_meta: SegmentMeta | None = None
         self._failed_sync: SyncError | None = None
         self._saved: SegmentMeta | None = None
@@ -139,7 +139,7 @@ class BatchLog:
         number = segment.number
         self._segment = self._open(number, OpenMode.UPDATE, segment.base_id, checksum)
         self._segment.log.end = self._segment.log.synced_end = segment.log_bytes
-        self._segment.vouched_end = segment.log_bytes
+        self._segment.witnessed_end = segment.log_bytes
         end = segment.entries * ENTRY_BYTES
         self._segment.index.end = self._segment.index.synced_end = end
 
@@ -163,17 +163,17 @@ class BatchLog:
         segment.make_room(size, records * ENTRY_BYTES, essential=essential)
         number, offset = segment.number, segment.log.end
         frame = segment.base_id + segment.index.end // ENTRY_BYTES
-        pieces: list[bytes] = []
+        parts: list[bytes] = []
         for ticket in tickets:
-            context: Keyed = ticket.context
+            context: KeyedBatches = ticket.context
             length, count = len(ticket.body), ticket.frame_count
-            pieces.append(
+            parts.append(
                 pack_entries(number, offset, length - PREFIX_BYTES, context.entry_key, count)
             )
             offset += length
             frame += count
             ticket.last_frame = frame
-        entries = b"".join(pieces)
+        entries = b"".join(parts)
         ends = segment.log.end, segment.index.end
         try:
             segment.log.append(bodies)
@@ -184,8 +184,8 @@ class BatchLog:
             raise
         segment.checksum.update(entries)
         if event is not None:
-            segment.vouched_end = segment.log.synced_end
-            segment.vouched_us = self._clock.monotonic_us()
+            segment.witnessed_end = segment.log.synced_end
+            segment.witnessed_us = self._clock.monotonic_us()
         return size + len(entries)
 
     def sync(self) -> None:
@@ -217,7 +217,7 @@ class BatchLog:
         sizes = settings.log_ahead_bytes, settings.index_ahead_bytes
         segment.make_room(*sizes, essential=False)
 
-    def hardened(self) -> SegmentMeta:
+    def synced_meta(self) -> SegmentMeta:
         """Sync, and say how far the active segment is. On the log's thread, or after `close`."""
         if self._closed_meta is not None:
             return self._closed_meta
@@ -251,18 +251,18 @@ class BatchLog:
             for file in segment.files():
                 file.file.close()
 
-    def _active(self) -> _Segment:
+    def _active(self) -> _ActiveSegment:
         assert self._segment is not None, "begin() or go_on() comes first"
         return self._segment
 
-    def _segment_for(self, log_bytes: int) -> _Segment:
+    def _segment_for(self, log_bytes: int) -> _ActiveSegment:
         """The segment that takes so many bytes more, a new one when the old one is full."""
         segment = self._active()
         if segment.log.end and segment.log.end + log_bytes > self._settings.segment_bytes:
             segment = self._rotate()
         return segment
 
-    def _own_event(self, segment: _Segment, size: int) -> Ticket | None:
+    def _own_event(self, segment: _ActiveSegment, size: int) -> Ticket | None:
         """What the log itself has to say before a group of this size."""
         event: AnyEvent | None
         if segment.index.end == 0 and segment.base_id:
@@ -277,26 +277,26 @@ class BatchLog:
             return None  # the next group begins a segment, and then this one is whole
         return Ticket(body, 1, Durability.DISK, context=_Own)
 
-    def _synced_event(self, segment: _Segment) -> Synced | None:
+    def _synced_event(self, segment: _ActiveSegment) -> Synced | None:
         """How far we synced, when it is time to say so.
 
         Only what a sync that returned has covered: of everything later a crash may take any part
         and leave this event.
         """
         settings, saved = self._settings, self._saved
-        vouched = segment.vouched_end
+        witnessed = segment.witnessed_end
         if saved is not None and saved.number == segment.number:
-            vouched = max(vouched, saved.log_bytes)
-        hardened = segment.log.synced_end - vouched
-        if hardened <= 0:
+            witnessed = max(witnessed, saved.log_bytes)
+        unwitnessed = segment.log.synced_end - witnessed
+        if unwitnessed <= 0:
             return None
-        if hardened < settings.synced_event_bytes:
-            due_us = segment.vouched_us + settings.synced_event_interval_ms * US_PER_MS
+        if unwitnessed < settings.synced_event_bytes:
+            due_us = segment.witnessed_us + settings.synced_event_interval_ms * US_PER_MS
             if self._clock.monotonic_us() < due_us:
                 return None
         return Synced(segment.synced_entries)
 
-    def _take_back(self, segment: _Segment, log_end: int, index_end: int) -> None:
+    def _take_back(self, segment: _ActiveSegment, log_end: int, index_end: int) -> None:
         """A file system that finds no room only now: none of the group may ever be seen."""
         try:
             segment.index.cut(index_end)
@@ -306,7 +306,7 @@ class BatchLog:
                 f"a refused group cannot be taken back: {error.strerror}", path=self.name
             ) from error
 
-    def _rotate(self, *, roomy: bool = True) -> _Segment:
+    def _rotate(self, *, roomy: bool = True) -> _ActiveSegment:
         old = self._active()
         self.sync()
         for file in old.files():
@@ -320,7 +320,7 @@ class BatchLog:
             file.file.close()
         return new
 
-    def _create(self, base_id: int, *, roomy: bool = True) -> _Segment:
+    def _create(self, base_id: int, *, roomy: bool = True) -> _ActiveSegment:
         """A new segment whose names are durable, or an OSError and no trace of it."""
         number = self._take_number()
         try:
@@ -337,12 +337,12 @@ class BatchLog:
 
     def _open(
         self, number: int, mode: OpenMode, base_id: int, checksum: RunningChecksum
-    ) -> _Segment:
+    ) -> _ActiveSegment:
         settings = self._settings
         log = self._disk.open(self._directory / log_name(number), mode)
         index = self._disk.open(self._directory / index_name(number), mode)
         reserve = settings.reserve_bytes
-        return _Segment(
+        return _ActiveSegment(
             number,
             base_id,
             GrowingFile(log, 0, settings.log_ahead_bytes, reserve),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class _Ceiling:
-    asked: int
+    reserved: int
     durable: int
 
 
@@ -35,10 +35,10 @@ class SeqCeilings:
         """The ceiling to write ahead of seqs up to `last_seq`, or None when enough is reserved."""
         ceiling = self._ceilings.setdefault(topic_id, _Ceiling(0, 0))
         ahead = max(ahead_min or self._ahead_min, 16 * (last_seq - first_seq + 1))
-        if ceiling.asked - last_seq >= ahead // 2:
+        if ceiling.reserved - last_seq >= ahead // 2:
             return None
-        ceiling.asked = last_seq + ahead
-        return ceiling.asked
+        ceiling.reserved = last_seq + ahead
+        return ceiling.reserved
 
     def ceiling_of(self, topic_id: int) -> int:
         """The highest ceiling that is on stable storage; 0 when there is none."""
@@ -49,7 +49,7 @@ class SeqCeilings:
         """What was asked for last did not reach the log; it has to be asked for again."""
         ceiling = self._ceilings.get(topic_id)
         if ceiling is not None:
-            ceiling.asked = ceiling.durable
+            ceiling.reserved = ceiling.durable
 
     def is_durable(self, topic_id: int, last_seq: int) -> bool:
         """True when `last_seq` may be acked without waiting for a sync."""

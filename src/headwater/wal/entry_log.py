@@ -41,7 +41,13 @@ class EntryTicket(Ticket):
     """Entries that go into the log together, and where."""
 
     def __init__(
-        self, body: bytes, entries: int, place: int, *, essential: bool = False, context: Any = None
+        self,
+        body: bytes,
+        entries: int,
+        offset: int,
+        *,
+        essential: bool = False,
+        context: Any = None,
     ) -> None:
         # As its base does, without a call for it: there is one of these for each event.
         self.body = body
@@ -49,7 +55,7 @@ class EntryTicket(Ticket):
         self.durability = Durability.FSYNC
         self.essential = essential
         self.context = context
-        self.place = place
+        self.offset = offset
         """Global offset of the first byte."""
 
 
@@ -78,7 +84,7 @@ class EntryLog:
         segment_bytes: int,
         reserve_bytes: int,
         zero_chunk_bytes: int,
-        hardens_when_idle: bool = True,
+        syncs_when_idle: bool = True,
         writes_at_risk: int | None = None,
         request_preparation: RequestPreparation | None = None,
     ) -> None:
@@ -88,11 +94,11 @@ class EntryLog:
         self._segment_bytes = segment_bytes
         self._reserve = min(reserve_bytes, segment_bytes // 16)
         self._prepared = PreparedFile(disk, directory, segment_bytes, zero_chunk_bytes)
-        self._hardens_when_idle = hardens_when_idle
+        self._syncs_when_idle = syncs_when_idle
         self._writes_at_risk = writes_at_risk
         self._unsynced_writes = 0
         self._request_preparation = request_preparation
-        self._asked_for_next = False
+        self._next_requested = False
         self._oldest = position.oldest
         self._segment = position.segment
         self._offset = self._durable = position.offset
@@ -111,7 +117,7 @@ class EntryLog:
         return str(self._directory)
 
     @property
-    def place(self) -> int:
+    def end_offset(self) -> int:
         """Where the next entry goes."""
         return global_offset(self._segment, self._offset)
 
@@ -131,7 +137,7 @@ class EntryLog:
         runs = self._runs(tickets)
         self._make_room(runs, essential)
         try:
-            written = sum([self._write_run(place, bodies) for place, bodies in runs])
+            written = sum([self._write_run(offset, bodies) for offset, bodies in runs])
         except OSError as error:
             # The segments were made ahead, so this is no full disk that was found out in time:
             # part of the group may be there, and must not be taken for refused.
@@ -143,13 +149,13 @@ class EntryLog:
         if self._writes_at_risk is not None and self._unsynced_writes >= self._writes_at_risk:
             # Before anybody of this group is answered: a large one would be too many at once.
             self.sync()
-        if not self._asked_for_next and self._offset > self._file_bytes // 2:
-            self._ask_for_next()
+        if not self._next_requested and self._offset > self._file_bytes // 2:
+            self._request_next()
         return written
 
-    def _write_run(self, place: int, bodies: Sequence[bytes]) -> int:
-        if segment_of(place) != self._segment or self._file is None:
-            self._enter(segment_of(place))
+    def _write_run(self, offset: int, bodies: Sequence[bytes]) -> int:
+        if segment_of(offset) != self._segment or self._file is None:
+            self._enter(segment_of(offset))
         size = write_all(self._active(), self._offset, [b"".join(bodies)])
         self._offset += size
         return size
@@ -165,7 +171,7 @@ class EntryLog:
 
     def witness(self, *, clean_stop: bool) -> None:
         """CURRENT tells what is synced, for the time when no later entry can."""
-        if not clean_stop and not self._hardens_when_idle:
+        if not clean_stop and not self._syncs_when_idle:
             return
         if self._file is not None:
             self.sync()
@@ -176,13 +182,13 @@ class EntryLog:
 
     def release_before(self, segment: int) -> list[PurePath]:
         """Say durably that segments before this one are not needed; returns those to delete."""
-        found = map(parse_segment_name, self._disk.list_directory(self._directory))
+        numbers = map(parse_segment_name, self._disk.list_directory(self._directory))
         limit = min(segment, self._segment)
-        doomed = sorted(number for number in found if number is not None and number < limit)
+        to_delete = sorted(number for number in numbers if number is not None and number < limit)
         if limit > self._oldest:
             self._oldest = limit
             self._replace_current()
-        return [self._path_of(number) for number in doomed]
+        return [self._path_of(number) for number in to_delete]
 
     def close(self) -> None:
         for file in (self._file, *(file for file, _ in self._staged.values())):
@@ -202,28 +208,28 @@ class EntryLog:
     def _runs(self, tickets: Sequence[Ticket]) -> list[tuple[int, list[bytes]]]:
         """The bodies by segment, each with its place, after checking that places are gapless."""
         runs: list[tuple[int, list[bytes]]] = []
-        expected, segment = self.place, self._segment
+        expected, segment = self.end_offset, self._segment
         for ticket in tickets:
             assert isinstance(ticket, EntryTicket)
-            place = ticket.place
-            if place == expected and runs:
+            offset = ticket.offset
+            if offset == expected and runs:
                 runs[-1][1].append(ticket.body)
-            elif place in (expected, global_offset(segment + 1, 0)):
-                runs.append((place, [ticket.body]))
-                segment = segment_of(place)
-            elif place > expected:
+            elif offset in (expected, global_offset(segment + 1, 0)):
+                runs.append((offset, [ticket.body]))
+                segment = segment_of(offset)
+            elif offset > expected:
                 raise OSError(errno.ENOSPC, _ESSENTIAL_ONLY, str(self._directory))
             else:
                 raise InvariantError(
-                    f"an entry was placed at {place}, but the log is at {expected}"
+                    f"an entry was placed at {offset}, but the log is at {expected}"
                 )
-            expected = place + len(ticket.body)
+            expected = offset + len(ticket.body)
         return runs
 
     def _make_room(self, runs: Sequence[tuple[int, list[bytes]]], essential: bool) -> None:
-        for place, bodies in runs:
+        for offset, bodies in runs:
             size = sum(map(len, bodies))
-            segment = segment_of(place)
+            segment = segment_of(offset)
             if segment != self._segment or self._file is None:
                 if segment not in self._staged or self._staged[segment][1] < size:
                     self._discard_staged(segment)
@@ -260,7 +266,7 @@ class EntryLog:
             self._counters.rotations += 1
         self._file, self._file_bytes = self._staged.pop(segment)
         self._segment, self._offset, self._durable = segment, 0, 0
-        self._asked_for_next = False
+        self._next_requested = False
         self.synced_offset = global_offset(segment, 0)
         try:
             self._replace_current()
@@ -274,7 +280,7 @@ class EntryLog:
         current = MachineCurrent(self._segment, self._durable, min(self._oldest, self._segment))
         replace_file(self._disk, self._directory / CURRENT_NAME, encode_machine_current(current))
 
-    def _ask_for_next(self) -> None:
-        self._asked_for_next = True
+    def _request_next(self) -> None:
+        self._next_requested = True
         if self._request_preparation is not None:
             self._request_preparation(self._prepared)

@@ -70,7 +70,7 @@ class FrameLog:
         self._file_bytes = 0
         self._offset = 0
         self._durable_offset = 0
-        self._asked_for_next = False
+        self._next_requested = False
         if position.open_file is not None:
             self._number = position.open_file.number
             self._file_bytes = position.open_file.file_bytes
@@ -120,8 +120,8 @@ class FrameLog:
             frame += ticket.frame_count
             ticket.last_frame = frame
         written = self._write(body, frame - self._next_frame, MarkKind.GROUP)
-        if not self._asked_for_next and self._offset > self._file_bytes // 2:
-            self._ask_for_next()
+        if not self._next_requested and self._offset > self._file_bytes // 2:
+            self._request_next()
         return written
 
     def sync(self) -> None:
@@ -149,15 +149,15 @@ class FrameLog:
         deleted them leaves files that are merely too many. The active file is never among them.
         """
         numbers = self._numbers()
-        doomed = [
+        to_delete = [
             number
             for number, following in itertools.pairwise(numbers)
             if following <= frame and number < self._number
         ]
-        if doomed:
-            self._oldest = numbers[len(doomed)]
+        if to_delete:
+            self._oldest = numbers[len(to_delete)]
             self._replace_current()
-        return [self._path_of(number) for number in doomed]
+        return [self._path_of(number) for number in to_delete]
 
     def close(self) -> None:
         for file in (self._file, self._staged[0] if self._staged else None):
@@ -174,8 +174,8 @@ class FrameLog:
         return self._directory / wal_file_name(number)
 
     def _numbers(self) -> list[int]:
-        found = map(parse_wal_file_name, self._disk.list_directory(self._directory))
-        return sorted(number for number in found if number is not None)
+        numbers = map(parse_wal_file_name, self._disk.list_directory(self._directory))
+        return sorted(number for number in numbers if number is not None)
 
     def _write(self, body: bytes, frame_count: int, kind: MarkKind) -> int:
         mark = pack_mark(
@@ -234,7 +234,7 @@ class FrameLog:
         self._number, self._file_bytes = self._next_frame, length
         self._offset = self._durable_offset = 0
         self._oldest = oldest
-        self._asked_for_next = False
+        self._next_requested = False
         if old is not None:
             self._counters.rotations += 1
             old.close()
@@ -255,7 +255,7 @@ class FrameLog:
             )
         replace_file(self._disk, self._directory / CURRENT_NAME, encode_current(current))
 
-    def _ask_for_next(self) -> None:
-        self._asked_for_next = True
+    def _request_next(self) -> None:
+        self._next_requested = True
         if self._request_preparation is not None:
             self._request_preparation(self._prepared)

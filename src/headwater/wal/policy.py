@@ -132,9 +132,9 @@ class CommitWindow:
         """Under pressure (0 to 1) fewer, larger syncs: the window widens towards its ceiling."""
         self._pressure = min(max(pressure, 0.0), 1.0)
 
-    def wait_us(self, gathered: int) -> int:
+    def wait_us(self, waiting: int) -> int:
         """How long a group that has `gathered` submissions should wait for more."""
-        if gathered >= self.expected:
+        if waiting >= self.expected:
             return 0
         relaxed = self.relaxed_us
         return round(relaxed + (self._us_max - relaxed) * self._pressure)

@@ -55,7 +55,7 @@ class Shard:
             idle_mark_after_us=settings.idle_mark_after_us,
             full_retry_interval_us=settings.full_retry_interval_us,
         )
-        self._errands: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        self._tasks: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
         self._finished = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -94,10 +94,10 @@ class Shard:
     def call(self, work: Callable[[], T]) -> Future[T]:
         """Run something on the log's own thread, between two groups. Refused after the last."""
         future: Future[T] = Future()
-        self._errands.append((future, work))
+        self._tasks.append((future, work))
         self._queue.ring()
         if self._finished:  # set before the thread looks for the last time, so one of us sees it
-            self._refuse_errands()
+            self._refuse_tasks()
         return future
 
     def close(self) -> None:
@@ -118,15 +118,15 @@ class Shard:
                 ticket.resolve(ClosedError("the log stopped; nothing was written"))
             if left:
                 self._listener(left)
-            self._run_errands()
+            self._run_tasks()
             self._finished = True
-            self._refuse_errands()
+            self._refuse_tasks()
 
     def _serve(self) -> None:
         settings, queue, committer = self._settings, self._queue, self._committer
         rested = False
         while True:
-            self._run_errands()
+            self._run_tasks()
             closed = queue.closed  # asked before taking: nothing is put behind a closed door
             group: list[Ticket] = []
             queue.take(group, settings.group_frames_max, settings.group_bytes_max)
@@ -138,7 +138,7 @@ class Shard:
                 rested = self._rest()
                 continue
             if not rested:
-                self._gather(group)
+                self._collect(group)
             rested = False
             self.counters.throttle_us_last, self._throttled_us = self._throttled_us, 0
             held = committer.commit(group)
@@ -184,21 +184,21 @@ class Shard:
             waited_us = clock.monotonic_us() - began_us
             self._throttled_us = max(waited_us - relaxed_us, 0)
 
-    def _run_errands(self) -> None:
-        while self._errands:
-            future, work = self._errands.popleft()
+    def _run_tasks(self) -> None:
+        while self._tasks:
+            future, work = self._tasks.popleft()
             try:
                 future.set_result(work())
             except Exception as error:
                 future.set_exception(error)
 
-    def _refuse_errands(self) -> None:
+    def _refuse_tasks(self) -> None:
         with contextlib.suppress(IndexError):
             while True:
-                future, _ = self._errands.popleft()
+                future, _ = self._tasks.popleft()
                 future.set_exception(ClosedError("the log is closed; nothing was done"))
 
-    def _gather(self, group: list[Ticket]) -> None:
+    def _collect(self, group: list[Ticket]) -> None:
         """Let company arrive before a sync, when the last group says that it will."""
         if writers_of(group) >= self.window.expected:
             return

@@ -1,6 +1,6 @@
 """Stored frames as JSON: payloads stay the bytes they are, and nothing is parsed.
 
-Where it is compiled, all records are printed in one pass (`native/printing.pyx`). What follows here
+Where it is compiled, all records are printed in one pass (`native/printer.pyx`). What follows here
 is the twin, which reads heads as columns. Printing through Arrow was tried: it is as fast for a
 thousand records and eighty times slower for one, which is what a live stream gets.
 """
@@ -26,7 +26,7 @@ from headwater.wire.render import Projection
 
 Offsets = NDArray[numpy.int64]
 
-_native: Final = compiled("printing")
+_native: Final = compiled("printer")
 _LAYOUTS: Final[dict[bool, Layout]] = {True: SEGMENT_FRAME, False: FRAME}
 # The same fields stand in both frames, at other places: flags, (topic,) seq, ts, lengths.
 _FORMS: Final = {

@@ -204,4 +204,4 @@ def test_an_owner_who_never_pauses_is_a_note_and_no_damage(
     monkeypatch.setattr(verifying, "DirectoryView", always_changed)
     outcome = run("verify", data)
     assert outcome.code == 0, outcome.out + outcome.err
-    assert "could not be held against the log" in " ".join(outcome.out.split())
+    assert "could not be compared with the log" in " ".join(outcome.out.split())

@@ -16,11 +16,11 @@ from headwater.wire.http_errors import STATUS_OF_CODE, error_body, error_headers
 
 
 def every_error() -> list[errors.HeadwaterError]:
-    found: list[errors.HeadwaterError] = [
+    all_errors: list[errors.HeadwaterError] = [
         kind("what happened", detail={"a": 1}) for kind in REQUEST_ERRORS.values()
     ]
-    found += [kind("later", 3_000, detail={"limit": "x"}) for kind in LATER_ERRORS.values()]
-    return [*found, errors.StorageError("broken"), errors.InvariantError("ours")]
+    all_errors += [kind("later", 3_000, detail={"limit": "x"}) for kind in LATER_ERRORS.values()]
+    return [*all_errors, errors.StorageError("broken"), errors.InvariantError("ours")]
 
 
 @pytest.mark.parametrize("error", every_error(), ids=lambda error: type(error).__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.client.events import Event, EventParser
+from headwater.client.events import EventParser, SseEvent
 from headwater.wire import sse
 
 STREAM = (
@@ -17,20 +17,20 @@ STREAM = (
     + b"id: only\ndata\n\n"
 )
 EVENTS = [
-    Event("record", b'{"a":\n 1}'),
-    Event("caught-up", b"{}"),
-    Event("message", b"crlf"),
-    Event("message", b""),
+    SseEvent("record", b'{"a":\n 1}'),
+    SseEvent("caught-up", b"{}"),
+    SseEvent("message", b"crlf"),
+    SseEvent("message", b""),
 ]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1_000])
 def test_events_are_the_same_however_the_bytes_are_cut(size: int) -> None:
     parser = EventParser()
-    found = []
+    events = []
     for at in range(0, len(STREAM), size):
-        found += parser.feed(STREAM[at : at + size])
-    assert found == EVENTS
+        events += parser.feed(STREAM[at : at + size])
+    assert events == EVENTS
 
 
 def test_an_event_that_was_cut_off_never_comes_out() -> None:

@@ -9,13 +9,13 @@ import headwater
 from headwater.format.frame import Frame
 from headwater.format.names import WAL_DIRECTORY
 from headwater.recovery.replay import replay
-from headwater.recovery.wal_recovery import look
+from headwater.recovery.wal_recovery import inspect_wal
 
 
 def frames_in_log(db: headwater.Database) -> list[Frame]:
     """Every frame that is in the log files now."""
     core = db.engine.core
-    report = look(core.disk, core.directory / WAL_DIRECTORY)
+    report = inspect_wal(core.disk, core.directory / WAL_DIRECTORY)
     return [frame for group in replay(core.disk, report.shards) for frame in group.frames()]
 
 

@@ -244,7 +244,7 @@ def test_the_keeper_looks_when_nobody_writes_any_more(place: Place) -> None:
         place.sample()
     assert place.engine.core.refusing
     place.clock.advance(10 * SAMPLE_US)
-    keeper = place.engine._keeper
+    keeper = place.engine._maintenance
     assert isinstance(keeper, SteppedMaintenance)
     keeper.round()
     assert not place.engine.core.refusing

@@ -14,7 +14,7 @@ def test_records_that_no_checkpoint_has_seen_are_read_without_any_file(opened: O
     db = opened()
     db.append("a", [{"data": n} for n in range(5)])
     plan = db.engine.plan(db.engine.topic("a"), 0, 10, 1_000_000)
-    assert [type(piece) for piece in plan.pieces] == [TailRead]
+    assert [type(read) for read in plan.reads] == [TailRead]
     assert not plan.needs_files
     assert [record.data for record in db.diff("a").records] == [0, 1, 2, 3, 4]
 
@@ -25,7 +25,7 @@ def test_a_read_goes_on_from_segments_into_the_tail_without_a_seam(opened: Open)
     db.checkpoint()
     db.append("a", [{"data": n} for n in range(25, 30)])
     plan = db.engine.plan(db.engine.topic("a"), 0, 100, 1_000_000)
-    kinds = [type(piece) for piece in plan.pieces]
+    kinds = [type(read) for read in plan.reads]
     assert kinds == [SegmentRead, SegmentRead, SegmentRead, TailRead]
     assert [record.data for record in db.diff("a").records] == list(range(30))
 

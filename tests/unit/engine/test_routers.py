@@ -166,7 +166,7 @@ def test_a_copy_wakes_whoever_waits_at_the_destination(place: Place) -> None:
     woken: list[str] = []
     topic = place.db.engine.topic("out")
     topic.waiters.add(lambda: woken.append("reader"))
-    place.db.engine.core.on_news = lambda news: woken.append(news.name)
+    place.db.engine.core.on_update = lambda news: woken.append(news.name)
     place.write(1)
     assert woken == ["in"]
     place.forward()

@@ -17,7 +17,7 @@ from headwater.format.frame import FrameType, decode_frame, encode_frame, skim_f
 from headwater.format.mark import CommitMark, decode_mark, encode_mark, find_mark
 from headwater.format.repairs import Repairs, Skip, decode_repairs, encode_repairs
 from headwater.recovery.scan import Surroundings, scan_file
-from headwater.recovery.verdict import Chain, FileScan, Verdict
+from headwater.recovery.verdict import FileScan, FileVerdict, MarkChain
 
 FRAME = encode_frame(FrameType.APPEND, 7, seq=9, ts=11, node=b"n", tag=b"tag", data=b"data" * 5)
 MARK = encode_mark(CommitMark(1, 0, 1, 10, 11, 1, 5, 1, 1024, 1, 0, 0, 0), 99)
@@ -130,8 +130,8 @@ def test_a_scan_of_marks_with_absurd_fields_ends_with_a_verdict(
     mark = CommitMark(version=1, log_id=5, file_frame=1, frame=1, offset=0, **fields)
     raw = encode_mark(mark, 0) + rest
     scan = FileScan(PurePosixPath("wal-1"), 1)
-    scan_file(memoryview(raw), scan, Chain(), Surroundings(made_bytes=len(raw)))
-    assert scan.verdict in Verdict
+    scan_file(memoryview(raw), scan, MarkChain(), Surroundings(made_bytes=len(raw)))
+    assert scan.verdict in FileVerdict
     assert 0 <= scan.end <= len(raw)
 
 
@@ -146,5 +146,5 @@ def test_a_scan_of_anything_with_any_agreed_losses_ends(
 ) -> None:
     scan = FileScan(PurePosixPath("wal-1"), 1)
     around = Surroundings(next_number=next_number, skips=skips, witnessed=10, made_bytes=600)
-    scan_file(memoryview(raw), scan, Chain(), around)
+    scan_file(memoryview(raw), scan, MarkChain(), around)
     assert 0 <= scan.end <= len(raw)

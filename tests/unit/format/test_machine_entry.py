@@ -17,8 +17,8 @@ from headwater.format.machines.current import (
 from headwater.format.machines.entry import (
     ENTRY,
     HEADER_BYTES,
-    Entry,
     EntryType,
+    MachineEntry,
     decode_entry,
     encode_entry,
 )
@@ -77,7 +77,7 @@ def test_an_entry_comes_back_as_it_was_written() -> None:
     for more in (False, True):
         encoded = encode_entry(EntryType.APPLY_EVENT, 7, PAYLOAD, more=more)
         found = decode_entry(b"xx" + encoded + b"yy", 2, len(encoded) + 2)
-        assert found == Entry(EntryType.APPLY_EVENT, more, 7, PAYLOAD, len(encoded))
+        assert found == MachineEntry(EntryType.APPLY_EVENT, more, 7, PAYLOAD, len(encoded))
 
 
 @pytest.mark.claims(100, 105)
@@ -149,7 +149,7 @@ def test_the_lines_beside_the_log_are_read_back_or_refused() -> None:
 
 
 def test_a_body_of_another_shape_is_a_format_error() -> None:
-    entry = Entry(EntryType.APPLY_EVENT, False, 1, b'{"instance_id":3}', 0)
+    entry = MachineEntry(EntryType.APPLY_EVENT, False, 1, b'{"instance_id":3}', 0)
     with pytest.raises(FormatError, match="APPLY_EVENT"):
         bodies.decode_body(entry)
     assert bodies.witness_of(entry) == 0

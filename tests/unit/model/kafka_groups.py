@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping
 
 from headwater.model.kafka_group import Group, Joined, JoinRequest, Outcome, Refusal, Refused
-from headwater.model.kafka_group.promises import check_group
+from headwater.model.kafka_group.invariants import check_group
 
 SECOND = 1_000_000
 RANGE = (("range", b"r"),)

@@ -34,7 +34,7 @@ def test_a_settled_write_is_remembered_and_an_abandoned_one_is_not() -> None:
     window = IdempotencyWindow()
     window.begin(b"kept", 1, 2, created=False, expires_ts=50, waiting=None)
     window.begin(b"failed", 3, 3, created=False, expires_ts=50, waiting=None)
-    window.settle(b"kept")
+    window.complete(b"kept")
     window.abandon(b"failed")
     assert window.lookup(b"failed", 0) is None
     known = window.lookup(b"kept", 0)

@@ -93,7 +93,7 @@ def test_a_claim_made_on_a_connection_ends_with_the_life_of_the_process() -> Non
 @pytest.mark.claims(391, 392)
 def test_without_durable_leases_every_job_is_claimable_after_a_restart() -> None:
     index, queue = jobs(4), QueueLeases()
-    queue.appoint(4, T0 + 60_000)
+    queue.schedule(4, T0 + 60_000)
     claim(queue, index, 3, calendar_ms=T0)
     queue.dead_lettered = 2
     meta = remember(queue, 0, T0, durable=False)
@@ -129,7 +129,7 @@ def test_a_job_claimed_again_after_its_delay_is_held_and_delayed_no_longer() -> 
     history.apply(LeaseEvent(LeaseKind.RETURNED, (1,), lease_id=1, span_ms=50), T0)
     history.apply(claimed((1,), 2), T0 + 60)
     meta = history.meta()
-    assert (meta.delays, meta.appointments, meta.returned) == ((), (), ((1, 1),))
+    assert (meta.delays, meta.scheduled, meta.returned) == ((), (), ((1, 1),))
     assert [grant.seqs for grant in meta.grants] == [(1,)]
 
 
@@ -146,7 +146,7 @@ def test_a_job_delivered_too_often_in_an_earlier_life_is_put_away_when_it_is_met
     queue = revived(QueueMeta(returned=((2, 3),)), wall_ms=T0)
     queue.deliveries_max = 3
     assert claim(queue, jobs(3), 3).seqs == [1, 3]
-    assert queue.take_dying() == [(2, 3, False)]
+    assert queue.take_exhausted() == [(2, 3, False)]
 
 
 @pytest.mark.claims(389)
@@ -156,7 +156,7 @@ def test_numbers_and_dead_letters_are_told_by_events_of_their_own() -> None:
     history.apply(LeaseEvent(LeaseKind.APPOINTED, (7, 8), times=(T0 + 5, T0 + 9)), T0)
     history.apply(claimed((7,), 5_001), T0)
     history.apply(LeaseEvent(LeaseKind.DEAD_LETTERED, (7,)), T0)
-    assert history.meta() == QueueMeta(5_002, 1, appointments=((8, T0 + 9),), ceiling=5_000)
+    assert history.meta() == QueueMeta(5_002, 1, scheduled=((8, T0 + 9),), ceiling=5_000)
     assert history.seqs() == {8}
     history.keep(lambda seq: seq != 8)
     assert history.seqs() == set()

@@ -145,12 +145,12 @@ def test_a_job_delivered_often_enough_is_put_away_instead_of_claimed() -> None:
     assert claim(queue, index, 2, now_us=11, lease_us=10).seqs == [1, 2]
     assert [queue.deliveries(seq) for seq in (1, 2, 3)] == [2, 2, 0]
     queue.nack("one", [1], None, 12, delay_us=1_000)
-    assert queue.take_dying() == [(1, 2, False)], "at once, whatever delay was asked for"
+    assert queue.take_exhausted() == [(1, 2, False)], "at once, whatever delay was asked for"
     assert claim(queue, index, 3, now_us=50).seqs == [3]
-    assert queue.take_dying() == [(2, 2, False)]
+    assert queue.take_exhausted() == [(2, 2, False)]
     queue.stays([1], 60)
     claim(queue, index, 3, now_us=60)
-    assert queue.take_dying() == [(1, 2, False)], "until it worked"
+    assert queue.take_exhausted() == [(1, 2, False)], "until it worked"
     queue.gone([1, 2])
     assert queue.in_flight == 1
     assert queue.returned == {}
@@ -161,15 +161,17 @@ def test_a_job_that_cannot_be_put_away_is_blocked_until_the_next_try() -> None:
     queue.deliveries_max = 1
     claim(queue, index, 2, lease_us=1_000)
     queue.nack("one", [1, 2], None, 0)
-    queue.take_dying()
+    queue.take_exhausted()
     queue.block(1, 100, is_copied=False)
     queue.block(2, 100, is_copied=True)
     assert (queue.ready(index), queue.in_flight, sorted(queue.blocked)) == (1, 0, [1, 2])
     assert queue.next_change_us(0, 0) == 100
     assert claim(queue, index, 3, now_us=99, lease_us=1_000).seqs == [3]
-    assert not queue.has_dying
+    assert not queue.has_exhausted
     queue.sweep(100, 0)
-    assert queue.take_dying() == [(1, 1, False), (2, 1, True)], "what is copied is not copied again"
+    assert queue.take_exhausted() == [(1, 1, False), (2, 1, True)], (
+        "what is copied is not copied again"
+    )
     queue.block(1, 200, is_copied=False)
     queue.gone([2])
     queue.deliveries_max = 0
@@ -186,7 +188,7 @@ def test_a_blocked_job_that_is_deleted_is_forgotten() -> None:
         queue.deliveries_max = 1
         claim(queue, index, 1)
         queue.nack("one", [1], None, 0)
-        queue.take_dying()
+        queue.take_exhausted()
         queue.block(1, 100, is_copied=False)
         queue.forget([1]) if how == "forget" else queue.forget_below(2)
         assert not queue.blocked, how
@@ -198,7 +200,7 @@ def test_a_lower_limit_counts_for_jobs_that_came_back_before() -> None:
     queue.nack("one", [1], None, 0)
     queue.deliveries_max = 1
     assert claim(queue, index, 1).seqs == []
-    assert queue.take_dying() == [(1, 1, False)]
+    assert queue.take_exhausted() == [(1, 1, False)]
 
 
 def test_jobs_that_are_deleted_or_evicted_leave_every_place() -> None:
@@ -208,7 +210,7 @@ def test_jobs_that_are_deleted_or_evicted_leave_every_place() -> None:
     queue.nack("one", [2], None, 0)
     queue.nack("one", [3], None, 0, delay_us=10)
     queue.ack("one", [4], None, 0)
-    queue.appoint(8, 50)
+    queue.schedule(8, 50)
     delete(index, 1, 2, 3)
     queue.forget([1, 2, 3])
     assert (queue.in_flight, queue.ready(index)) == (1, 3)
@@ -222,7 +224,7 @@ def test_jobs_that_are_deleted_or_evicted_leave_every_place() -> None:
 
 def test_an_appointment_is_kept_by_the_calendar_and_then_goes_first() -> None:
     index, queue = jobs(4), QueueLeases()
-    queue.appoint(2, 5_000)
+    queue.schedule(2, 5_000)
     assert claim(queue, index, 2, calendar_ms=4_999).seqs == [1, 3]
     assert queue.next_change_us(0, 4_000) == 1_000_000
     assert claim(queue, index, 2, calendar_ms=5_000).seqs == [2, 4]
@@ -233,7 +235,7 @@ def test_a_claim_that_is_taken_back_was_no_delivery() -> None:
     queue.deliveries_max = 1
     grant = claim(queue, index, 2)
     queue.take_back(grant)
-    assert (queue.in_flight, queue.returned, len(queue.take_dying())) == (0, {}, 0)
+    assert (queue.in_flight, queue.returned, len(queue.take_exhausted())) == (0, {}, 0)
     assert claim(queue, index, 2).seqs == [1, 2]
 
 
@@ -246,8 +248,8 @@ def test_a_large_claim_goes_on_behind_a_gap_it_met_on_the_way() -> None:
 
 def test_appointments_are_kept_in_whatever_order_they_were_made() -> None:
     index, queue = jobs(4), QueueLeases()
-    queue.appoint(4, 5_000)
-    queue.appoint(1, 5_000)
+    queue.schedule(4, 5_000)
+    queue.schedule(1, 5_000)
     assert claim(queue, index, 4).seqs == [2, 3]
 
 
@@ -304,7 +306,7 @@ def test_a_job_in_flight_costs_little_and_a_ready_one_nothing() -> None:
     a_job += 50_000 * sys.getsizeof(2**40)
     assert a_job / 50_000 < 120
     assert [*queue.returned, *queue.reclaim] == []
-    assert [*queue.delays.seqs(), *queue.appointments.seqs()] == []
+    assert [*queue.delays.seqs(), *queue.scheduled.seqs()] == []
     assert len(queue._deadlines) == 500
 
 
@@ -327,7 +329,7 @@ def test_the_cursor_passes_many_dead_and_delayed_slots_in_bounded_steps() -> Non
     index, queue = jobs(100_000), QueueLeases()
     index.mark_deleted(numpy.arange(2, 40_000))
     for seq in range(40_000, 90_000):
-        queue.appoint(seq, 10**9)
+        queue.schedule(seq, 10**9)
     found: list[int] = []
     draws = 0
     while queue.has_fresh(index) and len(found) < 3:

@@ -53,7 +53,7 @@ def test_what_the_source_lost_before_it_was_copied_is_told_exactly() -> None:
     assert router.trimmed(11) is None
     trim = router.trimmed(15)
     assert trim == (11, 14)
-    assert trim.places == 4
+    assert trim.slots == 4
     router.passed(trim.last_seq, copies=0)
     assert router.trimmed(15) is None
     assert router.next_range(20, 100) == (15, 20)

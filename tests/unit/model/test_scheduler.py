@@ -151,7 +151,7 @@ def test_a_dropped_topic_leaves_no_trace() -> None:
     assert len(scheduler) == 0
     assert len(scheduler._crossings) < 200
     assert scheduler.take(10**9) is None
-    assert sum(map(len, scheduler._places)) == 0
+    assert sum(map(len, scheduler._bands)) == 0
 
 
 def test_readers_raise_a_topic_and_forgetting_lowers_it() -> None:

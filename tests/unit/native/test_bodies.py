@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headwater.core import limits
 from headwater.core.errors import HeadwaterError
 from headwater.native import compiled
-from headwater.server.writing import encode_request
+from headwater.server.http.write_handler import encode_request
 from headwater.wire.requests import WriteRequest, decode_request
 from tests.unit.native.twins import is_compiled
 

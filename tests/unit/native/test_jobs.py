@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headwater.format.segment import ENTRY_BYTES, INDEX_DTYPE
 from headwater.model import alive, slots
-from headwater.model.queue import holding
+from headwater.model.queue import job_holders
 from headwater.model.slots import DEAD
 from headwater.native import compiled
 from tests.unit.native.twins import pure
@@ -84,7 +84,7 @@ def test_runs_are_told_the_same_way(seqs: list[int]) -> None:
 def test_the_holder_of_all_is_found_the_same_way(
     name: str, held: dict[int, str], seqs: list[int]
 ) -> None:
-    one, other = both(name, holding, held, seqs)
+    one, other = both(name, job_holders, held, seqs)
     assert one == other
 
 
@@ -93,10 +93,10 @@ def test_the_holder_of_all_is_found_the_same_way(
 def test_jobs_change_their_place_the_same_way(
     held: dict[int, str], there: dict[int, str], seqs: list[int], holder: str
 ) -> None:
-    one, other = both("hold", holding, held, seqs, holder)
+    one, other = both("hold", job_holders, held, seqs, holder)
     assert one == other
     known = [seq for seq in dict.fromkeys(seqs) if seq in held]
-    one, other = both("move", holding, held, there, known)
+    one, other = both("move", job_holders, held, there, known)
     assert one == other
 
 
@@ -104,11 +104,14 @@ def test_jobs_change_their_place_the_same_way(
 @pytest.mark.parametrize("seq", [2**70, -(2**70), 1.0, True, "1", None, b"1", (1,)])
 def test_what_is_no_seq_is_held_by_nobody_or_left_to_a_closer_look(seq: Any) -> None:
     held: dict[int, str] = {1: "a", 2: "a"}
-    assert holding.one_holder(held, [seq]) in (None, pure(holding.one_holder, holding, held, [seq]))
+    assert job_holders.one_holder(held, [seq]) in (
+        None,
+        pure(job_holders.one_holder, job_holders, held, [seq]),
+    )
 
 
 @is_compiled
 def test_what_cannot_be_a_key_is_refused_by_both() -> None:
-    one, other = both("one_holder", holding, {1: "a"}, [[1]])
+    one, other = both("one_holder", job_holders, {1: "a"}, [[1]])
     assert one == other
     assert one[0] is TypeError

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headwater.format.crc32c import crc32c
 from headwater.format.kafka import batch as batch_format
-from headwater.format.kafka.batch import HEADER_BYTES, place_batch
+from headwater.format.kafka.batch import HEADER_BYTES, assign_offset
 from headwater.native import compiled
 from headwater.wire.kafka import plain as plain_module
 from headwater.wire.kafka.apis import ApiKey
@@ -237,8 +237,8 @@ def test_noise_is_read_alike(noise: bytes) -> None:
 
 @given(st.binary(min_size=16, max_size=400), int64s)
 def test_a_batch_is_placed_alike(batch: bytes, base_offset: int) -> None:
-    placed = place_batch(batch, base_offset)
-    assert placed == pure(place_batch, batch_format, batch, base_offset)
+    placed = assign_offset(batch, base_offset)
+    assert placed == pure(assign_offset, batch_format, batch, base_offset)
     assert placed[20:] == batch[16:]
 
 

@@ -12,29 +12,31 @@ from headwater.recovery.decide import (
     CURRENT_ROWS,
     FILE_ROWS,
     ODDITY_ROWS,
-    Oddity,
-    Place,
+    FilePosition,
+    LogOddity,
     decide_file,
 )
 from headwater.recovery.finding import Action
 from headwater.recovery.report import report_on
 from headwater.recovery.survey import CurrentState, ShardSurvey
-from headwater.recovery.verdict import FileScan, Verdict
+from headwater.recovery.verdict import FileScan, FileVerdict
 
 DIRECTORY = PurePosixPath("/wal")
 
 
-@pytest.mark.parametrize(("place", "verdict"), list(product(Place, Verdict)))
-def test_every_place_and_verdict_meets_exactly_one_row(place: Place, verdict: Verdict) -> None:
-    rows = [row for row in FILE_ROWS if row.verdict is verdict and place in row.places]
+@pytest.mark.parametrize(("position", "verdict"), list(product(FilePosition, FileVerdict)))
+def test_every_place_and_verdict_meets_exactly_one_row(
+    position: FilePosition, verdict: FileVerdict
+) -> None:
+    rows = [row for row in FILE_ROWS if row.verdict is verdict and position in row.positions]
     assert len(rows) == 1
-    assert decide_file(place, verdict) is rows[0]
+    assert decide_file(position, verdict) is rows[0]
     assert rows[0].why
 
 
 def test_every_state_of_current_and_every_oddity_has_its_row() -> None:
     assert set(CURRENT_ROWS) == set(CurrentState)
-    assert set(ODDITY_ROWS) == set(Oddity)
+    assert set(ODDITY_ROWS) == set(LogOddity)
     assert all(why for _, why in [*CURRENT_ROWS.values(), *ODDITY_ROWS.values()])
 
 
@@ -42,29 +44,29 @@ def test_every_state_of_current_and_every_oddity_has_its_row() -> None:
 def test_only_a_torn_tail_of_the_last_file_is_cut() -> None:
     """A cut loses bytes, so this is the whole list of sights that lead to one."""
     cuts = [
-        (place, verdict)
-        for place, verdict in product(Place, Verdict)
-        if decide_file(place, verdict).action is Action.CUT
+        (position, verdict)
+        for position, verdict in product(FilePosition, FileVerdict)
+        if decide_file(position, verdict).action is Action.CUT
     ]
-    assert cuts == [(Place.LAST, Verdict.TORN)]
+    assert cuts == [(FilePosition.LAST, FileVerdict.TORN)]
 
 
 def test_nothing_is_removed_but_what_was_never_used_or_already_released() -> None:
     removed = [oddity for oddity, (action, _) in ODDITY_ROWS.items() if action is Action.REMOVE]
-    assert removed == [Oddity.LEFTOVER, Oddity.UNTRIMMED]
+    assert removed == [LogOddity.LEFTOVER, LogOddity.UNTRIMMED]
     assert all(row.action is not Action.REMOVE for row in FILE_ROWS)
 
 
-@pytest.mark.parametrize(("place", "verdict"), list(product(Place, Verdict)))
+@pytest.mark.parametrize(("position", "verdict"), list(product(FilePosition, FileVerdict)))
 def test_every_sight_is_kept_or_told_and_refusals_become_the_right_error(
-    place: Place, verdict: Verdict
+    position: FilePosition, verdict: FileVerdict
 ) -> None:
     scan = FileScan(DIRECTORY / "wal-0000000000000001.log", 1, verdict, end=77, reason="seen")
     other = FileScan(DIRECTORY / "wal-0000000000000009.log", 9)
-    files = [scan, other] if place is Place.EARLIER else [other, scan]
+    files = [scan, other] if position is FilePosition.EARLIER else [other, scan]
     survey = ShardSurvey(DIRECTORY, files=files, current_state=CurrentState.NAMES_LAST)
     report = report_on([survey])
-    action = decide_file(place, verdict).action
+    action = decide_file(position, verdict).action
     found = [finding for finding in report.findings if finding.path == scan.path]
     assert bool(found) == (action is not Action.KEEP)
     errors = {
@@ -101,4 +103,4 @@ def test_every_oddity_can_be_reported() -> None:
         repairs_unreadable=True,
     )
     whats = {finding.what for finding in report_on([survey]).findings}
-    assert whats == {oddity.value for oddity in Oddity}
+    assert whats == {oddity.value for oddity in LogOddity}

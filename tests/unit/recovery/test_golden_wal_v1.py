@@ -19,7 +19,7 @@ from headwater.format.frame import FrameType, encode_frame
 from headwater.format.mark import MarkKind, decode_mark, encode_mark
 from headwater.format.repairs import decode_repairs, encode_repairs
 from headwater.recovery.replay import replay
-from headwater.recovery.wal_recovery import look, recover
+from headwater.recovery.wal_recovery import inspect_wal, recover
 from headwater.testing import ManualClock
 from headwater.wal.counters import WalCounters
 from headwater.wal.frame_log import FrameLog
@@ -110,7 +110,7 @@ def test_the_golden_log_can_be_written_on_and_keeps_what_it_had(
     log.write_group([Ticket(body, 1, Durability.FSYNC)], essential=False)
     log.witness(clean_stop=True)
     log.close()
-    report = look(PosixDisk(), directory)
+    report = inspect_wal(PosixDisk(), directory)
     frames = [shown(f) for group in replay(PosixDisk(), report.shards) for f in group.frames()]
     old = [frame for group in wanted["groups"] for frame in group["frames"]]
     assert not report.refusals

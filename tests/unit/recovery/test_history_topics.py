@@ -24,7 +24,7 @@ from headwater.format.topic_frames import (
 from headwater.recovery.catalog import Catalog, TopicNotes
 from headwater.recovery.history.contents import CONTENT_FRAMES
 from headwater.recovery.history.topics import TABLE_FRAMES, TopicFold, TopicSink, TopicTable
-from headwater.recovery.stored_topic import Stored
+from headwater.recovery.stored_topic import StoredTopic
 
 STORED = TopicSettings().to_stored()
 
@@ -34,7 +34,7 @@ class Held:
     topic_id: int
     name: str
     epoch: int
-    stored: Stored = field(default_factory=Stored)
+    stored: StoredTopic = field(default_factory=StoredTopic)
     checkpointed_seq: int = 0
 
 
@@ -113,7 +113,9 @@ SNAPSHOT = Snapshot(3, 5, (meta(2, "known"),), (), {"gone": 2})
 def folded(*frames: Frame, snapshot: Snapshot | None = SNAPSHOT) -> tuple[TopicTable[Held], Said]:
     table: TopicTable[Held] = TopicTable()
     if snapshot is not None:
-        table.begin(snapshot, lambda m: Held(m.topic_id, m.name, m.epoch, Stored.from_meta(m), 10))
+        table.begin(
+            snapshot, lambda m: Held(m.topic_id, m.name, m.epoch, StoredTopic.from_meta(m), 10)
+        )
     said = Said()
     fold = TopicFold(table, said)
     for frame in frames:

@@ -1,4 +1,4 @@
-"""Looking at a log beside its writer: only what two looks agree on counts."""
+"""Inspecting a log beside its writer: only what two inspections agree on counts."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def without(number: int) -> WalReport:
 
 
 def settled(monkeypatch: pytest.MonkeyPatch, looks: Iterator[WalReport]) -> WalReport:
-    monkeypatch.setattr(inspection, "look", lambda *_, **__: next(looks))
-    return inspection.look_until_settled(FakeDisk(["/data"]), WAL)
+    monkeypatch.setattr(inspection, "inspect_wal", lambda *_, **__: next(looks))
+    return inspection.inspect_until_stable(FakeDisk(["/data"]), WAL)
 
 
 def test_a_file_that_is_missing_twice_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from headwater.recovery.kafka.verdict import (
     CopyVerdict,
     IndexVerdict,
     LogVerdict,
-    Place,
+    SegmentPosition,
     Stray,
 )
 
@@ -39,18 +39,22 @@ def test_every_pair_of_checkpoints_meets_exactly_one_row(
     assert rows == [decide_checkpoint(first, copy, entries=entries)]
 
 
-@pytest.mark.parametrize("place", Place)
+@pytest.mark.parametrize("position", SegmentPosition)
 @pytest.mark.parametrize("verdict", IndexVerdict)
-def test_every_look_at_an_index_meets_exactly_one_row(verdict: IndexVerdict, place: Place) -> None:
-    rows = [row for row in INDEX_ROWS if row.verdict is verdict and place in row.places]
-    assert rows == [decide_index(verdict, place)]
+def test_every_look_at_an_index_meets_exactly_one_row(
+    verdict: IndexVerdict, position: SegmentPosition
+) -> None:
+    rows = [row for row in INDEX_ROWS if row.verdict is verdict and position in row.positions]
+    assert rows == [decide_index(verdict, position)]
 
 
-@pytest.mark.parametrize("place", Place)
+@pytest.mark.parametrize("position", SegmentPosition)
 @pytest.mark.parametrize("verdict", LogVerdict)
-def test_every_look_at_a_log_meets_exactly_one_row(verdict: LogVerdict, place: Place) -> None:
-    rows = [row for row in LOG_ROWS if row.verdict is verdict and place in row.places]
-    assert rows == [decide_log(verdict, place)]
+def test_every_look_at_a_log_meets_exactly_one_row(
+    verdict: LogVerdict, position: SegmentPosition
+) -> None:
+    rows = [row for row in LOG_ROWS if row.verdict is verdict and position in row.positions]
+    assert rows == [decide_log(verdict, position)]
 
 
 def test_every_copy_and_every_stray_file_has_its_row() -> None:
@@ -59,9 +63,11 @@ def test_every_copy_and_every_stray_file_has_its_row() -> None:
 
 
 def test_only_the_last_segment_is_ever_cut() -> None:
-    cuts = {place for row in INDEX_ROWS if row.action is Action.CUT for place in row.places}
-    cuts |= {place for row in LOG_ROWS if row.action is Action.CUT for place in row.places}
-    assert cuts == {Place.LAST}
+    cuts = {
+        position for row in INDEX_ROWS if row.action is Action.CUT for position in row.positions
+    }
+    cuts |= {position for row in LOG_ROWS if row.action is Action.CUT for position in row.positions}
+    assert cuts == {SegmentPosition.LAST}
 
 
 def test_only_what_is_proven_a_leftover_is_removed() -> None:

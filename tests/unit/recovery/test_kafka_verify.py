@@ -16,9 +16,9 @@ from headwater.format.kafka.entry import Entries, find_runs, read_entries
 from headwater.format.kafka.names import SPARE_NAME, index_name
 from headwater.recovery.kafka.repair import recover_kafka
 from headwater.recovery.kafka.verify import join_kafka, plan_kafka
-from headwater.recovery.kafka.verify_segment import look_at_kafka_segment
+from headwater.recovery.kafka.verify_segment import check_kafka_segment
 from headwater.recovery.kafka.view import KafkaView
-from headwater.store.verify import Fault, FaultKind
+from headwater.store.verify import FaultKind, VerifyFault
 from headwater.testing import FakeDisk
 from headwater.testing.trace import Image
 from tests.crash.kafka_story import settled
@@ -29,9 +29,9 @@ from tests.rig.verifying import faulty, unfound
 EVERY = {"log": 13, "oidx": 11, "checkpoint": 5, "copy": 5}
 
 
-def faults_of(disk: FakeDisk) -> list[Fault]:
+def faults_of(disk: FakeDisk) -> list[VerifyFault]:
     plan = plan_kafka(disk, KAFKA)
-    return join_kafka(plan, [look_at_kafka_segment(disk, each) for each in plan.segments])
+    return join_kafka(plan, [check_kafka_segment(disk, each) for each in plan.segments])
 
 
 def lived() -> KafkaLife:
@@ -42,7 +42,7 @@ def lived() -> KafkaLife:
     for number in range(24):
         life.append("orders", batch_of(f"o{number}", f"p{number}"), number % 2)
         life.append("clicks", batch_of(f"c{number}"))
-    life.do(lambda: life.store.settle_group(settled("readers", 1, "m1", "m2")))
+    life.do(lambda: life.store.log_membership(settled("readers", 1, "m1", "m2")))
     life.do(lambda: life.store.delete_records(life.partition("orders"), 10))
     life.do(lambda: life.store.delete_records(life.partition("orders", 1), 10))
     life.store.housekeep()
@@ -51,7 +51,7 @@ def lived() -> KafkaLife:
     life.do(lambda: life.store.delete_topic(clicks))
     life.create("clicks")
     life.append("clicks", batch_of("again", "and again"))
-    life.do(lambda: life.store.settle_group(settled("readers", 2, "m2")))
+    life.do(lambda: life.store.log_membership(settled("readers", 2, "m2")))
     return life
 
 
@@ -69,7 +69,7 @@ def test_a_sound_log_has_no_findings_stopped_killed_or_empty() -> None:
         disk = FakeDisk(image=image(cleanly))
         assert faults_of(disk) == []
         plan = plan_kafka(disk, KAFKA)
-        looks = [look_at_kafka_segment(disk, each) for each in plan.segments]
+        looks = [check_kafka_segment(disk, each) for each in plan.segments]
         assert len(looks) > 2
         assert sum(look.batches for look in looks) > 15
         assert any(s.meta.log_number != s.meta.number for s in plan.segments), "none rewritten"
@@ -168,7 +168,7 @@ def test_a_fault_is_told_with_its_file_and_offset() -> None:
     assert "CRC32C" in fault.what
 
 
-def forged(change: Callable[[Entries], None]) -> list[Fault]:
+def forged(change: Callable[[Entries], None]) -> list[VerifyFault]:
     """An index that is not what was meant, with a checkpoint that vouches for it."""
     disk = FakeDisk(image=image(True))
     plan = plan_kafka(disk, KAFKA)

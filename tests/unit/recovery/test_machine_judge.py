@@ -8,8 +8,8 @@ from headwater.format.machines.bodies import Checkpoint, encode_body
 from headwater.format.machines.entry import EntryType, encode_entry
 from headwater.format.machines.names import global_offset, segment_name
 from headwater.recovery.machines.judge import (
+    BadStretch,
     LogJudgement,
-    Stretch,
     StretchVerdict,
     judge_log,
 )
@@ -63,7 +63,7 @@ def test_bad_bytes_before_a_witnessed_place_are_damage_and_behind_it_a_torn_tail
     behind = global_offset(1, len(first + bad))
     known = judged(first + bad + entry(3, synced=behind))
     reason = known.stretches[0].reason
-    assert known.stretches == [Stretch(StretchVerdict.DAMAGED, place, behind, 1, reason)]
+    assert known.stretches == [BadStretch(StretchVerdict.DAMAGED, place, behind, 1, reason)]
     assert known.next_sequence == 4
     by_current = judged(first + bad + entry(3), current=behind)
     assert by_current.stretches == known.stretches
@@ -83,7 +83,7 @@ def test_numbers_that_skip_some_are_damage_where_a_witness_knows_of_them() -> No
     place = global_offset(1, len(first))
     found = judged(first + entry(5), current=global_offset(1, len(first + entry(5))))
     reason = "3 entries are missing before this one"
-    assert found.stretches == [Stretch(StretchVerdict.MISSING, place, place, 3, reason)]
+    assert found.stretches == [BadStretch(StretchVerdict.MISSING, place, place, 3, reason)]
     assert judged(first + entry(5)).end == place, "nobody knew of it: a torn tail"
 
 

@@ -13,7 +13,7 @@ from headwater.config.machines import FsyncKind, MachineSettings
 from headwater.core.errors import DamageError, ForeignFileError, NewerFormatError
 from headwater.engine.machines import requests
 from headwater.format.crc32c import crc32c
-from headwater.format.machines.entry import ENTRY, Entry, decode_entry
+from headwater.format.machines.entry import ENTRY, MachineEntry, decode_entry
 from headwater.format.machines.names import segment_of, within_segment
 from headwater.testing import TORN, CrashKind, FakeDisk, Rest
 from tests.rig.machines import ORDER, PLACE, SMALL, SteppedStore, new_disk, policy
@@ -331,7 +331,7 @@ def test_a_log_with_many_bad_places_is_read_to_its_end_once(
     decoded: list[int] = []
     real = decode_entry
 
-    def counting(buffer: bytes, at: int, end: int) -> Entry:
+    def counting(buffer: bytes, at: int, end: int) -> MachineEntry:
         decoded.append(at)
         return real(buffer, at, end)
 

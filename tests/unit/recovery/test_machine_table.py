@@ -18,17 +18,17 @@ from headwater.recovery.machines.table import (
     ODDITY_ROWS,
     SNAPSHOT_ROWS,
     STRETCH_ROWS,
-    Oddity,
-    Standing,
+    MachineOddity,
+    SnapshotStanding,
     decide_snapshot,
 )
 
-SNAPSHOTS = list(product(SnapshotVerdict, Standing))
+SNAPSHOTS = list(product(SnapshotVerdict, SnapshotStanding))
 
 
 @pytest.mark.parametrize(("verdict", "standing"), SNAPSHOTS)
 def test_every_snapshot_and_standing_meets_exactly_one_row(
-    verdict: SnapshotVerdict, standing: Standing
+    verdict: SnapshotVerdict, standing: SnapshotStanding
 ) -> None:
     rows = [row for row in SNAPSHOT_ROWS if row.verdict is verdict and standing in row.standings]
     assert len(rows) == 1
@@ -40,7 +40,7 @@ def test_every_other_sight_has_its_row_and_every_row_says_why() -> None:
     assert set(STRETCH_ROWS) == set(StretchVerdict)
     assert set(INDEX_ROWS) == set(IndexState)
     assert set(CURRENT_ROWS) == set(FED_ROWS) == set(SmallFile)
-    assert set(ODDITY_ROWS) == set(Oddity)
+    assert set(ODDITY_ROWS) == set(MachineOddity)
     for rows in (STRETCH_ROWS, INDEX_ROWS, CURRENT_ROWS, FED_ROWS, ODDITY_ROWS):
         assert all(why for _, why in rows.values())
 
@@ -59,5 +59,5 @@ def test_only_a_torn_tail_is_cut_and_nothing_is_removed() -> None:
 
 def test_a_damaged_snapshot_is_refused_only_where_nothing_stands_in_for_it() -> None:
     decide = partial(decide_snapshot, SnapshotVerdict.DAMAGED)
-    assert decide(Standing.SPARE).action is Action.QUARANTINE
-    assert decide(Standing.NEEDED).action is Action.REFUSE_DAMAGED
+    assert decide(SnapshotStanding.SPARE).action is Action.QUARANTINE
+    assert decide(SnapshotStanding.NEEDED).action is Action.REFUSE_DAMAGED

@@ -14,7 +14,7 @@ from headwater.format.machines.snapshot import SnapshotIndex, decode_index, enco
 from headwater.recovery.machines.segment import scan_machine_segment
 from headwater.recovery.machines.survey import begin_survey
 from headwater.recovery.machines.verify import machine_faults
-from headwater.store.verify import Fault
+from headwater.store.verify import VerifyFault
 from headwater.testing import FakeDisk
 from headwater.testing.trace import Image
 from tests.crash.matrix import tried
@@ -26,7 +26,7 @@ NEVER_READ = ("LOCK", "prepared.next")
 ROUND = ("PAY", "SHIP", "CLOSE", "AGAIN")
 
 
-def faults_of(disk: FakeDisk) -> list[Fault]:
+def faults_of(disk: FakeDisk) -> list[VerifyFault]:
     plan = begin_survey(disk, PLACE)
     return machine_faults(plan, [scan_machine_segment(disk, each) for each in plan.segments])
 

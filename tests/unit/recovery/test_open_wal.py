@@ -11,7 +11,7 @@ from headwater.core.clock import SystemClock
 from headwater.core.errors import AccessError, DamageError, SyncError
 from headwater.disk import PosixDisk
 from headwater.recovery.open_wal import claim_directory, open_wal
-from headwater.recovery.wal_recovery import look, recover
+from headwater.recovery.wal_recovery import inspect_wal, recover
 from headwater.testing import FakeDisk, Fault, FaultDisk, Verb
 from tests.crash.session import DATA, SMALL, WAL, Session, log_files, new_disk
 
@@ -77,7 +77,7 @@ def test_looking_changes_nothing_and_works_beside_a_running_writer() -> None:
     session = Session(fake).open()
     session.append(1)
     before = fake.files()
-    report = look(fake, WAL)
+    report = inspect_wal(fake, WAL)
     assert fake.files() == before
     assert report.groups == 1
     session.append(1)

@@ -16,11 +16,11 @@ import pyarrow.dataset
 from deltalake import DeltaTable
 
 from headwater.spark.tables.delta import DeltaLake
+from headwater.spark.tables.file_writer import FilesWriter
 from headwater.spark.tables.iceberg import IcebergLake
 from headwater.spark.tables.location import TableLocation
 from headwater.spark.tables.parquet import ParquetLake
 from headwater.spark.tables.table import Landing, Table, WrittenFile
-from headwater.spark.tables.writing import FilesWriter
 
 FORMATS: dict[str, Callable[[TableLocation], Table]] = {
     "delta": DeltaLake,

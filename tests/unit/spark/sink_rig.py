@@ -17,10 +17,10 @@ from headwater.client.calls import Records
 from headwater.core.clock import Doorbell, SystemClock
 from headwater.core.units import US_PER_MS, US_PER_S
 from headwater.engine.pending import Appended
-from headwater.spark.writing.ledger import LEDGER_SUFFIX, WriteTask
-from headwater.spark.writing.options import SinkOptions, sink_options
-from headwater.spark.writing.rows import Rows
-from headwater.spark.writing.task import TaskPart, TopicWriter, finish_write, write_rows
+from headwater.spark.sink.ledger import LEDGER_SUFFIX, WriteTask
+from headwater.spark.sink.options import SinkOptions, sink_options
+from headwater.spark.sink.rows import Rows
+from headwater.spark.sink.topic_writer import TaskPart, TopicWriter, finish_write, write_rows
 from tests.server.running import running
 
 QUICK = Retry(give_up_after_s=5.0, first_delay_s=0.01, longest_delay_s=0.1)

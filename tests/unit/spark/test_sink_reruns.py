@@ -19,9 +19,9 @@ from headwater.core.errors import (
     WriteUncertainError,
 )
 from headwater.engine.pending import Appended
-from headwater.spark.writing import task
-from headwater.spark.writing.ledger import Ledger, ledger_name
-from headwater.spark.writing.sending import FENCE_MS
+from headwater.spark.sink import topic_writer
+from headwater.spark.sink.ledger import Ledger, ledger_name
+from headwater.spark.sink.sender import FENCE_MS
 from tests.unit.spark.sink_rig import (
     QUICK,
     Died,
@@ -120,7 +120,7 @@ def test_rows_with_meta_tag_and_node_are_known_again(rig: Rig) -> None:
     options = rig.options(schema)
     for run in ("run-1", "run-2"):
         done = [
-            task.write_rows(
+            topic_writer.write_rows(
                 rig.client, options, write_task(run, partition=at), [batch.slice(at)], rig.clock
             )
             for at in range(4)
@@ -167,9 +167,9 @@ def test_rows_deleted_inside_a_chunk_are_not_brought_back(rig: Rig) -> None:
     options = rig.options(schema)
     columns = [pa.array(["1", "2", "3"]), pa.array(["a", "b", "c"])]
     batch = pa.record_batch(columns, schema=schema)
-    task.write_rows(rig.client, options, write_task("run-1"), [batch], rig.clock)
+    topic_writer.write_rows(rig.client, options, write_task("run-1"), [batch], rig.clock)
     rig.client.delete("t", match="b")
-    part = task.write_rows(rig.client, options, write_task("run-2"), [batch], rig.clock)
+    part = topic_writer.write_rows(rig.client, options, write_task("run-2"), [batch], rig.clock)
     with pytest.raises(WriteUncertainError, match="only 2 are left"):
         rig.finish(options, part)
     assert rig.rows() == [1, 3]
@@ -178,7 +178,7 @@ def test_rows_deleted_inside_a_chunk_are_not_brought_back(rig: Rig) -> None:
 def test_what_is_too_large_to_compare_is_refused_with_the_way_out(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task, "STAGED_BYTES_MAX", 1_000)
+    monkeypatch.setattr(topic_writer, "STAGED_BYTES_MAX", 1_000)
     begun(rig, "run-1", [ROWS], 3)
     with pytest.raises(HeadwaterError, match=r'option\("rerun", "trust"\)'):
         run_whole(rig, "run-2", [ROWS])

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from headwater.core.errors import InvalidRequestError, RecordTooLargeError
-from headwater.spark.writing.chunks import Chunk, Chunker, Mark, with_mark, without_mark
-from headwater.spark.writing.json_columns import json_texts
-from headwater.spark.writing.options import SinkOptions, sink_options
-from headwater.spark.writing.rows import Rows, TopicRows
+from headwater.spark.sink.chunks import Chunk, Chunker, Mark, with_mark, without_mark
+from headwater.spark.sink.json_columns import json_texts
+from headwater.spark.sink.options import SinkOptions, sink_options
+from headwater.spark.sink.rows import Rows, TopicRows
 
 URL = {"url": "http://127.0.0.1:1"}
 NO = None

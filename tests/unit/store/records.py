@@ -24,7 +24,7 @@ from headwater.format.segment import (
     index_flags,
     seal_checks,
 )
-from headwater.store.checked_reads import Finding, good_positions
+from headwater.store.checked_reads import RecordDamage, good_positions
 from headwater.store.maps import SegmentMaps
 from headwater.store.segment import Segment
 from headwater.store.segment_stores import SegmentStore
@@ -130,7 +130,7 @@ def topic_files(
     disk: Disk,
     settings: SegmentSettings = SMALL,
     cold: SegmentStore | None = None,
-    findings: list[Finding] | None = None,
+    findings: list[RecordDamage] | None = None,
     maps: SegmentMaps | None = None,
 ) -> TopicFiles:
     report = None if findings is None else findings.append
@@ -183,10 +183,10 @@ class Written:
 
 def read_live(
     files: TopicFiles, segments: Sequence[Segment]
-) -> tuple[dict[int, bytes], list[Finding]]:
+) -> tuple[dict[int, bytes], list[RecordDamage]]:
     """Every record that may be served, with what was found damaged on the way."""
     found: dict[int, bytes] = {}
-    findings: list[Finding] = []
+    findings: list[RecordDamage] = []
     for segment in segments:
         entries = files.index(segment)
         piece = files.read(segment, segment.first_seq, segment.end_seq, entries)

@@ -10,7 +10,7 @@ import pytest
 from headwater.core.errors import DamageError, UnavailableError
 from headwater.disk import OpenMode
 from headwater.format.segment import ENTRY_BYTES, IndexFlag
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 from headwater.store.segment import Segment, find_segment
 from headwater.store.segment_stores import LocalSegmentStore
 from headwater.store.topic_files import TopicFiles
@@ -137,11 +137,11 @@ def test_every_cut_of_a_sealed_index_is_mended_from_the_data_and_told() -> None:
     whole = disk.files()[path]
     for length in range(len(whole)):
         disk.write_file(path, whole[:length])
-        findings: list[Finding] = []
+        findings: list[RecordDamage] = []
         again = topic_files(disk, findings=findings)
         assert read_live(again, again.load(*topic.position)) == (all_of(topic), [])
         missing = range(1 + length // ENTRY_BYTES, 5)
-        assert [(finding.seq, finding.mended) for finding in findings] == [
+        assert [(finding.seq, finding.repaired) for finding in findings] == [
             (seq, True) for seq in missing
         ]
         assert disk.files()[path] == whole
@@ -153,7 +153,7 @@ def test_every_flipped_bit_of_a_sealed_index_is_mended_from_the_data_and_told() 
     whole = disk.files()[path]
     for bit in range(len(whole) * 8):
         disk.damage(path, bit // 8, bytes([whole[bit // 8] ^ 1 << bit % 8]))
-        findings: list[Finding] = []
+        findings: list[RecordDamage] = []
         again = topic_files(disk, findings=findings)
         assert read_live(again, again.load(*topic.position)) == (all_of(topic), [])
         assert [finding.seq for finding in findings] == [1 + bit // 8 // ENTRY_BYTES]
@@ -167,7 +167,7 @@ def test_every_flipped_bit_of_an_active_index_is_mended_from_the_data_and_told()
     whole = disk.files()[path]
     for bit in range(len(whole) * 8):
         disk.damage(path, bit // 8, bytes([whole[bit // 8] ^ 1 << bit % 8]))
-        findings: list[Finding] = []
+        findings: list[RecordDamage] = []
         again = topic_files(disk, findings=findings)
         assert read_live(again, again.load(*topic.position)) == (all_of(topic), [])
         assert [finding.seq for finding in findings] == [9 + bit // 8 // ENTRY_BYTES]
@@ -196,12 +196,12 @@ def test_an_entry_and_its_frame_both_damaged_are_told_and_never_served() -> None
     disk.damage(path_of(1, "idx"), 1 * ENTRY_BYTES, b"\xff")
     disk.damage(path_of(1, "data"), int(entries["offset"][1]) + 31, b"\xff")
     before = disk.files()
-    findings: list[Finding] = []
+    findings: list[RecordDamage] = []
     again = topic_files(disk, findings=findings)
     segments = again.load(*topic.position)
     found, _ = read_live(again, segments)
     assert found == {seq: data for seq, data in all_of(topic).items() if seq != 2}
-    assert {(finding.seq, finding.mended) for finding in findings} == {(2, False)}
+    assert {(finding.seq, finding.repaired) for finding in findings} == {(2, False)}
     assert seqs_with(again.index(segments[0]), 1, IndexFlag.DAMAGED) == [2]
     assert disk.files() == before
 

@@ -13,9 +13,9 @@ from headwater.format.segment import (
     identity_with_salt,
     parse_segment_file,
     seal_checks,
-    seqs_told_by,
+    seqs_of_shift,
     shift_of_seqs,
-    topic_told_by,
+    topic_of_shift,
     unpack_identity,
 )
 from headwater.store.cold_index import cold_index_bytes
@@ -221,7 +221,7 @@ def test_what_a_salt_and_a_shift_say_can_be_read_back() -> None:
     identity = Identity(1234, 5_678_901)
     assert unpack_identity(identity.pack()) == identity
     assert unpack_identity(0) is None
-    assert topic_told_by(identity.salt, identity.first) == 1234
+    assert topic_of_shift(identity.salt, identity.first) == 1234
     assert identity_with_salt(1234, identity.salt) == identity
     for seqs in (-3_000_000, -1, 0, 1, 10_000):
-        assert seqs_told_by(shift_of_seqs(seqs, identity.salt), identity.salt) == seqs
+        assert seqs_of_shift(shift_of_seqs(seqs, identity.salt), identity.salt) == seqs

@@ -18,7 +18,7 @@ from headwater.core.errors import (
 )
 from headwater.disk import Buffer
 from headwater.format.segment import SegmentPart
-from headwater.store.checked_reads import Finding, good_positions
+from headwater.store.checked_reads import RecordDamage, good_positions
 from headwater.store.object_store import ObjectColdTier, open_cold_tier
 from headwater.store.segment import SegmentChangedError, Tier
 from headwater.store.segment_stores import LocalColdTier, LocalSegmentStore, SegmentStore
@@ -205,11 +205,11 @@ def test_every_flipped_bit_of_a_cold_index_is_mended_and_brings_no_delete_back()
     whole = disk.files()[path]
     for bit in range(len(whole) * 8):
         disk.damage(path, bit // 8, bytes([whole[bit // 8] ^ 1 << bit % 8]))
-        findings: list[Finding] = []
+        findings: list[RecordDamage] = []
         again = topic_files(disk, cold=store, findings=findings)
         assert read_live(again, again.load(*topic.position)) == (live_of(topic), [])
         seq = 1 + bit // 8 // 20
-        assert [(each.seq, each.mended) for each in findings] == [(seq, True)] * (seq < 5)
+        assert [(each.seq, each.repaired) for each in findings] == [(seq, True)] * (seq < 5)
         if seq == 5:
             disk.write_file(path, whole)
         assert disk.files()[path] == whole
@@ -220,11 +220,11 @@ def test_a_cold_entry_that_cannot_be_settled_is_told_and_not_served() -> None:
     move(topic, 0)
     topic.delete(2)
     disk.damage(DIRECTORY / "seg-0000000000000001.cold", 20, bytes(20))
-    findings: list[Finding] = []
+    findings: list[RecordDamage] = []
     again = topic_files(disk, cold=store, findings=findings)
     segments = again.load(*topic.position)
     assert read_live(again, segments) == (live_of(topic), [])
-    assert [(each.seq, each.mended) for each in findings] == [(2, False)]
+    assert [(each.seq, each.repaired) for each in findings] == [(2, False)]
     again.flag_deleted(segments[0], again.index(segments[0])[1:3], numpy.array([2, 3]))
     topic.deleted.add(3)
     assert read_live(again, segments) == (live_of(topic), [])

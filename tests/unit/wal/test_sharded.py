@@ -16,7 +16,7 @@ from headwater.core.errors import AccessError, ClosedError, DirectoryInUseError,
 from headwater.disk import PosixDisk
 from headwater.format.frame import FrameType, encode_frame
 from headwater.recovery.open_wal import OpenWal, open_wal
-from headwater.recovery.wal_recovery import look
+from headwater.recovery.wal_recovery import inspect_wal
 from headwater.testing import FakeDisk, Fault, FaultDisk, Verb
 from headwater.wal.committer import LogState
 from headwater.wal.sharded import shard_directory, shard_of
@@ -215,6 +215,6 @@ def test_many_threads_on_the_real_disk_find_everything_again(tmp_path: Path) -> 
     again = open_wal(PosixDisk(), directory, settings(2), SystemClock())
     assert replayed(again) == {topic: list(range(1, 61)) for topic in TOPICS}
     again.close()
-    report = look(PosixDisk(), directory / "wal", deep=True)
+    report = inspect_wal(PosixDisk(), directory / "wal", deep=True)
     assert not report.findings, [finding.line() for finding in report.findings]
     assert all(shard.files[-1].clean_stop for shard in report.shards)

@@ -17,7 +17,7 @@ Settings = dict[str, str | int | float | bool]
 
 
 class Cluster:
-    """One end of a bridge. Says where it is without telling the password."""
+    """One end of a bridge. Its text has the address without the password."""
 
     def __init__(self, address: str, more: Iterable[str] = ()) -> None:
         """`more` are lines of `name=value`, settings that librdkafka knows."""

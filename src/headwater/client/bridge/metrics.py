@@ -12,21 +12,21 @@ from headwater.core.errors import AccessError
 from headwater.observe.metrics import metrics_as_text
 
 if TYPE_CHECKING:
-    from headwater.client.bridge.bridge import Progress
+    from headwater.client.bridge.bridge import BridgeProgress
 
-Look = Callable[[], "Progress | None"]
+ReadProgress = Callable[[], "BridgeProgress | None"]
 
 
 @contextmanager
-def serve_metrics(look: Look, port: int | None) -> Iterator[int | None]:
-    """While it lasts, GET /metrics on loopback tells how far the bridge is. Gives the port."""
+def serve_metrics(read_progress: ReadProgress, port: int | None) -> Iterator[int | None]:
+    """While it is open, GET /metrics on loopback gives the progress. Yields the port."""
     if port is None:
         yield None
         return
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            progress = look()
+            progress = read_progress()
             body = b"" if progress is None else metrics_as_text(progress.samples())
             self.send_response(200 if self.path in ("/metrics", "/v0/metrics") else 404)
             self.send_header("content-type", "text/plain; version=0.0.4")
@@ -35,7 +35,7 @@ def serve_metrics(look: Look, port: int | None) -> Iterator[int | None]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            """Scrapes are no news."""
+            """Scrapes are not logged."""
 
     try:
         server = ThreadingHTTPServer(("127.0.0.1", port), Handler)

@@ -1,24 +1,24 @@
-"""One partition on its way across: what was sent, and what the destination said about it."""
+"""The copy of one partition: which records were sent, and which of them are acked."""
 
 from __future__ import annotations
 
 from collections import deque
 from typing import Any
 
-from headwater.client.bridge.ends import is_too_large
-from headwater.client.bridge.statement import BridgeStoppedError, Place
+from headwater.client.bridge.clusters import is_too_large
+from headwater.client.bridge.statement import BridgeStoppedError, CopyPosition
 
 
-class Crossing:
+class PartitionCopy:
     """Copies of one partition are acked in order; each must lie where the count says."""
 
     def __init__(
-        self, topic: str, partition: int, place: Place, batch_bytes_max: str | None = None
+        self, topic: str, partition: int, position: CopyPosition, batch_bytes_max: str | None = None
     ) -> None:
         """`batch_bytes_max`: what the destination says it takes at once, where it says so."""
         self.topic = topic
         self.partition = partition
-        self.place = place
+        self.position = position
         """Up to here everything is acked."""
         self.copied = 0
         self.failure: BridgeStoppedError | None = None
@@ -42,17 +42,17 @@ class Crossing:
         self._reach_end()
 
     def _reach_end(self) -> None:
-        if not self._under_way and self._end > self.place.source:
-            self.place = Place(self._end, self.place.dest)
+        if not self._under_way and self._end > self.position.source:
+            self.position = CopyPosition(self._end, self.position.dest)
 
     def acked(self, error: Any, message: Any) -> None:
-        """Told by the producer, in the order of sending."""
+        """The producer calls it, in the order of sending."""
         source_offset = self._under_way.popleft()
         if self.failure is not None:
             return
         self.failure = self._why_not(error, message)
         if self.failure is None:
-            self.place = Place(source_offset + 1, self.place.dest + 1)
+            self.position = CopyPosition(source_offset + 1, self.position.dest + 1)
             self.copied += 1
             self._reach_end()
 
@@ -66,15 +66,16 @@ class Crossing:
             )
         if error is not None:
             return BridgeStoppedError(f"{self}: the destination refuses: {error.str()}")
-        if message.offset() < self.place.dest:
+        if message.offset() < self.position.dest:
             return BridgeStoppedError(
-                f"{self}: a copy went to offset {message.offset()} instead of {self.place.dest}; "
-                "the destination's topic was dropped meanwhile. Drop it and the bridge's topic of "
-                "positions to copy anew"
+                f"{self}: a copy went to offset {message.offset()} instead of "
+                f"{self.position.dest}; the destination's topic was dropped meanwhile. Drop it and "
+                "the bridge's topic of positions to copy anew"
             )
-        if message.offset() > self.place.dest:
+        if message.offset() > self.position.dest:
             return BridgeStoppedError(
-                f"{self}: a copy went to offset {message.offset()} instead of {self.place.dest}; "
-                "somebody else writes to this topic of the destination, perhaps a second bridge"
+                f"{self}: a copy went to offset {message.offset()} instead of "
+                f"{self.position.dest}; another producer writes to this topic of the destination, "
+                "perhaps a second bridge"
             )
         return None

@@ -1,7 +1,7 @@
 """The topic of positions: the last statement, the next one, and whose turn it is.
 
-Keeps: of two bridges with one name the one that started later goes on. It states before it counts,
-and the other looks for that before each of its copies and statements.
+Keeps: of two bridges with one name the one that started later goes on. It writes a statement before
+it counts, and the other checks for that before each of its copies and statements.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from headwater.client.bridge.ends import AwayError
+from headwater.client.bridge.clusters import AwayError
 from headwater.client.bridge.records import read_range
 from headwater.client.bridge.statement import (
     BridgeStoppedError,
-    Place,
+    CopyPosition,
     Statement,
     decode_statement,
     encode_statement,
@@ -23,37 +23,37 @@ from headwater.core.units import US_PER_S
 
 if TYPE_CHECKING:
     from headwater.client.bridge.bridge import BridgeSettings
-    from headwater.client.bridge.ends import Reading, Writing
+    from headwater.client.bridge.clusters import ClusterReader, ClusterWriter
     from headwater.core.clock import Clock
 
 KEPT_STATEMENTS: Final = 1_000
-LOOK_S: Final = 2.0
-"""How long the destination may take to tell whether there are other statements."""
+CHECK_TIMEOUT_S: Final = 2.0
+"""How long the destination may take to answer whether there are other statements."""
 GONE_US = 60 * US_PER_S
 """The topic is gone when the destination knew nothing of it, or less than was acked, for so long.
 A broker that comes back does not know everything at once."""
 FLUSH_S: Final = 10.0
-Places = dict[str, dict[str, Place]]
+CopyPositions = dict[str, dict[str, CopyPosition]]
 
 
 class Positions:
     def __init__(
-        self, settings: BridgeSettings, dest: Reading, writing: Writing, clock: Clock
+        self, settings: BridgeSettings, dest: ClusterReader, writer: ClusterWriter, clock: Clock
     ) -> None:
         self._settings = settings
         self._topic = settings.positions
         self._dest = dest
-        self._writing = writing
+        self._writer = writer
         self._owner = secrets.token_hex(8)
         self._next = 0
-        """Where the next statement goes, if nobody else makes any."""
+        """Where the next statement goes, if no other bridge writes one."""
         self._under_way = 0
         self._statements = 0
         self._clock = clock
         self._missed_us: int | None = None
         self.failure: BridgeStoppedError | None = None
 
-    # -- what was said
+    # -- reading statements
 
     def last(self) -> Statement | None:
         marks = self._dest.watermarks(self._topic, 0)
@@ -62,8 +62,8 @@ class Positions:
             return None
         if marks.high <= marks.low:
             raise BridgeStoppedError(
-                f"{self._settings.dest}: what {self._topic} said was deleted, so nobody knows what "
-                "was copied. Copy under another --name, to new topics"
+                f"{self._settings.dest}: the statements in {self._topic} were deleted, so it is "
+                "unknown what was copied. Copy under another --name, to new topics"
             )
         found = self._read(marks.high - 1, marks.high)
         if not found:
@@ -76,8 +76,8 @@ class Positions:
             for each in read_range(self._settings.dest, self._topic, 0, first, end)
         ]
 
-    def take_over(self, settle: Callable[[], None]) -> Statement | None:
-        """What to go on from, after everybody else of this name has been told to stop.
+    def take_over(self, wait_until_quiet: Callable[[], None]) -> Statement | None:
+        """What to go on from, after every other bridge of this name has been made to stop.
 
         `settle` waits until what others had under way has landed.
         """
@@ -91,13 +91,13 @@ class Positions:
                 at.append(int(message.offset() or 0))
 
         said = Statement("", {}) if before is None else before
-        self._send(said.places, said.ids, False, stated)
+        self._send(said.positions, said.ids, False, stated)
         self.flush()
         self._next = at[0] + 1
         is_alone = at[0] == expected
         if is_alone and (before is None or before.is_clean):
             return before
-        settle()
+        wait_until_quiet()
         older = {self._owner, *self._owners(max(expected - 1, 0), at[0])}
         last = self.last()
         if self._owners(at[0], self._next) - older:
@@ -107,25 +107,31 @@ class Positions:
     def _owners(self, first: int, end: int) -> set[str]:
         return {each.owner for each in self._read(first, end)}
 
-    # -- what is said
+    # -- writing statements
 
-    def state(self, places: Places, ids: dict[str, str], *, is_clean: bool = False) -> bool:
+    def state(
+        self, positions: CopyPositions, ids: dict[str, str], *, is_clean: bool = False
+    ) -> bool:
         """False where there is no room for it now."""
-        if not self._send(places, ids, is_clean, self._stated):
+        if not self._send(positions, ids, is_clean, self._stated):
             return False
         self._under_way += 1
         self._statements += 1
         return True
 
     def flush(self) -> None:
-        if self._writing.finish(FLUSH_S):
+        if self._writer.finish(FLUSH_S):
             raise AwayError(f"{self._settings.dest} does not take the bridge's position")
         if self.failure is not None:
             raise self.failure
 
-    def _send(self, places: Places, ids: dict[str, str], is_clean: bool, told: Any) -> bool:
-        said = Statement(str(self._settings.source), places, is_clean, owner=self._owner, ids=ids)
-        return self._writing.send(self._topic, 0, None, encode_statement(said), told)
+    def _send(
+        self, positions: CopyPositions, ids: dict[str, str], is_clean: bool, delivered: Any
+    ) -> bool:
+        said = Statement(
+            str(self._settings.source), positions, is_clean, owner=self._owner, ids=ids
+        )
+        return self._writer.send(self._topic, 0, None, encode_statement(said), delivered)
 
     def _stated(self, error: Any, message: Any) -> None:
         self._under_way -= 1
@@ -140,19 +146,19 @@ class Positions:
                 f"{wanted}; another bridge has the same --name, and each needs its own"
             )
         elif self._statements % KEPT_STATEMENTS == 0:
-            self._writing.forget_before(self._topic, 0, offset)
+            self._writer.forget_before(self._topic, 0, offset)
 
     def _refuse(self, error: Any) -> None:
         self.failure = BridgeStoppedError(f"the position cannot be written: {error.str()}")
 
-    # -- whose turn it is
+    # -- checking for another bridge
 
     def check(self) -> None:
-        """Stops where somebody else made a statement since. AwayError where nobody can tell."""
-        end = self._dest.ends([(self._topic, 0)], LOOK_S).get((self._topic, 0))
+        """Raises where another bridge wrote a statement since. AwayError where that is unclear."""
+        end = self._dest.ends([(self._topic, 0)], CHECK_TIMEOUT_S).get((self._topic, 0))
         if end is None or end < self._next:
             self._miss()
-            raise AwayError(f"{self._settings.dest} does not tell where {self._topic} ends")
+            raise AwayError(f"{self._settings.dest} does not say where {self._topic} ends")
         self._missed_us = None
         if end > self._next + self._under_way:
             raise self._taken_over()

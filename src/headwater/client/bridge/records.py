@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headwater.client.bridge.ends import ANSWER_S, LOOK_S, AwayError, Reading, is_end
+from headwater.client.bridge.clusters import ANSWER_S, POLL_S, AwayError, ClusterReader, is_end
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -19,13 +19,13 @@ def read_range(
     cluster: Cluster, topic: str, partition: int, first: int, end: int
 ) -> Iterator[Message]:
     """Records of a partition from an offset on, as far as they are there."""
-    reading = Reading(cluster)
+    reader = ClusterReader(cluster)
     try:
-        reading.begin([(topic, partition, first)])
-        patience = int(ANSWER_S / LOOK_S)
+        reader.begin([(topic, partition, first)])
+        patience = int(ANSWER_S / POLL_S)
         while first < end:
-            found = reading.take(min(1_000, end - first), LOOK_S)
-            patience = int(ANSWER_S / LOOK_S) if found else patience - 1
+            found = reader.take(min(1_000, end - first), POLL_S)
+            patience = int(ANSWER_S / POLL_S) if found else patience - 1
             if not patience:
                 raise AwayError(f"{cluster} gives nothing of {topic}/{partition} from {first} on")
             for message in found:
@@ -37,24 +37,24 @@ def read_range(
                 if first <= end:
                     yield message
     finally:
-        reading.close()
+        reader.close()
 
 
 def read_each(
-    cluster: Cluster, places: Mapping[tuple[str, int], int]
+    cluster: Cluster, positions: Mapping[tuple[str, int], int]
 ) -> dict[tuple[str, int], Message]:
     """One record of each partition: the one at this offset, where it is still there."""
     found: dict[tuple[str, int], Message] = {}
-    if not places:
+    if not positions:
         return found
-    waiting = dict(places)
-    reading = Reading(cluster, {"queued.min.messages": 1})
+    waiting = dict(positions)
+    reader = ClusterReader(cluster, {"queued.min.messages": 1})
     try:
-        reading.begin((*spot, offset) for spot, offset in places.items())
-        patience = int(ANSWER_S / LOOK_S)
+        reader.begin((*spot, offset) for spot, offset in positions.items())
+        patience = int(ANSWER_S / POLL_S)
         while waiting:
-            messages = reading.take(len(waiting), LOOK_S)
-            patience = int(ANSWER_S / LOOK_S) if messages else patience - 1
+            messages = reader.take(len(waiting), POLL_S)
+            patience = int(ANSWER_S / POLL_S) if messages else patience - 1
             if not patience:
                 raise AwayError(f"{cluster} gives nothing of {waiting} any more")
             for message in messages:
@@ -64,11 +64,11 @@ def read_each(
                 if waiting.pop(spot, None) == message.offset() and not is_end(message):
                     found[spot] = message
     finally:
-        reading.close()
+        reader.close()
     return found
 
 
-class Look(NamedTuple):
+class Fingerprint(NamedTuple):
     """What two records are compared by; keeps nothing of their bytes."""
 
     content: int
@@ -76,13 +76,13 @@ class Look(NamedTuple):
     time_ms: int
 
 
-def look_of(message: Message) -> Look:
+def fingerprint(message: Message) -> Fingerprint:
     kind, time_ms = message.timestamp()
     headers = tuple(tuple(each) for each in message.headers() or [])
-    return Look(hash((message.key(), message.value(), headers)), kind, time_ms)
+    return Fingerprint(hash((message.key(), message.value(), headers)), kind, time_ms)
 
 
-def is_copy(original: Look, copy: Look, *, any_time: bool = False) -> bool:
+def is_copy(original: Fingerprint, copy: Fingerprint, *, any_time: bool = False) -> bool:
     """`any_time`: the destination sets times of its own without saying so in its records.
 
     A producer takes time 0 for none and sets the time of writing, so it cannot be copied.
@@ -97,4 +97,4 @@ def is_copy(original: Look, copy: Look, *, any_time: bool = False) -> bool:
 
 
 def same_record(original: Message, copy: Message, *, any_time: bool = False) -> bool:
-    return is_copy(look_of(original), look_of(copy), any_time=any_time)
+    return is_copy(fingerprint(original), fingerprint(copy), any_time=any_time)

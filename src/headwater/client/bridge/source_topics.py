@@ -1,7 +1,7 @@
 """Whether the source's topics are still those that are copied.
 
-Nobody tells a consumer that a topic was deleted: it only gets nothing more. And when a topic of the
-same name is made, it gets that one's records, from the old one's offset on.
+A consumer gets no notice that a topic was deleted: it only gets nothing more. And when a topic of
+the same name is made, it gets that one's records, from the old one's offset on.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from headwater.core.errors import InvalidRequestError
 if TYPE_CHECKING:
     from headwater.client.bridge.addresses import Cluster
     from headwater.client.bridge.bridge import BridgeSettings
-    from headwater.client.bridge.ends import Reading
+    from headwater.client.bridge.clusters import ClusterReader
 
-LOOK_S: Final = 2.0
-LOOKS: Final = 2
+CHECK_TIMEOUT_S: Final = 2.0
+MISSES_MAX: Final = 2
 """A topic is gone when the source answered so many times in a row without it."""
 RANDOM: Final = 4
-"""The version of a UUID that nobody else has."""
+"""The version of a random UUID, which no other topic has."""
 _CLUSTER_ID_OF_HEADWATER: Final = "headwater"
 """Every Headwater says that it is this cluster."""
 
@@ -33,12 +33,12 @@ class TopicChangedError(BridgeStoppedError):
 
 
 class SourceTopics:
-    def __init__(self, source: Reading, cluster: Cluster, topics: Sequence[str]) -> None:
+    def __init__(self, source: ClusterReader, cluster: Cluster, topics: Sequence[str]) -> None:
         self._source = source
         self._cluster = cluster
         self._topics = topics
         self._ids: dict[str, str | None] = {}
-        self._heard: set[str] = set()
+        self._active: set[str] = set()
         """Topics that something came from since the source was last asked for all of them."""
         self._missed: dict[str, int] = {}
         """How many times in a row the source did not name a topic."""
@@ -59,21 +59,21 @@ class SourceTopics:
         What was read of a topic that is gone by now is of that topic.
         """
         ours = set(topics) & set(self._topics)
-        self._heard |= ours
-        for topic, found in (self._source.topic_ids(ours, LOOK_S) if ours else {}).items():
+        self._active |= ours
+        for topic, found in (self._source.topic_ids(ours, CHECK_TIMEOUT_S) if ours else {}).items():
             self._compare(topic, self._ids.get(topic), found)
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Now and then, for topics that nothing comes from."""
-        quiet = [topic for topic in self._topics if topic not in self._heard]
-        self._heard.clear()
-        there = self._source.topic_ids(quiet, LOOK_S) if quiet else {}
+        quiet = [topic for topic in self._topics if topic not in self._active]
+        self._active.clear()
+        there = self._source.topic_ids(quiet, CHECK_TIMEOUT_S) if quiet else {}
         for topic, found in there.items():
             self._compare(topic, self._ids.get(topic), found)
         self._missed = {
             topic: self._missed.get(topic, 0) + 1 for topic in quiet if topic not in there
         }
-        gone = [topic for topic, times in self._missed.items() if times >= LOOKS]
+        gone = [topic for topic, times in self._missed.items() if times >= MISSES_MAX]
         if gone:
             raise TopicChangedError(
                 f"{self._cluster} has no topic {gone[0]!r} any more; what was read of it is "
@@ -90,7 +90,7 @@ class SourceTopics:
 
 
 def refuse_one_cluster(
-    settings: BridgeSettings, source: Reading, dest: Reading, topics: Iterable[str]
+    settings: BridgeSettings, source: ClusterReader, dest: ClusterReader, topics: Iterable[str]
 ) -> None:
     """A topic that is copied into itself never ends."""
     names = list(topics)

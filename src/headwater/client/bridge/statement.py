@@ -1,4 +1,4 @@
-"""How far a bridge has come, as it writes it down in the destination. Pure.
+"""How far a bridge has copied, as it records it in the destination. Pure.
 
 A statement says for each partition: what lies in the source before `source` is in the destination
 before `dest`, and the next record of the source goes there. Behind a statement the destination
@@ -16,7 +16,7 @@ import msgspec
 from headwater.core.errors import InvalidRequestError
 
 
-class Place(NamedTuple):
+class CopyPosition(NamedTuple):
     """The next record to copy, and where it goes."""
 
     source: int
@@ -32,23 +32,23 @@ class Statement(msgspec.Struct, frozen=True):
     """One record of the topic of positions: everything a bridge knows."""
 
     source: str
-    places: dict[str, dict[str, Place]]
+    positions: dict[str, dict[str, CopyPosition]] = msgspec.field(name="places")
     """By topic and partition; JSON has no other keys than text."""
     is_clean: bool = False
     """The bridge ended after it; nothing of it can be under way."""
     version: int = 1
     owner: str = ""
-    """Which run of a bridge says so. Empty where an older version wrote it, as are `ids`."""
+    """Which run of a bridge wrote it. Empty where an older version did, as are `ids`."""
     ids: dict[str, str] = {}
     """By topic, of the source: a topic that is made anew has another one."""
 
-    def place(self, topic: str, partition: int) -> Place | None:
-        return self.places.get(topic, {}).get(str(partition))
+    def position(self, topic: str, partition: int) -> CopyPosition | None:
+        return self.positions.get(topic, {}).get(str(partition))
 
-    def items(self) -> Iterator[tuple[str, int, Place]]:
-        for topic, partitions in self.places.items():
-            for partition, place in partitions.items():
-                yield topic, int(partition), place
+    def items(self) -> Iterator[tuple[str, int, CopyPosition]]:
+        for topic, partitions in self.positions.items():
+            for partition, position in partitions.items():
+                yield topic, int(partition), position
 
 
 def encode_statement(statement: Statement) -> bytes:
@@ -68,26 +68,27 @@ def decode_statement(value: bytes, where: str) -> Statement:
 
 
 class BridgeStoppedError(InvalidRequestError):
-    """The bridge cannot go on without somebody deciding something."""
+    """The bridge cannot go on until an operator decides something."""
 
 
-def uncounted(place: Place, source: Watermarks, dest: Watermarks, where: str) -> int:
+def uncounted(position: CopyPosition, source: Watermarks, dest: Watermarks, where: str) -> int:
     """How many copies lie behind the statement. Refuses what cannot be counted."""
-    copies = dest.high - place.dest
+    copies = dest.high - position.dest
     if copies < 0:
         raise BridgeStoppedError(
-            f"{where}: the destination ends at {dest.high} and had {place.dest} records already; "
-            "it was dropped or cut. Drop it and the bridge's topic of positions to copy anew"
+            f"{where}: the destination ends at {dest.high} and had {position.dest} records "
+            "already; it was dropped or cut. Drop it and the bridge's topic of positions to copy "
+            "anew"
         )
-    if source.high < place.source:
+    if source.high < position.source:
         raise BridgeStoppedError(
-            f"{where}: the source ends at {source.high} and was copied up to {place.source}; "
+            f"{where}: the source ends at {source.high} and was copied up to {position.source}; "
             "it was made anew. Under another --name it is copied behind what is there"
         )
-    if source.low > place.source:
+    if source.low > position.source:
         raise BridgeStoppedError(
-            f"{where}: the source begins at {source.low}; its records from {place.source} on were "
-            "deleted before they were copied. --skip-lost goes on behind the loss",
-            detail={"reason": "source_lost", "lost_from": place.source, "lost_to": source.low},
+            f"{where}: the source begins at {source.low}; its records from {position.source} on "
+            "were deleted before they were copied. --skip-lost goes on behind the loss",
+            detail={"reason": "source_lost", "lost_from": position.source, "lost_to": source.low},
         )
     return copies

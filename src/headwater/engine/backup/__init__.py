@@ -1,9 +1,9 @@
 """Backups of a data directory, hot or not, and the way back."""
 
-from headwater.engine.backup.making import BackupReport, make_backup
+from headwater.engine.backup.backup import BackupReport, make_backup
 from headwater.engine.backup.point import RestorePoint
-from headwater.engine.backup.restoring import RestoreReport, restore_backup
-from headwater.engine.backup.verifying import VerifyReport, verify_backup
+from headwater.engine.backup.restore import RestoreReport, restore_backup
+from headwater.engine.backup.verification import VerifyReport, verify_backup
 
 __all__ = [
     "BackupReport",

@@ -35,7 +35,7 @@ from headwater.store.segment import SegmentChangedError
 CHUNK_BYTES: Final = 4 * MIB
 
 Advance = Callable[[int], None]
-Places = dict[int, tuple[str, int]]
+Headers = dict[int, tuple[str, int]]
 """Where a member's bytes begin -> its name and length."""
 
 
@@ -58,16 +58,16 @@ class ArchiveWriter:
         self.add(HEADING_NAME, [HEADING], len(HEADING))
 
     def add(
-        self, name: str, pieces: Iterable[Buffer], size: int, file_bytes: int | None = None
+        self, name: str, chunks: Iterable[Buffer], size: int, file_bytes: int | None = None
     ) -> BackupMember:
         """Write one file of `size` bytes. When there are fewer, it does not count."""
         self._write(encode_header(name, size, self._created_ms))
         start = self._offset
         checksum = RunningChecksum()
-        for piece in pieces:
-            checksum.update(piece)
-            self._write(piece)
-            self._advance(len(piece))
+        for chunk in chunks:
+            checksum.update(chunk)
+            self._write(chunk)
+            self._advance(len(chunk))
         written = self._offset - start
         if written > size:
             raise DamageError(f"{name} has more bytes than it had", path=self._path)
@@ -128,9 +128,9 @@ class ArchiveReader:
     def read(self, member: BackupMember) -> Iterator[bytes]:
         """The bytes of a file; DamageError at the end when they are not what was written."""
         checksum = RunningChecksum()
-        for piece in read_pieces(self._file, member.offset, member.bytes):
-            checksum.update(piece)
-            yield piece
+        for chunk in read_chunks(self._file, member.offset, member.bytes):
+            checksum.update(chunk)
+            yield chunk
         if f"{checksum.value():016x}" != member.xxh3:
             raise DamageError(
                 f"{member.name} in the backup is damaged: checksum does not match",
@@ -141,7 +141,7 @@ class ArchiveReader:
 
     def _find_manifest(self) -> Manifest:
         offset = 0
-        places: Places = {}
+        headers: Headers = {}
         while True:
             block = self._file.read(offset, BLOCK_BYTES)
             if len(block) < BLOCK_BYTES:
@@ -159,9 +159,9 @@ class ArchiveReader:
                 raise self._refusal(error, offset) from error
             name, size = header
             start = offset + BLOCK_BYTES
-            places[start] = header
+            headers[start] = header
             if name == MANIFEST_NAME:
-                return self._check_manifest(start, size, places)
+                return self._check_manifest(start, size, headers)
             offset = start + size + padding(size)
 
     def _refusal(self, error: FormatError, offset: int) -> Exception:
@@ -184,7 +184,7 @@ class ArchiveReader:
             advice="use another backup",
         )
 
-    def _check_manifest(self, start: int, size: int, places: Places) -> Manifest:
+    def _check_manifest(self, start: int, size: int, headers: Headers) -> Manifest:
         contents = self._file.read(start, size)
         try:
             if len(contents) < size:
@@ -193,7 +193,7 @@ class ArchiveReader:
         except FormatError as error:
             raise self._refusal(error, start) from error
         for member in manifest.members:
-            if places.get(member.offset) != (member.name, member.bytes):
+            if headers.get(member.offset) != (member.name, member.bytes):
                 raise DamageError(
                     f"{member.name} is not where the manifest says",
                     path=self._path,
@@ -203,12 +203,12 @@ class ArchiveReader:
         return manifest
 
 
-def read_pieces(file: File, offset: int, length: int) -> Iterator[bytes]:
+def read_chunks(file: File, offset: int, length: int) -> Iterator[bytes]:
     """A stretch of a file, piece by piece; fewer bytes than asked for when it ends early."""
     end = offset + length
     while offset < end:
-        piece = file.read(offset, min(CHUNK_BYTES, end - offset))
-        if not piece:
+        chunk = file.read(offset, min(CHUNK_BYTES, end - offset))
+        if not chunk:
             return
-        yield piece
-        offset += len(piece)
+        yield chunk
+        offset += len(chunk)

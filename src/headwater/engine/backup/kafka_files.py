@@ -15,7 +15,7 @@ from typing import Final
 
 from headwater.core.errors import DamageError, FormatError
 from headwater.disk import Disk, File, OpenMode
-from headwater.engine.backup.archive import ArchiveWriter, read_pieces
+from headwater.engine.backup.archive import ArchiveWriter, read_chunks
 from headwater.format.backup import BackupMember
 from headwater.format.kafka.batch import read_sound
 from headwater.format.kafka.checkpoint import KafkaCheckpoint, decode_checkpoint
@@ -35,7 +35,7 @@ from headwater.format.kafka.names import (
     parse_name,
 )
 from headwater.recovery.kafka.repair import recover_kafka
-from headwater.store.kafka.files import SegmentFiles
+from headwater.store.kafka.files import KafkaSegmentFiles
 from headwater.store.pair import read_all
 from headwater.store.segment import SegmentChangedError
 
@@ -53,13 +53,13 @@ class _Length:
 
 def kafka_bytes(disk: Disk, directory: PurePath) -> int:
     """About how long the files are."""
-    place = directory / KAFKA_DIRECTORY
-    if not disk.is_directory(place):
+    kafka_directory = directory / KAFKA_DIRECTORY
+    if not disk.is_directory(kafka_directory):
         return 0
     total = 0
-    for name in disk.list_directory(place):
+    for name in disk.list_directory(kafka_directory):
         with contextlib.suppress(FileNotFoundError):  # the owner goes on meanwhile
-            file = disk.open(place / name, OpenMode.READ)
+            file = disk.open(kafka_directory / name, OpenMode.READ)
             try:
                 total += file.size()
             finally:
@@ -69,51 +69,51 @@ def kafka_bytes(disk: Disk, directory: PurePath) -> int:
 
 def copy_kafka(disk: Disk, archive: ArchiveWriter, directory: PurePath) -> list[BackupMember]:
     """Nothing when there is no such log."""
-    place = directory / KAFKA_DIRECTORY
-    if not disk.is_directory(place) or not disk.exists(place / CHECKPOINT_NAME):
+    kafka_directory = directory / KAFKA_DIRECTORY
+    if not disk.is_directory(kafka_directory) or not disk.exists(kafka_directory / CHECKPOINT_NAME):
         return []
-    contents = read_all(disk, place / CHECKPOINT_NAME)
-    checkpoint = _decode(contents, place)
-    logs, indexes = _numbers(disk, place)
-    lengths = {number: _measure(disk, place, number) for number in sorted(indexes)}
+    contents = read_all(disk, kafka_directory / CHECKPOINT_NAME)
+    checkpoint = _decode(contents, kafka_directory)
+    logs, indexes = _numbers(disk, kafka_directory)
+    lengths = {number: _measure(disk, kafka_directory, number) for number in sorted(indexes)}
     written = [number for number, length in lengths.items() if length.entries]
     active = max([*written, *(each.number for each in checkpoint.segments)], default=-1)
     members = [archive.add(f"{KAFKA_DIRECTORY}/{CHECKPOINT_NAME}", [contents], len(contents))]
     for number, length in lengths.items():
         size = length.entries * ENTRY_BYTES
-        members.append(_copy(disk, archive, place, index_name(number), size))
+        members.append(_copy(disk, archive, kafka_directory, index_name(number), size))
     for number in sorted(logs):
         end = lengths[number].log_end if number == active and number in lengths else None
-        members.append(_copy(disk, archive, place, log_name(number), end))
-    _check_unchanged(disk, place, checkpoint)
+        members.append(_copy(disk, archive, kafka_directory, log_name(number), end))
+    _check_unchanged(disk, kafka_directory, checkpoint)
     return members
 
 
-def _check_unchanged(disk: Disk, place: PurePath, checkpoint: KafkaCheckpoint) -> None:
+def _check_unchanged(disk: Disk, directory: PurePath, checkpoint: KafkaCheckpoint) -> None:
     """All segments but the last are still what they were."""
-    now = _decode(read_all(disk, place / CHECKPOINT_NAME), place)
+    now = _decode(read_all(disk, directory / CHECKPOINT_NAME), directory)
     sealed = checkpoint.segments[:-1]
     if now.segments[: len(sealed)] != sealed:
         raise SegmentChangedError("segments of Kafka's log were rewritten or removed meanwhile")
 
 
-def _decode(contents: bytes, place: PurePath) -> KafkaCheckpoint:
+def _decode(contents: bytes, directory: PurePath) -> KafkaCheckpoint:
     try:
         return decode_checkpoint(contents)
     except FormatError as error:
-        path = place / CHECKPOINT_NAME
+        path = directory / CHECKPOINT_NAME
         raise DamageError(error.reason, path=path, offset=error.offset) from error
 
 
-def _numbers(disk: Disk, place: PurePath) -> tuple[set[int], set[int]]:
-    found = [parse_name(name) for name in disk.list_directory(place)]
-    logs = {each[0] for each in found if each is not None and each[1] is KafkaFile.LOG}
-    return logs, {each[0] for each in found if each is not None and each[1] is KafkaFile.INDEX}
+def _numbers(disk: Disk, directory: PurePath) -> tuple[set[int], set[int]]:
+    names = [parse_name(name) for name in disk.list_directory(directory)]
+    logs = {each[0] for each in names if each is not None and each[1] is KafkaFile.LOG}
+    return logs, {each[0] for each in names if each is not None and each[1] is KafkaFile.INDEX}
 
 
-def _measure(disk: Disk, place: PurePath, number: int) -> _Length:
+def _measure(disk: Disk, directory: PurePath, number: int) -> _Length:
     """By reading, not by a map: the owner may cut the file while it is looked at."""
-    file = _open(disk, place / index_name(number))
+    file = _open(disk, directory / index_name(number))
     try:
         high = file.size() // ENTRY_BYTES
         while high:
@@ -131,12 +131,12 @@ def _measure(disk: Disk, place: PurePath, number: int) -> _Length:
 
 
 def _copy(
-    disk: Disk, archive: ArchiveWriter, place: PurePath, name: str, size: int | None
+    disk: Disk, archive: ArchiveWriter, directory: PurePath, name: str, size: int | None
 ) -> BackupMember:
-    file = _open(disk, place / name)
+    file = _open(disk, directory / name)
     try:
         length = file.size() if size is None else size
-        return archive.add(f"{KAFKA_DIRECTORY}/{name}", read_pieces(file, 0, length), length)
+        return archive.add(f"{KAFKA_DIRECTORY}/{name}", read_chunks(file, 0, length), length)
     finally:
         file.close()
 
@@ -153,18 +153,18 @@ def _open(disk: Disk, path: PurePath) -> File:
 
 def check_kafka(disk: Disk, directory: PurePath) -> None:
     """Read a restored log as a start would; damage is an error."""
-    place = directory / KAFKA_DIRECTORY
-    if disk.is_directory(place):
-        recover_kafka(disk, place)
+    kafka_directory = directory / KAFKA_DIRECTORY
+    if disk.is_directory(kafka_directory):
+        recover_kafka(disk, kafka_directory)
 
 
 def read_every_batch(disk: Disk, directory: PurePath) -> int:
     """Hold every live batch against its CRC. Gives the number of records in them."""
-    place = directory / KAFKA_DIRECTORY
-    recovered = recover_kafka(disk, place) if disk.is_directory(place) else None
+    kafka_directory = directory / KAFKA_DIRECTORY
+    recovered = recover_kafka(disk, kafka_directory) if disk.is_directory(kafka_directory) else None
     if recovered is None:
         return 0
-    files, records = SegmentFiles(disk, place), 0
+    files, records = KafkaSegmentFiles(disk, kafka_directory), 0
     for segment in recovered.segments:
         runs = find_runs(files.entries(segment.number, segment.entries))
         for entry in runs.entries[runs.entries["length"] > 0]:
@@ -174,7 +174,7 @@ def read_every_batch(disk: Disk, directory: PurePath) -> int:
             try:
                 header = read_sound(bytes(files.log(number, end)[begin:end]))
             except FormatError as error:
-                path = place / log_name(number)
+                path = kafka_directory / log_name(number)
                 offset = begin + error.offset
                 raise DamageError(error.reason, path=path, offset=offset) from error
             records += header.record_count

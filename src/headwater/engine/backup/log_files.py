@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from headwater.core.errors import FormatError
 from headwater.disk import Disk, OpenMode
-from headwater.engine.backup.archive import ArchiveWriter, read_pieces
+from headwater.engine.backup.archive import ArchiveWriter, read_chunks
 from headwater.engine.read_only import DirectoryView
 from headwater.format.backup import BackupMember
 from headwater.format.current import Current, encode_current
@@ -64,6 +64,6 @@ def _copy_file(disk: Disk, archive: ArchiveWriter, where: str, scan: FileScan) -
     file = disk.open(scan.path, OpenMode.READ)
     try:
         name = f"{where}/{scan.path.name}"
-        return archive.add(name, read_pieces(file, 0, scan.end), scan.end, scan.length)
+        return archive.add(name, read_chunks(file, 0, scan.end), scan.end, scan.length)
     finally:
         file.close()

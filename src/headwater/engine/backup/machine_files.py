@@ -22,7 +22,7 @@ from typing import Final
 from headwater.config.machines import MachineSettings
 from headwater.core.errors import DamageError, FormatError
 from headwater.disk import Disk, File, OpenMode
-from headwater.engine.backup.archive import CHUNK_BYTES, ArchiveWriter, read_pieces
+from headwater.engine.backup.archive import CHUNK_BYTES, ArchiveWriter, read_chunks
 from headwater.engine.machines.recovery import (
     inspect_machines,
     snapshots_directory,
@@ -55,9 +55,13 @@ Members = list[BackupMember]
 
 def machine_bytes(disk: Disk, directory: PurePath) -> int:
     """About how long the files are; segments are made ahead, so mostly less."""
-    place = directory / MACHINES_DIRECTORY
+    machines_directory = directory / MACHINES_DIRECTORY
     total = 0
-    folders = (wal_directory(place), snapshots_directory(place), place / HISTORY_DIRECTORY)
+    folders = (
+        wal_directory(machines_directory),
+        snapshots_directory(machines_directory),
+        machines_directory / HISTORY_DIRECTORY,
+    )
     for folder in folders:
         for name in _names(disk, folder):
             try:
@@ -73,8 +77,8 @@ class MachineCopier:
     def __init__(self, disk: Disk, archive: ArchiveWriter, directory: PurePath) -> None:
         self._disk = disk
         self._archive = archive
-        self._place = directory / MACHINES_DIRECTORY
-        self._log = wal_directory(self._place)
+        self._directory = directory / MACHINES_DIRECTORY
+        self._log = wal_directory(self._directory)
         self._sealed: dict[int, BackupMember] = {}
         """Segments that are copied and never change."""
         self._snapshots: tuple[bytes | None, Members] | None = None
@@ -114,8 +118,8 @@ class MachineCopier:
         assert self._snapshots is not None, "copy_before comes first"
         current = self._current()
         first = self._numbers[0] if self._numbers else 0
-        found = [number for number in self._segments() if number >= first]
-        numbers = sorted({*found, *(n for n in self._sealed if n >= first)})
+        present = [number for number in self._segments() if number >= first]
+        numbers = sorted({*present, *(n for n in self._sealed if n >= first)})
         if numbers != list(range(first, first + len(numbers))):
             raise SegmentChangedError("segments of the machines' log were removed meanwhile")
         ends = {n: self._measure(n) for n in reversed(numbers) if n not in self._sealed}
@@ -128,8 +132,8 @@ class MachineCopier:
         return members
 
     def _copy_positions(self) -> Members:
-        names = [FED_NAME] if self._disk.exists(self._place / FED_NAME) else []
-        webhooks = _names(self._disk, self._place / WEBHOOKS_DIRECTORY)
+        names = [FED_NAME] if self._disk.exists(self._directory / FED_NAME) else []
+        webhooks = _names(self._disk, self._directory / WEBHOOKS_DIRECTORY)
         names += [f"{WEBHOOKS_DIRECTORY}/{name}" for name in webhooks]
         return [self._copy_small(name) for name in names if _is_ours(name)]
 
@@ -139,14 +143,14 @@ class MachineCopier:
         members = []
         if index is not None:
             members.append(self._add(f"{SNAPSHOTS_DIRECTORY}/{INDEX_NAME}", index))
-        found = set(_names(self._disk, snapshots_directory(self._place))) - {INDEX_NAME}
-        names = [f"{SNAPSHOTS_DIRECTORY}/{name}" for name in sorted(found)]
-        kept = _names(self._disk, self._place / HISTORY_DIRECTORY)
+        snapshots = set(_names(self._disk, snapshots_directory(self._directory))) - {INDEX_NAME}
+        names = [f"{SNAPSHOTS_DIRECTORY}/{name}" for name in sorted(snapshots)]
+        kept = _names(self._disk, self._directory / HISTORY_DIRECTORY)
         names += [f"{HISTORY_DIRECTORY}/{name}" for name in kept]
         return members + [self._copy_file(name, None) for name in names if _is_ours(name)]
 
     def _index(self) -> bytes | None:
-        path = snapshots_directory(self._place) / INDEX_NAME
+        path = snapshots_directory(self._directory) / INDEX_NAME
         return read_all(self._disk, path) if self._disk.exists(path) else None
 
     def _current(self) -> bytes | None:
@@ -167,17 +171,17 @@ class MachineCopier:
     def _measure(self, number: int) -> int:
         """Where the last byte is that is no zero; looked for from the end."""
 
-        def look(file: File) -> int:
+        def measure(file: File) -> int:
             high = file.size()
             while high:
                 low = max(high - CHUNK_BYTES, 0)
-                found = len(file.read(low, high - low).rstrip(b"\0"))
-                if found:
-                    return low + found
+                length = len(file.read(low, high - low).rstrip(b"\0"))
+                if length:
+                    return low + length
                 high = low
             return 0
 
-        return with_file(self._disk, self._log / segment_name(number), OpenMode.READ, look)
+        return with_file(self._disk, self._log / segment_name(number), OpenMode.READ, measure)
 
     def _copy_segment(self, number: int, end: int) -> BackupMember:
         return self._copy_file(f"{WAL_DIRECTORY}/{segment_name(number)}", end)
@@ -187,12 +191,12 @@ class MachineCopier:
             length = file.size()
             size = length if end is None else end
             whole = f"{MACHINES_DIRECTORY}/{name}"
-            return self._archive.add(whole, read_pieces(file, 0, size), size, length)
+            return self._archive.add(whole, read_chunks(file, 0, size), size, length)
 
-        return with_file(self._disk, self._place / name, OpenMode.READ, copy)
+        return with_file(self._disk, self._directory / name, OpenMode.READ, copy)
 
     def _copy_small(self, name: str) -> BackupMember:
-        return self._add(name, read_all(self._disk, self._place / name))
+        return self._add(name, read_all(self._disk, self._directory / name))
 
     def _add(self, name: str, contents: bytes) -> BackupMember:
         return self._archive.add(f"{MACHINES_DIRECTORY}/{name}", [contents], len(contents))
@@ -212,16 +216,16 @@ def _names(disk: Disk, path: PurePath) -> list[str]:
 
 def check_machines(disk: Disk, directory: PurePath) -> None:
     """Read what was restored as a start would, and change nothing; what it refuses is an error."""
-    place = directory / MACHINES_DIRECTORY
-    if disk.is_directory(place):
-        inspect_machines(disk, place, MachineSettings())
+    machines_directory = directory / MACHINES_DIRECTORY
+    if disk.is_directory(machines_directory):
+        inspect_machines(disk, machines_directory, MachineSettings())
 
 
 def read_every_entry(disk: Disk, directory: PurePath) -> int:
     """Hold every entry and snapshot against its checksum. Gives the number of entries."""
     plan = begin_survey(disk, directory / MACHINES_DIRECTORY)
-    looks = [scan_machine_segment(disk, segment) for segment in plan.segments]
-    for fault in machine_faults(plan, looks):
+    scans = [scan_machine_segment(disk, segment) for segment in plan.segments]
+    for fault in machine_faults(plan, scans):
         if fault.bad:
             raise DamageError(fault.what, path=fault.path, offset=fault.offset)
-    return sum(look.entries for look in looks)
+    return sum(scan.entries for scan in scans)

@@ -79,16 +79,16 @@ def _cut(engine: Engine, topic: Topic, point: RestorePoint) -> int:
     beyond = seqs > point.seqs.get(topic.name, head)
     if point.time_ms is not None:
         beyond |= entries["ts"] > max(point.time_ms, 0)
-    doomed = seqs[beyond & (entries["flags_check"] & _DEAD == 0)]
-    if not len(doomed):
+    to_delete = seqs[beyond & (entries["flags_check"] & _DEAD == 0)]
+    if not len(to_delete):
         return 0
-    _forget_keys(topic, int(doomed[0]))
-    log.delete_seqs(doomed)
-    topic.unflagged.append(doomed)
+    _forget_keys(topic, int(to_delete[0]))
+    log.delete_seqs(to_delete)
+    topic.unflagged.append(to_delete)
     engine.core.dirty[topic.topic_id] = topic
     engine.topics.shed(topic)
     engine.topics.touched(topic)
-    return len(doomed)
+    return len(to_delete)
 
 
 def _forget_keys(topic: Topic, first_gone: int) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from headwater.disk import Buffer, Disk, OpenMode
-from headwater.engine.backup.archive import ArchiveWriter, read_pieces
+from headwater.engine.backup.archive import ArchiveWriter, read_chunks
 from headwater.engine.topic import Topic
 from headwater.format.backup import BackupMember
 from headwater.format.checksum import checksum64
@@ -67,7 +67,7 @@ class SegmentCopier:
             if known is not None:
                 return known, entries
             pair = self._copy_hot(topic, segment, entries)
-            if _are_at_the_same_places(entries, self._index(path, segment)):
+            if _have_the_same_offsets(entries, self._index(path, segment)):
                 self._remember(topic, segment, entries, pair)
                 return pair, entries
         raise SegmentChangedError(f"{path} is being rewritten")
@@ -98,7 +98,7 @@ class SegmentCopier:
         try:
             if file.size() < size:
                 raise SegmentChangedError(f"{path} is shorter than its index says")
-            return self._add(topic, segment, read_pieces(file, 0, size), size, entries)
+            return self._add(topic, segment, read_chunks(file, 0, size), size, entries)
         finally:
             file.close()
 
@@ -108,8 +108,8 @@ class SegmentCopier:
         known = self._known(topic, segment, entries)
         if known is not None:
             return known, entries
-        found = topic.files.read(segment, segment.first_seq, segment.end_seq, entries)
-        pair = self._add(topic, segment, [found.buffer], len(found.buffer), entries)
+        contents = topic.files.read(segment, segment.first_seq, segment.end_seq, entries)
+        pair = self._add(topic, segment, [contents.buffer], len(contents.buffer), entries)
         self._remember(topic, segment, entries, pair)
         return pair, entries
 
@@ -117,7 +117,7 @@ class SegmentCopier:
         self,
         topic: Topic,
         segment: Segment,
-        pieces: Iterable[Buffer],
+        chunks: Iterable[Buffer],
         size: int,
         entries: Entries,
     ) -> Pair:
@@ -125,10 +125,10 @@ class SegmentCopier:
         names = {
             part: f"{where}/{segment_file_name(segment.first_seq, part)}" for part in SegmentPart
         }
-        data = self._archive.add(names[SegmentPart.DATA], pieces, size)
+        data = self._archive.add(names[SegmentPart.DATA], chunks, size)
         index = entries.tobytes()
         return data, self._archive.add(names[SegmentPart.IDX], [index], len(index))
 
 
-def _are_at_the_same_places(one: Entries, other: Entries) -> bool:
+def _have_the_same_offsets(one: Entries, other: Entries) -> bool:
     return bool((one["offset"] == other["offset"]).all() and (one["len"] == other["len"]).all())

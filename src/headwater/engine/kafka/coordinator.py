@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from headwater.core.clock import Clock
-from headwater.engine.kafka.away import AwayKafka
 from headwater.engine.kafka.errors import KafkaError
 from headwater.engine.kafka.group_log import GroupLog
 from headwater.engine.kafka.group_offsets import Committed
 from headwater.engine.kafka.store import KafkaStore
+from headwater.engine.kafka.unavailable import UnavailableKafka
 from headwater.engine.pending import Pending
 from headwater.model.kafka_group import Group, JoinRequest, Outcome, Phase, Refusal, Refused
-from headwater.model.kafka_group.lasting import LastingGroup
+from headwater.model.kafka_group.durable_group import DurableGroup
 from headwater.observe.logs import Logger
 from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.subscription import CONSUMER, subscribed_topics
@@ -28,7 +28,7 @@ GROUP_NAME_BYTES_MAX: Final = 32_767
 
 _log: Final = Logger("headwater.kafka")
 
-Tell = Callable[[Outcome], None]
+Callback = Callable[[Outcome], None]
 TopicPartition = tuple[str, int]
 
 
@@ -44,7 +44,7 @@ def code_of_refusal(refusal: Refusal | None) -> ErrorCode:
 
 
 class Coordinator:
-    def __init__(self, store: KafkaStore | AwayKafka, clock: Clock) -> None:
+    def __init__(self, store: KafkaStore | UnavailableKafka, clock: Clock) -> None:
         self._store = store
         self._now_us = clock.monotonic_us
         self._group_log = GroupLog(store, self._now_us)
@@ -57,16 +57,16 @@ class Coordinator:
 
     # -- members
 
-    def join(self, org: int, name: str, request: JoinRequest, tell: Tell) -> None:
+    def join(self, org: int, name: str, request: JoinRequest, callback: Callback) -> None:
         """`tell` is called once, now or when the others have joined."""
         group = self._groups.get((org, name))
         if group is None:
             refusal = self._refusal_of_new(name, request)
             if refusal is not None:
-                tell(refusal)
+                callback(refusal)
                 return
-            group = self._groups[org, name] = LastingGroup(org, name)
-        group.join(request, tell, self._now_us())
+            group = self._groups[org, name] = DurableGroup(org, name)
+        group.join(request, callback, self._now_us())
         self._group_log.deliver(group)
         if group.is_idle and not self._is_known(org, name):
             del self._groups[org, name]
@@ -86,7 +86,7 @@ class Coordinator:
         member_id: str,
         generation: int,
         assignments: Mapping[str, bytes],
-        tell: Tell,
+        callback: Callback,
         *,
         instance_id: str | None = None,
         protocol_type: str | None = None,
@@ -94,13 +94,13 @@ class Coordinator:
     ) -> None:
         group = self._groups.get((org, name))
         if group is None:
-            tell(Refused(Refusal.UNKNOWN_MEMBER_ID, member_id))
+            callback(Refused(Refusal.UNKNOWN_MEMBER_ID, member_id))
             return
         group.sync(
             member_id,
             generation,
             assignments,
-            tell,
+            callback,
             self._now_us(),
             instance_id=instance_id,
             protocol_type=protocol_type,
@@ -146,7 +146,7 @@ class Coordinator:
             if len(self._types) > GROUPS_MAX:
                 del self._types[next(iter(self._types))]
 
-    def _expire(self, key: tuple[int, str], group: LastingGroup, now_us: int) -> None:
+    def _expire(self, key: tuple[int, str], group: DurableGroup, now_us: int) -> None:
         """A group that breaks is an error of ours. It is forgotten, so that its members join a
         new one, and the time of all the others goes on."""
         try:
@@ -157,9 +157,9 @@ class Coordinator:
             del self._groups[key]
             group.phase = Phase.DEAD  # the log is told nothing more of it
             for member in group.members.values():
-                for tell in (member.joining, member.syncing):
-                    if tell is not None:
-                        tell(Refused(Refusal.COORDINATOR_NOT_AVAILABLE, member.member_id))
+                for callback in (member.joining, member.syncing):
+                    if callback is not None:
+                        callback(Refused(Refusal.COORDINATOR_NOT_AVAILABLE, member.member_id))
 
     # -- offsets
 
@@ -206,13 +206,13 @@ class Coordinator:
             return frozenset()
         if group.protocol_type != CONSUMER:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {name!r} has members")
-        found = [
+        subscriptions = [
             subscribed_topics(metadata)
             for member in group.members.values()
             for _, metadata in member.protocols
         ]
-        known = [topics for topics in found if topics is not None]
-        return frozenset().union(*known) if len(known) == len(found) else None
+        known = [topics for topics in subscriptions if topics is not None]
+        return frozenset().union(*known) if len(known) == len(subscriptions) else None
 
     # -- groups as a whole
 
@@ -228,11 +228,11 @@ class Coordinator:
 
     def group(self, org: int, name: str) -> Group | None:
         """None: no such group. One that only has offsets is an empty one."""
-        found: Group | None = self._groups.get((org, name))
-        if found is None and self._store.committed(org, name):
-            found = Group(name)
-            found.protocol_type = self._types.get((org, name), "")
-        return found
+        group: Group | None = self._groups.get((org, name))
+        if group is None and self._store.committed(org, name):
+            group = Group(name)
+            group.protocol_type = self._types.get((org, name), "")
+        return group
 
     def delete(self, org: int, name: str) -> Pending[bool]:
         group = self._require(org, name, empty=True)

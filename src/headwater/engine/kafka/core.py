@@ -30,7 +30,7 @@ from headwater.format.kafka.entry import PREFIX_BYTES
 from headwater.format.kafka.events import INTERNAL_KEY, AnyEvent, encode_event
 from headwater.observe.tracing import Spans
 from headwater.store.kafka.batch_lookup import SegmentTable
-from headwater.store.kafka.files import SegmentFiles
+from headwater.store.kafka.files import KafkaSegmentFiles
 from headwater.wal.shard import Shard
 from headwater.wal.ticket import Ticket
 
@@ -69,7 +69,7 @@ class KafkaCore:
     settings: KafkaSettings
     clock: Clock
     owner: Owner
-    files: SegmentFiles
+    files: KafkaSegmentFiles
     registry: TopicRegistry = field(default_factory=TopicRegistry)
     offsets: GroupOffsets = field(default_factory=GroupOffsets)
     memberships: Memberships = field(default_factory=Memberships)
@@ -81,7 +81,7 @@ class KafkaCore:
     table: SegmentTable = field(init=False)
     pending: deque[Ticket] = field(default_factory=deque)
     """Tickets in the order of the log, until they have taken effect."""
-    settled_id: int = 0
+    applied_id: int = 0
     """Everything before this global id has taken effect."""
     unsaved_bytes: int = 0
     """Written since the last checkpoint."""
@@ -140,7 +140,7 @@ class KafkaCore:
             numpy.array([*ends, _NO_END], numpy.uint64),
         )
 
-    def look_for_space(self) -> None:
+    def reclaim_soon(self) -> None:
         self.removed_records = True
 
     def submit(self, ticket: Ticket) -> None:

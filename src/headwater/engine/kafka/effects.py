@@ -94,7 +94,7 @@ def _group_forgotten(core: KafkaCore, event: events.GroupForgotten) -> None:
 
 
 def _group_settled(core: KafkaCore, event: events.GroupSettled) -> None:
-    core.memberships.settle(event)
+    core.memberships.put(event)
 
 
 def _producer_ids_taken(core: KafkaCore, event: events.ProducerIdsTaken) -> None:

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from typing import Any
 
 from headwater.core.errors import HeadwaterError
-from headwater.engine.kafka.away import AwayKafka
-from headwater.engine.kafka.memberships import group_from, membership_of, nobody_in
+from headwater.engine.kafka.memberships import empty_membership, group_from, membership_of
 from headwater.engine.kafka.store import KafkaStore
+from headwater.engine.kafka.unavailable import UnavailableKafka
 from headwater.engine.pending import Pending
 from headwater.format.kafka.events import GroupSettled
 from headwater.model.kafka_group import Outcome, Phase, Refusal, Refused
-from headwater.model.kafka_group.lasting import LastingGroup, Standing
+from headwater.model.kafka_group.durable_group import DurableGroup, Standing
 from headwater.observe.logs import Logger
 
 _UNAVAILABLE = Refused(Refusal.COORDINATOR_NOT_AVAILABLE)
@@ -28,81 +28,81 @@ _UNAVAILABLE = Refused(Refusal.COORDINATOR_NOT_AVAILABLE)
 class GroupLog:
     """Touched by the owner only."""
 
-    def __init__(self, store: KafkaStore | AwayKafka, now_us: Callable[[], int]) -> None:
+    def __init__(self, store: KafkaStore | UnavailableKafka, now_us: Callable[[], int]) -> None:
         self._store = store
         self._now_us = now_us
         self._log = Logger("headwater.kafka")
         self._refusing = False
         """The log refused the last time; that was told and is not told again."""
 
-    def groups(self) -> list[LastingGroup]:
+    def groups(self) -> list[DurableGroup]:
         """Those that were settled when the process before this one ended."""
         now_us = self._now_us()
         return [group_from(event, now_us) for event in self._store.memberships()]
 
-    def deliver(self, group: LastingGroup) -> None:
+    def deliver(self, group: DurableGroup) -> None:
         """Hand out what was decided, behind what the log has to know first."""
         while True:
             if group.held is None:
-                self._look(group)
+                self._log_changes(group)
             answers, group.answers = group.answers, []
             if not answers:
                 return
             if group.held is not None:
                 group.held += answers
                 continue
-            for tell, outcome in answers:
-                tell(outcome)
+            for callback, outcome in answers:
+                callback(outcome)
 
-    def is_forgotten(self, group: LastingGroup) -> bool:
+    def is_forgotten(self, group: DurableGroup) -> bool:
         """Whether the log knows that a group has no members. If not, it is told once more."""
         if group.held is not None:
             return False
         if self._store.has_membership(group.org, group.name):
-            self._say_nobody(group)
+            self._log_empty(group)
             return False
         return True
 
-    def _look(self, group: LastingGroup) -> None:
+    def _log_changes(self, group: DurableGroup) -> None:
         standing = group.standing
-        if standing is not None and standing != group.said:
-            self._say(group, standing)
-        elif group.phase is Phase.EMPTY and group.said is not None:
-            group.said = None
-            self._say_nobody(group)
+        if standing is not None and standing != group.logged:
+            self._log_standing(group, standing)
+        elif group.phase is Phase.EMPTY and group.logged is not None:
+            group.logged = None
+            self._log_empty(group)
 
-    def _say(self, group: LastingGroup, standing: Standing) -> None:
+    def _log_standing(self, group: DurableGroup, standing: Standing) -> None:
         event = membership_of(group)
         if not self._store.fits_membership(event):
-            self._tell_too_large(group)
-            event = nobody_in(group)  # no earlier generation may come back in its place
-        group.said, group.held = standing, []
-        self._submit(event, lambda error: self._said(group, error))
+            self._warn_too_large(group)
+            event = empty_membership(group)  # no earlier generation may come back in its place
+        group.logged, group.held = standing, []
+        self._submit(event, lambda error: self._on_logged(group, error))
 
-    def _said(self, group: LastingGroup, error: HeadwaterError | None) -> None:
+    def _on_logged(self, group: DurableGroup, error: HeadwaterError | None) -> None:
         answers = [*(group.held or ()), *group.answers]
         group.held = None
         self._note(error, group)
         if error is not None:
-            answers = [(tell, _unless_refused(outcome)) for tell, outcome in answers]
+            answers = [(callback, _unless_refused(outcome)) for callback, outcome in answers]
             group.answers = []
             group.start_over(self._now_us())  # so this standing never comes again
             answers += group.answers
         group.answers = answers
         self.deliver(group)
 
-    def _say_nobody(self, group: LastingGroup) -> None:
-        self._submit(nobody_in(group), lambda error: self._note(error, group))
+    def _log_empty(self, group: DurableGroup) -> None:
+        self._submit(empty_membership(group), lambda error: self._note(error, group))
 
     def _submit(self, event: GroupSettled, then: Callable[[HeadwaterError | None], None]) -> None:
         try:
-            pending: Pending[Any] = self._store.settle_group(event)
+            pending: Pending[Any] = self._store.log_membership(event)
         except HeadwaterError as error:
             then(error)
             return
         pending.on_done = lambda done: then(done.error)
 
-    def _note(self, error: HeadwaterError | None, group: LastingGroup) -> None:
+    def _note(self, error: HeadwaterError | None, group: DurableGroup) -> None:
         if error is not None and not self._refusing:
             self._log.warning(
                 "members of a group are not in the log",
@@ -112,7 +112,7 @@ class GroupLog:
             )
         self._refusing = error is not None
 
-    def _tell_too_large(self, group: LastingGroup) -> None:
+    def _warn_too_large(self, group: DurableGroup) -> None:
         if not group.too_large:
             self._log.warning(
                 "a group has too much metadata to outlive a restart",

@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable
 
 from headwater.core.units import US_PER_MS
-from headwater.engine.kafka.checkpointing import Checkpointing
+from headwater.engine.kafka.checkpointer import KafkaCheckpointer
 from headwater.engine.kafka.core import KafkaCore
-from headwater.engine.kafka.forgetting import Forgetting
-from headwater.engine.kafka.reclaiming import Reclaiming
+from headwater.engine.kafka.producer_expiry import ProducerExpiry
 from headwater.engine.kafka.retention import Retention
+from headwater.engine.kafka.space_reclaimer import SpaceReclaimer
 from headwater.engine.kafka.topics import KafkaTopics
 
 
@@ -19,15 +19,15 @@ class KafkaHousekeeping:
         self,
         core: KafkaCore,
         topics: KafkaTopics,
-        checkpointing: Checkpointing,
+        checkpointer: KafkaCheckpointer,
         take_number: Callable[[], int],
         seal: Callable[[int], bool],
     ) -> None:
         self._core = core
-        self._checkpointing = checkpointing
+        self._checkpointer = checkpointer
         self._retention = Retention(core, topics)
-        self._forgetting = Forgetting(core)
-        self._reclaiming = Reclaiming(core, checkpointing, take_number, seal)
+        self._producer_expiry = ProducerExpiry(core)
+        self._space_reclaimer = SpaceReclaimer(core, checkpointer, take_number, seal)
         self._next_us = 0
         self._lock = threading.Lock()
 
@@ -42,8 +42,8 @@ class KafkaHousekeeping:
         if thorough or now_us >= self._next_us:
             self._next_us = now_us + core.settings.retention_interval_ms * US_PER_MS
             self._retention.run()
-            self._forgetting.run(thorough=thorough)
+            self._producer_expiry.run(thorough=thorough)
             if core.removed_records:
-                self._reclaiming.run()
-        if thorough or self._checkpointing.due():
-            self._checkpointing.run()
+                self._space_reclaimer.run()
+        if thorough or self._checkpointer.due():
+            self._checkpointer.run()

@@ -7,7 +7,7 @@ from typing import Final
 
 from headwater.format.kafka.events import GroupMember, GroupSettled
 from headwater.model.kafka_group import Member
-from headwater.model.kafka_group.lasting import LastingGroup
+from headwater.model.kafka_group.durable_group import DurableGroup
 
 MEMBER_BYTES: Final = 64
 """About what lengths, times and the rest of a member take."""
@@ -31,7 +31,7 @@ class Memberships:
         known = self._groups.get((event.org, event.group))
         return self._bytes + weight(event) - (0 if known is None else weight(known))
 
-    def settle(self, event: GroupSettled) -> None:
+    def put(self, event: GroupSettled) -> None:
         self.forget(event.org, event.group)
         if event.members:
             self._groups[event.org, event.group] = event
@@ -44,7 +44,7 @@ class Memberships:
 
     def restore(self, events: Iterable[GroupSettled]) -> None:
         for event in events:
-            self.settle(event)
+            self.put(event)
 
 
 def weight(event: GroupSettled) -> int:
@@ -54,11 +54,11 @@ def weight(event: GroupSettled) -> int:
 
 def _member_weight(member: GroupMember) -> int:
     words = (member.member_id, member.instance_id or "", member.client_id, member.client_host)
-    told = sum(len(name.encode()) + len(metadata) for name, metadata in member.protocols)
-    return MEMBER_BYTES + len("".join(words).encode()) + told + len(member.assignment)
+    protocols = sum(len(name.encode()) + len(metadata) for name, metadata in member.protocols)
+    return MEMBER_BYTES + len("".join(words).encode()) + protocols + len(member.assignment)
 
 
-def membership_of(group: LastingGroup) -> GroupSettled:
+def membership_of(group: DurableGroup) -> GroupSettled:
     members = tuple(
         GroupMember(
             each.member_id,
@@ -83,11 +83,11 @@ def membership_of(group: LastingGroup) -> GroupSettled:
     )
 
 
-def nobody_in(group: LastingGroup) -> GroupSettled:
+def empty_membership(group: DurableGroup) -> GroupSettled:
     return GroupSettled(group.org, group.name, group.generation)
 
 
-def group_from(event: GroupSettled, now_us: int) -> LastingGroup:
+def group_from(event: GroupSettled, now_us: int) -> DurableGroup:
     """The group as it was, each member with a whole session before it."""
     members = [
         Member(
@@ -103,8 +103,6 @@ def group_from(event: GroupSettled, now_us: int) -> LastingGroup:
         )
         for each in event.members
     ]
-    group = LastingGroup(event.org, event.group)
-    group.come_back(
-        event.generation, event.protocol_type, event.protocol_name, event.leader, members
-    )
+    group = DurableGroup(event.org, event.group)
+    group.restore(event.generation, event.protocol_type, event.protocol_name, event.leader, members)
     return group

@@ -72,14 +72,14 @@ class Tail:
         at = bisect_right(self.bases, offset, self.first) - 1
         if at < self.first:
             return None
-        found: list[bytes | memoryview] = []
+        batches: list[bytes | memoryview] = []
         size = 0
         for body in self.batches[at:]:
             size += len(body) - PREFIX_BYTES
-            if found and size > max_bytes:
+            if batches and size > max_bytes:
                 break
-            found.append(memoryview(body)[PREFIX_BYTES:])
-        return found
+            batches.append(memoryview(body)[PREFIX_BYTES:])
+        return batches
 
 
 class Partition:

@@ -17,10 +17,10 @@ import numpy
 from headwater.config.topic import DEFAULT_TOPIC_SETTINGS
 from headwater.core.errors import InvariantError, StorageError
 from headwater.core.units import KIB
+from headwater.engine.kafka.domain_errors import as_domain_error
 from headwater.engine.kafka.errors import DamagedError, KafkaError
-from headwater.engine.kafka.fetching import FetchPlan
+from headwater.engine.kafka.fetch_plan import FetchPlan
 from headwater.engine.kafka.partition import KafkaTopic, Partition
-from headwater.engine.kafka.told import told_plainly
 from headwater.engine.reading import FrameRun, Reader, ReadPlan
 from headwater.engine.topic import Topic, Wakeup
 from headwater.format.kafka.batch import BatchError, read_header
@@ -29,13 +29,13 @@ from headwater.format.kafka.partition_names import partition_name
 from headwater.model.loss import DAMAGED, RECREATED, Tombstone
 from headwater.model.selection import Selection
 from headwater.model.topic import TopicLog
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 from headwater.store.segment import SegmentChangedError
 from headwater.store.topic_files import TopicFiles
 from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from headwater.engine.kafka.spaces import PartitionSpace
+    from headwater.engine.kafka.partition_space import PartitionSpace
 
 LOG_START: Final = "log_start"
 """Why records are gone: retention or DeleteRecords moved the start of the log."""
@@ -120,8 +120,8 @@ class PartitionTopic(Topic):
 
 def _id_of(topic: KafkaTopic, partition: Partition) -> int:
     """Tells it from every other, also from one made later under the same name."""
-    told = topic.topic_id + partition.index.to_bytes(4, "little")
-    return int.from_bytes(hashlib.blake2b(told, digest_size=8).digest(), "little")
+    identity = topic.topic_id + partition.index.to_bytes(4, "little")
+    return int.from_bytes(hashlib.blake2b(identity, digest_size=8).digest(), "little")
 
 
 def _no_files() -> TopicFiles:
@@ -201,7 +201,7 @@ def _tombstone(from_seq: int, earliest: int, head: int) -> Tombstone | None:
 class PartitionReader(Reader):
     """Reads plans of partitions: batches in, frames out."""
 
-    def runs(self, plan: ReadPlan) -> tuple[list[FrameRun], list[Finding]]:
+    def runs(self, plan: ReadPlan) -> tuple[list[FrameRun], list[RecordDamage]]:
         """Anywhere. Says in the plan how far it came."""
         assert isinstance(plan, PartitionPlan)
         if plan.fetch is None:
@@ -209,22 +209,22 @@ class PartitionReader(Reader):
         try:
             batches = _batches(plan.fetch) if plan.batches is None else plan.batches
         except DamagedError as error:
-            _tell_damage(plan, error)
+            _report_damage(plan, error)
             return [], []
-        found = BatchFrames(plan.first_offset, plan.limit)
+        builder = BatchFrames(plan.first_offset, plan.limit)
         for batch in batches:
             try:
-                found.add(batch)
+                builder.add(batch)
             except BatchError as error:
-                if len(found):
+                if len(builder):
                     break  # first what is before it
                 raise _unreadable(plan.topic.name, batch, error) from error
-            if found.is_full:
+            if builder.is_full:
                 break
-        count = len(found)
+        count = len(builder)
         if not count:
             raise StorageError(f"there is nothing at seq {plan.first_offset + 1} of a partition")
-        frames = found.frames()
+        frames = builder.frames()
         last = plan.first_offset + count
         seqs = numpy.arange(plan.first_offset + 1, last + 1, dtype=numpy.int64)
         plan.selection = plan.selection._replace(
@@ -233,7 +233,7 @@ class PartitionReader(Reader):
         return [FrameRun(frames.buffer, numpy.array(frames.offsets, numpy.int64), False)], []
 
 
-def _tell_damage(plan: PartitionPlan, error: DamagedError) -> None:
+def _report_damage(plan: PartitionPlan, error: DamagedError) -> None:
     """A tombstone for what cannot be read. One answer tells one loss: the earlier one first."""
     if plan.selection.tombstone is not None:
         return
@@ -252,7 +252,7 @@ def _batches(fetch: FetchPlan) -> list[bytes | memoryview]:
     except KafkaError as error:
         if error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
             raise SegmentChangedError("the start of the log moved on") from error
-        raise told_plainly(error) from error
+        raise as_domain_error(error) from error
 
 
 def _unreadable(name: str, batch: bytes | memoryview, error: BatchError) -> StorageError:

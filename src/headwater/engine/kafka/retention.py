@@ -56,17 +56,17 @@ class Retention:
 
     def _candidates(self) -> list[Partition]:
         """As the owner: partitions from which something may have to go."""
-        found: list[Partition] = []
+        partitions: list[Partition] = []
         for topic in self._core.limited.values():
             by_age = config_number(topic.configs, RETENTION_MS) >= 0
             bytes_max = config_number(topic.configs, RETENTION_BYTES)
-            found += [
+            partitions += [
                 partition
                 for partition in topic.partitions
                 if partition.log_start_offset < partition.high_watermark
                 and (by_age or partition.bytes > bytes_max)
             ]
-        return found
+        return partitions
 
     def _shorten(self, partition: Partition, oldest_ms: int | None, bytes_max: int | None) -> None:
         while True:
@@ -90,20 +90,20 @@ class Retention:
 
     def _new_start(self, front: _Front, oldest_ms: int | None, bytes_max: int | None) -> int:
         """Where the partition begins once every batch that has to go is gone."""
-        found = locate(self._core.files, front.table, front.ids)
+        located = locate(self._core.files, front.table, front.ids)
         # The last batch of the window may reach beyond it; at the end it is the newest, and stays.
-        count = len(found.first) - 1
+        count = len(located.first) - 1
         gone = 0
         if oldest_ms is not None:
-            fresh = numpy.flatnonzero(newest_timestamps(self._core.files, found) >= oldest_ms)
+            fresh = numpy.flatnonzero(newest_timestamps(self._core.files, located) >= oldest_ms)
             gone = int(fresh[0]) if len(fresh) else count
         if bytes_max is not None:
-            sizes = found.entries["length"].astype(numpy.int64) + PREFIX_BYTES
+            sizes = located.entries["length"].astype(numpy.int64) + PREFIX_BYTES
             left = front.bytes - numpy.cumsum(sizes) + sizes
             within = numpy.flatnonzero(left <= bytes_max)
             gone = max(gone, int(within[0]) if len(within) else count)
         gone = min(gone, count)
-        return front.offset if gone == 0 else front.offset + int(found.first[gone])
+        return front.offset if gone == 0 else front.offset + int(located.first[gone])
 
     def _move(self, partition: Partition, start: int) -> bool:
         """Move the log start; True once the log has said so, False when it could not."""
@@ -132,8 +132,8 @@ class Retention:
         if dead is None:
             return
         start, table, ids, has_live = dead
-        found = locate(self._core.files, table, ids)
-        sizes = found.entries["length"].astype(numpy.int64) + PREFIX_BYTES
+        located = locate(self._core.files, table, ids)
+        sizes = located.entries["length"].astype(numpy.int64) + PREFIX_BYTES
         size = int(sizes[: len(sizes) - has_live].sum())
 
         def note() -> None:

@@ -16,15 +16,15 @@ from headwater.config.kafka import KafkaSettings
 from headwater.core.clock import Clock
 from headwater.core.durability import Durability
 from headwater.disk import Disk, sync_names
-from headwater.engine.kafka.checkpointing import Checkpointing
+from headwater.engine.kafka.batch_appender import BatchAppender, Produced
+from headwater.engine.kafka.checkpointer import KafkaCheckpointer
 from headwater.engine.kafka.core import KafkaCore
-from headwater.engine.kafka.fetching import Fetching, FetchPlan
+from headwater.engine.kafka.fetch_plan import FetchPlan, FetchPlanner
 from headwater.engine.kafka.group_offsets import Committed, OffsetKey, rows_of
 from headwater.engine.kafka.housekeeping import KafkaHousekeeping
 from headwater.engine.kafka.memberships import weight
 from headwater.engine.kafka.partition import KafkaTopic, Partition
-from headwater.engine.kafka.producing import Produced, Producing
-from headwater.engine.kafka.restoring import restore
+from headwater.engine.kafka.recovered_state import restore
 from headwater.engine.kafka.timestamps import NewestPlan, TimestampPlan
 from headwater.engine.kafka.topics import KafkaTopics
 from headwater.engine.keeper import MaintenanceThread
@@ -33,9 +33,9 @@ from headwater.engine.pending import Pending
 from headwater.format.kafka import events
 from headwater.format.kafka.batch import BatchHeader
 from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta
-from headwater.recovery.kafka.repair import Cut, recover_kafka
+from headwater.recovery.kafka.repair import TailCut, recover_kafka
 from headwater.recovery.kafka.report import KafkaReport
-from headwater.store.kafka.files import SegmentFiles
+from headwater.store.kafka.files import KafkaSegmentFiles
 from headwater.wal.batch_log import BatchLog
 from headwater.wal.committer import LogState
 from headwater.wal.counters import WalCounters
@@ -64,16 +64,16 @@ class KafkaStore:
         make_maintenance: type[MaintenanceThread] = MaintenanceThread,
     ) -> None:
         self.core = KafkaCore(
-            disk, directory, settings, clock, owner, SegmentFiles(disk, directory)
+            disk, directory, settings, clock, owner, KafkaSegmentFiles(disk, directory)
         )
         self.counters = self.core.counters
-        self.cut: Cut | None = None
+        self.cut: TailCut | None = None
         """What recovery cut behind the last whole batch, if it did."""
         self.report = KafkaReport()
         """What recovery found, kept, cut and put aside."""
         self._closed = False
-        self._producing = Producing(self.core)
-        self._fetching = Fetching(self.core)
+        self._batch_appender = BatchAppender(self.core)
+        self._fetch_planner = FetchPlanner(self.core)
         self._topics = KafkaTopics(self.core)
         counters = WalCounters()
         self._log = BatchLog(
@@ -83,11 +83,11 @@ class KafkaStore:
         self.shard = make_shard(
             "headwater-kafka-log", self._log, policy, settings.wal, clock, self._listen, counters
         )
-        self._checkpointing = Checkpointing(self.core, self._note_synced, self._log.note_saved)
+        self._checkpointer = KafkaCheckpointer(self.core, self._note_synced, self._log.note_saved)
         self._open(progress or (lambda _: None))
         self.core.shard = self.shard
         self._housekeeping = KafkaHousekeeping(
-            self.core, self._topics, self._checkpointing, self._take_number, self._seal
+            self.core, self._topics, self._checkpointer, self._take_number, self._seal
         )
         self._keeper = make_maintenance(clock, settings.keeper_interval_ms, self._housekeeping.run)
         self.core.wake_maintenance = self._keeper.wake
@@ -144,14 +144,14 @@ class KafkaStore:
         header: BatchHeader | None = None,
     ) -> Pending[Produced]:
         """The batch was checked by `check_batch`; its header need not be read again if given."""
-        return self._producing.append(partition, batch, durability, header)
+        return self._batch_appender.append(partition, batch, durability, header)
 
     def refused(self, partition: Partition, header: BatchHeader) -> None:
         """A batch was turned away before it got here, for now."""
-        self._producing.refused(partition, header)
+        self._batch_appender.refused(partition, header)
 
     def plan_fetch(self, partition: Partition, offset: int, max_bytes: int) -> FetchPlan:
-        return self._fetching.plan(partition, offset, max_bytes)
+        return self._fetch_planner.plan(partition, offset, max_bytes)
 
     def find_timestamp(self, partition: Partition, timestamp_ms: int) -> TimestampPlan:
         """A search for the first record that is not older than this."""
@@ -171,7 +171,7 @@ class KafkaStore:
         self, org: int, group: str, offsets: Mapping[OffsetKey, Committed]
     ) -> Pending[bool]:
         rows = tuple(rows_of(offsets))
-        return self._say(events.OffsetsCommitted(org, group, rows))
+        return self._log_event(events.OffsetsCommitted(org, group, rows))
 
     def committed(self, org: int, group: str) -> Mapping[OffsetKey, Committed]:
         return self.core.offsets.of(org, group)
@@ -180,7 +180,7 @@ class KafkaStore:
         return self.core.offsets.groups(org)
 
     def forget_group(self, org: int, group: str) -> Pending[bool]:
-        return self._say(events.GroupForgotten(org, group))
+        return self._log_event(events.GroupForgotten(org, group))
 
     def memberships(self) -> tuple[events.GroupSettled, ...]:
         """Groups with members, as they settled last."""
@@ -197,13 +197,13 @@ class KafkaStore:
             and memberships.bytes_with(event) <= settings.memberships_bytes_max
         )
 
-    def settle_group(self, event: events.GroupSettled) -> Pending[bool]:
+    def log_membership(self, event: events.GroupSettled) -> Pending[bool]:
         """On a full disk only small ones may use the reserve, which deletes live on."""
         small = weight(event) <= self.core.settings.reserve_bytes // 4
-        return self._topics.say(event, essential=small)
+        return self._topics.log_event(event, essential=small)
 
     def forget_offsets(self, org: int, group: str, keys: Sequence[OffsetKey]) -> Pending[bool]:
-        return self._say(events.OffsetsForgotten(org, group, tuple(keys)))
+        return self._log_event(events.OffsetsForgotten(org, group, tuple(keys)))
 
     def new_producer_id(self) -> Pending[int]:
         return self._topics.new_producer_id()
@@ -215,13 +215,13 @@ class KafkaStore:
         return self.shard.state
 
     @property
-    def trouble(self) -> Exception | None:
+    def last_error(self) -> Exception | None:
         """Why the keeper could not do all of his last round."""
         return self._keeper.error
 
     def checkpoint(self) -> KafkaCheckpoint:
         """Write a checkpoint now. Not as the owner."""
-        return self._checkpointing.run()
+        return self._checkpointer.run()
 
     def housekeep(self) -> None:
         """What the keeper does by itself: retention, space, a checkpoint. Not as the owner."""
@@ -239,7 +239,7 @@ class KafkaStore:
             switch_interval.restore(self._settings.switch_interval_us)
         try:
             if self.shard.state is not LogState.POISONED:
-                self._checkpointing.run(clean=True)
+                self._checkpointer.run(clean=True)
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
@@ -250,8 +250,8 @@ class KafkaStore:
     def _stop_taking(self) -> None:
         self.core.closing = True
 
-    def _say(self, event: events.AnyEvent) -> Pending[bool]:
-        return self._topics.say(event, essential=True)
+    def _log_event(self, event: events.AnyEvent) -> Pending[bool]:
+        return self._topics.log_event(event, essential=True)
 
     def _open(self, progress: Progress) -> None:
         core = self.core
@@ -261,7 +261,7 @@ class KafkaStore:
         recovered = recover_kafka(core.disk, core.directory, lambda part: progress(part / 2))
         if recovered is None:
             self._numbers = itertools.count()
-            self._checkpointing.write(KafkaCheckpoint())
+            self._checkpointer.write(KafkaCheckpoint())
         else:
             self.cut, self.report = recovered.cut, recovered.report
             self._numbers = itertools.count(recovered.next_number)
@@ -273,10 +273,10 @@ class KafkaStore:
             core.set_segments(sealed, active.number, active.base_id)
             restore(core, recovered, lambda part: progress(0.5 + part / 2))
             core.files.clear()  # all indexes were read: most of them nobody needs soon
-            core.settled_id = active.base_id + active.entries
+            core.applied_id = active.base_id + active.entries
             core.unsaved_bytes = len(recovered.tail)
             core.save_soon = True
-            core.look_for_space()
+            core.reclaim_soon()
             self._log.go_on(active, recovered.checksum)
         progress(1.0)
 
@@ -287,14 +287,14 @@ class KafkaStore:
 
     def _listen(self, tickets: Sequence[Ticket]) -> None:
         if tickets:
-            self.core.owner.post(partial(self._producing.take_effect, tuple(tickets)))
+            self.core.owner.post(partial(self._batch_appender.take_effect, tuple(tickets)))
 
     def _sealed(self, meta: SegmentMeta, active_number: int) -> None:
         def note() -> None:
             core = self.core
             core.set_segments([*core.sealed, meta], active_number, meta.base_id + meta.entries)
             core.save_soon = True
-            core.look_for_space()
+            core.reclaim_soon()
 
         self.core.owner.post(note)
         self.core.wake_maintenance()
@@ -310,7 +310,7 @@ class KafkaStore:
 
     def _note_synced(self) -> SegmentMeta:
         if self._closed:
-            return self._log.hardened()
-        future: Any = self.shard.call(self._log.hardened)
+            return self._log.synced_meta()
+        future: Any = self.shard.call(self._log.synced_meta)
         meta: SegmentMeta = future.result()
         return meta

@@ -21,7 +21,7 @@ from headwater.format.kafka.entry import HOLE_SEGMENT, PREFIX_BYTES
 from headwater.format.kafka.names import log_name
 from headwater.format.kafka.records import decode_records
 from headwater.store.kafka.batch_lookup import Batches, Ids, SegmentTable, count_before, locate
-from headwater.store.kafka.files import SegmentFiles
+from headwater.store.kafka.files import KafkaSegmentFiles
 from headwater.wire.kafka.error_codes import ErrorCode
 
 WINDOW: Final = 65_536
@@ -29,7 +29,7 @@ _LONG_AGO: Final = -(2**63)
 _EIGHT: Final = numpy.arange(8)
 
 
-class FoundTime(NamedTuple):
+class TimestampMatch(NamedTuple):
     offset: int
     timestamp_ms: int
 
@@ -41,7 +41,7 @@ class TimestampPlan:
 
     def __init__(self, core: KafkaCore, partition: Partition, timestamp_ms: int) -> None:
         self._core = core
-        self._files: SegmentFiles = core.files
+        self._files: KafkaSegmentFiles = core.files
         self._table: SegmentTable = core.table
         self._timestamp_ms = timestamp_ms
         self._start = partition.log_start_offset
@@ -50,7 +50,7 @@ class TimestampPlan:
         # A copy: the owner goes on adding records while somebody else searches.
         self._ids: Any = None if partition.ids is None else partition.ids.copy()
 
-    def read(self) -> FoundTime | None:
+    def read(self) -> TimestampMatch | None:
         """The first record that is not older, or None when all are."""
         try:
             return self._search()
@@ -64,12 +64,12 @@ class TimestampPlan:
                 ErrorCode.OFFSET_NOT_AVAILABLE, "records were removed meanwhile; ask again"
             ) from error
 
-    def _search(self) -> FoundTime | None:
+    def _search(self) -> TimestampMatch | None:
         for offset, ids in self._windows():
-            found = locate(self._files, self._table, ids)
-            newest = newest_timestamps(self._files, found)
+            located = locate(self._files, self._table, ids)
+            newest = newest_timestamps(self._files, located)
             for at in numpy.flatnonzero(newest >= max(self._timestamp_ms, _LONG_AGO + 1)).tolist():
-                answer = self._look_into(found, at, offset, int(ids[0]))
+                answer = self._find_in_batch(located, at, offset, int(ids[0]))
                 if answer is not None:
                     return answer
         return None
@@ -82,8 +82,10 @@ class TimestampPlan:
             chosen = self._ids[rank : rank + min(WINDOW, self._end - offset)]
             yield offset, numpy.frombuffer(chosen.to_array(), numpy.uint64)
 
-    def _look_into(self, found: Batches, at: int, offset: int, first_id: int) -> FoundTime | None:
-        entry = found.entries[at]
+    def _find_in_batch(
+        self, located: Batches, at: int, offset: int, first_id: int
+    ) -> TimestampMatch | None:
+        entry = located.entries[at]
         number, begin = int(entry["segment_id"]), int(entry["physical_offset"]) + PREFIX_BYTES
         end = begin + int(entry["length"])
         batch = bytes(self._files.log(number, end)[begin:end])
@@ -94,13 +96,13 @@ class TimestampPlan:
             path = self._files.path_of(log_name(number))
             where = DamageError(error.reason, path=path, offset=begin, advice="restore a backup")
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(where)) from where
-        base = offset + int(found.first[at])
+        base = offset + int(located.first[at])
         if at == 0:
             base -= count_before(self._files, self._table, first_id, header.record_count)
         for record in records:
             here = base + record.offset_delta
             if here >= self._start and record.timestamp_ms >= self._timestamp_ms:
-                return FoundTime(here, record.timestamp_ms)
+                return TimestampMatch(here, record.timestamp_ms)
         return None
 
 
@@ -110,36 +112,36 @@ class NewestPlan(TimestampPlan):
     def __init__(self, core: KafkaCore, partition: Partition) -> None:
         super().__init__(core, partition, 0)
 
-    def _search(self) -> FoundTime | None:
+    def _search(self) -> TimestampMatch | None:
         located = (locate(self._files, self._table, ids) for _, ids in self._windows())
         newest = [newest_timestamps(self._files, each) for each in located]
         if not newest:
             return None
         times = numpy.concatenate(newest)
-        found = self._first_from(int(times.max()))
-        if found is None:
+        match = self._first_from(int(times.max()))
+        if match is None:
             # The log begins within its first batch, and the newest of that one is gone.
-            found = better = self._first_from(int(times[1:].max(initial=_LONG_AGO)))
+            match = better = self._first_from(int(times[1:].max(initial=_LONG_AGO)))
             while better is not None:
-                found, better = better, self._first_from(better.timestamp_ms + 1)
-        return found
+                match, better = better, self._first_from(better.timestamp_ms + 1)
+        return match
 
-    def _first_from(self, timestamp_ms: int) -> FoundTime | None:
+    def _first_from(self, timestamp_ms: int) -> TimestampMatch | None:
         self._timestamp_ms = timestamp_ms
         return super()._search()
 
 
-def newest_timestamps(files: SegmentFiles, found: Batches) -> NDArray[numpy.int64]:
+def newest_timestamps(files: KafkaSegmentFiles, located: Batches) -> NDArray[numpy.int64]:
     """The newest timestamp of every batch, from the headers in the logs."""
-    entries = found.entries
-    places = entries["physical_offset"].astype(numpy.int64) + PREFIX_BYTES + MAX_TIMESTAMP_AT
+    entries = located.entries
+    positions = entries["physical_offset"].astype(numpy.int64) + PREFIX_BYTES + MAX_TIMESTAMP_AT
     newest = numpy.empty(len(entries), numpy.int64)
     for number in numpy.unique(entries["segment_id"]).tolist():
         own = entries["segment_id"] == number
         if number == HOLE_SEGMENT:  # given up by a repair: nobody knows any more
             newest[own] = _LONG_AGO
             continue
-        at = places[own]
+        at = positions[own]
         log = numpy.frombuffer(files.log(number, int(at.max()) + 8), numpy.uint8)
         newest[own] = log[at[:, None] + _EIGHT].view(">i8").reshape(-1)
     return newest

@@ -43,16 +43,16 @@ class KafkaTopics:
         self.check_new(org, name, partitions, configs)
         event = events.TopicMade(org, name, uuid.uuid4().bytes, partitions, dict(configs))
 
-        def settled() -> None:
+        def finished() -> None:
             self._making.discard((org, name))
             self._partitions_coming -= partitions
 
         def made(change: EventChange) -> KafkaTopic:
-            settled()
+            finished()
             topic: KafkaTopic = apply_event(core, event, change.event_id)
             return topic
 
-        change = core.log_event(event, made, settled)
+        change = core.log_event(event, made, finished)
         self._making.add((org, name))
         self._partitions_coming += partitions
         return change
@@ -102,15 +102,15 @@ class KafkaTopics:
         more = total - len(topic.partitions)
         self._check_total(more)
 
-        def settled() -> None:
+        def finished() -> None:
             self._partitions_coming -= more
 
         def added(change: EventChange) -> bool:
-            settled()
+            finished()
             apply_event(core, event, change.event_id)
             return True
 
-        change = core.log_event(event, added, settled)
+        change = core.log_event(event, added, finished)
         self._partitions_coming += more
         return change
 
@@ -119,16 +119,16 @@ class KafkaTopics:
         core, checked = self._core, check_configs(configs)
         event = events.ConfigsSet(topic.topic_id, checked)
 
-        def settled() -> None:
+        def finished() -> None:
             if topic.altered is checked:
                 topic.altered = None
 
         def altered(change: EventChange) -> bool:
             apply_event(core, event, change.event_id)
-            settled()
+            finished()
             return True
 
-        change = core.log_event(event, altered, settled, essential=True)
+        change = core.log_event(event, altered, finished, essential=True)
         topic.altered = checked
         return change
 
@@ -169,7 +169,7 @@ class KafkaTopics:
 
         return core.log_event(event, taken, essential=True)
 
-    def say(self, event: events.AnyEvent, *, essential: bool = False) -> EventChange:
+    def log_event(self, event: events.AnyEvent, *, essential: bool = False) -> EventChange:
         """Log an event whose effect is its whole answer."""
         core = self._core
 

@@ -26,12 +26,12 @@ from headwater.disk import Disk, OpenMode, sync_file, write_all
 from headwater.disk.whole_files import TEMPORARY_SUFFIX, sync_names
 from headwater.engine.machines.log_reader import CommittedLog, LogGap
 from headwater.engine.owner import Owner
-from headwater.format.machines.entry import Entry, EntryType, encode_entry
+from headwater.format.machines.entry import EntryType, MachineEntry, encode_entry
 from headwater.format.machines.history import (
     HISTORY_FOOTER,
     decode_footer,
     encode_ending,
-    encode_place,
+    encode_index_entry,
 )
 from headwater.format.machines.names import (
     global_offset,
@@ -90,7 +90,7 @@ class Archive:
                 left[about.instance_id] = left.get(about.instance_id, 0) + 1
         left = {name: left[name] for name in _living(list(left), owner, living)}
 
-        def kept() -> Iterator[tuple[int, Entry, int]]:
+        def kept() -> Iterator[tuple[int, MachineEntry, int]]:
             """Counted down: what is left of an instance when it comes is how new it is."""
             for offset, entry, about in segment.rows():
                 count = left.get(about.instance_id, 0)
@@ -103,7 +103,7 @@ class Archive:
         if left:
             self._write(segment.number, kept())
 
-    def _write(self, segment: int, rows: Iterable[tuple[int, Entry, int]]) -> None:
+    def _write(self, segment: int, rows: Iterable[tuple[int, MachineEntry, int]]) -> None:
         if not self._disk.is_directory(self._directory):
             self._disk.make_directory(self._directory)
             sync_names(self._disk, self._directory.parent)
@@ -116,7 +116,7 @@ class Archive:
             index, waiting = bytearray(), bytearray()
             size = newest_ms = 0
             for offset, entry, at in rows:
-                index += encode_place(offset, size + len(waiting))
+                index += encode_index_entry(offset, size + len(waiting))
                 waiting += encode_entry(entry.kind, entry.sequence, entry.payload)
                 newest_ms = max(newest_ms, at)
                 if len(waiting) >= WRITE_BYTES:
@@ -172,7 +172,7 @@ class _Segment:
     log: CommittedLog
     number: int
 
-    def rows(self) -> Iterator[tuple[int, Entry, _About]]:
+    def rows(self) -> Iterator[tuple[int, MachineEntry, _About]]:
         """Entries about instances, by offset in the segment. What cannot be read is passed over:
         it was reported before."""
         gaps: list[LogGap] = []

@@ -30,8 +30,8 @@ from headwater.format.machines.entry import (
     MAGIC_BYTES,
     OVERHEAD_BYTES,
     PAYLOAD_BYTES_MAX,
-    Entry,
     EntryType,
+    MachineEntry,
     decode_entry,
 )
 from headwater.format.machines.history_file import HistoryFile
@@ -118,7 +118,7 @@ class LogFiles:
         self._counters.bytes_read += len(data)
         return data
 
-    def entry_at(self, offset: int) -> Entry | None:
+    def entry_at(self, offset: int) -> MachineEntry | None:
         """The entry at an offset; None when its segment is gone. FormatError when it is damaged."""
         length = 4_096
         while True:
@@ -132,7 +132,7 @@ class LogFiles:
                     raise
                 length = ENTRY_BYTES_MAX
 
-    def kept_entry_at(self, offset: int) -> Entry | None:
+    def kept_entry_at(self, offset: int) -> MachineEntry | None:
         """An entry of a segment that is gone, if compaction kept it. FormatError: damaged."""
         segment = segment_of(offset)
         if segment not in self._kept:
@@ -154,7 +154,7 @@ class LogFiles:
         begin = self.read(segment_of(offset), within_segment(offset), len(MAGIC_BYTES))
         return begin == MAGIC_BYTES
 
-    def sound_entry_at(self, offset: int) -> Entry | None:
+    def sound_entry_at(self, offset: int) -> MachineEntry | None:
         """None when there is none, for whatever reason."""
         try:
             return self.entry_at(offset) if self.begins_entry(offset) else None
@@ -209,7 +209,7 @@ class CommittedLog:
         gone = segment_of(offset) < self.oldest_now()
         return GapReason.COMPACTED if gone else GapReason.DAMAGED
 
-    def walk(self, start: int, gaps: list[LogGap]) -> Iterator[tuple[int, Entry]]:
+    def walk(self, start: int, gaps: list[LogGap]) -> Iterator[tuple[int, MachineEntry]]:
         """Entries from `start` on, in order; what cannot be read is noted before what follows it.
         `start` may be anywhere; 0 asks for what there is."""
         files = self.open()
@@ -238,7 +238,7 @@ class _Walk:
         if 0 < start < self._start:
             gaps.append(LogGap(start, self._start, GapReason.COMPACTED))
 
-    def run(self) -> Iterator[tuple[int, Entry]]:
+    def run(self) -> Iterator[tuple[int, MachineEntry]]:
         end = self._log.end
         at = self._first_offset() if self._start < end else end
         while at < end:
@@ -265,7 +265,7 @@ class _Walk:
         self._sequence = self._log.first_sequences.get(segment)
         return global_offset(segment, 0)
 
-    def _segment(self, segment: int, offset: int, stop: int) -> Iterator[tuple[int, Entry]]:
+    def _segment(self, segment: int, offset: int, stop: int) -> Iterator[tuple[int, MachineEntry]]:
         window = WINDOW_BYTES
         while offset < stop:
             data = self._files.read(segment, offset, min(window, stop - offset))
@@ -295,7 +295,7 @@ class _Walk:
             window = WINDOW_BYTES if at else min(window * 8, ENTRY_BYTES_MAX)
             offset += at
 
-    def _take(self, here: int, entry: Entry) -> bool:
+    def _take(self, here: int, entry: MachineEntry) -> bool:
         """False for an entry that is passed over: it lies before the start, or was here before."""
         if self._sequence is not None and entry.sequence < self._sequence and self._is_after_entry:
             return False
@@ -303,7 +303,7 @@ class _Walk:
         self._note_read(here, entry)
         return here >= self._start
 
-    def _note_read(self, here: int, entry: Entry) -> None:
+    def _note_read(self, here: int, entry: MachineEntry) -> None:
         self._sequence, self._is_after_entry = entry.sequence + 1, True
         self._read_upto = max(self._read_upto, here + entry.size)
 
@@ -429,7 +429,7 @@ class HistoryPlan:
 _OF_AN_INSTANCE: Final = (CreateInstance, ApplyEvent, DeleteInstance)
 
 
-def body_of(entry: Entry) -> Body | None:
+def body_of(entry: MachineEntry) -> Body | None:
     """None for a sound entry whose JSON is none; it is passed over."""
     try:
         return decode_body(entry)

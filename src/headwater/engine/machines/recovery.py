@@ -17,23 +17,23 @@ from headwater.engine.machines.entry_effects import effect_of
 from headwater.engine.machines.snapshots import fill_from_snapshot
 from headwater.engine.machines.tables import Tables
 from headwater.format.machines.bodies import decode_body
-from headwater.format.machines.entry import Entry
+from headwater.format.machines.entry import MachineEntry
 from headwater.format.machines.names import SNAPSHOTS_DIRECTORY, segment_of, within_segment
 from headwater.format.machines.snapshot import SnapshotHeading
 from headwater.format.names import WAL_DIRECTORY
 from headwater.recovery.finding import Action, Finding
-from headwater.recovery.machines.judge import Stretch
-from headwater.recovery.machines.repair import mend
+from headwater.recovery.machines.judge import BadStretch
+from headwater.recovery.machines.repair import repair_machines
 from headwater.recovery.machines.replay import MachineLogReport, log_report, replay_machines
 from headwater.recovery.machines.report import findings_of
 from headwater.recovery.machines.survey import MachineSurvey, survey_machines
-from headwater.recovery.machines.table import Oddity
+from headwater.recovery.machines.table import MachineOddity
 from headwater.wal.policy import EveryMs, EveryN, EveryWrite, Never, SyncPolicy
 
 Progress = Callable[[float], None]
 SURVEY_SHARE: Final = 0.4
 """Of the time: scanning takes less than making instances of entries."""
-_IGNORED: Final = (Oddity.LEFTOVER.value, Oddity.FOREIGN_NAME.value)
+_IGNORED: Final = (MachineOddity.LEFTOVER.value, MachineOddity.FOREIGN_NAME.value)
 _log = logging.getLogger("headwater.machines")
 
 
@@ -113,7 +113,7 @@ def recover(
 ) -> Opened:
     """Read everything, cut a torn tail, say what was lost. A second run finds the same."""
     opened, survey = _read(disk, directory, settings, progress)
-    mend(disk, survey)
+    repair_machines(disk, survey)
     for line in opened.report.lines():
         _log.warning("%s", line)
     return opened
@@ -139,7 +139,7 @@ def _read(
     if survey.chosen is not None:
         fill_from_snapshot(disk, survey.chosen.path, tables)
 
-    def deliver(offset: int, entry: Entry) -> None:
+    def deliver(offset: int, entry: MachineEntry) -> None:
         try:
             body = decode_body(entry)
         except FormatError as error:
@@ -180,7 +180,7 @@ def _empty_tables(settings: MachineSettings) -> Tables:
     )
 
 
-def _mark_doubt(tables: Tables, damage: list[Stretch]) -> None:
+def _mark_doubt(tables: Tables, damage: list[BadStretch]) -> None:
     """An instance that was not seen after damaged bytes may have had an entry there."""
     for each in damage:
         tables.doubt_before = max(tables.doubt_before, each.offset + 1)

@@ -149,7 +149,7 @@ class MachineStore:
             segment_bytes=settings.wal_segment_bytes,
             reserve_bytes=settings.reserve_bytes,
             zero_chunk_bytes=settings.zero_chunk_bytes,
-            hardens_when_idle=settings.fsync_policy.kind is not FsyncKind.NEVER,
+            syncs_when_idle=settings.fsync_policy.kind is not FsyncKind.NEVER,
             writes_at_risk=settings.fsync_policy.writes_at_risk,
         )
         self.shard = self.book.shard = make_shard(

@@ -48,7 +48,7 @@ from headwater.engine.topics import TopicState
 from headwater.engine.watching import watch_requests
 from headwater.model.loss import Tombstone
 from headwater.recovery.survey import access_error
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 from headwater.store.segment import SegmentChangedError
 
 T = TypeVar("T")
@@ -78,10 +78,10 @@ class ReadOnlyDatabase:
         self._lock = threading.RLock()
         self._waiting: set[Doorbell] = set()
         self._closed = False
-        self._suspects: set[Finding] = set()
+        self._suspects: set[RecordDamage] = set()
         self._view: DirectoryView | None = None
         self._refreshed_us = 0
-        self._sight: object = None
+        self._last_fingerprint: object = None
         """How far the log reached when it was last looked at, as far as that could be told."""
         with self._lock:
             self._stable(lambda view: view)
@@ -136,7 +136,7 @@ class ReadOnlyDatabase:
             return self._refresh()
 
     @property
-    def bad_frames(self) -> Sequence[Finding]:
+    def bad_frames(self) -> Sequence[RecordDamage]:
         """Damage that was met and left out of what was read."""
         with self._lock:
             return [] if self._view is None else list(self._view.core.damage.findings)
@@ -169,9 +169,9 @@ class ReadOnlyDatabase:
             if age_us >= self._settings.refresh_interval_ms * US_PER_MS:
                 self._refresh()
             diff = self._read(topic, request)
-            if not _has_news(diff) and self._refresh():
+            if not _has_updates(diff) and self._refresh():
                 diff = self._read(topic, request)
-        while not _has_news(diff) and self._clock.monotonic_us() < until_us:
+        while not _has_updates(diff) and self._clock.monotonic_us() < until_us:
             self._pause(until_us)
             with self._lock:
                 if self._refresh():
@@ -180,8 +180,8 @@ class ReadOnlyDatabase:
 
     def _read(self, topic: str, request: DiffRequest) -> Diff:
         def read(view: DirectoryView) -> Diff:
-            found = _drive(loaded_topic(view, topic))
-            return _drive(read_operation(view, found, request))
+            loaded = _drive(loaded_topic(view, topic))
+            return _drive(read_operation(view, loaded, request))
 
         try:
             return self._stable(read)
@@ -193,12 +193,12 @@ class ReadOnlyDatabase:
     def _pause(self, until_us: int) -> None:
         """Until the next look, or until the database is closed."""
         doorbell = Doorbell()
-        next_look_us = self._clock.monotonic_us() + self._settings.refresh_interval_ms * US_PER_MS
+        next_poll_us = self._clock.monotonic_us() + self._settings.refresh_interval_ms * US_PER_MS
         with self._lock:
             self._check_open()
             self._waiting.add(doorbell)
         try:
-            self._clock.wait(doorbell, min(until_us, next_look_us))
+            self._clock.wait(doorbell, min(until_us, next_poll_us))
         finally:
             with self._lock:
                 self._waiting.discard(doorbell)
@@ -234,14 +234,14 @@ class ReadOnlyDatabase:
             self._check_open()
             try:
                 if self._view is None:
-                    self._sight = None
+                    self._last_fingerprint = None
                     self._view = self._take_view()
-                self._sight = self._view.fingerprint
+                self._last_fingerprint = self._view.fingerprint
                 return work(self._view)
             except ColdTierUnknownError:
                 raise  # whatever the owner does, that is up to whoever opened it
             except _MAY_PASS as error:
-                seen.append((self._sight, str(error)))
+                seen.append((self._last_fingerprint, str(error)))
                 self._view = None
                 failure = error
             if len(seen) > 2 and seen[-1] == seen[-2] == seen[-3]:
@@ -250,12 +250,12 @@ class ReadOnlyDatabase:
                 pause_us = min(1 << attempt, PAUSE_MS_MAX) * US_PER_MS
                 self._clock.wait(Doorbell(), self._clock.monotonic_us() + pause_us)
         assert failure is not None
-        raise self._verdict(failure, settled=len(seen) > 1 and seen[-1] == seen[-2])
+        raise self._verdict(failure, repeated=len(seen) > 1 and seen[-1] == seen[-2])
 
-    def _verdict(self, failure: Exception, *, settled: bool) -> Exception:
+    def _verdict(self, failure: Exception, *, repeated: bool) -> Exception:
         if isinstance(failure, FileNotFoundError):
             failure = access_error(PurePath(failure.filename or self._directory), failure)
-        if settled and isinstance(failure, HeadwaterError):
+        if repeated and isinstance(failure, HeadwaterError):
             return failure
         error = UnavailableError(
             f"{self._directory} was changed by its owner each time it was looked at; "
@@ -272,16 +272,16 @@ class ReadOnlyDatabase:
             self._clock,
             self._judge,
             self._progress,
-            self._note_sight,
+            self._note_fingerprint,
         )
         view.evict()
         self._refreshed_us = self._clock.monotonic_us()
         return view
 
-    def _note_sight(self, sight: object) -> None:
-        self._sight = sight
+    def _note_fingerprint(self, fingerprint: object) -> None:
+        self._last_fingerprint = fingerprint
 
-    def _judge(self, findings: Sequence[Finding]) -> None:
+    def _judge(self, findings: Sequence[RecordDamage]) -> None:
         """A bad frame counts when a second view finds it too: the first may have been between an
         old index and a new file."""
         if not self._suspects.issuperset(findings):
@@ -304,16 +304,16 @@ def open_read_only(
     return ReadOnlyDatabase(disk, directory, settings, clock, progress)
 
 
-def _has_news(diff: Diff) -> bool:
+def _has_updates(diff: Diff) -> bool:
     return bool(diff.records) or diff.tombstone is not None or not diff.caught_up
 
 
-def _drive(steps: Operation[T]) -> T:
+def _drive(operation: Operation[T]) -> T:
     """Run an operation at once: there is nobody else to wait for."""
     result: Any = None
     try:
         while True:
-            step = steps.send(result)
+            step = operation.send(result)
             assert not isinstance(step, (Answered, Woken)), "reading waits for nothing"
             result = step.work()
     except StopIteration as done:

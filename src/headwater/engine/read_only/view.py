@@ -27,16 +27,16 @@ from headwater.format.names import WAL_DIRECTORY
 from headwater.format.topic_frames import decode_checkpoint_mark
 from headwater.model.retention_clock import RetentionClock
 from headwater.recovery.follower import LogFollower
-from headwater.recovery.inspection import look_until_settled, refuse_unfinished
-from headwater.recovery.replay import Group
+from headwater.recovery.inspection import inspect_until_stable, refuse_unfinished
+from headwater.recovery.replay import FrameGroup
 from headwater.recovery.snapshots import snapshot_numbers
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 from headwater.store.object_store import open_cold_tier
 from headwater.store.segment import SegmentChangedError
 from headwater.wal.ceilings import SeqCeilings
 
 Progress = Callable[[float], None]
-Judge = Callable[[Sequence[Finding]], None]
+Judge = Callable[[Sequence[RecordDamage]], None]
 """Told of damaged frames before they count; raises when a newer view should be asked first."""
 
 
@@ -60,7 +60,7 @@ class DirectoryView:
                 f"{directory} is not a Headwater data directory: there is no {WAL_DIRECTORY}/ in it"
             )
         snapshots_then = snapshot_numbers(disk, directory)[:1]
-        report = look_until_settled(disk, wal_directory)
+        report = inspect_until_stable(disk, wal_directory)
         report.raise_if_refused()
         self.shards = report.shards
         refuse_unfinished(self.shards)
@@ -81,7 +81,7 @@ class DirectoryView:
         self._judge = judge
         self._follower = LogFollower(disk, wal_directory, self.shards)
         seen(self._follower.position)
-        self._ahead: list[Group] = []
+        self._ahead: list[FrameGroup] = []
         """Read from the log but not taken in yet."""
         self._recovery = TopicRecovery(self.core, self.topics, self.shards, self.load)
         self._recovery.read(progress)
@@ -138,14 +138,14 @@ class DirectoryView:
     def plan(self, topic: Topic, from_seq: int, limit: int, bytes_max: int) -> ReadPlan:
         return self.reader.plan(topic, from_seq, limit, bytes_max)
 
-    def note_damage(self, plan: ReadPlan, findings: Sequence[Finding]) -> bool:
+    def note_damage(self, plan: ReadPlan, findings: Sequence[RecordDamage]) -> bool:
         if self._judge is not None:
             self._judge(findings)
         self.core.note_damage(plan.topic, findings)
         return True
 
 
-def _moves_floors_of(topic: Topic, group: Group) -> bool:
+def _moves_floors_of(topic: Topic, group: FrameGroup) -> bool:
     for frame in group.frames():
         if frame.type is FrameType.TOPIC_DELETE and frame.topic_id == topic.topic_id:
             return True

@@ -41,8 +41,8 @@ LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 
-_PLACED: Final = struct.Struct(">qii")
-PLACED_BYTES: Final = _PLACED.size
+_PREAMBLE: Final = struct.Struct(">qii")
+PREAMBLE_BYTES: Final = _PREAMBLE.size
 """The front of a batch that the log writes: base offset, length, leader epoch."""
 LEADER_EPOCH: Final = 0
 
@@ -94,20 +94,20 @@ def read_header(buffer: Bytes, at: int = 0) -> BatchHeader:
     return BatchHeader._make(HEADER.unpack_from(buffer, at))
 
 
-def pack_place(base_offset: int, batch_bytes: int) -> bytes:
+def pack_preamble(base_offset: int, batch_bytes: int) -> bytes:
     """The front of a batch of so many bytes that has its place in a partition."""
-    return _PLACED.pack(base_offset, batch_bytes - LENGTH_FROM, LEADER_EPOCH)
+    return _PREAMBLE.pack(base_offset, batch_bytes - LENGTH_FROM, LEADER_EPOCH)
 
 
-def place_batch(batch: Bytes, base_offset: int) -> bytes:
+def assign_offset(batch: Bytes, base_offset: int) -> bytes:
     """A batch as it stands in a log: behind its length, with its place written into it."""
     if _native is not None:
-        placed: bytes | None = _native.place_batch(batch, base_offset)
-        if placed is not None:
-            return placed
+        batch_with_offset: bytes | None = _native.assign_offset(batch, base_offset)
+        if batch_with_offset is not None:
+            return batch_with_offset
     size = len(batch)
     prefix = size.to_bytes(PREFIX_BYTES, "little")
-    return b"".join((prefix, pack_place(base_offset, size), memoryview(batch)[PLACED_BYTES:]))
+    return b"".join((prefix, pack_preamble(base_offset, size), memoryview(batch)[PREAMBLE_BYTES:]))
 
 
 def check_batch(buffer: Bytes) -> BatchHeader:

@@ -51,12 +51,12 @@ def decompress(
         raise CodecError(f"unknown compression {codec}")
     limit = output_limit(len(data), output_bytes_max)
     try:
-        found = _DECOMPRESS[codec](bytes(data), limit)
+        plain = _DECOMPRESS[codec](bytes(data), limit)
     except (zlib.error, cramjam.DecompressionError, zstandard.ZstdError) as error:
         raise BatchError(f"{CODECS[codec]} bytes cannot be read: {error}") from error
-    if len(found) > limit:
+    if len(plain) > limit:
         raise _too_much(limit)
-    return found
+    return plain
 
 
 def compress(codec: int, data: bytes) -> bytes:
@@ -75,18 +75,18 @@ def _as_it_is(data: bytes, _limit: int = 0) -> bytes:
 
 def _gunzip(data: bytes, limit: int) -> bytes:
     """All members of a gzip file: Java reads on after the first, and so do we."""
-    found: list[bytes] = []
+    plain: list[bytes] = []
     left = limit
     while data:
         member = zlib.decompressobj(_GZIP_WINDOW)
-        found.append(member.decompress(data, left + 1))
-        left -= len(found[-1])
+        plain.append(member.decompress(data, left + 1))
+        left -= len(plain[-1])
         if left < 0:
             raise _too_much(limit)
         if not member.eof:
             raise BatchError("gzip bytes are cut off")
         data = member.unused_data
-    return found[0] if len(found) == 1 else b"".join(found)
+    return plain[0] if len(plain) == 1 else b"".join(plain)
 
 
 def _gzip(data: bytes) -> bytes:
@@ -100,14 +100,14 @@ def _unsnap(data: bytes, limit: int) -> bytes:
         return _unsnap_block(data, limit)
     if len(data) < _XERIAL_HEADER_BYTES:
         raise BatchError("snappy bytes are cut off in their header")
-    found, at = bytearray(), _XERIAL_HEADER_BYTES
+    plain, at = bytearray(), _XERIAL_HEADER_BYTES
     while at < len(data):
         start = at + 4
         at = start + int.from_bytes(data[at:start], "big")
         if at > len(data) or start > len(data):
             raise BatchError("snappy bytes are cut off in a block")
-        found += _unsnap_block(data[start:at], limit, len(found))
-    return bytes(found)
+        plain += _unsnap_block(data[start:at], limit, len(plain))
+    return bytes(plain)
 
 
 def _unsnap_block(data: bytes, limit: int, before_bytes: int = 0) -> bytes:
@@ -118,23 +118,23 @@ def _unsnap_block(data: bytes, limit: int, before_bytes: int = 0) -> bytes:
 
 def _snap(data: bytes) -> bytes:
     """In the blocks of Java's library, which every client reads."""
-    pieces = [_XERIAL_MAGIC, _XERIAL_VERSIONS]
+    blocks = [_XERIAL_MAGIC, _XERIAL_VERSIONS]
     for at in range(0, len(data), _XERIAL_BLOCK_BYTES):
         block = bytes(cramjam.snappy.compress_raw(data[at : at + _XERIAL_BLOCK_BYTES]))
-        pieces += (len(block).to_bytes(4, "big"), block)
-    return b"".join(pieces)
+        blocks += (len(block).to_bytes(4, "big"), block)
+    return b"".join(blocks)
 
 
 def _unlz4(data: bytes, limit: int) -> bytes:
     """Into a buffer of the limit: the memory of it that is not written to is never taken."""
-    found = bytearray(min(limit, len(data) * _LZ4_RATIO_MAX))
+    plain = bytearray(min(limit, len(data) * _LZ4_RATIO_MAX))
     try:
-        size = cramjam.lz4.decompress_into(data, found)
+        size = cramjam.lz4.decompress_into(data, plain)
     except cramjam.DecompressionError as error:
         if "whole buffer" in str(error):
             raise _too_much(limit) from error
         raise
-    return memoryview(found)[:size].tobytes()
+    return memoryview(plain)[:size].tobytes()
 
 
 def _lz4(data: bytes) -> bytes:
@@ -144,11 +144,11 @@ def _lz4(data: bytes) -> bytes:
 def _unzstd(data: bytes, limit: int) -> bytes:
     reader = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES_MAX)
     with reader.stream_reader(data, read_across_frames=True) as stream:
-        found: bytes = stream.read(limit + 1)
+        plain: bytes = stream.read(limit + 1)
     # Cut bytes give what was before the cut and no error; a frame that says its size tells.
-    if len(found) <= limit and zstandard.frame_content_size(data) > len(found):
+    if len(plain) <= limit and zstandard.frame_content_size(data) > len(plain):
         raise BatchError("zstd bytes are cut off")
-    return found
+    return plain
 
 
 def _zstd(data: bytes) -> bytes:

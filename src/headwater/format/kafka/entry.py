@@ -41,7 +41,7 @@ KEY_BYTES: Final = ENTRY_BYTES - KEY_AT
 _ENTRY_WORDS: Final = ENTRY_BYTES // 8
 _SPREAD: Final = numpy.uint64(0x9E3779B97F4A7C15)
 """Keeps the partitions of a topic apart when entries are sorted by a mix of their keys."""
-_LOOK_BACK: Final = 65_536
+_SCAN_ENTRIES: Final = 65_536
 """Entries that are looked at in one step when the end of an index is looked for."""
 
 Entries = NDArray[Any]
@@ -61,8 +61,8 @@ def split_key(key: bytes) -> tuple[int, bytes, int]:
 
 def pack_entries(segment: int, offset: int, length: int, key: bytes, records: int) -> bytes:
     """The entries of one batch. They are equal, so this costs the same for any number."""
-    place = segment.to_bytes(4, "little") + offset.to_bytes(4, "little")
-    return (place + length.to_bytes(4, "little") + key) * records
+    address = segment.to_bytes(4, "little") + offset.to_bytes(4, "little")
+    return (address + length.to_bytes(4, "little") + key) * records
 
 
 def read_entries(buffer: bytes | memoryview, count: int) -> Entries:
@@ -75,10 +75,10 @@ def count_entries(buffer: bytes | memoryview) -> int:
     high = len(buffer) // ENTRY_BYTES
     words = numpy.frombuffer(buffer, numpy.uint64, high * _ENTRY_WORDS).reshape(high, _ENTRY_WORDS)
     while high:
-        low = max(high - _LOOK_BACK, 0)
-        found = numpy.flatnonzero(words[low:high].any(axis=1))
-        if len(found):
-            return int(low + found[-1] + 1)
+        low = max(high - _SCAN_ENTRIES, 0)
+        used = numpy.flatnonzero(words[low:high].any(axis=1))
+        if len(used):
+            return int(low + used[-1] + 1)
         high = low
     return 0
 

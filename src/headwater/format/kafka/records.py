@@ -36,7 +36,7 @@ _VARINT_BYTES_MAX: Final = 10
 _MASK64: Final = (1 << 64) - 1
 
 
-class Record(NamedTuple):
+class KafkaRecord(NamedTuple):
     """One record. Its offset is the batch's base offset plus `offset_delta`."""
 
     offset_delta: int
@@ -66,11 +66,11 @@ class Producer(NamedTuple):
 NO_PRODUCER: Final = Producer()
 
 
-def decode_records(batch: Bytes, *, output_bytes_max: int = OUTPUT_BYTES_MAX) -> list[Record]:
+def decode_records(batch: Bytes, *, output_bytes_max: int = OUTPUT_BYTES_MAX) -> list[KafkaRecord]:
     """All records of a batch whose CRC was checked. Anything wrong in it is a BatchError."""
     header, body = _body(batch, output_bytes_max)
     appended = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
-    found: list[Record] = []
+    records: list[KafkaRecord] = []
     at, size = 0, len(body)
     try:
         for index in range(header.record_count):
@@ -83,12 +83,12 @@ def decode_records(batch: Bytes, *, output_bytes_max: int = OUTPUT_BYTES_MAX) ->
                 raise BatchError(f"record {index} does not fill its {length} bytes", at)
             if record.offset_delta != index:
                 raise BatchError(f"record {index} says it is number {record.offset_delta}", at)
-            found.append(record)
+            records.append(record)
     except IndexError as error:
-        raise BatchError(f"the batch ends within record {len(found)}", at) from error
+        raise BatchError(f"the batch ends within record {len(records)}", at) from error
     if at != size:
         raise BatchError(f"{size - at} bytes after the last record", at)
-    return found
+    return records
 
 
 def _body(batch: Bytes, output_bytes_max: int) -> tuple[BatchHeader, bytes]:
@@ -104,7 +104,7 @@ def _body(batch: Bytes, output_bytes_max: int) -> tuple[BatchHeader, bytes]:
 
 def _decode_record(
     body: bytes, at: int, base_timestamp_ms: int, appended_ms: int | None
-) -> tuple[Record, int]:
+) -> tuple[KafkaRecord, int]:
     timestamp_delta, at = _varint(body, at)
     offset_delta, at = _varint(body, at)
     key, at = _sized(body, at)
@@ -121,7 +121,7 @@ def _decode_record(
         # As Java reads them; a name that is no UTF-8 must not hide the records beside it.
         headers.append((name.decode("utf-8", "replace"), content))
     timestamp_ms = base_timestamp_ms + timestamp_delta if appended_ms is None else appended_ms
-    return Record(offset_delta, timestamp_ms, key, value, headers), at
+    return KafkaRecord(offset_delta, timestamp_ms, key, value, headers), at
 
 
 def _sized(body: bytes, at: int) -> tuple[bytes | None, int]:
@@ -145,13 +145,13 @@ def _varint(body: bytes, at: int) -> tuple[int, int]:
     number, shift = byte & 0x7F | (following & 0x7F) << 7, 14
     if following < 0x80:  # one or two bytes are what nearly every number takes
         return (number >> 1) ^ -(number & 1), at + 2
-    for place in range(at + 2, at + _VARINT_BYTES_MAX):
-        byte = body[place]
+    for position in range(at + 2, at + _VARINT_BYTES_MAX):
+        byte = body[position]
         number |= (byte & 0x7F) << shift
         if byte < 0x80:
             if number > _MASK64:
                 break
-            return (number >> 1) ^ -(number & 1), place + 1
+            return (number >> 1) ^ -(number & 1), position + 1
         shift += 7
     raise BatchError("a number has more than 64 bits", at)
 
@@ -198,14 +198,14 @@ def encode_gapped(
 
 
 def _encode_record(index: int, record: NewRecord, base_timestamp_ms: int) -> bytes:
-    pieces = [b"\x00", _signed(record.timestamp_ms - base_timestamp_ms), _signed(index)]
+    parts = [b"\x00", _signed(record.timestamp_ms - base_timestamp_ms), _signed(index)]
     for part in (record.key, record.value):
-        pieces += _part(part)
-    pieces.append(_signed(len(record.headers)))
+        parts += _part(part)
+    parts.append(_signed(len(record.headers)))
     for name, content in record.headers:
-        pieces += _part(name.encode())
-        pieces += _part(content)
-    return b"".join(pieces)
+        parts += _part(name.encode())
+        parts += _part(content)
+    return b"".join(parts)
 
 
 def _part(content: bytes | None) -> tuple[bytes, ...]:

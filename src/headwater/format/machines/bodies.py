@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from headwater.core.errors import FormatError
-from headwater.format.machines.entry import Entry, EntryType
+from headwater.format.machines.entry import EntryType, MachineEntry
 
 NO_PAYLOAD: Final = msgspec.Raw()
 """Stands for a field that is left out: a raw value cannot be None."""
@@ -114,7 +114,7 @@ _witness: Final = msgspec.json.Decoder(_Witness).decode
 encode_body: Final = msgspec.json.Encoder().encode
 
 
-def decode_body(entry: Entry) -> Body:
+def decode_body(entry: MachineEntry) -> Body:
     try:
         body: Body = _DECODERS[entry.kind].decode(entry.payload)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -122,7 +122,7 @@ def decode_body(entry: Entry) -> Body:
     return body
 
 
-def witness_of(entry: Entry) -> int:
+def witness_of(entry: MachineEntry) -> int:
     """The offset everything before which was synced when this entry was written; 0 if unsaid."""
     try:
         return _witness(entry.payload).synced

@@ -63,8 +63,8 @@ def decode_fed(line: bytes) -> int:
 
 def encode_webhook_position(offset: int) -> bytes:
     """One webhook's file: transitions before this offset are delivered."""
-    told = str(offset)
-    return f'{{"wal_offset":"{told}","crc32c":"{crc32c(told.encode()):08x}"}}\n'.encode()
+    text = str(offset)
+    return f'{{"wal_offset":"{text}","crc32c":"{crc32c(text.encode()):08x}"}}\n'.encode()
 
 
 def decode_webhook_position(line: bytes) -> int:

@@ -73,7 +73,7 @@ _unpack: Final = ENTRY.packer.unpack_from
 _TYPES: Final = {int(kind): kind for kind in EntryType}
 
 
-class Entry(NamedTuple):
+class MachineEntry(NamedTuple):
     kind: EntryType
     more: bool
     sequence: int
@@ -123,7 +123,7 @@ def _plain_entries(
     return b"".join(parts)
 
 
-def decode_entry(buffer: bytes, at: int, end: int) -> Entry:
+def decode_entry(buffer: bytes, at: int, end: int) -> MachineEntry:
     """The entry at `at`; FormatError says what is wrong with the bytes there.
 
     Header and payload are both checked. Entries without a header checksum are read too.
@@ -140,8 +140,8 @@ def decode_entry(buffer: bytes, at: int, end: int) -> Entry:
     if length > PAYLOAD_BYTES_MAX or at + size > end:
         raise FormatError("an entry's length does not fit", at)
     if checked:
-        found = int.from_bytes(buffer[body_end : body_end + CHECK_BYTES], "big")
-        if found != crc32c(buffer[at:body_at]):
+        stored_check = int.from_bytes(buffer[body_end : body_end + CHECK_BYTES], "big")
+        if stored_check != crc32c(buffer[at:body_at]):
             raise FormatError("an entry's header does not match its checksum", at)
     kind = _TYPES.get(kind_code)
     if kind is None or reserved or flags & ~KNOWN_FLAGS:
@@ -149,7 +149,7 @@ def decode_entry(buffer: bytes, at: int, end: int) -> Entry:
     payload = buffer[body_at:body_end]
     if crc32c(payload) != checksum:
         raise FormatError("an entry's payload does not match its checksum", at)
-    return Entry(kind, bool(flags & MORE), sequence, payload, size)
+    return MachineEntry(kind, bool(flags & MORE), sequence, payload, size)
 
 
 def sequence_in(header: bytes) -> int | None:

@@ -1,10 +1,10 @@
 """What is kept of a deleted segment of the machines' log, for the histories of living instances.
 
 ```
-file = entry* place* footer
+file = entry* index-entry* footer
 ```
 
-Entries stand as they did in the log, in its order, each with its checksums. The places tell which
+Entries stand as they did in the log, in its order, each with its checksums. The index says which
 entry was where, so a reader finds one by its global offset: the file has its segment's number. A
 file without its footer was never finished.
 """
@@ -19,8 +19,8 @@ from headwater.format.layout import Field, Layout
 
 HISTORY_MAGIC: Final = 0x48574D48  # "HWMH"
 HISTORY_VERSION: Final = 1
-HISTORY_PLACE: Final = Layout(
-    "place in a machine history",
+HISTORY_INDEX_ENTRY: Final = Layout(
+    "index entry of a machine history",
     (
         Field("offset", "u64", "where the entry was in its segment"),
         Field("position", "u64", "where its bytes begin in this file"),
@@ -33,15 +33,15 @@ HISTORY_FOOTER: Final = Layout(
         Field("magic", "u32", "HWMH"),
         Field("version", "u32", f"format version, {HISTORY_VERSION}"),
         Field("segment", "u64", "number of the segment the entries were in"),
-        Field("count", "u64", "how many entries, and places"),
+        Field("count", "u64", "how many entries, and index entries"),
         Field("newest_ms", "u64", "when the newest of them was made"),
-        Field("places_crc32c", "u32", "CRC32C of the places"),
+        Field("index_crc32c", "u32", "CRC32C of the index entries"),
         Field("crc32c", "u32", "CRC32C of the footer before this field"),
     ),
     big_endian=True,
 )
-encode_place: Final = HISTORY_PLACE.packer.pack
-_unpack: Final = HISTORY_PLACE.packer.unpack_from
+encode_index_entry: Final = HISTORY_INDEX_ENTRY.packer.pack
+_unpack: Final = HISTORY_INDEX_ENTRY.packer.unpack_from
 _CHECKED: Final = HISTORY_FOOTER.offset_of("crc32c")
 
 
@@ -49,22 +49,22 @@ class HistoryFooter(NamedTuple):
     segment: int
     entries: int
     newest_ms: int
-    places_crc32c: int
+    index_crc32c: int
 
 
-class Places:
+class HistoryIndex:
     """Which entry is where: the bytes as they are in the file, in the order of the offsets."""
 
     def __init__(self, packed: bytes) -> None:
         self._packed = packed
 
     def __len__(self) -> int:
-        return len(self._packed) // HISTORY_PLACE.size
+        return len(self._packed) // HISTORY_INDEX_ENTRY.size
 
     def __getitem__(self, number: int) -> tuple[int, int]:
         """Offset and position."""
-        found: tuple[int, int] = _unpack(self._packed, number * HISTORY_PLACE.size)
-        return found
+        position: tuple[int, int] = _unpack(self._packed, number * HISTORY_INDEX_ENTRY.size)
+        return position
 
     def find(self, offset: int) -> int | None:
         low, high = 0, len(self)
@@ -77,13 +77,13 @@ class Places:
         return low if low < len(self) and self[low][0] == offset else None
 
 
-def encode_ending(segment: int, places: bytes, newest_ms: int) -> bytes:
-    """Places and footer."""
-    count = len(places) // HISTORY_PLACE.size
+def encode_ending(segment: int, index: bytes, newest_ms: int) -> bytes:
+    """Index and footer."""
+    count = len(index) // HISTORY_INDEX_ENTRY.size
     checked = HISTORY_FOOTER.packer.pack(
-        HISTORY_MAGIC, HISTORY_VERSION, segment, count, newest_ms, crc32c(places), 0
+        HISTORY_MAGIC, HISTORY_VERSION, segment, count, newest_ms, crc32c(index), 0
     )[:_CHECKED]
-    return places + checked + crc32c(checked).to_bytes(4, "big")
+    return index + checked + crc32c(checked).to_bytes(4, "big")
 
 
 def decode_footer(buffer: bytes, size: int, segment: int) -> HistoryFooter:
@@ -100,12 +100,12 @@ def decode_footer(buffer: bytes, size: int, segment: int) -> HistoryFooter:
         raise FormatError(f"a history of version {fields['version']}", at)
     if fields["segment"] != segment:
         raise FormatError(f"this is the history of segment {fields['segment']}", at)
-    if fields["count"] * HISTORY_PLACE.size > at:
-        raise FormatError("more places than there are bytes", at)
-    return HistoryFooter(segment, fields["count"], fields["newest_ms"], fields["places_crc32c"])
+    if fields["count"] * HISTORY_INDEX_ENTRY.size > at:
+        raise FormatError("more index entries than there are bytes", at)
+    return HistoryFooter(segment, fields["count"], fields["newest_ms"], fields["index_crc32c"])
 
 
-def decode_places(buffer: bytes, footer: HistoryFooter) -> Places:
-    if crc32c(buffer) != footer.places_crc32c:
-        raise FormatError("the places do not match their checksum")
-    return Places(buffer)
+def decode_history_index(buffer: bytes, footer: HistoryFooter) -> HistoryIndex:
+    if crc32c(buffer) != footer.index_crc32c:
+        raise FormatError("the index does not match its checksum")
+    return HistoryIndex(buffer)

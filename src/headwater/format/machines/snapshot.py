@@ -209,28 +209,28 @@ def sound_blocks(contents: bytes) -> Iterator[PackedBlock | LostBlocks]:
     """
     at, number = MACHINE_SNAPSHOT_HEADER.size, 0
     while at < len(contents):
-        found = _try_block(contents, at, number)
-        if found is None:
+        block = _try_block(contents, at, number)
+        if block is None:
             begin = at
-            found = _next_block(contents, at, number)
-            at = len(contents) if found is None else found.offset
+            block = _next_block(contents, at, number)
+            at = len(contents) if block is None else block.offset
             yield LostBlocks(begin, at)
-        if found is not None:
-            yield found
-            at, number = found.end, found.number + 1
-            if found.kind is BlockKind.END:
+        if block is not None:
+            yield block
+            at, number = block.end, block.number + 1
+            if block.kind is BlockKind.END:
                 return
 
 
 def _next_block(contents: bytes, bad: int, number: int) -> PackedBlock | None:
     """Mostly only the bad block's bytes are wrong, and its header tells where the next begins."""
     at = bad + 1
-    while 0 <= (place := contents.find(b"\0\0\0", at)) < len(contents):
+    while 0 <= (start := contents.find(b"\0\0\0", at)) < len(contents):
         for skipped in range(1, LOST_BLOCKS_MAX + 1):
-            found = _try_block(contents, place, number + skipped)
-            if found is not None:
-                return found
-        at = place + 1
+            block = _try_block(contents, start, number + skipped)
+            if block is not None:
+                return block
+        at = start + 1
     return None
 
 

@@ -30,10 +30,10 @@ from headwater.format.segment.identity import (
     identity_of,
     identity_with_salt,
     salt_of,
-    seqs_told_by,
+    seqs_of_shift,
     shared_shift,
     shift_of_seqs,
-    topic_told_by,
+    topic_of_shift,
     unpack_identity,
 )
 from headwater.format.segment.names import (
@@ -102,11 +102,11 @@ __all__ = [
     "segment_file_name",
     "segment_frame_size",
     "segment_name",
-    "seqs_told_by",
+    "seqs_of_shift",
     "shared_shift",
     "shift_of_seqs",
     "topic_directory_name",
-    "topic_told_by",
+    "topic_of_shift",
     "unpack_identity",
     "verify_frames",
 ]

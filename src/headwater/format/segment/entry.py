@@ -98,8 +98,8 @@ def pack_entries(
     count = len(lengths)
     if _native is not None and type(lengths) is list and type(flags) is list:
         times = [ts] * count if isinstance(ts, int) else list(ts)
-        found: bytes = _native.index_entries(lengths, times, flags)
-        return found
+        packed: bytes = _native.index_entries(lengths, times, flags)
+        return packed
     entries = numpy.zeros(count, INDEX_DTYPE)
     entries["len"] = lengths
     entries["ts"] = ts
@@ -131,8 +131,8 @@ def bad_entries(entries: Entries, first_seq: int, salt: int = 0) -> NDArray[nump
 def check_shifts(entries: Entries, first_seq: int) -> NDArray[numpy.int64]:
     """By how much each check is off from one without a salt, modulo the prime."""
     flags = entries["flags_check"] & _FLAGS_MASK
-    found = (entries["flags_check"] >> _CHECK_SHIFT).astype(numpy.int64)
-    shifts: NDArray[numpy.int64] = (found - _checks(entries, flags, first_seq)) % CHECK_PRIME
+    checks = (entries["flags_check"] >> _CHECK_SHIFT).astype(numpy.int64)
+    shifts: NDArray[numpy.int64] = (checks - _checks(entries, flags, first_seq)) % CHECK_PRIME
     return shifts
 
 

@@ -99,7 +99,7 @@ def shared_shift(entries: Entries, first_seq: int) -> int | None:
     return int(values[most])
 
 
-def topic_told_by(salt: int, first: int) -> int:
+def topic_of_shift(salt: int, first: int) -> int:
     """The id, below 2^24, of the topic whose index with this salt belongs to data with `first`.
 
     A number without meaning when index and data do not belong together.
@@ -107,7 +107,7 @@ def topic_told_by(salt: int, first: int) -> int:
     return (salt - first * FIRST_WEIGHT) * pow(TOPIC_WEIGHT, -1, _PRIME) % _PRIME
 
 
-def seqs_told_by(shift: int, salt: int) -> int:
+def seqs_of_shift(shift: int, salt: int) -> int:
     """How many seqs further the place is that entries with this shift were written for; negative
     when it is before."""
     further = (shift - salt) * pow(SEQ_WEIGHT, -1, _PRIME) % _PRIME

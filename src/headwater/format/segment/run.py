@@ -135,8 +135,8 @@ def _hash_alike(
     at_once = max(min(_HASH_AT_ONCE, _ALIKE_BYTES_MAX // length), 1)
     for at in range(0, len(rows), at_once):
         some = rows[at : at + at_once]
-        found = map(checksum64, cut[starts[some]].tolist())
-        hashes[some] = numpy.fromiter(found, numpy.uint64, len(some))
+        checksums = map(checksum64, cut[starts[some]].tolist())
+        hashes[some] = numpy.fromiter(checksums, numpy.uint64, len(some))
 
 
 def _hash_some(view: memoryview, starts: Integers, ends: Integers) -> list[int]:
@@ -151,7 +151,7 @@ def _hash_some(view: memoryview, starts: Integers, ends: Integers) -> list[int]:
 
 
 def encode_run(
-    pieces: Sequence[WalSlice],
+    slices: Sequence[WalSlice],
     first_seq: int,
     dead: NDArray[numpy.uint8] | None = None,
     dead_ts: NDArray[numpy.uint64] | None = None,
@@ -165,8 +165,8 @@ def encode_run(
     the start of the bytes returned. `verify` checks each WAL checksum first, so that damaged bytes
     never get a new, sound one. FormatError when the run has a gap or a frame is not sound.
     """
-    count = sum(len(piece.offsets) for piece in pieces)
-    is_dead = _dead_places(dead, dead_ts, count)
+    count = sum(len(part.offsets) for part in slices)
+    is_dead = _dead_rows(dead, dead_ts, count)
     columns = _Columns(
         numpy.full(count, SEGMENT_FRAME_BYTES_MIN, numpy.int64),
         numpy.zeros(count, numpy.uint8) if dead is None else dead.astype(numpy.uint8),
@@ -174,10 +174,10 @@ def encode_run(
     )
     data = bytearray()
     done = 0
-    for piece in pieces:
-        whom = slice(done, done + len(piece.offsets))
-        starts, ends = _look(piece, first_seq, whom, columns, is_dead, verify)
-        _copy(data, memoryview(piece.buffer), starts, ends, is_dead[whom])
+    for part in slices:
+        whom = slice(done, done + len(part.offsets))
+        starts, ends = _check_slice(part, first_seq, whom, columns, is_dead, verify)
+        _copy(data, memoryview(part.buffer), starts, ends, is_dead[whom])
         done = whom.stop
     # What was copied of each record begins with the room for the state of the one before it, so
     # the first byte is too many and the last one is missing.
@@ -186,7 +186,7 @@ def encode_run(
     return data, _finish(data, first_seq, columns, is_dead)
 
 
-def _dead_places(
+def _dead_rows(
     dead: NDArray[numpy.uint8] | None, dead_ts: NDArray[numpy.uint64] | None, count: int
 ) -> NDArray[numpy.bool_]:
     if dead is None:
@@ -199,8 +199,8 @@ def _dead_places(
     return is_dead
 
 
-def _look(
-    piece: WalSlice,
+def _check_slice(
+    part: WalSlice,
     first_seq: int,
     whom: slice,
     columns: _Columns,
@@ -209,20 +209,20 @@ def _look(
 ) -> tuple[Integers, Integers]:
     """Check the frames of one slice, fill their columns, and say which bytes to copy of each."""
     live = numpy.flatnonzero(~is_dead[whom])
-    view = memoryview(piece.buffer)
-    offsets = piece.offsets[live].astype(numpy.int64)
+    view = memoryview(part.buffer)
+    offsets = part.offsets[live].astype(numpy.int64)
     expected = numpy.uint64(first_seq + whom.start) + live.astype(numpy.uint64)
     heads = _heads(view, offsets, expected)
     sizes = heads["frame_len"].astype(numpy.int64) + LENGTH_BYTES
     ends = offsets + sizes
     if verify:
         borders = ends - CHECKSUM_BYTES
-        found = hash_ranges(view, offsets + LENGTH_BYTES, borders)
-        _refuse(found != at_each_byte(view, "<u8")[borders], offsets, "checksum does not match")
-    places = live + whom.start
-    columns.sizes[places] = sizes - _SHRINKAGE
-    columns.flags[places] = heads["flags"]
-    columns.ts[places] = heads["ts"]
+        checksums = hash_ranges(view, offsets + LENGTH_BYTES, borders)
+        _refuse(checksums != at_each_byte(view, "<u8")[borders], offsets, "checksum does not match")
+    rows = live + whom.start
+    columns.sizes[rows] = sizes - _SHRINKAGE
+    columns.flags[rows] = heads["flags"]
+    columns.ts[rows] = heads["ts"]
     return offsets + _SKIPPED, ends
 
 
@@ -307,10 +307,10 @@ def _name_dead(
     is_dead: NDArray[numpy.bool_],
 ) -> None:
     """Write seq and ts into the empty frames of dead records."""
-    places = numpy.flatnonzero(is_dead)
-    seqs = numpy.uint64(first_seq) + places.astype(numpy.uint64)
-    at_each_byte(data, "<u8")[starts[places] + SEGMENT_FRAME.offset_of("seq")] = seqs
-    at_each_byte(data, "<u8")[starts[places] + SEGMENT_FRAME.offset_of("ts")] = ts[places]
+    rows = numpy.flatnonzero(is_dead)
+    seqs = numpy.uint64(first_seq) + rows.astype(numpy.uint64)
+    at_each_byte(data, "<u8")[starts[rows] + SEGMENT_FRAME.offset_of("seq")] = seqs
+    at_each_byte(data, "<u8")[starts[rows] + SEGMENT_FRAME.offset_of("ts")] = ts[rows]
 
 
 def compact_run(

@@ -102,28 +102,28 @@ def frame_faults(
         return faults
     offsets = entries["offset"].astype(numpy.int64) - base
     sizes = entries["len"].astype(numpy.int64)
-    places = numpy.arange(count)
+    rows = numpy.arange(count)
     outside = (offsets < 0) | (sizes < SEGMENT_FRAME_BYTES_MIN) | (offsets + sizes > len(view))
     if outside.any():
         faults[outside] = FrameFault.OUTSIDE
-        places = numpy.flatnonzero(~outside)
-        entries, offsets, sizes = entries[places], offsets[places], sizes[places]
+        rows = numpy.flatnonzero(~outside)
+        entries, offsets, sizes = entries[rows], offsets[rows], sizes[rows]
         heads = None
-    seqs = numpy.uint64(first_seq) + places.astype(numpy.uint64)
+    seqs = numpy.uint64(first_seq) + rows.astype(numpy.uint64)
     if heads is None:
         heads = heads_at(view, SEGMENT_FRAME, offsets)
-    found = _header_faults(view, heads, entries, offsets, sizes, seqs)
-    if found is not None:
-        faults[places] = found
-        hashed = (found == FrameFault.NONE) | (found >= FrameFault.STATE)
-        places, offsets, sizes = places[hashed], offsets[hashed], sizes[hashed]
+    header_faults = _header_faults(view, heads, entries, offsets, sizes, seqs)
+    if header_faults is not None:
+        faults[rows] = header_faults
+        hashed = (header_faults == FrameFault.NONE) | (header_faults >= FrameFault.STATE)
+        rows, offsets, sizes = rows[hashed], offsets[hashed], sizes[hashed]
     if not checksums:
         return faults
     borders = offsets + (sizes - STATE_BYTES - CHECKSUM_BYTES)
     hashes = hash_ranges(view, offsets + LENGTH_BYTES, borders)
     wrong = hashes != at_each_byte(view, "<u8")[borders]
     if wrong.any():
-        faults[places[wrong]] = FrameFault.CHECKSUM
+        faults[rows[wrong]] = FrameFault.CHECKSUM
     return faults
 
 

@@ -1,6 +1,8 @@
 """The rules of Kafka's consumer groups, pure: no clock, no sockets, no disk."""
 
-from headwater.model.kafka_group.answers import (
+from headwater.model.kafka_group.group import Group
+from headwater.model.kafka_group.member import JoinRequest, Member
+from headwater.model.kafka_group.outcomes import (
     Joined,
     MemberInfo,
     Outcome,
@@ -9,8 +11,6 @@ from headwater.model.kafka_group.answers import (
     Refused,
     Synced,
 )
-from headwater.model.kafka_group.group import Group
-from headwater.model.kafka_group.member import JoinRequest, Member
 
 __all__ = [
     "Group",

@@ -16,7 +16,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from headwater.model.kafka_group.answers import (
+from headwater.model.kafka_group.member import (
+    JoinRequest,
+    Member,
+    chosen_protocol,
+    common_protocols,
+)
+from headwater.model.kafka_group.outcomes import (
     Joined,
     MemberInfo,
     Outcome,
@@ -24,12 +30,6 @@ from headwater.model.kafka_group.answers import (
     Refusal,
     Refused,
     Synced,
-)
-from headwater.model.kafka_group.member import (
-    JoinRequest,
-    Member,
-    chosen_protocol,
-    common_protocols,
 )
 
 SESSION_TIMEOUT_US_MIN: Final = 1_000_000
@@ -61,7 +61,7 @@ class Group:
         """Answered when everybody has joined; at once when it is refused or nothing changes."""
         refusal = self._join_refusal(request)
         if refusal is not None:
-            self._tell(token, Refused(refusal, request.member_id))
+            self._answer(token, Refused(refusal, request.member_id))
         elif not request.member_id:
             self._join_new(request, token, now_us)
         elif self.promised.pop(request.member_id, None) is not None:
@@ -102,10 +102,10 @@ class Group:
         if instance is not None and instance in self.instances:
             self._replace(request, token, now_us)
         elif len(self.members) + len(self.promised) >= MEMBERS_MAX:
-            self._tell(token, Refused(Refusal.GROUP_MAX_SIZE_REACHED))
+            self._answer(token, Refused(Refusal.GROUP_MAX_SIZE_REACHED))
         elif instance is None and request.knows_handshake:
             self.promised[request.fresh_id] = now_us + request.session_timeout_us
-            self._tell(token, Refused(Refusal.MEMBER_ID_REQUIRED, request.fresh_id))
+            self._answer(token, Refused(Refusal.MEMBER_ID_REQUIRED, request.fresh_id))
         else:
             self._add(request, request.fresh_id, token, now_us)
 
@@ -127,22 +127,22 @@ class Group:
         old_id, leads = member.member_id, member.member_id == self.leader
         for waiting in (member.joining, member.syncing):
             if waiting is not None:
-                self._tell(waiting, Refused(Refusal.FENCED_INSTANCE_ID, old_id))
+                self._answer(waiting, Refused(Refusal.FENCED_INSTANCE_ID, old_id))
         member.joining = member.syncing = None
         member.member_id = self.instances[request.instance_id] = request.fresh_id
         self.members[request.fresh_id] = member
         if leads:
             self.leader = request.fresh_id
         member.update(request)
-        member.heard(now_us)
+        member.renew_session(now_us)
         same = chosen_protocol(list(self.members.values())) == self.protocol_name
         if self.phase is Phase.STABLE and same:
             joined = self._joined(member)
             if leads and not request.knows_skipping:
                 # Told that somebody else leads, it does not assign again.
-                self._tell(token, joined._replace(leader=old_id, members=()))
+                self._answer(token, joined._replace(leader=old_id, members=()))
             else:
-                self._tell(token, joined._replace(skip_assignment=leads))
+                self._answer(token, joined._replace(skip_assignment=leads))
         else:
             member.joining = token
             self._rebalance(now_us)
@@ -150,17 +150,17 @@ class Group:
     def _join_again(self, request: JoinRequest, token: Any, now_us: int) -> None:
         member = self.members[request.member_id]
         changed = member.protocols != request.protocols
-        member.heard(now_us)
-        settled = self.phase is Phase.COMPLETING_REBALANCE or (
+        member.renew_session(now_us)
+        is_current = self.phase is Phase.COMPLETING_REBALANCE or (
             # A leader that joins again asks for a new round: only it knows why.
             self.phase is Phase.STABLE and member.member_id != self.leader
         )
-        if settled and not changed:
-            self._tell(token, self._joined(member))
+        if is_current and not changed:
+            self._answer(token, self._joined(member))
             return
         member.update(request)
         if member.joining is not None:
-            self._tell(member.joining, Refused(Refusal.REBALANCE_IN_PROGRESS, member.member_id))
+            self._answer(member.joining, Refused(Refusal.REBALANCE_IN_PROGRESS, member.member_id))
         member.joining = token
         self._rebalance(now_us)
 
@@ -172,7 +172,7 @@ class Group:
             for member in self.members.values():
                 if member.syncing is not None:
                     again = Refused(Refusal.REBALANCE_IN_PROGRESS, member.member_id)
-                    self._tell(member.syncing, again)
+                    self._answer(member.syncing, again)
                     member.syncing = None
                 member.assignment = b""
             self.phase = Phase.PREPARING_REBALANCE
@@ -204,9 +204,9 @@ class Group:
         self.deadline_us = now_us + self._round_us()
         for member in self.members.values():
             if member.joining is not None:
-                self._tell(member.joining, self._joined(member))
+                self._answer(member.joining, self._joined(member))
                 member.joining = None
-                member.heard(now_us)
+                member.renew_session(now_us)
 
     def _joined(self, member: Member) -> Joined:
         members: tuple[MemberInfo, ...] = ()
@@ -248,15 +248,15 @@ class Group:
         if refusal is None and self.phase is Phase.PREPARING_REBALANCE:
             refusal = Refusal.REBALANCE_IN_PROGRESS
         if refusal is not None:
-            self._tell(token, Refused(refusal, member_id))
+            self._answer(token, Refused(refusal, member_id))
             return
         member = self.members[member_id]
-        member.heard(now_us)
+        member.renew_session(now_us)
         if self.phase is Phase.STABLE:
-            self._tell(token, self._synced(member))
+            self._answer(token, self._synced(member))
             return
         if member.syncing is not None:
-            self._tell(member.syncing, Refused(Refusal.REBALANCE_IN_PROGRESS, member_id))
+            self._answer(member.syncing, Refused(Refusal.REBALANCE_IN_PROGRESS, member_id))
         member.syncing = token
         if member_id == self.leader:
             self._assign(assignments, now_us)
@@ -266,9 +266,9 @@ class Group:
         for member in self.members.values():
             member.assignment = assignments.get(member.member_id, b"")
             if member.syncing is not None:
-                self._tell(member.syncing, self._synced(member))
+                self._answer(member.syncing, self._synced(member))
                 member.syncing = None
-                member.heard(now_us)
+                member.renew_session(now_us)
 
     def _synced(self, member: Member) -> Synced:
         return Synced(self.protocol_type, self.protocol_name, member.assignment)
@@ -281,7 +281,7 @@ class Group:
         refusal = self._member_refusal(member_id, generation, instance_id)
         if refusal is not None:
             return refusal
-        self.members[member_id].heard(now_us)
+        self.members[member_id].renew_session(now_us)
         if self.phase is Phase.PREPARING_REBALANCE:
             return Refusal.REBALANCE_IN_PROGRESS
         return None
@@ -338,7 +338,7 @@ class Group:
                 del self.instances[member.instance_id]
             for waiting in (member.joining, member.syncing):
                 if waiting is not None:
-                    self._tell(waiting, Refused(Refusal.UNKNOWN_MEMBER_ID, member.member_id))
+                    self._answer(waiting, Refused(Refusal.UNKNOWN_MEMBER_ID, member.member_id))
         if not removed:
             return
         if self.leader not in self.members:
@@ -361,7 +361,7 @@ class Group:
             return refusal
         if self.phase is Phase.COMPLETING_REBALANCE:
             return Refusal.REBALANCE_IN_PROGRESS
-        self.members[member_id].heard(now_us)
+        self.members[member_id].renew_session(now_us)
         return None
 
     @property
@@ -396,5 +396,5 @@ class Group:
                 return Refusal.FENCED_INSTANCE_ID
         return None if member_id in self.members else Refusal.UNKNOWN_MEMBER_ID
 
-    def _tell(self, token: Any, outcome: Outcome) -> None:
+    def _answer(self, token: Any, outcome: Outcome) -> None:
         self.answers.append((token, outcome))

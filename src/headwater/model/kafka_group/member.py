@@ -63,7 +63,7 @@ class Member:
         self.client_id = request.client_id
         self.client_host = request.client_host
 
-    def heard(self, now_us: int) -> None:
+    def renew_session(self, now_us: int) -> None:
         """It lives: its session begins anew."""
         self.expires_us = now_us + self.session_timeout_us
 

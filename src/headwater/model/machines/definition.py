@@ -132,7 +132,7 @@ def _table(
         raise bad_request("transitions must be a list")
     if len(given) > TRANSITIONS_MAX:
         raise bad_request(f"more than {TRANSITIONS_MAX} transitions")
-    gathered: dict[str, dict[str, list[Transition]]] = {}
+    transitions: dict[str, dict[str, list[Transition]]] = {}
     guards: dict[str, Guard] = {}
     for number, each in enumerate(given, start=1):
         try:
@@ -140,7 +140,7 @@ def _table(
         except MachineError as error:
             raise bad_request(f"transition {number}: {error}", transition=number) from error
         for state in froms:
-            alternatives = gathered.setdefault(state, {}).setdefault(transition.event, [])
+            alternatives = transitions.setdefault(state, {}).setdefault(transition.event, [])
             if alternatives and alternatives[-1].guard is None:
                 raise bad_request(
                     f"transition {number} can never happen: from {state!r} on "
@@ -149,8 +149,8 @@ def _table(
                 )
             alternatives.append(transition)
     return {
-        state: {event: tuple(found) for event, found in events.items()}
-        for state, events in gathered.items()
+        state: {event: tuple(tried) for event, tried in events.items()}
+        for state, events in transitions.items()
     }
 
 

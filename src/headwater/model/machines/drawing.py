@@ -52,7 +52,9 @@ def picture(
         label = event if guard is None else f"{event} [{guard}]"
         for source in sources:
             labels.setdefault((source, target), []).append(label)
-    arrows = tuple(Arrow(source, target, tuple(told)) for (source, target), told in labels.items())
+    arrows = tuple(
+        Arrow(source, target, tuple(texts)) for (source, target), texts in labels.items()
+    )
     return Picture(title, tuple(states), initial, arrows, current)
 
 
@@ -68,7 +70,7 @@ def picture_of(definition: Definition, current: str | None = None) -> Picture:
 
 
 def shortened(label: str) -> str:
-    """A label that fits; the whole of it is told elsewhere."""
+    """A label that fits; the whole of it stands elsewhere."""
     if len(label) <= LABEL_CHARACTERS_MAX:
         return label
     return label[: LABEL_CHARACTERS_MAX - 1] + "…"
@@ -81,8 +83,8 @@ def mermaid(drawn: Picture) -> str:
     lines += [f"    {name[state]} : {_text(state)}" for state in drawn.states]
     lines.append(f"    [*] --> {name[drawn.initial]}")
     for arrow in drawn.arrows:
-        told = " / ".join(_text(label) for label in arrow.labels)
-        lines.append(f"    {name[arrow.source]} --> {name[arrow.target]} : {told}")
+        label = " / ".join(_text(label) for label in arrow.labels)
+        lines.append(f"    {name[arrow.source]} --> {name[arrow.target]} : {label}")
     if drawn.current is not None:
         lines.append("    classDef current fill:#1a7f37,stroke:#116329,color:#ffffff")
         lines.append(f"    class {name[drawn.current]} current")

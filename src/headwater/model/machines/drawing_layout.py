@@ -88,9 +88,9 @@ class _Gap:
 
 
 def text_width(text: str) -> float:
-    """As wide as it will be drawn, or a little wider: wide characters take two places."""
-    places = sum(2 if ord(each) > 0x2E80 else 1 for each in text)
-    return places * CHARACTER_WIDTH
+    """As wide as it will be drawn, or a little wider: wide characters take two columns."""
+    columns = sum(2 if ord(each) > 0x2E80 else 1 for each in text)
+    return columns * CHARACTER_WIDTH
 
 
 def label_width(arrow: Arrow) -> float:
@@ -102,10 +102,10 @@ def one_label_width(label: str) -> float:
 
 
 def lay_out(drawn: Picture) -> Layout:
-    return _Arranging(drawn).layout()
+    return _LayoutBuilder(drawn).layout()
 
 
-class _Arranging:
+class _LayoutBuilder:
     def __init__(self, drawn: Picture) -> None:
         self._drawn = drawn
         self._ranks = _ranked(drawn)
@@ -121,9 +121,9 @@ class _Arranging:
     def layout(self) -> Layout:
         self._order_ranks()
         self._size_boxes()
-        content = self._place_across()
+        content = self._position_columns()
         self._assign_rows()
-        height = self._place_down()
+        height = self._position_rows()
         ports = self._ports()
         paths = [self._loop_path(arrow) for arrow in self._loops]
         paths += [self._near_path(arrow, ports) for arrow in self._near]
@@ -152,13 +152,13 @@ class _Arranging:
         for sweep in range(SWEEPS):
             order = range(len(self._ranks)) if sweep % 2 == 0 else range(len(self._ranks))[::-1]
             for number in order:
-                place = {
+                position = {
                     state: index / max(1, len(rank) - 1)
                     for rank in self._ranks
                     for index, state in enumerate(rank)
                 }
                 rank = self._ranks[number]
-                weight = {state: _mean([place[n] for n in neighbours[state]]) for state in rank}
+                weight = {state: _mean([position[n] for n in neighbours[state]]) for state in rank}
                 rank.sort(key=lambda state, weight=weight: weight[state])  # type: ignore[misc]
 
     def _size_boxes(self) -> None:
@@ -168,7 +168,7 @@ class _Arranging:
             box = self._boxes[arrow.source]
             box.loop_width = LOOP_WIDTH + label_width(arrow) + 6
 
-    def _place_across(self) -> float:
+    def _position_columns(self) -> float:
         """Ranks are centred. Gives the width of the widest."""
         widths = [
             sum(self._boxes[state].width + self._boxes[state].loop_width for state in rank)
@@ -204,7 +204,7 @@ class _Arranging:
             if self._rank_of[arrow.target] != self._rank_of[arrow.source] + 1:
                 self._gaps[self._rank_of[arrow.target]].rows.append((arrow, ROW_HEIGHT))
 
-    def _place_down(self) -> float:
+    def _position_rows(self) -> float:
         y = MARGIN + TITLE_HEIGHT
         for number, rank in enumerate(self._ranks):
             gap = self._gaps[number]
@@ -232,20 +232,20 @@ class _Arranging:
         for arrow in self._near + self._far:
             leaving.setdefault(arrow.source, []).append(arrow)
             entering.setdefault(arrow.target, []).append(arrow)
-        found: dict[tuple[Arrow, str], float] = {}
+        ports: dict[tuple[Arrow, str], float] = {}
         self._start_x = self._boxes[self._drawn.initial].middle
         for side, sides in (("out", leaving), ("in", entering)):
             for state, arrows in sides.items():
                 box = self._boxes[state]
                 arrows.sort(key=lambda arrow, side=side: self._towards(arrow, side))  # type: ignore[misc]
-                # The first place of the initial state is for the arrow from the dot.
+                # The first port of the initial state is for the arrow from the dot.
                 taken = int(side == "in" and state == self._drawn.initial)
                 step = box.width / (len(arrows) + taken + 1)
                 for index, arrow in enumerate(arrows):
-                    found[arrow, side] = box.x + step * (index + taken + 1)
+                    ports[arrow, side] = box.x + step * (index + taken + 1)
                 if taken:
                     self._start_x = box.x + step
-        return found
+        return ports
 
     def _towards(self, arrow: Arrow, side: str) -> float:
         if not self._is_near(arrow):

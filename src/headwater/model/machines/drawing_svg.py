@@ -82,13 +82,13 @@ def _rounded(points: tuple[tuple[float, float], ...]) -> str:
     for point in points[1:]:
         if point != corners[-1]:
             corners.append(point)
-    told = [f"M{corners[0][0]:.1f} {corners[0][1]:.1f}"]
+    commands = [f"M{corners[0][0]:.1f} {corners[0][1]:.1f}"]
     for before, here, after in zip(corners, corners[1:], corners[2:], strict=False):
         enter, leave = _towards(here, before), _towards(here, after)
-        told.append(f"L{enter[0]:.1f} {enter[1]:.1f}")
-        told.append(f"Q{here[0]:.1f} {here[1]:.1f} {leave[0]:.1f} {leave[1]:.1f}")
-    told.append(f"L{corners[-1][0]:.1f} {corners[-1][1]:.1f}")
-    return "".join(told)
+        commands.append(f"L{enter[0]:.1f} {enter[1]:.1f}")
+        commands.append(f"Q{here[0]:.1f} {here[1]:.1f} {leave[0]:.1f} {leave[1]:.1f}")
+    commands.append(f"L{corners[-1][0]:.1f} {corners[-1][1]:.1f}")
+    return "".join(commands)
 
 
 def _towards(here: tuple[float, float], there: tuple[float, float]) -> tuple[float, float]:
@@ -111,17 +111,17 @@ def _state(box: Box, is_current: bool) -> str:
 
 def _labels(path: Path) -> str:
     """On ground of their own: lines that cross do not make them harder to read."""
-    told = []
+    parts = []
     for number, label in enumerate(path.arrow.labels):
         width = one_label_width(label)
         y = path.label_y + ROW_HEIGHT * number
-        told.append(
+        parts.append(
             f'<g class="label"><title>{_text(label)}</title>'
             f'<rect x="{path.label_x - width / 2:.1f}" y="{y - ROW_HEIGHT / 2:.1f}" '
             f'width="{width:.1f}" height="{ROW_HEIGHT:g}"/>'
             f'<text x="{path.label_x:.1f}" y="{y + 4:.1f}">{_text(shortened(label))}</text></g>'
         )
-    return "".join(told)
+    return "".join(parts)
 
 
 def _text(text: str) -> str:

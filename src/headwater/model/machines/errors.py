@@ -63,7 +63,7 @@ _CODES: Final[tuple[tuple[type[HeadwaterError], str, bool], ...]] = (
 
 
 def machine_code(error: HeadwaterError) -> tuple[str, bool]:
-    """The code a client of machines is told, and whether trying again may help."""
+    """The code that a client of machines gets, and whether trying again may help."""
     if isinstance(error, MachineError):
         return error.code, error.retryable
     return next((code, again) for kind, code, again in _CODES if isinstance(error, kind))

@@ -75,7 +75,7 @@ def parse_guard(text: str) -> Guard:
 
 
 def _tokens(text: str) -> list[_Token]:
-    found: list[_Token] = []
+    tokens: list[_Token] = []
     at = 0
     while at < len(text):
         match = _TOKEN.match(text, at)
@@ -85,10 +85,10 @@ def _tokens(text: str) -> list[_Token]:
             raise GuardError(f"not understood from character {at + 1} on: {text[at : at + 20]!r}")
         kind = match.lastgroup
         assert kind is not None
-        found.append(_Token(kind, match[kind], match.start(kind)))
+        tokens.append(_Token(kind, match[kind], match.start(kind)))
         at = match.end()
-    found.append(_Token("end", "the end", len(text)))
-    return found
+    tokens.append(_Token("end", "the end", len(text)))
+    return tokens
 
 
 class _Parser:
@@ -130,15 +130,15 @@ class _Parser:
         if token.kind != "path":
             raise self._unexpected("a field such as ctx.total, '!' or '('")
         self._at += 1
-        look_up = _reader(tuple(token.text.split(".")[1:]))
+        read_field = _reader(tuple(token.text.split(".")[1:]))
         sign = self._next.text if self._next.kind == "sign" else ""
         if sign in ("==", "!="):
             self._at += 1
-            return _equality(look_up, self._literal(), wanted=sign == "==")
+            return _equality(read_field, self._literal(), wanted=sign == "==")
         if sign in _ORDERINGS:
             self._at += 1
-            return _ordering(look_up, _ORDERINGS[sign], self._number())
-        return lambda ctx: bool(look_up(ctx))
+            return _ordering(read_field, _ORDERINGS[sign], self._number())
+        return lambda ctx: bool(read_field(ctx))
 
     def _literal(self) -> object:
         token = self._next
@@ -210,32 +210,32 @@ def is_number(value: object) -> bool:
 
 
 def _equality(
-    look_up: Callable[[Mapping[str, Any]], Any], literal: object, *, wanted: bool
+    read_field: Callable[[Mapping[str, Any]], Any], literal: object, *, wanted: bool
 ) -> Condition:
     if literal is None or isinstance(literal, bool):
-        return lambda ctx: (look_up(ctx) is literal) is wanted
+        return lambda ctx: (read_field(ctx) is literal) is wanted
     if isinstance(literal, str):
 
         def equals(ctx: Mapping[str, Any]) -> bool:
-            value = look_up(ctx)
+            value = read_field(ctx)
             return (isinstance(value, str) and value == literal) is wanted
 
         return equals
 
     def amounts_to(ctx: Mapping[str, Any]) -> bool:
-        value = look_up(ctx)
+        value = read_field(ctx)
         return (is_number(value) and value == literal) is wanted
 
     return amounts_to
 
 
 def _ordering(
-    look_up: Callable[[Mapping[str, Any]], Any],
+    read_field: Callable[[Mapping[str, Any]], Any],
     compare: Callable[[Any, Any], bool],
     number: int | float,
 ) -> Condition:
     def holds(ctx: Mapping[str, Any]) -> bool:
-        value = look_up(ctx)
+        value = read_field(ctx)
         return is_number(value) and compare(value, number)
 
     return holds

@@ -1,7 +1,7 @@
 """An instance as it is at one moment. Never changed: every event makes a new one.
 
 So whoever holds one holds a consistent view, and a snapshot is a list of them. The context stays
-JSON bytes until somebody looks inside.
+JSON bytes until a reader parses it.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def checked_whole(value: object, what: str, low: int, high: int = INTEGER_MAX) -
 
 
 def checked_offset(value: object, what: str) -> int:
-    """A place in the log. From segment 8192 on it is above what every JSON reader keeps exact."""
+    """An offset in the log. From segment 8192 on it is above what every JSON reader keeps exact."""
     return checked_whole(value, what, 0, OFFSET_MAX)
 
 

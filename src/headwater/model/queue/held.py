@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Sequence
 from typing import Final, Generic, TypeVar
 
-from headwater.model.queue.holding import hold, let_go_together, move, one_holder
+from headwater.model.queue.job_holders import hold, let_go_together, move, one_holder
 from headwater.model.slots import as_run
 
 H = TypeVar("H")
@@ -128,14 +128,14 @@ class Held(Generic[H]):
 
     def _run_with(self, first: int, end: int) -> int | None:
         """The first job of the run that has all of [first, end)."""
-        found = self._runs.get(first)
-        if found is None:
+        run = self._runs.get(first)
+        if run is None:
             at = bisect_right(self._firsts, first) - 1
             if at < 0:
                 return None
             first = self._firsts[at]
-            found = self._runs[first]
-        return first if end <= found[0] else None
+            run = self._runs[first]
+        return first if end <= run[0] else None
 
     def _add(self, first: int, end: int, holder: H) -> None:
         if end - first < _RUN_MIN:

@@ -52,7 +52,7 @@ class _Outlook(NamedTuple):
     opened_ms: int
     leases: list[int]
     delays: list[int]
-    appointments: list[int]
+    scheduled: list[int]
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class LeaseHistory:
     leases: dict[int, _Terms] = field(default_factory=dict)
     returned: dict[int, int] = field(default_factory=dict)
     delays: dict[int, DelayMeta] = field(default_factory=dict)
-    appointments: dict[int, int] = field(default_factory=dict)
+    scheduled: dict[int, int] = field(default_factory=dict)
     ceiling: int = 0
     """Numbers up to here may have been used by claims that are in no log."""
     _outlook: _Outlook | None = None
@@ -81,7 +81,7 @@ class LeaseHistory:
             history.leases.update(dict.fromkeys(grant.seqs, terms))
         history.returned.update(meta.returned)
         history.delays.update((delay.seq, delay) for delay in meta.delays)
-        history.appointments.update(meta.appointments)
+        history.scheduled.update(meta.scheduled)
         return history
 
     def apply(self, event: LeaseEvent, ts: int) -> None:
@@ -99,12 +99,12 @@ class LeaseHistory:
                         until_ms = ts + event.span_ms
                         self.leases[seq] = terms._replace(until_ms=until_ms, span_ms=event.span_ms)
             case LeaseKind.APPOINTED:
-                self.appointments.update(zip(event.seqs, event.times, strict=True))
+                self.scheduled.update(zip(event.seqs, event.times, strict=True))
             case LeaseKind.DEAD_LETTERED:
                 # A snapshot may count letters whose frames it does not cover, so each event tells
                 # how many there were with it. Events of version 0.1.0 and before do not.
-                told = event.lease_id or self.dead_lettered + len(event.seqs)
-                self.dead_lettered = max(self.dead_lettered, told)
+                count = event.lease_id or self.dead_lettered + len(event.seqs)
+                self.dead_lettered = max(self.dead_lettered, count)
                 for seq in event.seqs:
                     self.forget(seq)
             case LeaseKind.NUMBERED:
@@ -122,7 +122,7 @@ class LeaseHistory:
                 self.returned[seq] = self.returned.get(seq, 0) + 1
             self.leases[seq] = terms
             self.delays.pop(seq, None)
-            self.appointments.pop(seq, None)
+            self.scheduled.pop(seq, None)
 
     def _returned(self, event: LeaseEvent, ts: int) -> None:
         for seq in event.seqs:
@@ -140,11 +140,11 @@ class LeaseHistory:
         self.leases.pop(seq, None)
         self.returned.pop(seq, None)
         self.delays.pop(seq, None)
-        self.appointments.pop(seq, None)
+        self.scheduled.pop(seq, None)
 
-    def appoint(self, appointments: Mapping[int, int]) -> None:
+    def schedule(self, scheduled: Mapping[int, int]) -> None:
         self._outlook = None
-        self.appointments.update(appointments)
+        self.scheduled.update(scheduled)
 
     def out(
         self, opened_ms: int, passed_ms: int, calendar_ms: int, *, held: bool
@@ -159,11 +159,9 @@ class LeaseHistory:
                 if not terms.connected
             ]
             delays = [min(each.until_ms - opened_ms, each.span_ms) for each in self.delays.values()]
-            appointments = sorted(self.appointments.values())
-            self._outlook = outlook = _Outlook(
-                opened_ms, sorted(leases), sorted(delays), appointments
-            )
-        waiting = len(outlook.appointments) - bisect_right(outlook.appointments, calendar_ms)
+            scheduled = sorted(self.scheduled.values())
+            self._outlook = outlook = _Outlook(opened_ms, sorted(leases), sorted(delays), scheduled)
+        waiting = len(outlook.scheduled) - bisect_right(outlook.scheduled, calendar_ms)
         if not held:
             return 0, waiting
         # A lease holds up to and with its deadline, a delay is over at its time.
@@ -172,7 +170,7 @@ class LeaseHistory:
 
     def seqs(self) -> set[int]:
         """Every job this history knows something of."""
-        return {*self.leases, *self.returned, *self.delays, *self.appointments}
+        return {*self.leases, *self.returned, *self.delays, *self.scheduled}
 
     def keep(self, is_live: Callable[[int], bool], *, held: bool = True) -> None:
         """Forget every job that is not there any more; and, when leases are durable no longer, who
@@ -194,7 +192,7 @@ class LeaseHistory:
             tuple(GrantMeta(*terms, tuple(sorted(seqs))) for terms, seqs in together.items()),
             tuple(sorted(self.returned.items())),
             tuple(self.delays[seq] for seq in sorted(self.delays)),
-            tuple(sorted(self.appointments.items())),
+            tuple(sorted(self.scheduled.items())),
             self.ceiling,
         )
 
@@ -207,7 +205,7 @@ def remember(
         return QueueMeta(
             queue.next_lease_id,
             queue.dead_lettered,
-            appointments=tuple(queue.appointments.items()),
+            scheduled=tuple(queue.scheduled.items()),
             ceiling=ceiling,
         )
     held: dict[Grant, list[int]] = {}
@@ -232,7 +230,7 @@ def remember(
         tuple(sorted(grants, key=lambda grant: (grant.lease_id, grant.seqs))),
         tuple(sorted(queue.returned.items())),
         tuple(delays),
-        tuple(queue.appointments.items()),
+        tuple(queue.scheduled.items()),
         ceiling,
     )
 
@@ -256,8 +254,8 @@ def resume(queue: QueueLeases, meta: QueueMeta, now_us: int, wall_ms: int) -> No
         left_us = max(_left_us(delay.until_ms, delay.span_ms, wall_ms), 0)
         queue.delays.add(delay.seq, now_us + left_us)
         queue.note_out(delay.seq)
-    for seq, deliver_at_ms in meta.appointments:
-        queue.appoint(seq, deliver_at_ms)
+    for seq, deliver_at_ms in meta.scheduled:
+        queue.schedule(seq, deliver_at_ms)
     queue.keys_known = queue.keys is None or not queue.unkeyed_seqs()
 
 

@@ -28,11 +28,11 @@ from typing import Final
 
 from headwater.core.units import US_PER_MS
 from headwater.model.queue.delays import Delays
-from headwater.model.queue.fresh import LiveSeqs, next_live
 from headwater.model.queue.grant import Deadlines, Grant
 from headwater.model.queue.held import Held
 from headwater.model.queue.keys import FifoKeys
-from headwater.model.queue.verdict import Claims, Dying, Verdict, judge
+from headwater.model.queue.live_jobs import LiveSeqs, next_live
+from headwater.model.queue.verdict import Claims, ExhaustedJob, Verdict, judge
 
 DRAW_SLOTS_MAX: Final = 16_384
 """Seqs one draw passes at most; whoever wants more draws again."""
@@ -42,10 +42,9 @@ class QueueLeases:
     __slots__ = (
         "_connections",
         "_deadlines",
-        "_dying",
+        "_exhausted",
         "_out_upto",
         "_retry_us",
-        "appointments",
         "blocked",
         "claim_cursor",
         "dead_lettered",
@@ -58,6 +57,7 @@ class QueueLeases:
         "next_lease_id",
         "reclaim",
         "returned",
+        "scheduled",
         "unreadable",
     )
 
@@ -70,7 +70,7 @@ class QueueLeases:
         self.reclaim: list[int] = []
         self.delays = Delays()
         """Given back with a delay: monotonic microseconds."""
-        self.appointments = Delays()
+        self.scheduled = Delays()
         """Not to be delivered before: calendar milliseconds."""
         self.blocked: dict[int, bool] = {}
         """Delivered too often, and not put away because the dead letter topic or the log refused.
@@ -89,7 +89,7 @@ class QueueLeases:
         """No job behind this one is out of line before the cursor has met it."""
         self._deadlines = Deadlines()
         self._connections: dict[int, set[Grant]] = {}
-        self._dying: list[Dying] = []
+        self._exhausted: list[ExhaustedJob] = []
         self._retry_us = 0
         """When what is blocked is tried again."""
 
@@ -101,7 +101,7 @@ class QueueLeases:
 
     def ready(self, jobs: LiveSeqs) -> int:
         """Live jobs that nobody holds and nothing keeps back."""
-        out = self.in_flight + len(self.delays) + len(self.appointments)
+        out = self.in_flight + len(self.delays) + len(self.scheduled)
         return max(jobs.live_count - out - self.kept_back, 0)
 
     @property
@@ -126,9 +126,9 @@ class QueueLeases:
         times = [self._deadlines.next_us(), self.delays.next()]
         if self.blocked:
             times.append(self._retry_us)
-        appointment = self.appointments.next()
-        if appointment is not None:
-            times.append(now_us + (appointment - calendar_ms) * US_PER_MS)
+        next_scheduled = self.scheduled.next()
+        if next_scheduled is not None:
+            times.append(now_us + (next_scheduled - calendar_ms) * US_PER_MS)
         return min((time for time in times if time is not None), default=None)
 
     # -- claiming
@@ -141,7 +141,7 @@ class QueueLeases:
                 self._return(seq)
         for seq in self.delays.due(now_us):
             self._ready_again(seq)
-        for seq in self.appointments.due(calendar_ms):
+        for seq in self.scheduled.due(calendar_ms):
             self._ready_again(seq)
         if self.blocked and now_us >= self._retry_us:
             self._try_blocked_again()
@@ -188,7 +188,7 @@ class QueueLeases:
             seq not in self.leases
             and seq not in self.leaving
             and seq not in self.delays
-            and seq not in self.appointments
+            and seq not in self.scheduled
             and seq not in self.blocked
             and seq not in self.unreadable
             and not self._put_away(seq)
@@ -342,18 +342,18 @@ class QueueLeases:
 
     def _leave(self, seq: int, *, is_copied: bool = False) -> None:
         self.leaving[seq] = None
-        self._dying.append(Dying(seq, self.returned.get(seq, 0), is_copied))
+        self._exhausted.append(ExhaustedJob(seq, self.returned.get(seq, 0), is_copied))
 
     # -- leaving
 
     @property
-    def has_dying(self) -> bool:
+    def has_exhausted(self) -> bool:
         """There may be jobs to put away."""
-        return bool(self._dying)
+        return bool(self._exhausted)
 
-    def take_dying(self) -> list[Dying]:
+    def take_exhausted(self) -> list[ExhaustedJob]:
         """Jobs to put away since the last time; each must be `gone` or `stays` later."""
-        dying, self._dying = self._dying, []
+        dying, self._exhausted = self._exhausted, []
         return [job for job in dying if job.seq in self.leaving]
 
     def block(self, seq: int, retry_us: int, *, is_copied: bool) -> None:
@@ -370,7 +370,7 @@ class QueueLeases:
 
     def gone(self, seqs: list[int]) -> None:
         """These jobs are deleted for good."""
-        known = self.returned or self.unreadable or len(self.delays) or len(self.appointments)
+        known = self.returned or self.unreadable or len(self.delays) or len(self.scheduled)
         if known or self.keys is not None:
             self.forget(seqs)
             return
@@ -407,7 +407,7 @@ class QueueLeases:
             self.blocked.pop(seq, None)
             self.unreadable.pop(seq, None)
             self.delays.discard(seq)
-            self.appointments.discard(seq)
+            self.scheduled.discard(seq)
             self._free_key(seq)
 
     def _free_key(self, seq: int) -> None:
@@ -419,14 +419,14 @@ class QueueLeases:
         """Everything below this seq is gone: costs what is out of line, not what was dropped."""
         kept = (*self.blocked, *self.unreadable)
         out = (self.leases, self.leaving, self.returned, kept, self.delays.seqs())
-        seqs = {seq for place in out for seq in place if seq < floor}
-        self.forget(sorted(seqs.union(s for s in self.appointments.seqs() if s < floor)))
+        seqs = {seq for group in out for seq in group if seq < floor}
+        self.forget(sorted(seqs.union(s for s in self.scheduled.seqs() if s < floor)))
 
     # -- rules
 
-    def appoint(self, seq: int, deliver_at_ms: int) -> None:
+    def schedule(self, seq: int, deliver_at_ms: int) -> None:
         """A new job that may not be delivered before this time."""
-        self.appointments.add(seq, deliver_at_ms)
+        self.scheduled.add(seq, deliver_at_ms)
         self.note_out(seq)
 
     def note_out(self, seq: int) -> None:

@@ -21,7 +21,7 @@ class Verdict(NamedTuple):
     """The jobs taken, by the claim they were held under: one event of the log each."""
 
 
-class Dying(NamedTuple):
+class ExhaustedJob(NamedTuple):
     """A job that was delivered as often as it may be, and is to be put away."""
 
     seq: int

@@ -77,7 +77,7 @@ class Trim(NamedTuple):
     last_seq: int
 
     @property
-    def places(self) -> int:
+    def slots(self) -> int:
         """Lost places they leave in the destination."""
         return self.last_seq - self.first_seq + 1
 
@@ -133,12 +133,12 @@ class RouterCursor:
     def resume(self, dest_seq: int, own_writes: int = 0) -> None:
         """After a crash: the destination came back up to this seq, with so many records after the
         mark that were written into it directly and are in the log themselves."""
-        places = dest_seq - self.mark.dest_seq - own_writes
-        if places < 0:
+        slots = dest_seq - self.mark.dest_seq - own_writes
+        if slots < 0:
             raise InvariantError(
                 f"a destination that ends at {dest_seq} is behind its mark {self.mark.dest_seq}"
             )
         self.own_writes = own_writes
         self.source_seq = self.mark.source_seq
         if self.guarantee is Guarantee.EXACTLY_ONCE:
-            self.source_seq += places
+            self.source_seq += slots

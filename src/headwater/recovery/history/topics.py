@@ -29,7 +29,7 @@ from headwater.format.topic_frames import (
     decode_body,
     decode_checkpoint_mark,
 )
-from headwater.recovery.stored_topic import Stored
+from headwater.recovery.stored_topic import StoredTopic
 
 
 class TableTopic(Protocol):
@@ -42,7 +42,7 @@ class TableTopic(Protocol):
     @property
     def epoch(self) -> int: ...
     @property
-    def stored(self) -> Stored: ...
+    def stored(self) -> StoredTopic: ...
 
     checkpointed_seq: int
 

@@ -25,7 +25,7 @@ from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta, enco
 from headwater.format.kafka.names import CHECKPOINT_NAME, COPY_NAME, index_name, log_name
 from headwater.format.names import QUARANTINE_DIRECTORY
 from headwater.recovery.finding import Action
-from headwater.recovery.kafka.rebuild import NotTold, Rebuilding, Rebuilt
+from headwater.recovery.kafka.rebuild import RebuildError, Rebuilding, Rebuilt
 from headwater.recovery.kafka.repair import move_to_quarantine
 from headwater.recovery.kafka.report import report_on_kafka
 from headwater.recovery.kafka.survey import (
@@ -39,7 +39,7 @@ from headwater.recovery.wal_recovery import quarantine
 from headwater.store.pair import file_bytes, read_all, read_range
 
 _RECORD: Final = "record"
-_RANGES_TOLD: Final = 20
+_RANGES_LISTED_MAX: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ def plan_kafka_repairs(disk: Disk, directory: PurePath) -> list[KafkaRepairPlan]
         if survey.checkpoint is None:
             return [_without_checkpoint(disk, directory)]
         return [_with_checkpoint(disk, survey, survey.checkpoint)]
-    except NotTold as reason:
+    except RebuildError as reason:
         return [_anew(disk, survey, reason)]
 
 
@@ -139,7 +139,7 @@ def _with_checkpoint(
     logs: list[tuple[str, int]] = []
     known = {meta.number for meta in checkpoint.segments}
     for done in rebuilding.run():
-        steps += _steps_of(directory, done)
+        steps += _repair_steps(directory, done)
         if done.changed:
             indexes.append((index_name(done.meta.number), done.contents))
         if done.log_end is not None:
@@ -152,7 +152,7 @@ def _with_checkpoint(
     return KafkaRepairPlan(directory, tuple(steps), state, tuple(indexes), tuple(logs))
 
 
-def _steps_of(directory: PurePath, done: Rebuilt) -> Iterator[RepairStep]:
+def _repair_steps(directory: PurePath, done: Rebuilt) -> Iterator[RepairStep]:
     index = directory / index_name(done.meta.number)
     if done.changed:
         what = "put together again from its log"
@@ -164,18 +164,18 @@ def _steps_of(directory: PurePath, done: Rebuilt) -> Iterator[RepairStep]:
         yield RepairStep(StepKind.REWRITE, log, f"ends at byte {done.log_end} from now on")
     if done.holes:
         lost = sum(done.holes.values())
-        what = f"records that cannot be read: {_told(done)}"
+        what = f"records that cannot be read: {_lost_ranges(done)}"
         yield RepairStep(StepKind.SKIP, index, what, done.offset, lost=lost, unit=_RECORD)
 
 
-def _told(done: Rebuilt) -> str:
+def _lost_ranges(done: Rebuilt) -> str:
     """Which offsets of which partitions, as far as a line takes them."""
     some = [
         f"{name} offset {first}" + (f" to {last}" if last > first else "")
-        for name, first, last in done.lost[:_RANGES_TOLD]
+        for name, first, last in done.lost[:_RANGES_LISTED_MAX]
     ]
-    if len(done.lost) > _RANGES_TOLD:
-        some.append(f"and {len(done.lost) - _RANGES_TOLD} more")
+    if len(done.lost) > _RANGES_LISTED_MAX:
+        some.append(f"and {len(done.lost) - _RANGES_LISTED_MAX} more")
     events = done.holes[""]
     if events:
         some.append(f"{events} of what the log says about topics and groups")
@@ -190,22 +190,24 @@ def _without_checkpoint(disk: Disk, directory: PurePath) -> KafkaRepairPlan:
     empty = KafkaCheckpoint()
     survey = assume_checkpoint(disk, directory, empty)
     if report_on_kafka(survey).refusals:
-        raise NotTold("both checkpoints are damaged, and the log does not go back to its beginning")
+        raise RebuildError(
+            "both checkpoints are damaged, and the log does not go back to its beginning"
+        )
     if any(each.log is LogVerdict.TORN for each in survey.segments) or any(
         stray in (Stray.UNFINISHED, Stray.REWRITE) for _, stray in survey.strays
     ):
-        raise NotTold("both checkpoints are damaged, and so is the log, or it was rewritten")
+        raise RebuildError("both checkpoints are damaged, and so is the log, or it was rewritten")
     what = "from the log, which goes back to its beginning; nothing is given up"
     step = RepairStep(StepKind.REWRITE, directory / CHECKPOINT_NAME, what)
     return KafkaRepairPlan(directory, (step,), empty)
 
 
-def _anew(disk: Disk, survey: KafkaSurvey, reason: NotTold) -> KafkaRepairPlan:
-    directory, found = survey.directory, survey.checkpoint
+def _anew(disk: Disk, survey: KafkaSurvey, reason: RebuildError) -> KafkaRepairPlan:
+    directory, checkpoint = survey.directory, survey.checkpoint
     names = [name for name in disk.list_directory(directory) if name != QUARANTINE_DIRECTORY]
     # The checkpoint last: without it the others are damage, and with it alone there is nothing.
     names.sort(key=lambda name: name.startswith(CHECKPOINT_NAME))
-    topics = "all topics" if found is None else f"{len(found.topics)} topics"
+    topics = "all topics" if checkpoint is None else f"{len(checkpoint.topics)} topics"
     records = sum(each.counted for each in survey.segments)
     what = f"begun anew: {topics} of Kafka's clients are given up, because {reason}"
     step = RepairStep(

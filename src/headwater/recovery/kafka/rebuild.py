@@ -49,9 +49,9 @@ from headwater.format.kafka.events import (
 from headwater.format.kafka.names import index_name, log_name
 from headwater.format.kafka.partition_names import partition_name
 from headwater.format.kafka.topic_hash import topic_hash
-from headwater.recovery.kafka.survey import KafkaSurvey, SegmentSight
+from headwater.recovery.kafka.survey import KafkaSurvey, SegmentScan
 from headwater.recovery.kafka.topics import SeenTopics
-from headwater.recovery.kafka.verdict import IndexVerdict, LogVerdict, Place, Stray
+from headwater.recovery.kafka.verdict import IndexVerdict, LogVerdict, SegmentPosition, Stray
 from headwater.store.pair import read_all
 
 _HASHED_BYTES_MAX: Final = 2**34
@@ -60,7 +60,7 @@ _TRIES_MAX: Final = 512
 """So often a segment is walked to find out whose one batch is, where a checksum can tell."""
 
 
-class NotTold(Exception):
+class RebuildError(Exception):
     """Whose a record is cannot be told, so that no offset behind it could be trusted."""
 
 
@@ -88,9 +88,9 @@ class _Batch:
 
     __slots__ = ("bytes", "end", "header", "length")
 
-    def __init__(self, found: memoryview, header: BatchHeader, end: int) -> None:
-        self.bytes = found
-        self.length = len(found)
+    def __init__(self, batch: memoryview, header: BatchHeader, end: int) -> None:
+        self.bytes = batch
+        self.length = len(batch)
         self.header = header
         self.end = end
 
@@ -115,24 +115,27 @@ class Rebuilding:
                 self._next[key], self._made[key] = partition.dropped, topic.made_id
 
     def run(self) -> Iterator[Rebuilt]:
-        checkpoint, sights = self._checkpoint, {s.vouched.number: s for s in self._survey.segments}
+        checkpoint, scans = (
+            self._checkpoint,
+            {s.checkpointed.number: s for s in self._survey.segments},
+        )
         known = [meta.number for meta in checkpoint.segments]
         emptied = {name for name, stray in self._survey.strays if stray is Stray.EMPTIED}
         later = [
             number
             for number in self._survey.names.later(checkpoint)
-            if number in sights
+            if number in scans
             or index_name(number) in emptied
             or count_entries(self._read(index_name(number)))
         ]
         next_id = 0
         for number in [*known, *later]:
-            sight = sights.get(number)
-            if sight is None:
+            scan = scans.get(number)
+            if scan is None:
                 fresh = SegmentMeta(number, next_id, 0, 0, checksum64(b""), number)
-                place = Place.LAST if number == later[-1] else Place.FOLLOWED
-                sight = SegmentSight(fresh, place, fresh, log=LogVerdict.DAMAGED)
-            done = self._one(sight)
+                position = SegmentPosition.LAST if number == later[-1] else SegmentPosition.FOLLOWED
+                scan = SegmentScan(fresh, position, fresh, log=LogVerdict.DAMAGED)
+            done = self._one(scan)
             next_id = done.meta.base_id + len(done.contents) // ENTRY_BYTES
             yield done
 
@@ -142,17 +145,17 @@ class Rebuilding:
 
     # -- one segment
 
-    def _one(self, sight: SegmentSight) -> Rebuilt:
-        contents = self._read(index_name(sight.meta.number))
-        if not sight.refused:
-            rows = read_entries(contents, sight.meta.entries)
-            self._count(rows, sight.meta.base_id)
+    def _one(self, scan: SegmentScan) -> Rebuilt:
+        contents = self._read(index_name(scan.meta.number))
+        if not scan.refused:
+            rows = read_entries(contents, scan.meta.entries)
+            self._count(rows, scan.meta.base_id)
             for batch in self._survey.tail:
-                if sight.meta.base_id <= batch.first_id < sight.meta.base_id + len(rows):
+                if scan.meta.base_id <= batch.first_id < scan.meta.base_id + len(rows):
                     self._take_in(batch.event, batch.first_id)
-            return Rebuilt(sight.vouched, rows.tobytes())
-        log = self._read(log_name(_as_it_is(sight, contents).log_number))
-        return _Segment(self, sight, contents, log).run()
+            return Rebuilt(scan.checkpointed, rows.tobytes())
+        log = self._read(log_name(_as_it_is(scan, contents).log_number))
+        return _SegmentRebuild(self, scan, contents, log).run()
 
     def _count(self, rows: Entries, base_id: int) -> None:
         runs = find_runs(rows)
@@ -210,7 +213,7 @@ class Rebuilding:
         self._next[key] += count
         return before
 
-    def heard(self, batch: memoryview, first_id: int) -> None:
+    def take_in_event(self, batch: memoryview, first_id: int) -> None:
         """An event that no checkpoint has yet."""
         if first_id < self._checkpoint.as_of:
             return
@@ -219,13 +222,13 @@ class Rebuilding:
         except FormatError:
             return
         if isinstance(event, SegmentBegun) and event.base_id != first_id:
-            raise NotTold(PREDECESSOR_MISSING)
+            raise RebuildError(PREDECESSOR_MISSING)
         self._take_in(event, first_id)
 
 
-def _as_it_is(sight: SegmentSight, contents: bytes) -> SegmentMeta:
+def _as_it_is(scan: SegmentScan, contents: bytes) -> SegmentMeta:
     """Behind the swap of a rewrite, if that is where it is: by its checksum, else by its logs."""
-    meta = sight.vouched
+    meta = scan.checkpointed
     if meta.rewrite is None:
         return meta
     size = meta.entries * ENTRY_BYTES
@@ -237,29 +240,29 @@ def _as_it_is(sight: SegmentSight, contents: bytes) -> SegmentMeta:
     return rewritten(meta) if new > old else meta
 
 
-class _Segment:
+class _SegmentRebuild:
     """One that is refused, walked by its log and its entries together."""
 
     def __init__(
-        self, all_of_them: Rebuilding, sight: SegmentSight, contents: bytes, log: bytes
+        self, all_of_them: Rebuilding, scan: SegmentScan, contents: bytes, log: bytes
     ) -> None:
         self._all = all_of_them
-        self._sight = sight
-        self._meta = _as_it_is(sight, contents)
+        self._scan = scan
+        self._meta = _as_it_is(scan, contents)
         self._number = self._meta.log_number
         self._log = memoryview(log)
         self._size = len(log)
         self._before = contents
         there = len(contents) // ENTRY_BYTES
         self._rows = read_entries(contents, there)
-        if sight.place is not Place.LISTED:
+        if scan.position is not SegmentPosition.LISTED:
             whole = contents[: there * ENTRY_BYTES]
-            self._rows = self._rows[: max(count_entries(whole), sight.vouched.entries)]
+            self._rows = self._rows[: max(count_entries(whole), scan.checkpointed.entries)]
         self._keys = keys_of(self._rows)
         self._times = Counter(key.tobytes() for key in self._keys)
-        self.index_is_sound = sight.index in (IndexVerdict.SOUND, IndexVerdict.BEYOND)
+        self.index_is_sound = scan.index in (IndexVerdict.SOUND, IndexVerdict.BEYOND)
         """As far as the checkpoint vouched for it."""
-        self._is_cut = sight.index in (IndexVerdict.SHORT, IndexVerdict.MISSING) or not there
+        self._is_cut = scan.index in (IndexVerdict.SHORT, IndexVerdict.MISSING) or not there
         """Batches may be in the log whose entries are gone."""
 
     def run(self) -> Rebuilt:
@@ -275,13 +278,13 @@ class _Segment:
             last = max(forced, default=-1)
             for at, keys in sorted(self._choices.items()):
                 queue += [{**forced, at: key} for key in keys if at > last]
-        mended = self._bit_by_bit()
-        if mended is not None:
+        repaired = self._bit_by_bit()
+        if repaired is not None:
             self._all.go_back(begin)
-            again = _Segment(self._all, self._sight, mended, bytes(self._log))
+            again = _SegmentRebuild(self._all, self._scan, repaired, bytes(self._log))
             again.index_is_sound = True
             return again.against(self._before)
-        raise NotTold(self._doubt())
+        raise RebuildError(self._doubt())
 
     def against(self, before: bytes) -> Rebuilt:
         """When the index was another one by a bit."""
@@ -292,15 +295,15 @@ class _Segment:
     def _comes_out(self, forced: Mapping[int, bytes]) -> bool:
         try:
             self._walk(forced)
-        except NotTold:
+        except RebuildError:
             return False
         return not self._doubts and (self.index_is_sound or self._is_proven)
 
     def _bit_by_bit(self) -> bytes | None:
         """The index as it was, if one bit of it is another one, and it is short."""
-        meta = self._sight.vouched
+        meta = self._scan.checkpointed
         size = meta.entries * ENTRY_BYTES
-        if self._sight.index is not IndexVerdict.CHANGED or 8 * size * size > _HASHED_BYTES_MAX:
+        if self._scan.index is not IndexVerdict.CHANGED or 8 * size * size > _HASHED_BYTES_MAX:
             return None
         tried = bytearray(self._before[:size])
         for bit in range(8 * size):
@@ -323,12 +326,12 @@ class _Segment:
         self._choices: dict[int, list[bytes]] = {}
         """Entries that others could own as well, and who."""
         self._doubts = 0
-        wanted, behind_hole = self._sight.vouched.entries, False
-        is_open = self._sight.place is not Place.LISTED
+        wanted, behind_hole = self._scan.checkpointed.entries, False
+        is_open = self._scan.position is not SegmentPosition.LISTED
         while self._at < wanted or (is_open and self._goes_on()):
             behind_hole = self._step(behind_hole)
         if not is_open and self._at != wanted:
-            raise NotTold(self._doubt())
+            raise RebuildError(self._doubt())
 
     def _goes_on(self) -> bool:
         return self._at < len(self._rows) or (
@@ -337,11 +340,11 @@ class _Segment:
 
     @property
     def _is_proven(self) -> bool:
-        size = self._sight.vouched.entries * ENTRY_BYTES
+        size = self._scan.checkpointed.entries * ENTRY_BYTES
         return self._knows(b"".join(self._whole)[:size])
 
     def _knows(self, entries: bytes) -> bool:
-        meta = self._sight.vouched
+        meta = self._scan.checkpointed
         known = {meta.checksum} | ({meta.rewrite.checksum} if meta.rewrite is not None else set())
         return checksum64(entries) in known
 
@@ -355,19 +358,19 @@ class _Segment:
         if is_dead and self._is_trusted(self._at, 1):
             self._keep(self._run_at(self._at))
             return behind_hole
-        place = self._offset
+        offset = self._offset
         if row is not None and row["segment_id"] == self._number and row["length"]:
             jumped = int(row["physical_offset"])
-            if jumped > place and (behind_hole or self._sound(place) is None):
-                found = self._sound(jumped)
-                if found is not None and found.length == row["length"]:
-                    place = jumped
-        batch = self._sound(place)
+            if jumped > offset and (behind_hole or self._sound(offset) is None):
+                batch = self._sound(jumped)
+                if batch is not None and batch.length == row["length"]:
+                    offset = jumped
+        batch = self._sound(offset)
         if batch is not None:
-            self._take(batch, place)
+            self._take(batch, offset)
             return False
         if row is None:
-            raise NotTold(f"{index_name(self._meta.number)} and its log end too early")
+            raise RebuildError(f"{index_name(self._meta.number)} and its log end too early")
         self._hole(self._run_at(self._at))
         return True
 
@@ -376,7 +379,7 @@ class _Segment:
 
     def _is_trusted(self, at: int, count: int) -> bool:
         """Its key is that of a topic there is, or of one that was dropped and has other entries."""
-        if self.index_is_sound and at < self._sight.vouched.entries:
+        if self.index_is_sound and at < self._scan.checkpointed.entries:
             return True
         return self._all.owns(self._key(at)) or self._times[self._key(at)] > count
 
@@ -390,11 +393,11 @@ class _Segment:
             end += 1
         return end - at
 
-    def _sound(self, place: int) -> _Batch | None:
-        begin = place + PREFIX_BYTES
+    def _sound(self, offset: int) -> _Batch | None:
+        begin = offset + PREFIX_BYTES
         if begin > self._size:
             return None
-        length = int.from_bytes(self._log[place:begin], "little")
+        length = int.from_bytes(self._log[offset:begin], "little")
         if not length or begin + length > self._size:
             return None
         try:
@@ -405,36 +408,38 @@ class _Segment:
             return None
         return _Batch(self._log[begin : begin + length], header, begin + length)
 
-    def _take(self, batch: _Batch, place: int) -> None:
+    def _take(self, batch: _Batch, offset: int) -> None:
         count = batch.header.record_count
-        left = self._sight.vouched.entries - self._at
-        if self._sight.place is Place.LISTED and count > left:
-            raise NotTold(f"{log_name(self._number)} has more records than its index")
-        key = self._owner(batch, place, count)
-        self._add(pack_entries(self._number, place, batch.length, key, count))
+        left = self._scan.checkpointed.entries - self._at
+        if self._scan.position is SegmentPosition.LISTED and count > left:
+            raise RebuildError(f"{log_name(self._number)} has more records than its index")
+        key = self._owner(batch, offset, count)
+        self._add(pack_entries(self._number, offset, batch.length, key, count))
         first_id = self._meta.base_id + self._at
         if key == INTERNAL_KEY:
-            self._all.heard(batch.bytes, first_id)
+            self._all.take_in_event(batch.bytes, first_id)
         else:
             self._all.advance(key, count, first_id)
         self._at += count
         self._offset = batch.end
 
-    def _owner(self, batch: _Batch, place: int, count: int) -> bytes:
+    def _owner(self, batch: _Batch, offset: int, count: int) -> bytes:
         """What the entries say, if the offset that the batch was given does not say otherwise."""
         at = self._at
         if at in self._forced:
             return self._forced[at]
         there = [self._key(each) for each in range(at, min(at + count, len(self._rows)))]
-        is_vouched = at < self._sight.vouched.entries
-        if there and is_vouched and self.index_is_sound:
+        is_checkpointed = at < self._scan.checkpointed.entries
+        if there and is_checkpointed and self.index_is_sound:
             return there[0]
         fitting = self._all.at_offset(batch.header.base_offset)
         fitting += [INTERNAL_KEY] if _is_event(batch) else []
         said = [key for key, _ in Counter(there).most_common()]
         fits = [key for key in said if key in fitting]
-        if is_vouched:  # the checksum tells whether that was right
-            whole = pack_entries(self._number, place, batch.length, said[0], count) if said else b""
+        if is_checkpointed:  # the checksum tells whether that was right
+            whole = (
+                pack_entries(self._number, offset, batch.length, said[0], count) if said else b""
+            )
             is_whole = whole == self._before[at * ENTRY_BYTES : (at + count) * ENTRY_BYTES]
             likely = said[:1] if is_whole else fits
             self._choices[at] = [key for key in (*fitting, *self._times) if key not in likely]
@@ -444,7 +449,7 @@ class _Segment:
             self._choices[at] = fitting
         if fits or fitting:
             return (fits or fitting)[0]
-        raise NotTold(f"nobody knows whose the batch at byte {place} is")
+        raise RebuildError(f"nobody knows whose the batch at byte {offset} is")
 
     def _add(self, entries: bytes, whole: bytes | None = None) -> None:
         self._out.append(entries)
@@ -461,22 +466,22 @@ class _Segment:
         """The batch of these entries cannot be read: their offsets stay taken."""
         key = self._key(self._at)
         if not self._is_trusted(self._at, count):
-            raise NotTold(f"neither the batch nor the entry at {self._at} can be read")
+            raise RebuildError(f"neither the batch nor the entry at {self._at} can be read")
         row = self._rows[self._at]
-        place, length = int(row["physical_offset"]), int(row["length"])
+        offset, length = int(row["physical_offset"]), int(row["length"])
         begin, end = self._at * ENTRY_BYTES, (self._at + count) * ENTRY_BYTES
-        self._add(pack_entries(HOLE_SEGMENT, place, 0, key, count), self._before[begin:end])
+        self._add(pack_entries(HOLE_SEGMENT, offset, 0, key, count), self._before[begin:end])
         name = self._all.name_of(key)
         self._done.holes[name] += count
         if key != INTERNAL_KEY:
             first = self._all.advance(key, count, self._meta.base_id + self._at)
             if first is not None:
-                self._tell(name, first, first + count - 1)
+                self._note_lost(name, first, first + count - 1)
         self._at += count
-        if int(row["segment_id"]) == self._number and place == self._offset:
+        if int(row["segment_id"]) == self._number and offset == self._offset:
             self._offset += PREFIX_BYTES + length
 
-    def _tell(self, name: str, first: int, last: int) -> None:
+    def _note_lost(self, name: str, first: int, last: int) -> None:
         lost = self._done.lost
         for at, (known, begin, end) in enumerate(lost):
             if known == name and end + 1 == first:
@@ -487,9 +492,9 @@ class _Segment:
     # -- what comes of it
 
     def _finish(self) -> Rebuilt:
-        done, meta, wanted = self._done, self._meta, self._sight.vouched.entries
-        contents, place = b"".join(self._out), self._sight.place
-        full = place is not Place.LAST
+        done, meta, wanted = self._done, self._meta, self._scan.checkpointed.entries
+        contents, position = b"".join(self._out), self._scan.position
+        full = position is not SegmentPosition.LAST
         done.contents = contents
         done.changed = contents != self._before[: len(contents)] or (
             full and len(contents) != len(self._before)
@@ -501,13 +506,13 @@ class _Segment:
         end = int(ends.max(initial=0))
         if self._size > end and (full or done.holes):
             done.log_end = end
-        elif not self._size and place is not Place.LISTED:
+        elif not self._size and position is not SegmentPosition.LISTED:
             done.log_end = 0
-        vouched_end = int(ends[:wanted].max(initial=0))
+        checkpointed_end = int(ends[:wanted].max(initial=0))
         done.meta = _to_become(
             meta,
             checksum64(contents[: wanted * ENTRY_BYTES]),
-            end if place is Place.LISTED else vouched_end,
+            end if position is SegmentPosition.LISTED else checkpointed_end,
         )
         return done
 
@@ -542,5 +547,5 @@ def _first_difference(new: bytes, old: bytes) -> int:
     shorter = min(len(new), len(old))
     a = numpy.frombuffer(new, numpy.uint8, shorter)
     b = numpy.frombuffer(old, numpy.uint8, shorter)
-    found = numpy.flatnonzero(a != b)
-    return int(found[0]) if len(found) else shorter
+    different = numpy.flatnonzero(a != b)
+    return int(different[0]) if len(different) else shorter

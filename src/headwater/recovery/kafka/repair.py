@@ -25,19 +25,19 @@ from headwater.recovery.kafka.report import KafkaReport, report_on_kafka
 from headwater.recovery.kafka.survey import (
     KafkaSurvey,
     Progress,
-    SegmentSight,
+    SegmentScan,
     TailBatch,
     survey_kafka,
 )
 from headwater.recovery.kafka.table import STRAY_ROWS, decide_index, decide_log
-from headwater.recovery.kafka.verdict import CopyVerdict, Place
+from headwater.recovery.kafka.verdict import CopyVerdict, SegmentPosition
 from headwater.recovery.wal_recovery import quarantine
 from headwater.store.pair import with_file
 
-_PIECE_BYTES: Final = 4 * MIB
+_CHUNK_BYTES: Final = 4 * MIB
 
 
-class Cut(NamedTuple):
+class TailCut(NamedTuple):
     """What was behind the last whole batch."""
 
     path: PurePath
@@ -55,7 +55,7 @@ class RecoveredKafka:
     checksum: RunningChecksum = field(default_factory=RunningChecksum)
     """Over the entries of the last segment."""
     next_number: int = 0
-    cut: Cut | None = None
+    cut: TailCut | None = None
     report: KafkaReport = field(default_factory=KafkaReport)
 
 
@@ -68,7 +68,7 @@ def recover_kafka(
     report.raise_if_refused()
     if survey.checkpoint is None:
         return None
-    _mend(disk, survey)
+    _repair(disk, survey)
     recovered = RecoveredKafka(survey.checkpoint, report=report)
     recovered.next_number = survey.next_number
     recovered.tail = survey.tail
@@ -79,18 +79,18 @@ def recover_kafka(
         lost = last.counted - last.meta.entries
         if lost:
             path = directory / log_name(last.meta.number)
-            recovered.cut = Cut(path, last.log_offset, lost, last.log_what)
+            recovered.cut = TailCut(path, last.log_offset, lost, last.log_what)
     return recovered
 
 
-def _mend(disk: Disk, survey: KafkaSurvey) -> None:
-    _mend_checkpoints(disk, survey)
+def _repair(disk: Disk, survey: KafkaSurvey) -> None:
+    _repair_checkpoints(disk, survey)
     if survey.segments:
-        _settle(disk, survey.directory, survey.segments[-1])
+        _end_last_segment(disk, survey.directory, survey.segments[-1])
     _clear(disk, survey)
 
 
-def _mend_checkpoints(disk: Disk, survey: KafkaSurvey) -> None:
+def _repair_checkpoints(disk: Disk, survey: KafkaSurvey) -> None:
     """Both are the same before anything goes that only one of them knows."""
     checkpoints, chosen = survey.checkpoints, survey.checkpoints.chosen
     other = checkpoints.first if chosen is checkpoints.second else checkpoints.second
@@ -102,31 +102,31 @@ def _mend_checkpoints(disk: Disk, survey: KafkaSurvey) -> None:
     replace_file(disk, other.path, chosen.contents)
 
 
-def _settle(disk: Disk, directory: PurePath, last: SegmentSight) -> None:
+def _end_last_segment(disk: Disk, directory: PurePath, last: SegmentScan) -> None:
     """Cut both files behind the last whole batch, and make what is before it durable.
 
     What nobody vouched for is written again before it is synced: after a failed sync the kernel
     may show pages that it will never write (docs/decisions/0009).
     """
-    known, end = last.vouched, last.meta
+    known, end = last.checkpointed, last.meta
     cuts = Action.CUT in (
-        decide_index(last.index, Place.LAST).action,
-        decide_log(last.log, Place.LAST).action,
+        decide_index(last.index, SegmentPosition.LAST).action,
+        decide_log(last.log, SegmentPosition.LAST).action,
     )
-    places = {
+    stretches = {
         index_name(end.number): (known.entries * ENTRY_BYTES, end.entries * ENTRY_BYTES),
         log_name(end.number): (known.log_bytes, end.log_bytes),
     }
     if cuts:  # of both files, before either is cut
-        for name, (_, stop) in places.items():
+        for name, (_, stop) in stretches.items():
             _keep_torn(disk, directory / name, stop)
-    for name, (start, stop) in places.items():
+    for name, (start, stop) in stretches.items():
         file = disk.open(directory / name, OpenMode.UPDATE)
         try:
             if file.size() != stop:
                 file.truncate(stop)
-            for at in range(start, stop, _PIECE_BYTES):
-                write_all(file, at, [file.read(at, min(_PIECE_BYTES, stop - at))])
+            for at in range(start, stop, _CHUNK_BYTES):
+                write_all(file, at, [file.read(at, min(_CHUNK_BYTES, stop - at))])
             sync_file(file)
         finally:
             file.close()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from headwater.format.kafka.names import index_name, log_name
 from headwater.recovery.finding import Action, Finding
-from headwater.recovery.kafka.survey import KafkaSurvey, SegmentSight
+from headwater.recovery.kafka.survey import KafkaSurvey, SegmentScan
 from headwater.recovery.kafka.table import (
     COPY_ROWS,
     STRAY_ROWS,
@@ -29,7 +29,7 @@ class KafkaReport:
         return [finding for finding in self.findings if finding.action.refuses]
 
     @property
-    def mended(self) -> list[Finding]:
+    def repaired(self) -> list[Finding]:
         """What an operator may want to know of: not what every crash leaves and a start tidies."""
         return [
             finding
@@ -45,14 +45,14 @@ class KafkaReport:
 
 
 def report_on_kafka(survey: KafkaSurvey) -> KafkaReport:
-    found = [*_about_checkpoints(survey)]
+    findings = [*_about_checkpoints(survey)]
     for segment in survey.segments:
-        found += _about_segment(survey, segment)
+        findings += _about_segment(survey, segment)
     for name, stray in survey.strays:
         action, why = STRAY_ROWS[stray]
         offset = 0 if action.refuses else None
-        found.append(Finding(survey.directory / name, offset, action, stray.value, why))
-    return KafkaReport(found)
+        findings.append(Finding(survey.directory / name, offset, action, stray.value, why))
+    return KafkaReport(findings)
 
 
 def _about_checkpoints(survey: KafkaSurvey) -> Iterator[Finding]:
@@ -70,12 +70,12 @@ def _about_checkpoints(survey: KafkaSurvey) -> Iterator[Finding]:
             yield Finding(second.path, second.offset, action, second.what or copy.value, why)
 
 
-def _about_segment(survey: KafkaSurvey, segment: SegmentSight) -> Iterator[Finding]:
-    index = decide_index(segment.index, segment.place)
+def _about_segment(survey: KafkaSurvey, segment: SegmentScan) -> Iterator[Finding]:
+    index = decide_index(segment.index, segment.position)
     if index.action is not Action.KEEP:
         path = survey.directory / index_name(segment.meta.number)
         yield Finding(path, segment.index_offset, index.action, segment.index_what, index.why)
-    log = decide_log(segment.log, segment.place)
+    log = decide_log(segment.log, segment.position)
     if log.action is not Action.KEEP:
         path = survey.directory / log_name(segment.meta.log_number)
         yield Finding(path, segment.log_offset, log.action, segment.log_what, log.why)

@@ -60,11 +60,11 @@ from headwater.recovery.kafka.verdict import (
     CopyVerdict,
     IndexVerdict,
     LogVerdict,
-    Place,
+    SegmentPosition,
     Stray,
 )
 from headwater.recovery.kafka.walk import (
-    Walked,
+    WalkedBatch,
     Window,
     entries_known_synced,
     says_it_was_synced,
@@ -85,7 +85,7 @@ Progress = Callable[[float], None]
 
 
 @dataclass(slots=True)
-class Names:
+class KafkaFileNames:
     """Which files there are."""
 
     logs: set[int] = field(default_factory=set)
@@ -101,8 +101,8 @@ class Names:
         return sorted(number for number in self.indexes if number > last_known)
 
 
-def list_names(disk: Disk, directory: PurePath) -> Names:
-    names = Names()
+def list_names(disk: Disk, directory: PurePath) -> KafkaFileNames:
+    names = KafkaFileNames()
     for name in disk.list_directory(directory) if disk.is_directory(directory) else ():
         parsed = parse_name(name)
         if parsed is not None:
@@ -119,7 +119,7 @@ def list_names(disk: Disk, directory: PurePath) -> Names:
 # -- checkpoints
 
 
-class CheckpointSight(NamedTuple):
+class CheckpointScan(NamedTuple):
     """One of the two checkpoint files."""
 
     path: PurePath
@@ -131,8 +131,8 @@ class CheckpointSight(NamedTuple):
 
 
 class Checkpoints(NamedTuple):
-    first: CheckpointSight
-    second: CheckpointSight
+    first: CheckpointScan
+    second: CheckpointScan
 
     @property
     def copy(self) -> CopyVerdict:
@@ -144,34 +144,34 @@ class Checkpoints(NamedTuple):
         )
 
     @property
-    def chosen(self) -> CheckpointSight:
+    def chosen(self) -> CheckpointScan:
         """What to go on from: the checkpoint, and its copy only where that is damaged or gone."""
         if self.first.verdict in (CheckpointVerdict.SOUND, CheckpointVerdict.NEWER):
             return self.first
         return self.second
 
 
-def look_at_checkpoints(disk: Disk, directory: PurePath) -> Checkpoints:
+def scan_checkpoints(disk: Disk, directory: PurePath) -> Checkpoints:
     first = _checkpoint(disk, directory / CHECKPOINT_NAME, None)
     return Checkpoints(first, _checkpoint(disk, directory / COPY_NAME, first))
 
 
-def _checkpoint(disk: Disk, path: PurePath, same: CheckpointSight | None) -> CheckpointSight:
+def _checkpoint(disk: Disk, path: PurePath, same: CheckpointScan | None) -> CheckpointScan:
     """`same`: one that was looked at; a large one takes a while to unpack."""
     if not disk.exists(path):
         what = "the checkpoint is missing"
-        return CheckpointSight(path, CheckpointVerdict.ABSENT, what=what)
+        return CheckpointScan(path, CheckpointVerdict.ABSENT, what=what)
     contents = read_whole(disk, path, _CHECKPOINT_BYTES_MAX)
     if same is not None and contents == same.contents and same.checkpoint is not None:
         return same._replace(path=path)
     try:
-        found = decode_checkpoint(contents)
+        checkpoint = decode_checkpoint(contents)
     except FormatError as error:
         verdict = CheckpointVerdict.DAMAGED
-        return CheckpointSight(path, verdict, contents, None, error.offset, error.reason)
+        return CheckpointScan(path, verdict, contents, None, error.offset, error.reason)
     except NewerFormatError as error:
-        return CheckpointSight(path, CheckpointVerdict.NEWER, contents, None, None, error.what)
-    return CheckpointSight(path, CheckpointVerdict.SOUND, contents, found)
+        return CheckpointScan(path, CheckpointVerdict.NEWER, contents, None, None, error.what)
+    return CheckpointScan(path, CheckpointVerdict.SOUND, contents, checkpoint)
 
 
 # -- segments
@@ -187,12 +187,12 @@ class TailBatch(NamedTuple):
 
 
 @dataclass
-class SegmentSight:
+class SegmentScan:
     """One segment, looked at as far as it makes sense."""
 
-    vouched: SegmentMeta
+    checkpointed: SegmentMeta
     """As the checkpoint knows it; without entries when it is younger."""
-    place: Place
+    position: SegmentPosition
     meta: SegmentMeta
     """Up to its last whole batch, and behind the swap of a rewrite."""
     counted: int = 0
@@ -208,19 +208,19 @@ class SegmentSight:
 
     @property
     def refused(self) -> bool:
-        rows = decide_index(self.index, self.place), decide_log(self.log, self.place)
+        rows = decide_index(self.index, self.position), decide_log(self.log, self.position)
         return any(row.action.refuses for row in rows)
 
 
 @dataclass
 class KafkaSurvey:
     directory: PurePath
-    names: Names
+    names: KafkaFileNames
     checkpoints: Checkpoints
     has_entries: bool = False
     checkpoint: KafkaCheckpoint | None = None
     """What is gone on from. None: nothing yet, or none that can be read."""
-    segments: list[SegmentSight] = field(default_factory=list)
+    segments: list[SegmentScan] = field(default_factory=list)
     """In the order of global ids. Of those the checkpoint does not know, only up to the first that
     is refused: where the next begins hangs on it."""
     tail: list[TailBatch] = field(default_factory=list)
@@ -245,28 +245,28 @@ def survey_kafka(
     disk: Disk, directory: PurePath, progress: Progress = lambda _: None
 ) -> KafkaSurvey:
     names = list_names(disk, directory)
-    survey = KafkaSurvey(directory, names, look_at_checkpoints(disk, directory))
+    survey = KafkaSurvey(directory, names, scan_checkpoints(disk, directory))
     chosen = survey.checkpoints.chosen
     if chosen.checkpoint is None:
         survey.has_entries = bool(names.indexes or names.logs)
         return survey
     survey.checkpoint = chosen.checkpoint
     survey.has_entries = True
-    _Look(disk, survey, chosen.checkpoint).run(progress)
+    _Surveyor(disk, survey, chosen.checkpoint).run(progress)
     return survey
 
 
 def assume_checkpoint(disk: Disk, directory: PurePath, checkpoint: KafkaCheckpoint) -> KafkaSurvey:
     """What a start would see with this checkpoint."""
     path = directory / CHECKPOINT_NAME
-    sight = CheckpointSight(path, CheckpointVerdict.SOUND, b"", checkpoint)
+    scan = CheckpointScan(path, CheckpointVerdict.SOUND, b"", checkpoint)
     names = list_names(disk, directory)
-    survey = KafkaSurvey(directory, names, Checkpoints(sight, sight), True, checkpoint)
-    _Look(disk, survey, checkpoint).run(lambda _: None)
+    survey = KafkaSurvey(directory, names, Checkpoints(scan, scan), True, checkpoint)
+    _Surveyor(disk, survey, checkpoint).run(lambda _: None)
     return survey
 
 
-class _Look:
+class _Surveyor:
     def __init__(self, disk: Disk, survey: KafkaSurvey, checkpoint: KafkaCheckpoint) -> None:
         self._disk = disk
         self._directory = survey.directory
@@ -282,12 +282,12 @@ class _Look:
         total = max(len(known) + len(later), 1)
         for at, meta in enumerate(known, 1):
             progress((at - 1) / total)
-            place = Place.LAST
+            position = SegmentPosition.LAST
             if at < len(known):
-                place = Place.LISTED
+                position = SegmentPosition.LISTED
             elif later:
-                place = Place.FOLLOWED
-            self._segment(meta, place)
+                position = SegmentPosition.FOLLOWED
+            self._segment(meta, position)
         for at, number in enumerate(later, 1):
             progress((at + len(known) - 1) / total)
             if survey.segments and survey.segments[-1].refused:
@@ -295,104 +295,106 @@ class _Look:
             base = survey.segments[-1].meta if survey.segments else None
             base_id = 0 if base is None else base.base_id + base.entries
             fresh = SegmentMeta(number, base_id, 0, 0, checksum64(b""), number)
-            self._segment(fresh, Place.FOLLOWED if at < len(later) else Place.LAST)
+            self._segment(
+                fresh, SegmentPosition.FOLLOWED if at < len(later) else SegmentPosition.LAST
+            )
         survey.strays = list(self._strays({meta.number for meta in known} | set(later)))
 
     def _view(self, name: str) -> memoryview:
-        return self._look(name, lambda file: file.view())
+        return self._read(name, lambda file: file.view())
 
-    def _look(self, name: str, work: Callable[[File], Answer]) -> Answer:
+    def _read(self, name: str, work: Callable[[File], Answer]) -> Answer:
         return with_file(self._disk, self._directory / name, OpenMode.READ, work)
 
-    def _segment(self, vouched: SegmentMeta, place: Place) -> None:
-        sight = SegmentSight(vouched, place, vouched)
-        self._survey.segments.append(sight)
+    def _segment(self, checkpointed: SegmentMeta, position: SegmentPosition) -> None:
+        scan = SegmentScan(checkpointed, position, checkpointed)
+        self._survey.segments.append(scan)
         try:
-            view = self._view(index_name(vouched.number))
+            view = self._view(index_name(checkpointed.number))
         except FileNotFoundError:
-            sight.index, sight.index_what = IndexVerdict.MISSING, "a file is missing"
+            scan.index, scan.index_what = IndexVerdict.MISSING, "a file is missing"
             return
-        self._index(sight, view)
-        if sight.index not in (IndexVerdict.SOUND, IndexVerdict.BEYOND):
+        self._index(scan, view)
+        if scan.index not in (IndexVerdict.SOUND, IndexVerdict.BEYOND):
             return
-        self._log(sight, view)
-        sight.checksum.update(view[: sight.meta.entries * ENTRY_BYTES])
-        sight.meta = msgspec.structs.replace(sight.meta, checksum=sight.checksum.value())
+        self._log(scan, view)
+        scan.checksum.update(view[: scan.meta.entries * ENTRY_BYTES])
+        scan.meta = msgspec.structs.replace(scan.meta, checksum=scan.checksum.value())
 
     # -- the index
 
-    def _index(self, sight: SegmentSight, view: memoryview) -> None:
-        meta = sight.vouched
+    def _index(self, scan: SegmentScan, view: memoryview) -> None:
+        meta = scan.checkpointed
         size = meta.entries * ENTRY_BYTES
         if len(view) < size:
-            sight.index, sight.index_offset = IndexVerdict.SHORT, len(view)
-            sight.index_what = f"the index ends before byte {size}"
+            scan.index, scan.index_offset = IndexVerdict.SHORT, len(view)
+            scan.index_what = f"the index ends before byte {size}"
             return
-        found, rewrite = checksum64(view[:size]), meta.rewrite
-        if rewrite is not None and found == rewrite.checksum:
+        checksum, rewrite = checksum64(view[:size]), meta.rewrite
+        if rewrite is not None and checksum == rewrite.checksum:
             meta = rewritten(meta)
-        elif found != meta.checksum:
-            sight.index, sight.index_what = IndexVerdict.CHANGED, CHANGED
+        elif checksum != meta.checksum:
+            scan.index, scan.index_what = IndexVerdict.CHANGED, CHANGED
             return
         meta = msgspec.structs.replace(meta, rewrite=None)
         count = meta.entries
-        if sight.place is not Place.LISTED:
+        if scan.position is not SegmentPosition.LISTED:
             count = max(count_entries(view), count)
-        sight.counted, sight.meta = count, msgspec.structs.replace(meta, entries=count)
+        scan.counted, scan.meta = count, msgspec.structs.replace(meta, entries=count)
         end = count * ENTRY_BYTES
-        full = sight.place is not Place.LAST
+        full = scan.position is not SegmentPosition.LAST
         if full and len(view) != end:
-            sight.index, sight.index_offset = IndexVerdict.BEYOND, end
-            sight.index_what = "the index of a full segment has a hole"
+            scan.index, scan.index_offset = IndexVerdict.BEYOND, end
+            scan.index_what = "the index of a full segment has a hole"
         elif not full and bytes(view[end:]).rstrip(b"\0"):
-            sight.index, sight.index_offset = IndexVerdict.BEYOND, end
-            sight.index_what = "the beginning of an entry"
+            scan.index, scan.index_offset = IndexVerdict.BEYOND, end
+            scan.index_what = "the beginning of an entry"
 
     # -- the log
 
-    def _log(self, sight: SegmentSight, view: memoryview) -> None:
-        entries = read_entries(view, sight.counted)
-        known = entries[: sight.vouched.entries]
+    def _log(self, scan: SegmentScan, view: memoryview) -> None:
+        entries = read_entries(view, scan.counted)
+        known = entries[: scan.checkpointed.entries]
         self._referenced.update(numpy.unique(known["segment_id"][known["length"] > 0]).tolist())
-        is_young = self._checkpoint.as_of < sight.meta.base_id + sight.counted
-        if sight.place is not Place.LISTED:
-            self._referenced.add(sight.meta.number)
-        elif sight.meta.log_number not in self._referenced and not is_young:
-            sight.log = LogVerdict.NEEDLESS  # it went already or goes now
+        is_young = self._checkpoint.as_of < scan.meta.base_id + scan.counted
+        if scan.position is not SegmentPosition.LISTED:
+            self._referenced.add(scan.meta.number)
+        elif scan.meta.log_number not in self._referenced and not is_young:
+            scan.log = LogVerdict.NEEDLESS  # it went already or goes now
             return
         try:
-            if sight.place is not Place.LISTED or is_young:
-                self._walk(sight, view)
-            if sight.log is LogVerdict.SOUND:
-                self._length(sight)
+            if scan.position is not SegmentPosition.LISTED or is_young:
+                self._walk(scan, view)
+            if scan.log is LogVerdict.SOUND:
+                self._length(scan)
         except FileNotFoundError:
-            sight.log, sight.log_what = LogVerdict.MISSING, "a file is missing"
+            scan.log, scan.log_what = LogVerdict.MISSING, "a file is missing"
 
-    def _length(self, sight: SegmentSight) -> None:
+    def _length(self, scan: SegmentScan) -> None:
         """By its length alone: its bytes are looked at when somebody reads them."""
-        meta = sight.meta
+        meta = scan.meta
         name, end = log_name(meta.log_number), meta.log_bytes
-        size = self._look(name, lambda file: file.size())
+        size = self._read(name, lambda file: file.size())
         what = f"the log has {size} bytes and should have {end}"
         if size < end:
-            sight.log, sight.log_offset, sight.log_what = LogVerdict.SHORT, size, what
-        elif size > end and sight.place is not Place.LAST:
-            sight.log, sight.log_offset, sight.log_what = LogVerdict.LONG, end, what
+            scan.log, scan.log_offset, scan.log_what = LogVerdict.SHORT, size, what
+        elif size > end and scan.position is not SegmentPosition.LAST:
+            scan.log, scan.log_offset, scan.log_what = LogVerdict.LONG, end, what
         elif size > end:
-            sight.log, sight.log_offset = LogVerdict.AHEAD, end
-            if self._look(name, lambda file: _has_bytes(file, end)):
-                sight.log, sight.log_what = LogVerdict.BEYOND, "bytes without an entry"
+            scan.log, scan.log_offset = LogVerdict.AHEAD, end
+            if self._read(name, lambda file: _has_bytes(file, end)):
+                scan.log, scan.log_what = LogVerdict.BEYOND, "bytes without an entry"
 
-    def _walk(self, sight: SegmentSight, view: memoryview) -> None:
+    def _walk(self, scan: SegmentScan, view: memoryview) -> None:
         """Check what the checkpoint does not vouch for, and take in what is new since then.
 
         Afterwards the sight's segment ends with its last whole batch.
         """
-        meta, vouched, count = sight.meta, sight.vouched, sight.counted
-        start = min(max(self._checkpoint.as_of - meta.base_id, 0), vouched.entries)
+        meta, checkpointed, count = scan.meta, scan.checkpointed, scan.counted
+        start = min(max(self._checkpoint.as_of - meta.base_id, 0), checkpointed.entries)
         log = self._view(log_name(meta.number)) if count > start else memoryview(b"")
         entries = read_entries(view, count)
-        offset = meta.log_bytes if start == vouched.entries else _end_before(entries, start)
+        offset = meta.log_bytes if start == checkpointed.entries else _end_before(entries, start)
         behind_hole = bool(start and holes_in(entries[start - 1 : start])[0])
         at = start
         for batch in walk_batches(
@@ -401,24 +403,24 @@ class _Look:
             if batch.is_dead:
                 at += batch.records
                 continue
-            problem = batch.problem or self._note(sight, meta.base_id + at, batch)
+            problem = batch.problem or self._note(scan, meta.base_id + at, batch)
             if problem:
-                sight.log_offset, sight.log_what = offset, problem
-                if sight.log is LogVerdict.SOUND:
-                    sight.log = LogVerdict.TORN
-                    if at < vouched.entries:
-                        sight.log = LogVerdict.DAMAGED
+                scan.log_offset, scan.log_what = offset, problem
+                if scan.log is LogVerdict.SOUND:
+                    scan.log = LogVerdict.TORN
+                    if at < checkpointed.entries:
+                        scan.log = LogVerdict.DAMAGED
                     elif at < entries_known_synced(meta.number, entries, at, log):
-                        sight.log = LogVerdict.DAMAGED
-                        sight.log_what = synced_and_bad(problem, meta.number, at)
-                sight.meta = msgspec.structs.replace(meta, entries=at, log_bytes=offset)
+                        scan.log = LogVerdict.DAMAGED
+                        scan.log_what = synced_and_bad(problem, meta.number, at)
+                scan.meta = msgspec.structs.replace(meta, entries=at, log_bytes=offset)
                 return
             at += batch.records
             offset = batch.end
         end = max(offset, meta.log_bytes)
-        sight.meta = msgspec.structs.replace(meta, entries=at, log_bytes=end)
+        scan.meta = msgspec.structs.replace(meta, entries=at, log_bytes=end)
 
-    def _note(self, sight: SegmentSight, first_id: int, batch: Walked) -> str:
+    def _note(self, scan: SegmentScan, first_id: int, batch: WalkedBatch) -> str:
         """Keep a sound batch for the state. Returns why it cannot be ours, if it cannot."""
         assert batch.header is not None
         event: AnyEvent | None = None
@@ -426,10 +428,10 @@ class _Look:
             try:
                 event = decode_event(batch.bytes)
             except FormatError as error:
-                sight.log = LogVerdict.NEWER
+                scan.log = LogVerdict.NEWER
                 return error.reason
             if isinstance(event, SegmentBegun) and event.base_id != first_id:
-                sight.log = LogVerdict.UNFOLLOWED
+                scan.log = LogVerdict.UNFOLLOWED
                 return PREDECESSOR_MISSING
             self._topics.take_in(event, first_id)
         elif not self._topics.owns(batch.key):
@@ -448,7 +450,7 @@ class _Look:
             logs |= numbers | {each.meta.log_number for each in segments}
             numbers = numbers | logs
         rewrites = {name: _number_of(name) for name in names.rewrites}
-        made_for = self._logs_of([name for name, found in rewrites.items() if found in numbers])
+        made_for = self._logs_of([name for name, of in rewrites.items() if of in numbers])
         yield from ((name, Stray.TEMPORARY) for name in names.temporaries)
         yield from ((name, Stray.FOREIGN_NAME) for name in names.foreign)
         for name, number in rewrites.items():
@@ -470,12 +472,12 @@ class _Look:
 
     def _logs_of(self, rewrites: list[str]) -> set[int]:
         """The logs that were made for these indexes, which never took their places."""
-        found: set[int] = set()
+        logs: set[int] = set()
         for name in rewrites:
             view = self._view(name)
             entries = read_entries(view, len(view) // ENTRY_BYTES)
-            found.update(numpy.unique(entries["segment_id"][entries["length"] > 0]).tolist())
-        return found
+            logs.update(numpy.unique(entries["segment_id"][entries["length"] > 0]).tolist())
+        return logs
 
 
 def _number_of(name: str) -> int | None:
@@ -495,8 +497,8 @@ def _end_before(entries: Entries, position: int) -> int:
 def _has_bytes(file: File, begin: int) -> bool:
     """Whether anything but zeros is behind here."""
     size = file.size()
-    pieces = (file.read(at, min(MIB, size - at)) for at in range(begin, size, MIB))
-    return any(piece.count(0) != len(piece) for piece in pieces)
+    chunks = (file.read(at, min(MIB, size - at)) for at in range(begin, size, MIB))
+    return any(chunk.count(0) != len(chunk) for chunk in chunks)
 
 
 def judge_begun(disk: Disk, directory: PurePath, number: int) -> Stray:

@@ -15,7 +15,7 @@ from headwater.recovery.kafka.verdict import (
     CopyVerdict,
     IndexVerdict,
     LogVerdict,
-    Place,
+    SegmentPosition,
     Stray,
 )
 
@@ -33,7 +33,7 @@ class CheckpointRow:
 @dataclass(frozen=True, slots=True)
 class IndexRow:
     verdict: IndexVerdict
-    places: tuple[Place, ...]
+    positions: tuple[SegmentPosition, ...]
     action: Action
     why: str
 
@@ -41,7 +41,7 @@ class IndexRow:
 @dataclass(frozen=True, slots=True)
 class LogRow:
     verdict: LogVerdict
-    places: tuple[Place, ...]
+    positions: tuple[SegmentPosition, ...]
     action: Action
     why: str
 
@@ -52,13 +52,13 @@ _NEWER_COPY: Final = (CopyVerdict.NEWER,)
 _NEWER: Final = "written by a newer version"
 _SOUND_COPY: Final = (CopyVerdict.SAME, CopyVerdict.OTHER)
 _EITHER: Final = (False, True)
-_EVERYWHERE: Final = tuple(Place)
-_FULL: Final = (Place.LISTED, Place.FOLLOWED)
-_LAST: Final = (Place.LAST,)
+_EVERYWHERE: Final = tuple(SegmentPosition)
+_FULL: Final = (SegmentPosition.LISTED, SegmentPosition.FOLLOWED)
+_LAST: Final = (SegmentPosition.LAST,)
 
 _SYNCED: Final = "synced bytes are wrong or gone"
 _FROM_COPY: Final = "its copy is whole, and nothing was removed that only the copy knows"
-_NOBODY_KNOWS: Final = "nobody else knows where the segments begin"
+_UNKNOWN_SEGMENTS: Final = "nobody else knows where the segments begin"
 
 CHECKPOINT_ROWS: Final = (
     CheckpointRow(CheckpointVerdict.SOUND, _ANY_COPY, _EITHER, Action.KEEP, "it is whole"),
@@ -81,17 +81,17 @@ CHECKPOINT_ROWS: Final = (
         (CopyVerdict.ABSENT,),
         (True,),
         Action.REFUSE_DAMAGED,
-        _NOBODY_KNOWS,
+        _UNKNOWN_SEGMENTS,
     ),
     CheckpointRow(
         CheckpointVerdict.ABSENT,
         (CopyVerdict.DAMAGED,),
         _EITHER,
         Action.REFUSE_DAMAGED,
-        _NOBODY_KNOWS,
+        _UNKNOWN_SEGMENTS,
     ),
     CheckpointRow(
-        CheckpointVerdict.DAMAGED, _NO_COPY, _EITHER, Action.REFUSE_DAMAGED, _NOBODY_KNOWS
+        CheckpointVerdict.DAMAGED, _NO_COPY, _EITHER, Action.REFUSE_DAMAGED, _UNKNOWN_SEGMENTS
     ),
 )
 
@@ -152,9 +152,9 @@ def decide_checkpoint(
     )
 
 
-def decide_index(verdict: IndexVerdict, place: Place) -> IndexRow:
-    return next(row for row in INDEX_ROWS if row.verdict is verdict and place in row.places)
+def decide_index(verdict: IndexVerdict, position: SegmentPosition) -> IndexRow:
+    return next(row for row in INDEX_ROWS if row.verdict is verdict and position in row.positions)
 
 
-def decide_log(verdict: LogVerdict, place: Place) -> LogRow:
-    return next(row for row in LOG_ROWS if row.verdict is verdict and place in row.places)
+def decide_log(verdict: LogVerdict, position: SegmentPosition) -> LogRow:
+    return next(row for row in LOG_ROWS if row.verdict is verdict and position in row.positions)

@@ -56,8 +56,8 @@ class SeenTopics:
             self._by_hash.setdefault(hashed, []).append(topic)
         self._not_hashed.clear()
         org, hashed_name, partition = split_key(key)
-        found = self._by_hash.get((org, hashed_name), ())
-        owned = any(partition < len(topic.partitions) for topic in found)
+        same_hash = self._by_hash.get((org, hashed_name), ())
+        owned = any(partition < len(topic.partitions) for topic in same_hash)
         if owned:
             self._owned.add(key)
         return owned

@@ -22,7 +22,7 @@ class CopyVerdict(Enum):
     NEWER = "of a newer version"
 
 
-class Place(Enum):
+class SegmentPosition(Enum):
     """Where a segment stands."""
 
     LISTED = "the checkpoint knows that it is full"

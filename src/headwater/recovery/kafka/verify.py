@@ -21,12 +21,12 @@ from headwater.format.kafka.entry import count_entries, entry_key
 from headwater.format.kafka.events import INTERNAL_KEY, PREDECESSOR_MISSING, TopicMade
 from headwater.format.kafka.names import index_name, log_name
 from headwater.format.kafka.topic_hash import topic_hash
-from headwater.recovery.kafka.survey import judge_begun, list_names, look_at_checkpoints
+from headwater.recovery.kafka.survey import judge_begun, list_names, scan_checkpoints
 from headwater.recovery.kafka.topics import SeenTopics
 from headwater.recovery.kafka.verdict import CheckpointVerdict, Stray
-from headwater.recovery.kafka.verify_segment import KafkaLook, KafkaSegment, misplaced
+from headwater.recovery.kafka.verify_segment import KafkaSegment, KafkaSegmentCheck, misplaced
 from headwater.store.pair import read_all
-from headwater.store.verify import Fault, FaultKind, listed
+from headwater.store.verify import FaultKind, VerifyFault, listed
 
 _LEFT: Final = "nothing leads to this file; left by work that was interrupted or goes on"
 
@@ -34,7 +34,7 @@ _LEFT: Final = "nothing leads to this file; left by work that was interrupted or
 @dataclass(slots=True)
 class KafkaPlan:
     directory: PurePath
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[VerifyFault] = field(default_factory=list)
     checkpoint: KafkaCheckpoint | None = None
     segments: list[KafkaSegment] = field(default_factory=list)
 
@@ -46,26 +46,26 @@ def plan_kafka(disk: Disk, directory: PurePath) -> KafkaPlan:
         return plan
     names = list_names(disk, directory)
     for name in (*names.rewrites, *names.temporaries):
-        plan.faults.append(Fault(directory / name, None, _LEFT, False, FaultKind.UNFINISHED))
+        plan.faults.append(VerifyFault(directory / name, None, _LEFT, False, FaultKind.UNFINISHED))
     for name in names.foreign:
         what = "not a name this software gives"
-        plan.faults.append(Fault(directory / name, None, what, False, FaultKind.NAME))
+        plan.faults.append(VerifyFault(directory / name, None, what, False, FaultKind.NAME))
     checkpoint = _checkpoint(disk, bool(names.indexes), plan)
     if checkpoint is None:
         return plan
     known = checkpoint.segments
     young = names.later(checkpoint)
     later = [n for n in young if count_entries(read_all(disk, directory / index_name(n)))]
-    place, as_of = str(directory), checkpoint.as_of
+    root, as_of = str(directory), checkpoint.as_of
     for at, meta in enumerate(known, 1):
         listed_full = at < len(known)
         plan.segments.append(
-            KafkaSegment(place, meta, listed_full or bool(later), listed_full, as_of)
+            KafkaSegment(root, meta, listed_full or bool(later), listed_full, as_of)
         )
     for at, number in enumerate(later, 1):
         # Where its ids begin is not asked: all of it is younger than the checkpoint.
         fresh = SegmentMeta(number, as_of, 0, 0, checksum64(b""), number)
-        plan.segments.append(KafkaSegment(place, fresh, at < len(later), False, as_of))
+        plan.segments.append(KafkaSegment(root, fresh, at < len(later), False, as_of))
     begun = {n for n in young[-1:] if n in names.logs and _only_begun(disk, directory, n)}
     emptied = {
         n
@@ -74,7 +74,7 @@ def plan_kafka(disk: Disk, directory: PurePath) -> KafkaPlan:
     }
     for number in sorted(emptied):
         path = directory / index_name(number)
-        plan.faults.append(Fault(path, 0, Stray.EMPTIED.value, True, FaultKind.INDEX))
+        plan.faults.append(VerifyFault(path, 0, Stray.EMPTIED.value, True, FaultKind.INDEX))
     known_well = begun | emptied
     plan.faults += _left_over(plan, names.logs - known_well, names.indexes - known_well)
     return plan
@@ -88,70 +88,72 @@ def _only_begun(disk: Disk, directory: PurePath, number: int) -> bool:
 
 def _checkpoint(disk: Disk, needed: bool, plan: KafkaPlan) -> KafkaCheckpoint | None:
     """What a start goes on from; both files are held against it."""
-    checkpoints = look_at_checkpoints(disk, plan.directory)
+    checkpoints = scan_checkpoints(disk, plan.directory)
     plan.checkpoint = checkpoints.chosen.checkpoint
-    for sight in checkpoints:
-        if sight.verdict is CheckpointVerdict.ABSENT:
+    for scan in checkpoints:
+        if scan.verdict is CheckpointVerdict.ABSENT:
             what = "missing: without it nobody knows where the segments begin"
             if plan.checkpoint is not None:
                 what = "missing; the other one is whole, and the next checkpoint writes both"
             if needed:
-                bad = sight is checkpoints.first
-                plan.faults.append(Fault(sight.path, None, what, bad, FaultKind.MISSING))
-        elif sight.checkpoint is None:
-            fault = Fault(sight.path, sight.offset or 0, sight.what, True, FaultKind.CHECKPOINT)
+                bad = scan is checkpoints.first
+                plan.faults.append(VerifyFault(scan.path, None, what, bad, FaultKind.MISSING))
+        elif scan.checkpoint is None:
+            fault = VerifyFault(scan.path, scan.offset or 0, scan.what, True, FaultKind.CHECKPOINT)
             plan.faults.append(fault)
-        elif encode_checkpoint(sight.checkpoint) != sight.contents:
+        elif encode_checkpoint(scan.checkpoint) != scan.contents:
             what = "bytes that mean nothing are not those that were written"
-            plan.faults.append(Fault(sight.path, None, what, False, FaultKind.CHECKPOINT))
+            plan.faults.append(VerifyFault(scan.path, None, what, False, FaultKind.CHECKPOINT))
     return plan.checkpoint
 
 
-def _left_over(plan: KafkaPlan, logs: set[int], indexes: set[int]) -> Iterator[Fault]:
+def _left_over(plan: KafkaPlan, logs: set[int], indexes: set[int]) -> Iterator[VerifyFault]:
     metas = [segment.meta for segment in plan.segments]
     led_to = {meta.log_number for meta in metas}
     led_to |= {meta.rewrite.log_number for meta in metas if meta.rewrite is not None}
     names = [index_name(n) for n in sorted(indexes - {meta.number for meta in metas} - led_to)]
     names += [log_name(n) for n in sorted(logs - led_to)]
     for name in names:
-        yield Fault(plan.directory / name, None, _LEFT, False, FaultKind.UNFINISHED)
+        yield VerifyFault(plan.directory / name, None, _LEFT, False, FaultKind.UNFINISHED)
 
 
-def join_kafka(plan: KafkaPlan, looks: Sequence[KafkaLook]) -> list[Fault]:
+def join_kafka(plan: KafkaPlan, checks: Sequence[KafkaSegmentCheck]) -> list[VerifyFault]:
     """All faults: those of the plan, those of each segment, and batches of no topic."""
-    faults = [*plan.faults, *(fault for look in looks for fault in look.faults)]
+    faults = [*plan.faults, *(fault for check in checks for fault in check.faults)]
     if plan.checkpoint is None:
         return faults
     topics = SeenTopics(plan.checkpoint)
-    for event in (event for look in looks for event in look.made):
+    for event in (event for check in checks for event in check.made):
         topics.take_in(event, 0)
-    for segment, look in zip(plan.segments, looks, strict=True):
+    for segment, check in zip(plan.segments, checks, strict=True):
         path = plan.directory / log_name(segment.meta.log_number)
-        keys = look.young_keys.items()
+        keys = check.young_keys.items()
         strange = sorted(at for key, at in keys if key != INTERNAL_KEY and not topics.owns(key))
-        places = [(at, "a batch of a topic that does not exist") for at in strange]
-        bad = segment.sealed or any(at < look.synced_end for at, _ in places)
-        faults += listed(path, places, FaultKind.BATCH, bad=bad)
-    if all(not look.faults for look in looks):
-        faults += _missing(plan, looks)
-        faults += _misplaced_chains(plan, looks)
+        problems = [(at, "a batch of a topic that does not exist") for at in strange]
+        bad = segment.sealed or any(at < check.synced_end for at, _ in problems)
+        faults += listed(path, problems, FaultKind.BATCH, bad=bad)
+    if all(not check.faults for check in checks):
+        faults += _missing(plan, checks)
+        faults += _misplaced_chains(plan, checks)
     return faults
 
 
-def _missing(plan: KafkaPlan, looks: Sequence[KafkaLook]) -> Iterator[Fault]:
+def _missing(plan: KafkaPlan, checks: Sequence[KafkaSegmentCheck]) -> Iterator[VerifyFault]:
     """Younger segments begin where the one before them ends."""
     assert plan.checkpoint is not None
     known, end = plan.checkpoint.segments, 0
-    for at, look in enumerate(looks):
+    for at, check in enumerate(checks):
         base_id = known[at].base_id if at < len(known) else end
-        if look.begun not in (None, base_id):
+        if check.begun not in (None, base_id):
             path = plan.directory / log_name(plan.segments[at].meta.number)
-            yield Fault(path, 0, PREDECESSOR_MISSING, True, FaultKind.MISSING)
+            yield VerifyFault(path, 0, PREDECESSOR_MISSING, True, FaultKind.MISSING)
             return
-        end = base_id + look.entries
+        end = base_id + check.entries
 
 
-def _misplaced_chains(plan: KafkaPlan, looks: Sequence[KafkaLook]) -> Iterator[Fault]:
+def _misplaced_chains(
+    plan: KafkaPlan, checks: Sequence[KafkaSegmentCheck]
+) -> Iterator[VerifyFault]:
     """Base offsets go on from segment to segment, for topics that the checkpoint knows.
 
     From the log start on: of dead records segments in between may be gone, so that they cannot
@@ -160,8 +162,8 @@ def _misplaced_chains(plan: KafkaPlan, looks: Sequence[KafkaLook]) -> Iterator[F
     assert plan.checkpoint is not None
     remade = {
         topic_hash(event.org, event.name)
-        for look in looks
-        for event in look.made
+        for check in checks
+        for event in check.made
         if isinstance(event, TopicMade)
     }
     made: dict[bytes, int] = {}
@@ -173,15 +175,15 @@ def _misplaced_chains(plan: KafkaPlan, looks: Sequence[KafkaLook]) -> Iterator[F
             key = entry_key(topic.org, hashed, number)
             made[key], following[key] = topic.made_id, partition.dropped
             starts[key] = partition.log_start
-    for segment, look in zip(plan.segments, looks, strict=True):
-        places = []
-        for chain in sorted(look.chains, key=lambda each: each.place):
+    for segment, check in zip(plan.segments, checks, strict=True):
+        problems = []
+        for chain in sorted(check.chains, key=lambda each: each.offset):
             if chain.key not in made or chain.first_id <= made[chain.key]:
                 continue
             known = following[chain.key]
             is_live = known + chain.records > starts[chain.key]
             if is_live and chain.base is not None and chain.base != known:
-                places.append((chain.place, misplaced(chain.base, known)))
+                problems.append((chain.offset, misplaced(chain.base, known)))
             following[chain.key] = known + chain.records
         path = plan.directory / log_name(segment.meta.log_number)
-        yield from listed(path, places, FaultKind.BATCH, bad=False)
+        yield from listed(path, problems, FaultKind.BATCH, bad=False)

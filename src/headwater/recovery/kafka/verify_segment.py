@@ -37,7 +37,7 @@ from headwater.format.kafka.names import index_name, log_name
 from headwater.format.kafka.topic_hash import topic_hash
 from headwater.recovery.kafka.walk import Window, entries_known_synced, walk_batches
 from headwater.store.pair import with_file
-from headwater.store.verify import Fault, FaultKind, listed
+from headwater.store.verify import FaultKind, VerifyFault, listed
 
 _WINDOW_BYTES: Final = 8 * MIB
 
@@ -56,7 +56,7 @@ class KafkaSegment:
     """Events before this global id are in the checkpoint's state."""
 
 
-class Chain(NamedTuple):
+class OffsetChain(NamedTuple):
     """Batches of one partition whose base offsets follow each other."""
 
     key: bytes
@@ -64,20 +64,20 @@ class Chain(NamedTuple):
     base: int | None
     """Offset of its first record; None when all its batches were left out of a rewrite."""
     records: int
-    place: int
+    offset: int
     """Where its first batch stands in the log."""
 
 
 @dataclass(slots=True)
-class KafkaLook:
-    faults: list[Fault] = field(default_factory=list)
+class KafkaSegmentCheck:
+    faults: list[VerifyFault] = field(default_factory=list)
     batches: int = 0
     records: int = 0
     data_bytes: int = 0
     """Of batches whose checksums were looked at."""
     made: list[TopicMade | PartitionsAdded] = field(default_factory=list)
     """Events that the checkpoint's state does not have yet."""
-    chains: list[Chain] = field(default_factory=list)
+    chains: list[OffsetChain] = field(default_factory=list)
     young_keys: dict[bytes, int] = field(default_factory=dict)
     """Whose batches are younger than that state, and where the first of each stands."""
     entries: int = 0
@@ -87,22 +87,22 @@ class KafkaLook:
     """An event says that the log was synced up to here."""
 
 
-def look_at_kafka_segment(disk: Disk, segment: KafkaSegment) -> KafkaLook:
+def check_kafka_segment(disk: Disk, segment: KafkaSegment) -> KafkaSegmentCheck:
     """Every entry and every batch of one segment."""
-    look = KafkaLook()
+    check = KafkaSegmentCheck()
     try:
-        _SegmentCheck(disk, segment, look).run()
+        _SegmentCheck(disk, segment, check).run()
     except FileNotFoundError as error:
         path = PurePath(error.filename or segment.directory)
-        look.faults.append(Fault(path, None, "a file is missing", True, FaultKind.MISSING))
-    return look
+        check.faults.append(VerifyFault(path, None, "a file is missing", True, FaultKind.MISSING))
+    return check
 
 
 class _SegmentCheck:
-    def __init__(self, disk: Disk, segment: KafkaSegment, look: KafkaLook) -> None:
+    def __init__(self, disk: Disk, segment: KafkaSegment, check: KafkaSegmentCheck) -> None:
         self._disk = disk
         self._segment = segment
-        self._look = look
+        self._result = check
         self._index = PurePath(segment.directory) / index_name(segment.meta.number)
         self._meta = segment.meta
         self._at_index: list[tuple[int, str]] = []
@@ -111,7 +111,7 @@ class _SegmentCheck:
         self._ends_in_hole = False
         self._synced: int | None = None
         """Entries that an event behind the first bad batch says were synced."""
-        self._chains: dict[bytes, Chain] = {}
+        self._chains: dict[bytes, OffsetChain] = {}
         self._dead: dict[bytes, tuple[int, int]] = {}
         """First id and number of the records of each partition left out before its first batch."""
 
@@ -122,28 +122,28 @@ class _SegmentCheck:
     def _fault(
         self, path: PurePath, offset: int, what: str, bad: bool, kind: FaultKind = FaultKind.INDEX
     ) -> None:
-        self._look.faults.append(Fault(path, offset, what, bad, kind))
+        self._result.faults.append(VerifyFault(path, offset, what, bad, kind))
 
     def run(self) -> None:
         entries = self._entries()
         if entries is None:
             return
-        look, live = self._look, entries["length"] > 0
-        look.entries = len(entries)
+        check, live = self._result, entries["length"] > 0
+        check.entries = len(entries)
         if live.any() or not self._segment.sealed:
             with_file(self._disk, self._log, OpenMode.READ, lambda f: self._batches(f, entries))
         else:  # all its records are dead, and the log may have gone already
             self._skip_all(entries)
-        look.faults += listed(self._index, self._at_index, FaultKind.INDEX)
+        check.faults += listed(self._index, self._at_index, FaultKind.INDEX)
         holes = numpy.flatnonzero(holes_in(entries))
-        places = [(at * ENTRY_BYTES, "a record that a repair gave up") for at in holes.tolist()]
-        look.faults += listed(self._index, places, FaultKind.INDEX, bad=False)
-        look.faults += listed(self._log, self._at_log, FaultKind.BATCH)
-        look.faults += listed(self._log, self._misplaced, FaultKind.BATCH, bad=False)
-        look.chains += self._chains.values()
+        problems = [(at * ENTRY_BYTES, "a record that a repair gave up") for at in holes.tolist()]
+        check.faults += listed(self._index, problems, FaultKind.INDEX, bad=False)
+        check.faults += listed(self._log, self._at_log, FaultKind.BATCH)
+        check.faults += listed(self._log, self._misplaced, FaultKind.BATCH, bad=False)
+        check.chains += self._chains.values()
         for key, (first_id, count) in self._dead.items():
             if key not in self._chains:
-                look.chains.append(Chain(key, first_id, None, count, -1))
+                check.chains.append(OffsetChain(key, first_id, None, count, -1))
 
     def _entries(self) -> Entries | None:
         """The entries that count, held against the checkpoint. None when there is no telling."""
@@ -161,12 +161,12 @@ class _SegmentCheck:
         if len(view) < size:
             self._fault(self._index, len(view), f"the index ends before byte {size}", True)
             return read_entries(view, len(view) // ENTRY_BYTES)
-        found, rewrite = checksum64(view[:size]), meta.rewrite
-        if rewrite is not None and found == rewrite.checksum:
+        checksum, rewrite = checksum64(view[:size]), meta.rewrite
+        if rewrite is not None and checksum == rewrite.checksum:
             self._meta = msgspec.structs.replace(
                 meta, log_number=rewrite.log_number, log_bytes=rewrite.log_bytes
             )
-        elif found != meta.checksum:
+        elif checksum != meta.checksum:
             what = "the entries are not those that were synced"
             self._fault(self._index, 0, what, True)
         count = meta.entries if segment.listed else max(count_entries(view), meta.entries)
@@ -176,7 +176,7 @@ class _SegmentCheck:
         return read_entries(view, count)
 
     def _batches(self, file: File, entries: Entries) -> None:
-        segment, meta, look = self._segment, self._meta, self._look
+        segment, meta, check = self._segment, self._meta, self._result
         window = Window(file, _WINDOW_BYTES)
         young = max(segment.as_of - meta.base_id, 0) if segment.meta.entries else 0
         rewritten, end = meta.log_number != meta.number, 0
@@ -187,21 +187,21 @@ class _SegmentCheck:
                 continue
             self._ends_in_hole = False
             # A log that merely ends does so where its entries stop to follow each other.
-            place = end if batch.misplaced else batch.offset
-            if batch.problem and self._is_end(batch.at, entries, window, place, batch.problem):
+            offset = end if batch.misplaced else batch.offset
+            if batch.problem and self._is_end(batch.at, entries, window, offset, batch.problem):
                 return
             if batch.misplaced:
                 self._at_index.append((batch.at * ENTRY_BYTES, batch.misplaced))
                 if batch.end == batch.offset:  # it leads to another log
                     continue
             end = batch.end
-            look.batches += 1
-            look.records += batch.records
-            look.data_bytes += batch.end - batch.offset
+            check.batches += 1
+            check.records += batch.records
+            check.data_bytes += batch.end - batch.offset
             if batch.header is None or batch.broken:
                 self._at_log.append((batch.offset, batch.broken))
                 continue
-            self._place_of(batch.key, batch.header, batch.at, batch.offset)
+            self._check_offset(batch.key, batch.header, batch.at, batch.offset)
             if batch.at >= young:
                 self._note_young(batch.key, batch.bytes, batch.offset, entries)
         self._end(file, end, window)
@@ -232,7 +232,7 @@ class _SegmentCheck:
         else:
             self._chains[key] = chain._replace(records=chain.records + count)
 
-    def _place_of(self, key: bytes, header: BatchHeader, at: int, place: int) -> None:
+    def _check_offset(self, key: bytes, header: BatchHeader, at: int, offset: int) -> None:
         """Base offset and epoch stand before what the CRC covers; readers are told the right ones.
 
         An offset of 0 begins a topic of the same name anew; whether one did, all looks tell.
@@ -243,41 +243,43 @@ class _SegmentCheck:
             known = chain.base + chain.records
         restarts = base == 0 != known
         if (base != known and not restarts) or header.leader_epoch != LEADER_EPOCH:
-            self._misplaced.append((place, misplaced(base, known)))
+            self._misplaced.append((offset, misplaced(base, known)))
         if key == INTERNAL_KEY:
             return
         if chain is not None and not restarts:
             self._chains[key] = chain._replace(records=chain.records + header.record_count)
             return
         if chain is not None:
-            self._look.chains.append(chain)
+            self._result.chains.append(chain)
         first_id, dead = self._meta.base_id + at, 0
         if chain is None and base:
             first_id, dead = self._dead.get(key, (first_id, 0))
-        self._chains[key] = Chain(key, first_id, base - dead, dead + header.record_count, place)
+        self._chains[key] = OffsetChain(
+            key, first_id, base - dead, dead + header.record_count, offset
+        )
 
-    def _note_young(self, key: bytes, batch: memoryview, place: int, entries: Entries) -> None:
-        self._look.young_keys.setdefault(key, place)
+    def _note_young(self, key: bytes, batch: memoryview, offset: int, entries: Entries) -> None:
+        self._result.young_keys.setdefault(key, offset)
         if key != INTERNAL_KEY:
             return
         try:
             event = decode_event(batch)
         except FormatError as error:
-            self._at_log.append((place, error.reason))
+            self._at_log.append((offset, error.reason))
             return
         if isinstance(event, SegmentBegun):
-            self._look.begun = event.base_id
+            self._result.begun = event.base_id
         elif isinstance(event, TopicMade | PartitionsAdded):
-            self._look.made.append(event)
+            self._result.made.append(event)
         elif isinstance(event, Synced) and event.entries < len(entries):
-            self._look.synced_end = int(entries["physical_offset"][event.entries])
+            self._result.synced_end = int(entries["physical_offset"][event.entries])
         if isinstance(event, TopicMade):
             hashed = topic_hash(event.org, event.name)
             for number in range(event.partitions):
                 key = entry_key(event.org, hashed, number)
                 if key in self._chains:
-                    self._look.chains.append(self._chains[key])
-                self._chains[key] = Chain(key, 0, 0, 0, place)
+                    self._result.chains.append(self._chains[key])
+                self._chains[key] = OffsetChain(key, 0, 0, 0, offset)
 
     def _end(self, file: File, end: int, window: Window) -> None:
         """Where the log ends, and that only zeros written ahead are behind it."""
@@ -294,8 +296,8 @@ class _SegmentCheck:
             self._fault(self._log, min(size, end), what, True, FaultKind.BATCH)
         elif not sealed:
             for at in range(end, size, _WINDOW_BYTES):
-                piece = window[at : min(at + _WINDOW_BYTES, size)]
-                if checked := bytes(piece).rstrip(b"\0"):
+                chunk = window[at : min(at + _WINDOW_BYTES, size)]
+                if checked := bytes(chunk).rstrip(b"\0"):
                     what = "bytes behind the last batch; a start cuts them"
                     kind = FaultKind.BEYOND
                     self._fault(self._log, at + len(checked) - 1, what, False, kind)

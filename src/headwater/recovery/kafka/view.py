@@ -58,7 +58,7 @@ from headwater.recovery.kafka.survey import (
     STRANGER,
     judge_begun,
     list_names,
-    look_at_checkpoints,
+    scan_checkpoints,
 )
 from headwater.recovery.kafka.table import decide_checkpoint
 from headwater.recovery.kafka.topics import SeenTopic, SeenTopics
@@ -115,10 +115,10 @@ class _Young:
 
 def read_checkpoint(disk: Disk, directory: PurePath) -> KafkaCheckpoint:
     """What a start would go on from. An empty one when nobody ever used Kafka here."""
-    checkpoints = look_at_checkpoints(disk, directory)
-    first, found = checkpoints.first, checkpoints.chosen.checkpoint
-    if found is not None:
-        return found
+    checkpoints = scan_checkpoints(disk, directory)
+    first, checkpoint = checkpoints.first, checkpoints.chosen.checkpoint
+    if checkpoint is not None:
+        return checkpoint
     there = list_names(disk, directory)
     has_entries = bool(there.logs or there.indexes)  # it is there before they are
     row = decide_checkpoint(first.verdict, checkpoints.copy, entries=has_entries)
@@ -137,7 +137,7 @@ def _mark(disk: Disk, directory: PurePath) -> bytes:
     return b""
 
 
-def look_at_topics(disk: Disk, directory: PurePath) -> SeenTopics:
+def scan_topics(disk: Disk, directory: PurePath) -> SeenTopics:
     """Only the topics, as of now: what was said about them, and none of their records.
 
     A DamageError may also mean what a crash left at the end: a `KafkaView` tells them apart.
@@ -148,8 +148,8 @@ def look_at_topics(disk: Disk, directory: PurePath) -> SeenTopics:
     for young in _segments(disk, directory, checkpoint, mark):
         first = max(checkpoint.as_of - young.meta.base_id, 0)
         tail = _entries_from(disk, directory, young.meta.number, first)
-        found = _events(disk, directory, young.meta.number, tail)
-        for at, event in found:
+        since = _events(disk, directory, young.meta.number, tail)
+        for at, event in since:
             topics.take_in(event, young.meta.base_id + first + at)
     return topics
 
@@ -205,48 +205,48 @@ class KafkaView:
     def _take(self, young: _Young) -> None:
         meta = young.meta
         seen = self._known.get(meta.number)
-        if seen is not None and young.listed and self._is_settled(meta, seen):
+        if seen is not None and young.listed and self._is_unchanged(meta, seen):
             self.segments.append(seen)
             return
-        vouched, checksum = self._vouched(meta)
+        checkpointed, checksum = self._checkpointed_entries(meta)
         if meta.rewrite is not None and checksum == meta.rewrite.checksum:
             meta = young.meta = rewritten(meta)
         first = max(self.checkpoint.as_of - meta.base_id, 0)
         if first < meta.entries:
-            entries = read_entries(vouched, meta.entries)[first:]
+            entries = read_entries(checkpointed, meta.entries)[first:]
             for at, event in _events(self._disk, self._directory, meta.number, entries):
                 self.topics.take_in(event, meta.base_id + first + at)
         if seen is None or seen[:3] != (meta.base_id, meta.entries, checksum):
-            runs = find_runs(read_entries(vouched, meta.entries))
+            runs = find_runs(read_entries(checkpointed, meta.entries))
             groups = dict(group_by_key(runs))
             seen = SeenSegment(meta.base_id, meta.entries, checksum, runs, groups)
         self._known[meta.number] = seen
-        self.segments.append(seen if young.listed else self._grown(seen, young, vouched))
+        self.segments.append(seen if young.listed else self._grown(seen, young, checkpointed))
 
-    def _is_settled(self, meta: SegmentMeta, seen: SeenSegment) -> bool:
+    def _is_unchanged(self, meta: SegmentMeta, seen: SeenSegment) -> bool:
         """It is what it was when it was last looked at, and tells nothing about topics."""
         same = (meta.base_id, meta.entries, meta.checksum) == seen[:3] and meta.rewrite is None
         return same and meta.base_id + meta.entries <= self.checkpoint.as_of
 
-    def _vouched(self, meta: SegmentMeta) -> tuple[memoryview, int]:
+    def _checkpointed_entries(self, meta: SegmentMeta) -> tuple[memoryview, int]:
         """The entries that the checkpoint knows, held against its checksum, and that."""
         path, size = self._directory / index_name(meta.number), meta.entries * ENTRY_BYTES
         view = with_file(self._disk, path, OpenMode.READ, lambda file: file.view())[:size]
-        found, rewrite = checksum64(view), meta.rewrite
-        if found != meta.checksum and (rewrite is None or found != rewrite.checksum):
+        checksum, rewrite = checksum64(view), meta.rewrite
+        if checksum != meta.checksum and (rewrite is None or checksum != rewrite.checksum):
             raise DamageError(CHANGED, path=path, offset=0, advice=_ADVICE)
-        return view, found
+        return view, checksum
 
-    def _grown(self, seen: SeenSegment, young: _Young, vouched: memoryview) -> SeenSegment:
+    def _grown(self, seen: SeenSegment, young: _Young, checkpointed: memoryview) -> SeenSegment:
         """With the whole batches that came since the checkpoint."""
         meta = young.meta
         tail = _entries_from(self._disk, self._directory, meta.number, meta.entries)
         if not len(tail):
             return seen
-        whole = self._whole(young, tail, vouched, seen.base_id + meta.entries)
+        whole = self._whole(young, tail, checkpointed, seen.base_id + meta.entries)
         if whole and not young.sealed:  # an owner syncs a segment before it begins the next
             for name in (log_name(meta.number), index_name(meta.number)):
-                with_file(self._disk, self._directory / name, OpenMode.READ, _note_synced)
+                with_file(self._disk, self._directory / name, OpenMode.READ, _sync)
         more = find_runs(tail[:whole])
         runs = Runs(
             numpy.concatenate((seen.runs.starts, more.starts + meta.entries)),
@@ -256,14 +256,14 @@ class KafkaView:
         entries = meta.entries + whole
         return SeenSegment(seen.base_id, entries, seen.checksum, runs, dict(group_by_key(runs)))
 
-    def _whole(self, young: _Young, tail: Entries, vouched: memoryview, first_id: int) -> int:
+    def _whole(self, young: _Young, tail: Entries, checkpointed: memoryview, first_id: int) -> int:
         """How many of these entries are of whole batches; events among them are taken in."""
         meta = young.meta
         path = self._directory / log_name(meta.number)
 
         def work(file: File) -> int:
             log, at, end = Window(file), 0, meta.log_bytes
-            last = read_entries(vouched, meta.entries)[-1:]
+            last = read_entries(checkpointed, meta.entries)[-1:]
             behind_hole = bool(holes_in(last).any())
             for batch in walk_batches(
                 meta.number, tail, log, meta.log_bytes, behind_hole=behind_hole
@@ -273,7 +273,7 @@ class KafkaView:
                     continue
                 problem = batch.problem or self._stranger(batch.key)
                 if problem:
-                    entries = numpy.concatenate((read_entries(vouched, meta.entries), tail))
+                    entries = numpy.concatenate((read_entries(checkpointed, meta.entries), tail))
                     synced = entries_known_synced(meta.number, entries, meta.entries + at, log)
                     if young.sealed or meta.entries + at < synced:
                         what = synced_and_bad(problem, meta.number, meta.entries + at)
@@ -298,7 +298,7 @@ class KafkaView:
         return STRANGER
 
 
-def _note_synced(file: File) -> None:
+def _sync(file: File) -> None:
     """What was read of this file stays, also when its owner has not synced it yet."""
     try:
         file.sync_data()
@@ -359,8 +359,10 @@ def _entries_from(disk: Disk, directory: PurePath, number: int, first: int) -> E
     def work(file: File) -> bytes:
         return file.read(start, max(file.size() - start, 0))
 
-    found = with_file(disk, directory / index_name(number), OpenMode.READ, work)
-    return read_entries(found, count_entries(found[: len(found) // ENTRY_BYTES * ENTRY_BYTES]))
+    contents = with_file(disk, directory / index_name(number), OpenMode.READ, work)
+    return read_entries(
+        contents, count_entries(contents[: len(contents) // ENTRY_BYTES * ENTRY_BYTES])
+    )
 
 
 def _events(

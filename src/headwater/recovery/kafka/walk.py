@@ -62,7 +62,7 @@ class Window:
         return self._bytes[start - self._at : stop - self._at]
 
 
-class Walked(NamedTuple):
+class WalkedBatch(NamedTuple):
     at: int
     """Position of its first entry."""
     records: int
@@ -94,7 +94,7 @@ def walk_batches(
     *,
     rewritten: bool = False,
     behind_hole: bool = False,
-) -> Iterator[Walked]:
+) -> Iterator[WalkedBatch]:
     """The batches these entries point at, each with what is wrong with it.
 
     Behind one that is misplaced it goes on where its entries lead, if that is in this log; behind
@@ -105,33 +105,33 @@ def walk_batches(
     starts, counts = runs.starts.tolist(), runs.counts.tolist()
     for run, (at, count) in enumerate(zip(starts, counts, strict=True)):
         entry, key = runs.entries[run], keys[run].tobytes()
-        length, place = int(entry["length"]), int(entry["physical_offset"])
+        length, start = int(entry["length"]), int(entry["physical_offset"])
         is_hole = not length and int(entry["segment_id"]) == HOLE_SEGMENT
         if is_hole or (not length and rewritten):
             behind_hole = behind_hole or is_hole
-            yield Walked(at, count, key, offset, offset, None, _NOTHING, "", "")
+            yield WalkedBatch(at, count, key, offset, offset, None, _NOTHING, "", "")
             continue
         misplaced, is_here = "", int(entry["segment_id"]) == number
-        if not is_here or place < offset or (place > offset and not behind_hole):
+        if not is_here or start < offset or (start > offset and not behind_hole):
             misplaced = f"the entries do not follow those before them, which end at {offset}"
         if not is_here:
-            yield Walked(at, count, key, offset, offset, None, _NOTHING, misplaced, "")
+            yield WalkedBatch(at, count, key, offset, offset, None, _NOTHING, misplaced, "")
             continue
-        header, batch, broken = _sound_at(log, place, length, count)
-        end = place + PREFIX_BYTES + length
-        yield Walked(at, count, key, place, end, header, batch, misplaced, broken)
+        header, batch, broken = _sound_at(log, start, length, count)
+        end = start + PREFIX_BYTES + length
+        yield WalkedBatch(at, count, key, start, end, header, batch, misplaced, broken)
         offset, behind_hole = end, False
 
 
 def _sound_at(
-    log: ReadableLog, place: int, length: int, count: int
+    log: ReadableLog, offset: int, length: int, count: int
 ) -> tuple[BatchHeader | None, memoryview, str]:
     """The batch behind its length, and what is wrong with it."""
-    begin = place + PREFIX_BYTES
-    found = log[place : begin + length]
-    if len(found) < PREFIX_BYTES + length or _length_of(found) != length:
+    begin = offset + PREFIX_BYTES
+    stored = log[offset : begin + length]
+    if len(stored) < PREFIX_BYTES + length or _length_of(stored) != length:
         return None, _NOTHING, "the length before the batch is not that of its entries"
-    batch = found[PREFIX_BYTES:]
+    batch = stored[PREFIX_BYTES:]
     try:
         header = read_sound(batch)
     except FormatError as error:
@@ -141,8 +141,8 @@ def _sound_at(
     return header, batch, ""
 
 
-def _length_of(found: memoryview) -> int:
-    return int.from_bytes(found[:PREFIX_BYTES], "little")
+def _length_of(stored: memoryview) -> int:
+    return int.from_bytes(stored[:PREFIX_BYTES], "little")
 
 
 def entries_known_synced(number: int, entries: Entries, after: int, log: ReadableLog) -> int:
@@ -157,8 +157,8 @@ def entries_known_synced(number: int, entries: Entries, after: int, log: Readabl
     ours = (raw[:, KEY_AT:] == _KEY).all(axis=1)
     ours &= (behind["segment_id"] == number) & (behind["length"] <= _LONGEST)
     for at in numpy.flatnonzero(ours)[::-1].tolist():
-        place, length = int(behind["physical_offset"][at]), int(behind["length"][at])
-        event = _synced_at(log, place, length)
+        offset, length = int(behind["physical_offset"][at]), int(behind["length"][at])
+        event = _synced_at(log, offset, length)
         if event is not None and event.entries <= after + at:
             return event.entries
     return 0
@@ -166,27 +166,27 @@ def entries_known_synced(number: int, entries: Entries, after: int, log: Readabl
 
 def says_it_was_synced(log: ReadableLog) -> bool:
     """Whether a sound event in a log whose index has no entries says that some were synced."""
-    place = 0
-    while place + PREFIX_BYTES <= len(log):
-        length = _length_of(log[place : place + PREFIX_BYTES])
+    offset = 0
+    while offset + PREFIX_BYTES <= len(log):
+        length = _length_of(log[offset : offset + PREFIX_BYTES])
         if not length:
             return False
         if length <= _LONGEST:
-            event = _synced_at(log, place, length)
+            event = _synced_at(log, offset, length)
             if event is not None and event.entries:
                 return True
-        place += PREFIX_BYTES + length
+        offset += PREFIX_BYTES + length
     return False
 
 
 def synced_and_bad(reason: str, number: int, at: int) -> str:
     """What is wrong, and with which entries: either file may be the damaged one."""
-    place = f"its entries are at byte {at * ENTRY_BYTES} of {index_name(number)}"
-    return f"{reason}; {place}; an event behind it says that it was synced"
+    where = f"its entries are at byte {at * ENTRY_BYTES} of {index_name(number)}"
+    return f"{reason}; {where}; an event behind it says that it was synced"
 
 
-def _synced_at(log: ReadableLog, place: int, length: int) -> Synced | None:
-    header, batch, problem = _sound_at(log, place, length, 1)
+def _synced_at(log: ReadableLog, offset: int, length: int) -> Synced | None:
+    header, batch, problem = _sound_at(log, offset, length, 1)
     if header is None or problem:
         return None
     try:

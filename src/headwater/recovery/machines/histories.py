@@ -13,25 +13,25 @@ from headwater.disk.whole_files import TEMPORARY_SUFFIX
 from headwater.format.machines.history_file import HistoryFile
 from headwater.format.machines.names import parse_history_name
 from headwater.store.pair import read_all
-from headwater.store.verify import Fault, FaultKind
+from headwater.store.verify import FaultKind, VerifyFault
 
 
-def history_faults(disk: Disk, directory: PurePath) -> list[Fault]:
+def history_faults(disk: Disk, directory: PurePath) -> list[VerifyFault]:
     """Every file of the directory, entry by entry."""
-    faults: list[Fault] = []
+    faults: list[VerifyFault] = []
     for name in disk.list_directory(directory) if disk.is_directory(directory) else []:
         path, segment = directory / name, parse_history_name(name)
         if segment is not None:
             faults += _faults_of(disk, path, segment)
         elif name.endswith(TEMPORARY_SUFFIX):
             what = "left by work that was interrupted or goes on"
-            faults.append(Fault(path, None, what, False, FaultKind.UNFINISHED))
+            faults.append(VerifyFault(path, None, what, False, FaultKind.UNFINISHED))
         else:
-            faults.append(Fault(path, None, "not a name this software gives", False))
+            faults.append(VerifyFault(path, None, "not a name this software gives", False))
     return faults
 
 
-def _faults_of(disk: Disk, path: PurePath, segment: int) -> list[Fault]:
+def _faults_of(disk: Disk, path: PurePath, segment: int) -> list[VerifyFault]:
     try:
         contents = read_all(disk, path)
     except FileNotFoundError:
@@ -42,5 +42,5 @@ def _faults_of(disk: Disk, path: PurePath, segment: int) -> list[Fault]:
             continue
     except FormatError as error:
         what = f"{error.reason}; histories that reach back to here end here"
-        return [Fault(path, error.offset, what, True, FaultKind.ENTRY)]
+        return [VerifyFault(path, error.offset, what, True, FaultKind.ENTRY)]
     return []

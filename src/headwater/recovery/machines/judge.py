@@ -35,7 +35,7 @@ class StretchVerdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class BadStretch:
     verdict: StretchVerdict
     offset: int
     """Global, of the first bad byte."""
@@ -50,7 +50,7 @@ class Stretch:
 class LogJudgement:
     """What the log is, from the place on where somebody wants to read it."""
 
-    stretches: list[Stretch] = field(default_factory=list)
+    stretches: list[BadStretch] = field(default_factory=list)
     runs: list[tuple[int, Run]] = field(default_factory=list)
     """Segment and run of all that counts, in order, up to `end`."""
     end: int = 0
@@ -61,7 +61,7 @@ class LogJudgement:
     """A batch did not end, and was cut for it."""
 
     @property
-    def torn(self) -> Stretch | None:
+    def torn(self) -> BadStretch | None:
         last = self.stretches[-1] if self.stretches else None
         return last if last is not None and last.verdict is StretchVerdict.TORN else None
 
@@ -88,25 +88,25 @@ class _Judge:
         """Place and number of the first entry of a batch that goes on."""
         self._bad: tuple[int, str] | None = None
         """The first of the bad bytes that are behind the last sound entry."""
-        self._found = LogJudgement(witness=current_witness)
+        self._judgement = LogJudgement(witness=current_witness)
         for scan in scans:
             if scan.entries:
                 # A segment is synced before the next one begins.
                 border = global_offset(scan.number, 0)
-                self._found.witness = max(self._found.witness, scan.witness, border)
+                self._judgement.witness = max(self._judgement.witness, scan.witness, border)
 
     def run(self) -> LogJudgement:
-        found = self._found
+        judgement = self._judgement
         if self._go_through():
             self._end()
-        found.end = self._at
-        found.next_sequence = self._expected or 1
-        found.runs = [
+        judgement.end = self._at
+        judgement.next_sequence = self._expected or 1
+        judgement.runs = [
             (number, run)
-            for number, run in found.runs
-            if global_offset(number, run.offset) < found.end
+            for number, run in judgement.runs
+            if global_offset(number, run.offset) < judgement.end
         ]
-        return found
+        return judgement
 
     def _go_through(self) -> bool:
         """From item to item; False when the log ends before its last segment does."""
@@ -116,15 +116,15 @@ class _Judge:
                 self._cross_border(before, scan)
             before = scan
             for item in scan.items:
-                place = global_offset(scan.number, item.offset)
+                offset = global_offset(scan.number, item.offset)
                 if isinstance(item, Run):
-                    if not self._take(scan.number, place, item):
+                    if not self._take(scan.number, offset, item):
                         return False
                 elif self._bad is None:
                     if item.newer:
-                        self._note(StretchVerdict.NEWER, place, place, 0, item.reason)
+                        self._note(StretchVerdict.NEWER, offset, offset, 0, item.reason)
                         return False
-                    self._bad = (place, item.reason)
+                    self._bad = (offset, item.reason)
         return True
 
     def _cross_border(self, before: MachineScan, scan: MachineScan) -> None:
@@ -137,28 +137,28 @@ class _Judge:
         if self._bad is None:
             self._at = global_offset(scan.number, 0)
 
-    def _take(self, number: int, place: int, run: Run) -> bool:
+    def _take(self, number: int, offset: int, run: Run) -> bool:
         expected = run.first if self._expected is None else self._expected
         if run.first < expected:
             if self._bad is None:
-                self._bad = (place, "an entry that was here before")
+                self._bad = (offset, "an entry that was here before")
             return True
-        witness = self._found.witness
+        witness = self._judgement.witness
         if self._bad is None and run.first > expected:
             missing = run.first - expected
             reason = f"{missing} entries are missing before this one"
-            if witness < place:
-                self._cut(place, reason)
+            if witness < offset:
+                self._cut(offset, reason)
                 return False
-            self._note(StretchVerdict.MISSING, place, place, missing, reason)
+            self._note(StretchVerdict.MISSING, offset, offset, missing, reason)
             self._held = None
         elif self._bad is not None:
             bad, reason = self._bad
-            if witness <= bad or place > witness:
+            if witness <= bad or offset > witness:
                 return self._lose_the_end()
-            self._note(StretchVerdict.DAMAGED, bad, place, max(run.first - expected, 1), reason)
+            self._note(StretchVerdict.DAMAGED, bad, offset, max(run.first - expected, 1), reason)
             self._bad = self._held = None
-        self._found.runs.append((number, run))
+        self._judgement.runs.append((number, run))
         self._at = global_offset(number, run.end)
         self._expected = run.first + run.entries
         if run.open_at is None:
@@ -169,19 +169,19 @@ class _Judge:
 
     def _end(self) -> None:
         """Behind the last segment: whoever witnessed more than is there has the last word."""
-        if self._bad is None and self._found.witness > self._at:
+        if self._bad is None and self._judgement.witness > self._at:
             self._bad = (self._at, "entries that were synced are gone")
         if self._bad is not None:
             self._lose_the_end()
         elif self._held is not None:
-            self._found.open_batch = True
+            self._judgement.open_batch = True
             self._cut(self._at, "a batch does not end")
 
     def _lose_the_end(self) -> bool:
         """Bad bytes, and nothing behind them that was promised. Always False: the log ends."""
         assert self._bad is not None
         bad, reason = self._bad
-        witness = self._found.witness
+        witness = self._judgement.witness
         if witness <= bad:
             self._cut(bad, reason)
             return False
@@ -192,15 +192,15 @@ class _Judge:
         self._cut(witness, reason)
         return False
 
-    def _cut(self, place: int, reason: str) -> None:
+    def _cut(self, offset: int, reason: str) -> None:
         """What is behind a place was promised to nobody; nor was the batch that it broke off."""
         if self._held is not None:
-            place, self._expected = self._held
-        self._at = place
-        if any(global_offset(scan.number, scan.used) > place for scan in self._scans if scan.used):
-            self._note(StretchVerdict.TORN, place, place, 0, reason)
+            offset, self._expected = self._held
+        self._at = offset
+        if any(global_offset(scan.number, scan.used) > offset for scan in self._scans if scan.used):
+            self._note(StretchVerdict.TORN, offset, offset, 0, reason)
 
     def _note(
         self, verdict: StretchVerdict, offset: int, resume: int, entries: int, reason: str
     ) -> None:
-        self._found.stretches.append(Stretch(verdict, offset, resume, entries, reason))
+        self._judgement.stretches.append(BadStretch(verdict, offset, resume, entries, reason))

@@ -68,12 +68,12 @@ _SKIPPED: Final = (StretchVerdict.DAMAGED, StretchVerdict.LOST_END)
 # -- by a start, where nothing was refused
 
 
-def mend(disk: Disk, survey: MachineSurvey) -> None:
+def repair_machines(disk: Disk, survey: MachineSurvey) -> None:
     """After this CURRENT may say that everything up to the end is synced. Can be repeated."""
     _keep_skipped(disk, survey)
     _cut_torn_tail(disk, survey)
     _write_unwitnessed_again(disk, survey)
-    _mend_snapshots(disk, survey)
+    _repair_snapshots(disk, survey)
 
 
 def _keep_skipped(disk: Disk, survey: MachineSurvey) -> None:
@@ -141,7 +141,7 @@ def _write(disk: Disk, path: PurePath, at: int, contents: bytes) -> None:
         file.close()
 
 
-def _mend_snapshots(disk: Disk, survey: MachineSurvey) -> None:
+def _repair_snapshots(disk: Disk, survey: MachineSurvey) -> None:
     """The index first: it never names what is not there."""
     snapshots, standing = survey.snapshots, standing_of(survey)
     aside = [
@@ -222,11 +222,11 @@ def plan_machine_repairs(disk: Disk, directory: PurePath) -> list[RepairPlan]:
     for finding in refusals:
         if finding.action is Action.REFUSE_NEWER:
             raise finding.as_error()
-    steps = list(_steps(disk, survey)) if refusals else []
+    steps = list(_repair_steps(disk, survey)) if refusals else []
     return [MachineRepairPlan(directory, tuple(steps))] if steps else []
 
 
-def _steps(disk: Disk, survey: MachineSurvey) -> Iterator[RepairStep]:
+def _repair_steps(disk: Disk, survey: MachineSurvey) -> Iterator[RepairStep]:
     for path in survey.foreign_in_log:
         yield RepairStep(StepKind.QUARANTINE, path, "not a file of this log")
     if survey.has_no_beginning:
@@ -261,9 +261,9 @@ def _salvage(disk: Disk, survey: MachineSurvey) -> Salvage:
         each for each in survey.snapshots.snapshots if each.verdict is SnapshotVerdict.DAMAGED
     ]
     for scan in sorted(damaged, key=lambda each: each.wal_offset, reverse=True):
-        found = _readable(disk, scan)
-        if found is not None and segment_of(found.heading.wal_offset) in survey.numbers:
-            return found
+        salvage = _readable(disk, scan)
+        if salvage is not None and segment_of(salvage.heading.wal_offset) in survey.numbers:
+            return salvage
     first = survey.numbers[0]
     sequence = next((s.first_sequence for s in survey.scans if s.number == first), None) or 1
     heading = SnapshotHeading(
@@ -289,12 +289,12 @@ def _readable(disk: Disk, scan: SnapshotScan) -> Salvage | None:
         if block.kind is BlockKind.HEADING:
             heading = block_rows(SnapshotHeading, plain)
         elif block.kind is not BlockKind.END:
-            found = block_rows(list[Any], plain)
-            rows.append((block.kind, found))
+            block_of_rows = block_rows(list[Any], plain)
+            rows.append((block.kind, block_of_rows))
             if block.kind is BlockKind.INSTANCES:
                 if is_gap:
-                    gaps.append(_between(ids, found[0][0]))
-                ids += [row[0] for row in found]
+                    gaps.append(_between(ids, block_of_rows[0][0]))
+                ids += [row[0] for row in block_of_rows]
                 is_gap = False
         if is_gap and block.kind > BlockKind.INSTANCES:
             gaps.append(_between(ids, None))
@@ -335,10 +335,10 @@ def _rewrite_snapshot(disk: Disk, survey: MachineSurvey) -> None:
         sync_names(disk, directory.parent)
     heading = msgspec.structs.replace(salvage.heading, file=_free_name(disk, salvage, directory))
     encoder = BlockEncoder()
-    pieces = [encode_start(), encoder.encode(BlockKind.HEADING, heading)]
-    pieces += [encoder.encode(kind, rows) for kind, rows in salvage.rows]
-    pieces.append(encoder.encode(BlockKind.END, heading.instance_count))
-    replace_file(disk, directory / heading.file, b"".join(pieces))
+    blocks = [encode_start(), encoder.encode(BlockKind.HEADING, heading)]
+    blocks += [encoder.encode(kind, rows) for kind, rows in salvage.rows]
+    blocks.append(encoder.encode(BlockKind.END, heading.instance_count))
+    replace_file(disk, directory / heading.file, b"".join(blocks))
     for each in survey.snapshots.snapshots:
         if each.verdict is SnapshotVerdict.DAMAGED:
             move_to_quarantine(disk, each.path)

@@ -8,23 +8,23 @@ from pathlib import PurePath
 
 from headwater.core.errors import DamageError, FormatError
 from headwater.disk import Disk
-from headwater.format.machines.entry import HEADER_BYTES, Entry, decode_entry, sequence_in
+from headwater.format.machines.entry import HEADER_BYTES, MachineEntry, decode_entry, sequence_in
 from headwater.format.machines.names import global_offset, segment_of, within_segment
 from headwater.recovery.finding import Action
-from headwater.recovery.machines.judge import Stretch
+from headwater.recovery.machines.judge import BadStretch
 from headwater.recovery.machines.survey import MachineSurvey
 from headwater.recovery.machines.table import STRETCH_ROWS
 from headwater.store.pair import read_all, read_range
 from headwater.wal.entry_log import EntryPosition
 
-Deliver = Callable[[int, Entry], None]
+Deliver = Callable[[int, MachineEntry], None]
 """Called with each entry and its global offset."""
 
 
 def replay_machines(
     disk: Disk, survey: MachineSurvey, deliver: Deliver, progress: Callable[[float], None]
 ) -> int | None:
-    """Deliver what counts, one segment in memory at a time. Gives the place of the newest entry."""
+    """Deliver what counts, one segment in memory at a time; returns the newest entry's offset."""
     judgement = survey.judgement
     number, contents, newest = 0, b"", None
     for done, (segment, run) in enumerate(judgement.runs):
@@ -32,15 +32,15 @@ def replay_machines(
             progress(done / len(judgement.runs))
             number, contents = segment, read_all(disk, survey.path_of(segment))
         at, end = run.offset, len(contents)
-        while at < run.end and (place := global_offset(segment, at)) < judgement.end:
+        while at < run.end and (log_offset := global_offset(segment, at)) < judgement.end:
             try:
                 entry = decode_entry(contents, at, end)
             except FormatError as error:
                 path = survey.path_of(segment)
                 what = f"changed while it was read: {error.reason}"
-                raise DamageError(what, path=path, offset=within_segment(place)) from error
-            deliver(place, entry)
-            newest = place
+                raise DamageError(what, path=path, offset=within_segment(log_offset)) from error
+            deliver(log_offset, entry)
+            newest = log_offset
             at += entry.size
     return newest
 
@@ -51,9 +51,9 @@ class MachineLogReport:
 
     position: EntryPosition
     entries: int = 0
-    damage: list[Stretch] = field(default_factory=list)
+    damage: list[BadStretch] = field(default_factory=list)
     """Stretches that were skipped."""
-    torn: Stretch | None = None
+    torn: BadStretch | None = None
     torn_bytes: int = 0
     segments: list[int] = field(default_factory=list)
     first_sequences: dict[int, int] = field(default_factory=dict)
@@ -93,13 +93,13 @@ def _position(survey: MachineSurvey) -> EntryPosition:
     return EntryPosition(segment, offset, length, oldest, judgement.next_sequence)
 
 
-def _used_behind(survey: MachineSurvey, place: int) -> int:
+def _used_behind(survey: MachineSurvey, offset: int) -> int:
     """Bytes that are not the zeros a segment is made of."""
-    segment = segment_of(place)
+    segment = segment_of(offset)
     behind = 0
     for scan in survey.scans:
         if scan.number == segment:
-            behind += max(scan.used - within_segment(place), 0)
+            behind += max(scan.used - within_segment(offset), 0)
         elif scan.number > segment:
             behind += scan.used
     return behind

@@ -13,7 +13,7 @@ from headwater.format.machines.names import (
 )
 from headwater.format.names import CURRENT_NAME
 from headwater.recovery.finding import Action, Finding
-from headwater.recovery.machines.judge import Stretch
+from headwater.recovery.machines.judge import BadStretch
 from headwater.recovery.machines.survey import MachineSurvey
 from headwater.recovery.machines.table import (
     CURRENT_ROWS,
@@ -22,21 +22,25 @@ from headwater.recovery.machines.table import (
     ODDITY_ROWS,
     STRETCH_ROWS,
     Decision,
-    Oddity,
-    Standing,
+    MachineOddity,
+    SnapshotStanding,
     decide_snapshot,
 )
 
 
 def findings_of(survey: MachineSurvey) -> list[Finding]:
     """Everything that is not simply fine. A snapshot's damage comes first: it explains the rest."""
-    found = [*_about_snapshots(survey), *_about_small_files(survey), *_about_names(survey)]
-    return found + [_about_stretch(survey, stretch) for stretch in survey.judgement.stretches]
+    findings = [*_about_snapshots(survey), *_about_small_files(survey), *_about_names(survey)]
+    return findings + [_about_stretch(survey, stretch) for stretch in survey.judgement.stretches]
 
 
-def standing_of(survey: MachineSurvey) -> Standing:
+def standing_of(survey: MachineSurvey) -> SnapshotStanding:
     """Of every snapshot that is not the one a start begins with."""
-    return Standing.NEEDED if survey.has_no_beginning or survey.missing else Standing.SPARE
+    return (
+        SnapshotStanding.NEEDED
+        if survey.has_no_beginning or survey.missing
+        else SnapshotStanding.SPARE
+    )
 
 
 def _about_snapshots(survey: MachineSurvey) -> Iterator[Finding]:
@@ -44,7 +48,7 @@ def _about_snapshots(survey: MachineSurvey) -> Iterator[Finding]:
     for scan in snapshots.snapshots:
         row = decide_snapshot(scan.verdict, standing)
         if row.action is not Action.KEEP:
-            what = scan.reason or f"{scan.verdict.value}: {Oddity.LEFTOVER.value}"
+            what = scan.reason or f"{scan.verdict.value}: {MachineOddity.LEFTOVER.value}"
             yield Finding(scan.path, scan.offset, row.action, what, row.why)
     action, why = INDEX_ROWS[snapshots.index]
     if action is not Action.KEEP:
@@ -67,21 +71,21 @@ def _about_small_files(survey: MachineSurvey) -> Iterator[Finding]:
 def _about_names(survey: MachineSurvey) -> Iterator[Finding]:
     snapshots = survey.snapshots
     for oddity, paths in (
-        (Oddity.LEFTOVER, [*survey.leftovers, *snapshots.leftovers]),
-        (Oddity.FOREIGN_NAME, [*survey.foreign, *snapshots.foreign]),
-        (Oddity.FOREIGN_IN_LOG, survey.foreign_in_log),
-        (Oddity.SEGMENT_MISSING, [survey.path_of(number) for number in survey.missing]),
-        (Oddity.OLDER_MISSING, [survey.path_of(number) for number in survey.older_missing]),
+        (MachineOddity.LEFTOVER, [*survey.leftovers, *snapshots.leftovers]),
+        (MachineOddity.FOREIGN_NAME, [*survey.foreign, *snapshots.foreign]),
+        (MachineOddity.FOREIGN_IN_LOG, survey.foreign_in_log),
+        (MachineOddity.SEGMENT_MISSING, [survey.path_of(number) for number in survey.missing]),
+        (MachineOddity.OLDER_MISSING, [survey.path_of(number) for number in survey.older_missing]),
     ):
         for path in paths:
             yield _finding(path, None, oddity.value, ODDITY_ROWS[oddity])
     if survey.has_no_beginning:
         path = survey.path_of(survey.numbers[0])
-        oddity = Oddity.NO_BEGINNING
+        oddity = MachineOddity.NO_BEGINNING
         yield _finding(path, 0, oddity.value, ODDITY_ROWS[oddity])
 
 
-def _about_stretch(survey: MachineSurvey, stretch: Stretch) -> Finding:
+def _about_stretch(survey: MachineSurvey, stretch: BadStretch) -> Finding:
     path = survey.path_of(segment_of(stretch.offset))
     return _finding(
         path, within_segment(stretch.offset), stretch.reason, STRETCH_ROWS[stretch.verdict]

@@ -21,10 +21,10 @@ from headwater.format.machines.bodies import (
     decode_body,
     witness_of,
 )
-from headwater.format.machines.entry import MAGIC_BYTES, Entry, decode_entry, is_newer
+from headwater.format.machines.entry import MAGIC_BYTES, MachineEntry, decode_entry, is_newer
 from headwater.format.machines.names import global_offset
 from headwater.store.pair import read_all
-from headwater.store.verify import Fault, FaultKind, listed
+from headwater.store.verify import FaultKind, VerifyFault, listed
 
 NEWER_ENTRY: Final = "an entry of a kind this version does not know"
 HERE_BEFORE: Final = "an entry that was here before"
@@ -38,7 +38,7 @@ class MachineSegment:
     number: int
     begin: int = 0
     """Where in it to begin: what is before is in a snapshot."""
-    asked: tuple[int, ...] = ()
+    wanted: tuple[int, ...] = ()
     """Offsets in it, the numbers of whose entries somebody wants to know."""
     deep: bool = True
     """Look into bodies too: whether what they say of places is so."""
@@ -63,7 +63,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class BadBytes:
+class UnreadableBytes:
     """Bytes that are no entry. Whether that is damage or a torn tail, a witness tells."""
 
     offset: int
@@ -76,9 +76,9 @@ class BadBytes:
 class MachineScan:
     path: str
     number: int
-    items: list[Run | BadBytes] = field(default_factory=list)
+    items: list[Run | UnreadableBytes] = field(default_factory=list)
     """In the order of their places."""
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[VerifyFault] = field(default_factory=list)
     """What only a deep scan sees: sound entries that say what is not so."""
     entries: int = 0
     data_bytes: int = 0
@@ -94,19 +94,19 @@ class MachineScan:
     first_sequence: int | None = None
     flushes: list[tuple[int, int]] = field(default_factory=list)
     """Where, as global offset, and when everything was removed on request."""
-    asked: dict[int, int | None] = field(default_factory=dict)
+    wanted: dict[int, int | None] = field(default_factory=dict)
     """Number of the entry at each place asked for; None when no entry begins there."""
 
 
 def scan_machine_segment(disk: Disk, segment: MachineSegment) -> MachineScan:
     """Header and payload of every entry, their order, and the zeros behind them."""
-    scan = MachineScan(segment.path, segment.number, asked=dict.fromkeys(segment.asked))
+    scan = MachineScan(segment.path, segment.number, wanted=dict.fromkeys(segment.wanted))
     path = PurePath(segment.path)
     try:
         contents = read_all(disk, path)
     except FileNotFoundError:
         what = "went away while it was read"
-        scan.faults.append(Fault(path, None, what, True, FaultKind.CHANGED))
+        scan.faults.append(VerifyFault(path, None, what, True, FaultKind.CHANGED))
         return scan
     _EntryScan(contents, segment, scan).run()
     return scan
@@ -136,13 +136,13 @@ class _EntryScan:
             if not contents.startswith(MAGIC_BYTES, at):
                 if at >= scan.used:
                     break
-                at = self._pass_over(at, BadBytes(at, "no entry begins here"))
+                at = self._pass_over(at, UnreadableBytes(at, "no entry begins here"))
                 continue
             try:
                 entry = decode_entry(contents, at, end)
             except FormatError as error:
                 newer = is_newer(contents, at, end)
-                bad = BadBytes(at, NEWER_ENTRY if newer else error.reason, newer)
+                bad = UnreadableBytes(at, NEWER_ENTRY if newer else error.reason, newer)
                 at = self._pass_over(at, bad)
                 continue
             self._take(at, entry)
@@ -152,21 +152,21 @@ class _EntryScan:
             scan.open_batch = self._open[0]
         scan.faults += listed(PurePath(scan.path), self._wrong, FaultKind.ENTRY)
 
-    def _pass_over(self, at: int, bad: BadBytes) -> int:
+    def _pass_over(self, at: int, bad: UnreadableBytes) -> int:
         """Note bad bytes, and find the next sound entry, or the end."""
         contents = self._contents
         self._end_run(at)
         self._scan.items.append(bad)
         self._last.clear()  # an entry about any instance may be among them
         end = len(contents)
-        place = contents.find(MAGIC_BYTES, at + 1)
-        while place >= 0:
+        offset = contents.find(MAGIC_BYTES, at + 1)
+        while offset >= 0:
             try:
-                decode_entry(contents, place, end)
+                decode_entry(contents, offset, end)
             except FormatError:
-                place = contents.find(MAGIC_BYTES, place + 1)
+                offset = contents.find(MAGIC_BYTES, offset + 1)
                 continue
-            return place
+            return offset
         return end
 
     def _end_run(self, at: int) -> None:
@@ -186,12 +186,12 @@ class _EntryScan:
         self._scan.items.append(run)
         self._begun = None
 
-    def _take(self, at: int, entry: Entry) -> None:
+    def _take(self, at: int, entry: MachineEntry) -> None:
         scan = self._scan
         if entry.sequence < self._next:
             if self._begun is not None or not _is_stale(scan.items):
                 self._end_run(at)
-                scan.items.append(BadBytes(at, HERE_BEFORE))
+                scan.items.append(UnreadableBytes(at, HERE_BEFORE))
                 self._last.clear()
             return
         if self._begun is not None and entry.sequence != self._next:
@@ -203,8 +203,8 @@ class _EntryScan:
         self._next = entry.sequence + 1
         if scan.first_sequence is None:
             scan.first_sequence = entry.sequence
-        if at in scan.asked:
-            scan.asked[at] = entry.sequence
+        if at in scan.wanted:
+            scan.wanted[at] = entry.sequence
         scan.entries += 1
         scan.end = at + entry.size
         if not entry.more:
@@ -214,7 +214,7 @@ class _EntryScan:
         if self._segment.witnesses:
             self._note_witness(at, entry)
 
-    def _note_witness(self, at: int, entry: Entry) -> None:
+    def _note_witness(self, at: int, entry: MachineEntry) -> None:
         scan = self._scan
         here = global_offset(scan.number, at)
         synced = 0
@@ -225,13 +225,13 @@ class _EntryScan:
                 self._wrong.append((at, error.reason))
             else:
                 synced = body.synced
-                self._look_into(at, here, body)
+                self._check_body(at, here, body)
         else:
             synced = witness_of(entry)
         # An entry cannot vouch for itself, nor for what comes after it.
         scan.witness = max(scan.witness, min(synced, here))
 
-    def _look_into(self, at: int, here: int, body: Body) -> None:
+    def _check_body(self, at: int, here: int, body: Body) -> None:
         """What an entry says of places: none is ahead of it, and none is left out."""
         if body.synced > here:
             self._wrong.append((at, f"knows {body.synced} as synced, which is behind it"))
@@ -248,7 +248,7 @@ class _EntryScan:
             self._last[body.instance_id] = here
 
 
-def _is_stale(items: list[Run | BadBytes]) -> bool:
+def _is_stale(items: list[Run | UnreadableBytes]) -> bool:
     """The bytes before were of the kind that was here before, and were told."""
     last = items[-1] if items else None
-    return isinstance(last, BadBytes) and last.reason == HERE_BEFORE
+    return isinstance(last, UnreadableBytes) and last.reason == HERE_BEFORE

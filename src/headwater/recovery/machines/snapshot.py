@@ -79,8 +79,8 @@ class SnapshotsScan:
 
     def whole(self) -> list[SnapshotScan]:
         """Those a start may begin with, the newest first."""
-        found = [each for each in self.snapshots if each.verdict is SnapshotVerdict.WHOLE]
-        return sorted(found, key=lambda each: each.wal_offset, reverse=True)
+        whole = [each for each in self.snapshots if each.verdict is SnapshotVerdict.WHOLE]
+        return sorted(whole, key=lambda each: each.wal_offset, reverse=True)
 
 
 @dataclass(slots=True)
@@ -107,13 +107,13 @@ def load_machine_snapshot(contents: bytes) -> LoadedSnapshot:
 
 def heading_of(contents: bytes) -> SnapshotHeading:
     """Of a whole snapshot. Every block is held against its checksum, and only one is unpacked."""
-    found: SnapshotHeading | None = None
+    heading: SnapshotHeading | None = None
     for block in packed_blocks(contents):
         if block.kind is BlockKind.HEADING:
-            found = block_rows(SnapshotHeading, unpack_block(block))
-    if found is None:
+            heading = block_rows(SnapshotHeading, unpack_block(block))
+    if heading is None:
         raise FormatError(_NO_HEADING)
-    return found
+    return heading
 
 
 _NO_HEADING: Final = "a snapshot without a heading"
@@ -131,7 +131,7 @@ def scan_machine_snapshots(disk: Disk, directory: PurePath) -> SnapshotsScan:
     scan = SnapshotsScan(directory)
     names = disk.list_directory(directory) if disk.is_directory(directory) else []
     named = _named(disk, scan) if INDEX_NAME in names else {}
-    found: dict[str, SnapshotScan] = {}
+    scans: dict[str, SnapshotScan] = {}
     for name in sorted({*names, *named} - {INDEX_NAME, QUARANTINE_DIRECTORY}):
         path = directory / name
         if parse_snapshot_file_name(name) is None:
@@ -141,14 +141,14 @@ def scan_machine_snapshots(disk: Disk, directory: PurePath) -> SnapshotsScan:
                 scan.foreign.append(path)
         elif name not in names:
             reason = "missing: the snapshot that index.json names"
-            found[name] = SnapshotScan(path, SnapshotVerdict.MISSING, named[name], None, reason)
+            scans[name] = SnapshotScan(path, SnapshotVerdict.MISSING, named[name], None, reason)
         else:
-            found[name] = _scan_one(disk, path, named.get(name))
-    _hold_against_files(scan, named, found)
+            scans[name] = _scan_one(disk, path, named.get(name))
+    _compare_with_files(scan, named, scans)
     if scan.index is IndexState.SOUND:
-        for name in found.keys() - named.keys():
-            found[name] = replace(found[name], verdict=SnapshotVerdict.UNNAMED)
-    scan.snapshots = [found[name] for name in sorted(found)]
+        for name in scans.keys() - named.keys():
+            scans[name] = replace(scans[name], verdict=SnapshotVerdict.UNNAMED)
+    scan.snapshots = [scans[name] for name in sorted(scans)]
     return scan
 
 
@@ -183,13 +183,13 @@ def _scan_one(disk: Disk, path: PurePath, named: SnapshotHeading | None) -> Snap
     return SnapshotScan(path, SnapshotVerdict.WHOLE, heading)
 
 
-def _hold_against_files(
-    scan: SnapshotsScan, named: dict[str, SnapshotHeading], found: dict[str, SnapshotScan]
+def _compare_with_files(
+    scan: SnapshotsScan, named: dict[str, SnapshotHeading], scans: dict[str, SnapshotScan]
 ) -> None:
     """An index that tells something else than a whole snapshot itself is not what was written."""
-    whole = {name for name, each in found.items() if each.verdict is SnapshotVerdict.WHOLE}
-    wrong = [name for name in whole & named.keys() if found[name].heading != named[name]]
-    missing = any(each.verdict is SnapshotVerdict.MISSING for each in found.values())
+    whole = {name for name, each in scans.items() if each.verdict is SnapshotVerdict.WHOLE}
+    wrong = [name for name in whole & named.keys() if scans[name].heading != named[name]]
+    missing = any(each.verdict is SnapshotVerdict.MISSING for each in scans.values())
     reason = ""
     if wrong:
         reason = f"tells something else of {wrong[0]} than the snapshot itself"

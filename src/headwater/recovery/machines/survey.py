@@ -52,7 +52,7 @@ from headwater.recovery.machines.snapshot import (
     scan_machine_snapshots,
 )
 from headwater.store.pair import read_all
-from headwater.store.verify import Fault
+from headwater.store.verify import VerifyFault
 
 FIRST_SEGMENT: Final = 1
 T = TypeVar("T")
@@ -97,7 +97,7 @@ class MachineSurvey:
     foreign: list[PurePath] = field(default_factory=list)
     """Names that nobody knows, where they do no harm."""
     foreign_in_log: list[PurePath] = field(default_factory=list)
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[VerifyFault] = field(default_factory=list)
     """Of what a start does not read, and refuses nothing: the histories beside the log."""
     segments: list[MachineSegment] = field(default_factory=list)
     """Those to be scanned."""
@@ -276,12 +276,12 @@ def _may_be_unmade(survey: MachineSurvey, number: int) -> bool:
 
 def _segments(survey: MachineSurvey, whole: bool) -> list[MachineSegment]:
     if whole:
-        places = [each.wal_offset for each in survey.snapshots.whole()]
+        offsets = [each.wal_offset for each in survey.snapshots.whole()]
         return [
             MachineSegment(
                 str(survey.path_of(n)),
                 n,
-                asked=tuple(within_segment(at) for at in places if segment_of(at) == n),
+                wanted=tuple(within_segment(at) for at in offsets if segment_of(at) == n),
             )
             for n in survey.numbers
         ]

@@ -17,14 +17,14 @@ from headwater.recovery.machines.survey import SmallFile
 Decision = tuple[Action, str]
 
 
-class Standing(Enum):
+class SnapshotStanding(Enum):
     """Whether a start can do without a snapshot."""
 
     SPARE = "another snapshot, or the whole log, tells the same"
     NEEDED = "nothing else tells what it held"
 
 
-class Oddity(Enum):
+class MachineOddity(Enum):
     LEFTOVER = "left by work that was interrupted or goes on"
     FOREIGN_NAME = "not a name this software gives"
     FOREIGN_IN_LOG = "a file that does not belong here"
@@ -36,14 +36,14 @@ class Oddity(Enum):
 @dataclass(frozen=True, slots=True)
 class SnapshotRow:
     verdict: SnapshotVerdict
-    standings: tuple[Standing, ...]
+    standings: tuple[SnapshotStanding, ...]
     action: Action
     why: str
 
 
-BOTH: Final = tuple(Standing)
-SPARE: Final = (Standing.SPARE,)
-NEEDED: Final = (Standing.NEEDED,)
+BOTH: Final = tuple(SnapshotStanding)
+SPARE: Final = (SnapshotStanding.SPARE,)
+NEEDED: Final = (SnapshotStanding.NEEDED,)
 
 STRETCH_ROWS: Final[dict[StretchVerdict, Decision]] = {
     StretchVerdict.DAMAGED: (
@@ -113,15 +113,18 @@ FED_ROWS: Final[dict[SmallFile, Decision]] = {
     SmallFile.DAMAGED: (Action.NOTE, "the topic itself is asked instead"),
 }
 
-ODDITY_ROWS: Final[dict[Oddity, Decision]] = {
-    Oddity.LEFTOVER: (Action.NOTE, "nobody reads it, and the next write of it replaces it"),
-    Oddity.FOREIGN_NAME: (Action.NOTE, "nobody reads it"),
-    Oddity.FOREIGN_IN_LOG: (Action.REFUSE_FOREIGN, "nothing else may live in the log's directory"),
-    Oddity.SEGMENT_MISSING: (Action.REFUSE_DAMAGED, "it was made and synced"),
-    Oddity.OLDER_MISSING: (Action.NOTE, "the newest snapshot does without it"),
-    Oddity.NO_BEGINNING: (Action.REFUSE_DAMAGED, "what was before was compacted away"),
+ODDITY_ROWS: Final[dict[MachineOddity, Decision]] = {
+    MachineOddity.LEFTOVER: (Action.NOTE, "nobody reads it, and the next write of it replaces it"),
+    MachineOddity.FOREIGN_NAME: (Action.NOTE, "nobody reads it"),
+    MachineOddity.FOREIGN_IN_LOG: (
+        Action.REFUSE_FOREIGN,
+        "nothing else may live in the log's directory",
+    ),
+    MachineOddity.SEGMENT_MISSING: (Action.REFUSE_DAMAGED, "it was made and synced"),
+    MachineOddity.OLDER_MISSING: (Action.NOTE, "the newest snapshot does without it"),
+    MachineOddity.NO_BEGINNING: (Action.REFUSE_DAMAGED, "what was before was compacted away"),
 }
 
 
-def decide_snapshot(verdict: SnapshotVerdict, standing: Standing) -> SnapshotRow:
+def decide_snapshot(verdict: SnapshotVerdict, standing: SnapshotStanding) -> SnapshotRow:
     return next(r for r in SNAPSHOT_ROWS if r.verdict is verdict and standing in r.standings)

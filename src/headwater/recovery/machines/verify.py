@@ -22,20 +22,20 @@ from headwater.recovery.machines.survey import (
     complete_survey,
     survey_machines,
 )
-from headwater.recovery.machines.table import Oddity
-from headwater.store.verify import Fault, FaultKind
+from headwater.recovery.machines.table import MachineOddity
+from headwater.store.verify import FaultKind, VerifyFault
 
 _KINDS: Final = {
-    Oddity.LEFTOVER.value: FaultKind.UNFINISHED,
-    Oddity.FOREIGN_NAME.value: FaultKind.NAME,
-    Oddity.FOREIGN_IN_LOG.value: FaultKind.NAME,
-    Oddity.SEGMENT_MISSING.value: FaultKind.MISSING,
-    Oddity.OLDER_MISSING.value: FaultKind.MISSING,
-    Oddity.NO_BEGINNING.value: FaultKind.CONTINUITY,
+    MachineOddity.LEFTOVER.value: FaultKind.UNFINISHED,
+    MachineOddity.FOREIGN_NAME.value: FaultKind.NAME,
+    MachineOddity.FOREIGN_IN_LOG.value: FaultKind.NAME,
+    MachineOddity.SEGMENT_MISSING.value: FaultKind.MISSING,
+    MachineOddity.OLDER_MISSING.value: FaultKind.MISSING,
+    MachineOddity.NO_BEGINNING.value: FaultKind.CONTINUITY,
 }
 
 
-def machine_faults(survey: MachineSurvey, scans: Sequence[MachineScan]) -> list[Fault]:
+def machine_faults(survey: MachineSurvey, scans: Sequence[MachineScan]) -> list[VerifyFault]:
     """All faults: those of the survey, those of each segment, and whether they fit together."""
     complete_survey(survey, scans)
     return [
@@ -51,22 +51,22 @@ def machine_findings(disk: Disk, data: PurePath) -> list[Finding]:
     return findings_of(survey_machines(disk, data / MACHINES_DIRECTORY, whole=False))
 
 
-def _as_fault(survey: MachineSurvey, finding: Finding) -> Fault:
+def _as_fault(survey: MachineSurvey, finding: Finding) -> VerifyFault:
     # Where one thing stands in for another nothing is lost yet, and yet something was damaged.
-    spare = finding.action is Action.QUARANTINE or finding.what == Oddity.OLDER_MISSING.value
+    spare = finding.action is Action.QUARANTINE or finding.what == MachineOddity.OLDER_MISSING.value
     bad = finding.is_damage or spare
     what = finding.what
     if finding.action is Action.CUT:
         what = f"{what}; a torn tail, which a start cuts"
     elif finding.action is not Action.SKIP:
         what = f"{what} ({finding.why})"
-    return Fault(finding.path, finding.offset, what, bad, _kind_of(survey, finding))
+    return VerifyFault(finding.path, finding.offset, what, bad, _kind_of(survey, finding))
 
 
 def _kind_of(survey: MachineSurvey, finding: Finding) -> FaultKind:
-    found = _KINDS.get(finding.what)
-    if found is not None:
-        return found
+    kind = _KINDS.get(finding.what)
+    if kind is not None:
+        return kind
     if finding.path.name in (CURRENT_NAME, FED_NAME):
         return FaultKind.CURRENT
     if finding.path.parent == survey.snapshots.directory:
@@ -74,7 +74,7 @@ def _kind_of(survey: MachineSurvey, finding: Finding) -> FaultKind:
     return FaultKind.BEYOND if finding.action is Action.CUT else FaultKind.ENTRY
 
 
-def _continues(survey: MachineSurvey) -> Iterator[Fault]:
+def _continues(survey: MachineSurvey) -> Iterator[VerifyFault]:
     """Where a snapshot ends there is the entry it says, or the end of the log."""
     scans = {scan.number: scan for scan in survey.scans}
     for snapshot in survey.snapshots.whole():
@@ -84,13 +84,13 @@ def _continues(survey: MachineSurvey) -> Iterator[Fault]:
         scan = scans.get(segment_of(heading.wal_offset))
         if scan is None or any(not isinstance(item, Run) for item in scan.items):
             continue
-        number = scan.asked.get(offset)
+        number = scan.wanted.get(offset)
         if offset == scan.end:
             number = _next_number(scan) or heading.sequence
         if number != heading.sequence:
-            found = "no entry begins" if number is None else f"entry {number} is"
-            what = f"a snapshot goes on with entry {heading.sequence} here, and {found} here"
-            yield Fault(PurePath(scan.path), offset, what, True, FaultKind.CONTINUITY)
+            actual = "no entry begins" if number is None else f"entry {number} is"
+            what = f"a snapshot goes on with entry {heading.sequence} here, and {actual} here"
+            yield VerifyFault(PurePath(scan.path), offset, what, True, FaultKind.CONTINUITY)
 
 
 def _next_number(scan: MachineScan) -> int | None:

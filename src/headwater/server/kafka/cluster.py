@@ -8,10 +8,10 @@ from headwater.core.errors import HeadwaterError
 from headwater.core.units import KIB
 from headwater.engine.kafka.errors import KafkaError
 from headwater.engine.kafka.topics import check_topic_name
+from headwater.server.access.keys import Scope
 from headwater.server.kafka.call import WaitGroup
 from headwater.server.kafka.failures import code_of
 from headwater.server.kafka.topic_rows import NODE_ID, topic_row
-from headwater.server.keys import Scope
 from headwater.wire.kafka.apis import ADVERTISED
 from headwater.wire.kafka.error_codes import ErrorCode
 
@@ -148,12 +148,12 @@ def _known(
     endpoint: KafkaEndpoint, call: Call, name: str | None, topic_id: bytes
 ) -> KafkaTopic | None:
     """Of a log that is away: the topic is there, and its partitions say why they are not served."""
-    away = endpoint.store.away
-    if away is None:
+    unavailable = endpoint.store.unavailable
+    if unavailable is None:
         return None
     if name is None or topic_id != NO_TOPIC_ID:
-        return away.known_by_id(call.organisation, topic_id)
-    return away.known_topic(call.organisation, name)
+        return unavailable.known_by_id(call.organisation, topic_id)
+    return unavailable.known_topic(call.organisation, name)
 
 
 def _make_topic(

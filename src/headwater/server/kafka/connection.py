@@ -15,11 +15,11 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Final, cast
 
+from headwater.server.access.keys import Scope
+from headwater.server.access.quotas import KAFKA_USER
 from headwater.server.kafka.call import Call
-from headwater.server.kafka.plain import begin_plain
+from headwater.server.kafka.plain_produce import begin_plain
 from headwater.server.kafka.users import Principal
-from headwater.server.keys import Scope
-from headwater.server.quotas import KAFKA_USER
 from headwater.wire.kafka.apis import ADVERTISED, ApiKey, is_supported, known_api
 from headwater.wire.kafka.codec import decode_request
 from headwater.wire.kafka.encoding import Piece

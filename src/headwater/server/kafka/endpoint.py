@@ -13,12 +13,12 @@ from headwater.core.clock import Clock
 from headwater.core.errors import HeadwaterError, OverloadedError
 from headwater.core.units import US_PER_S
 from headwater.engine.governing import PressureControl
+from headwater.engine.kafka.batch_appender import Repeated
 from headwater.engine.kafka.coordinator import Coordinator
-from headwater.engine.kafka.joined import JoinedStore
-from headwater.engine.kafka.producing import Repeated
+from headwater.engine.kafka.joined_store import JoinedStore
 from headwater.observe.logs import Logger
 from headwater.server.failures import unforeseen
-from headwater.server.kafka.apis import HANDLED, OF_GROUPS
+from headwater.server.kafka.api_handlers import HANDLED, OF_GROUPS
 from headwater.server.kafka.call import Call
 from headwater.server.kafka.connection import KafkaConnection
 from headwater.server.kafka.failures import code_of
@@ -28,12 +28,12 @@ from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from headwater.core.durability import Durability
+    from headwater.engine.kafka.batch_appender import Produced
     from headwater.engine.kafka.partition import Partition
-    from headwater.engine.kafka.producing import Produced
     from headwater.engine.pending import Pending
     from headwater.format.kafka.batch import BatchHeader
+    from headwater.server.access.quotas import Shares
     from headwater.server.kafka.users import Principal
-    from headwater.server.quotas import Shares
 
 IDLE_S: Final = 600.0
 """Clients keep connections for later; ten minutes is what they are used to."""
@@ -167,9 +167,11 @@ class KafkaEndpoint:
                 call.connection.finish()
             elif principal is not None and handled.scope.value & ~principal.scopes.value:
                 call.refuse(handled.denied, f"{principal.name} may not do this")
-            elif self.store.away is not None and call.api in OF_GROUPS:
+            elif self.store.unavailable is not None and call.api in OF_GROUPS:
                 # Clients ask again for their coordinator, and go on when it is back.
-                call.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(self.store.away.error()))
+                call.refuse(
+                    ErrorCode.COORDINATOR_NOT_AVAILABLE, str(self.store.unavailable.error())
+                )
             else:
                 handled.handle(self, call)
         except HeadwaterError as error:

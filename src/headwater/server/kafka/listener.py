@@ -22,12 +22,12 @@ from headwater.disk import Disk
 from headwater.engine.asynchronous import AsyncDatabase
 from headwater.engine.parts import CAUSES, Part
 from headwater.format.kafka.names import KAFKA_DIRECTORY
+from headwater.server.access.quotas import Shares
 from headwater.server.kafka.users import Users
-from headwater.server.quotas import Shares
 
 if TYPE_CHECKING:
-    from headwater.engine.kafka.away import AwayKafka
     from headwater.engine.kafka.store import KafkaStore
+    from headwater.engine.kafka.unavailable import UnavailableKafka
     from headwater.server.kafka.endpoint import KafkaEndpoint
 
 BACKLOG: Final = 1024
@@ -54,7 +54,7 @@ class KafkaListener:
         self._server: asyncio.Server | None = None
         self._readers: ThreadPoolExecutor | None = None
         self.store: KafkaStore | None = None
-        self.away: AwayKafka | None = None
+        self.unavailable: UnavailableKafka | None = None
         """In its place, when it could not be opened."""
         self.endpoint: KafkaEndpoint | None = None
 
@@ -81,7 +81,7 @@ class KafkaListener:
                 start_serving=False,
             )
         except OSError as error:
-            from headwater.server.listener import why_not
+            from headwater.server.server import why_not
 
             raise AccessError(
                 f"cannot listen for Kafka clients on {settings.host}:{settings.kafka_port} "
@@ -100,10 +100,10 @@ class KafkaListener:
         if self._server is None and not self._disk.is_directory(self._directory):
             return
         # Late: where the port is off and nobody left topics, nothing of Kafka is loaded.
-        from headwater.engine.kafka.away import AwayKafka
         from headwater.engine.kafka.coordinator import Coordinator
-        from headwater.engine.kafka.joined import JoinedStore
+        from headwater.engine.kafka.joined_store import JoinedStore
         from headwater.engine.kafka.store import KafkaStore
+        from headwater.engine.kafka.unavailable import UnavailableKafka
         from headwater.server.kafka.endpoint import KafkaEndpoint
 
         loop, engine = asyncio.get_running_loop(), database.engine
@@ -124,10 +124,10 @@ class KafkaListener:
             # Topics and machines do not wait for a repair of this log.
             parts = engine.core.parts
             parts.set_away(Part.KAFKA, error, self._directory)
-            self.away = AwayKafka(self._disk, self._directory, parts)
-        if self.store is not None and self.store.report.mended:
-            engine.core.parts.mended[Part.KAFKA] = self.store.report.mended
-        store = self.store or self.away
+            self.unavailable = UnavailableKafka(self._disk, self._directory, parts)
+        if self.store is not None and self.store.report.repaired:
+            engine.core.parts.repaired[Part.KAFKA] = self.store.report.repaired
+        store = self.store or self.unavailable
         assert store is not None
         self.endpoint = KafkaEndpoint(
             self._settings,

@@ -10,11 +10,11 @@ from headwater.core import limits
 from headwater.engine.kafka.topics import TOPIC_NAME
 from headwater.engine.parts import Part
 from headwater.format.kafka.partition_names import partition_name
-from headwater.server.exchange import Exchange
+from headwater.server.access.keys import ApiKey, Scope
+from headwater.server.http.exchange import Exchange
+from headwater.server.http.route_table import Parameter, Route
+from headwater.server.http.topic_handlers import answer, list_cursor, number
 from headwater.server.kafka.group_offsets import committed_of
-from headwater.server.keys import ApiKey, Scope
-from headwater.server.routing import Parameter, Route
-from headwater.server.topics import answer, list_cursor, number
 from headwater.wire.http_errors import HttpError
 from headwater.wire.kafka_answers import KafkaGroupList, KafkaTopicList
 

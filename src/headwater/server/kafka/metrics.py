@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from headwater.observe.metrics import Sample
+from headwater.server.access.keys import ApiKey as Key
 from headwater.server.kafka.listing import may_see, offsets_of
-from headwater.server.keys import ApiKey as Key
 from headwater.wal.committer import LogState
 from headwater.wire.kafka.apis import ApiKey
 

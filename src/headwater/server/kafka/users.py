@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from headwater.core.errors import RequestError
+from headwater.server.access.keys import EVERYTHING, Scope, parse_scopes
 from headwater.server.kafka.scram import ScramKeys, scram_keys
-from headwater.server.keys import EVERYTHING, Scope, parse_scopes
 
 FIRST_ORGANISATION: Final = 1
 ORGANISATION_MAX: Final = 2**64 - 1

@@ -22,20 +22,20 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 from headwater.core.errors import ClosedError, HeadwaterError
+from headwater.server.access.keys import ANYONE, ApiKey
 from headwater.server.failures import unforeseen
-from headwater.server.instance_names import own_error
 from headwater.server.intake import Reading
-from headwater.server.keys import ANYONE, ApiKey
+from headwater.server.machines.instance_names import own_error
 from headwater.server.rcpx.errors import error_json
-from headwater.server.rcpx.events import take_event
+from headwater.server.rcpx.event_requests import take_event
 from headwater.server.rcpx.operations import begin_operation, is_write
-from headwater.server.rcpx.watching import RcpxSubscriptions
+from headwater.server.rcpx.subscriptions import RcpxSubscriptions
 from headwater.wire.rcpx import envelope
 from headwater.wire.rcpx.frame import FrameFlag, MessageReader, RcpxProtocolError, WireMode, message
 
 if TYPE_CHECKING:
+    from headwater.server.access.quotas import Usage
     from headwater.server.app import App
-    from headwater.server.quotas import Usage
     from headwater.server.rcpx.listener import RcpxListener
 
 CHECKED: Final = int(FrameFlag.CRC)

@@ -48,7 +48,7 @@ class RcpxListener:
                 reuse_address=True,
             )
         except OSError as error:
-            from headwater.server.listener import why_not
+            from headwater.server.server import why_not
 
             raise AccessError(
                 f"cannot listen on {host}:{port} for RCPX ({why_not(error)})",

@@ -10,14 +10,14 @@ import msgspec
 
 from headwater import __version__
 from headwater.core.errors import ClosedError, InvalidRequestError
-from headwater.engine import machine_steps as steps
+from headwater.engine import machine_steps as engine_operations
 from headwater.engine.machine_telling import with_records
 from headwater.engine.steps import Operation
 from headwater.model.machines.errors import bad_request
-from headwater.server import machine_operations as machines
-from headwater.server.keys import Scope
+from headwater.server.access.keys import Scope
+from headwater.server.machines import operations as machines
 from headwater.server.operation_runner import Work
-from headwater.server.rcpx import session, watching
+from headwater.server.rcpx import session, subscriptions
 from headwater.server.rcpx.runner import RcpxRunner, Result
 from headwater.wire import machine_requests as requests
 from headwater.wire.http_errors import HttpError
@@ -94,10 +94,10 @@ def _of_machines(make: Callable[..., Work[Any]]) -> Run:
 
 def _info(connection: RcpxConnection, _params: requests.NoParams) -> Operation[Result]:
     app = connection.app
-    stats = yield from steps.wal_stats_operation(app.engine)
+    stats = yield from engine_operations.wal_stats_operation(app.engine)
     key = connection.key
     assert key is not None
-    counts = yield from steps.counts_operation(app.engine, machines.sees_of(key))
+    counts = yield from engine_operations.counts_operation(app.engine, machines.sees_of(key))
     whole = not key.prefixes  # others' connections and entries are none of a tenant's business
     body = {
         "server_name": "headwater",
@@ -156,7 +156,7 @@ def _read_wal(engine: Any, key: Any, params: requests.WalReadParams) -> Operatio
 
 
 def _flush_all(connection: RcpxConnection, _params: requests.NoParams) -> Operation[Result]:
-    flushed = yield from steps.flush_all_operation(connection.app.engine)
+    flushed = yield from engine_operations.flush_all_operation(connection.app.engine)
     body = {"flushed": True, **flushed._asdict()}
     return Result(_encode(body))
 
@@ -221,9 +221,9 @@ OPERATIONS: Final[dict[str, RcpxOperation]] = {
         ),
         READ,
     ),
-    "WATCH_INSTANCE": _operation(requests.WatchInstanceParams, watching.watch_instance, READ),
-    "WATCH_ALL": _operation(requests.WatchAllParams, watching.watch_all, READ),
-    "UNWATCH": _operation(requests.UnwatchParams, watching.unwatch, READ),
+    "WATCH_INSTANCE": _operation(requests.WatchInstanceParams, subscriptions.watch_instance, READ),
+    "WATCH_ALL": _operation(requests.WatchAllParams, subscriptions.watch_all, READ),
+    "UNWATCH": _operation(requests.UnwatchParams, subscriptions.unwatch, READ),
     "SNAPSHOT_INSTANCE": _operation(
         requests.InstanceParams,
         _of_machines(lambda e, k, p: machines.snapshot_instance(e, k, p.instance_id)),

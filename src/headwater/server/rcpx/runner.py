@@ -30,9 +30,9 @@ class RcpxRunner(OperationRunner[Told | Result]):
     __slots__ = ("_connection", "_request_id")
 
     def __init__(
-        self, connection: RcpxConnection, request_id: bytes, steps: Work[Told | Result]
+        self, connection: RcpxConnection, request_id: bytes, operation: Work[Told | Result]
     ) -> None:
-        super().__init__(connection.app, connection.usage, steps)
+        super().__init__(connection.app, connection.usage, operation)
         self._connection = connection
         self._request_id = request_id
 

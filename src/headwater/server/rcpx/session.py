@@ -9,7 +9,7 @@ import msgspec
 
 from headwater import __version__
 from headwater.core.errors import InvalidRequestError
-from headwater.server.keys import ApiKey, Scope
+from headwater.server.access.keys import ApiKey, Scope
 from headwater.server.rcpx.runner import Result
 from headwater.wire.http_errors import HttpError
 from headwater.wire.machine_requests import (

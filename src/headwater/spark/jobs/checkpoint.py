@@ -29,10 +29,10 @@ from headwater.spark.jobs.checkpoint_output import begin_output, finish_output, 
 from headwater.spark.jobs.checkpoint_source import LogsRead, read_logs
 from headwater.spark.jobs.checkpoint_workers import Planned, SparkWorkers, Workers
 from headwater.spark.jobs.job import NoProgress, Progress, Report
-from headwater.spark.jobs.log_places import find_logs, owned
+from headwater.spark.jobs.log_directories import find_logs, owned
 from headwater.spark.jobs.segment_plan import TopicTask
-from headwater.spark.jobs.segment_writing import Written
-from headwater.spark.jobs.watching import tasks_shown
+from headwater.spark.jobs.segment_writer import Written
+from headwater.spark.jobs.task_progress import tasks_shown
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,14 +20,14 @@ from headwater.format.router_frames import RouterMeta
 from headwater.format.segment import topic_directory_name
 from headwater.format.snapshot import Snapshot
 from headwater.recovery.catalog import Catalog
-from headwater.recovery.parallel_survey import Piece, PieceTask
+from headwater.recovery.parallel_survey import FileSurvey, FileSurveyTask
 from headwater.recovery.snapshots import load_snapshot
 from headwater.recovery.survey import ShardSurvey, find_shard_directories
-from headwater.recovery.verdict import FileScan, Verdict
+from headwater.recovery.verdict import FileScan, FileVerdict
 from headwater.spark.jobs.checkpoint_workers import Chosen, Workers
+from headwater.spark.jobs.log_directories import LogDirectory
 from headwater.spark.jobs.log_files import Covered, FileJob, GivenGroups, covered_by
-from headwater.spark.jobs.log_places import LogDirectory
-from headwater.spark.jobs.log_reading import Noted, ScanResult, read_log
+from headwater.spark.jobs.log_scan import Noted, ScanResult, read_log
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class LogsRead:
 
     @property
     def torn(self) -> list[FileScan]:
-        return [scan for scan in self.scans if scan.verdict is Verdict.TORN]
+        return [scan for scan in self.scans if scan.verdict is FileVerdict.TORN]
 
     def segments_of(self, topic_id: int) -> str | None:
         if self.data is None:
@@ -106,7 +106,7 @@ class _LogFile:
     """Of the log directory it is in."""
     log_id: int | None
     scan: FileScan
-    piece: Piece | None
+    piece: FileSurvey | None
     """None where losses were agreed to: there the chain has holes."""
 
 
@@ -141,7 +141,7 @@ class _Reader:
         self._refuse_strangers(log_directory, log.report.shards, notes)
         self.notes += notes
 
-    def _job(self, task: PieceTask, given: GivenGroups | None) -> FileJob:
+    def _job(self, task: FileSurveyTask, given: GivenGroups | None) -> FileJob:
         directory = task.file.path.parent
         return FileJob(
             task,

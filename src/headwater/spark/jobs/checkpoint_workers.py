@@ -16,10 +16,10 @@ from headwater.core.units import MIB
 from headwater.disk import PosixDisk
 from headwater.format.snapshot import TopicMeta
 from headwater.recovery.catalog import TopicNotes
-from headwater.recovery.parallel_survey import Piece
+from headwater.recovery.parallel_survey import FileSurvey
 from headwater.spark.jobs.log_files import FileJob, Order, ScannedFile, TopicRows, scan_log_file
 from headwater.spark.jobs.segment_plan import SegmentItem, TopicPlan, TopicTask, plan_topic
-from headwater.spark.jobs.segment_writing import Written, write_segment
+from headwater.spark.jobs.segment_writer import Written, write_segment
 from headwater.spark.jobs.topic_replay import Counts
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ Chosen = Mapping[tuple[int, int], int]
 class Scanned:
     """What a look at one file tells; its rows stay where they are."""
 
-    piece: Piece
+    piece: FileSurvey
     notes: list[tuple[Order, dict[int, TopicNotes]]]
     ends_in_zeros: bool
     routing: bool

@@ -23,7 +23,7 @@ from headwater.disk import Disk, PosixDisk
 from headwater.format.names import TOPICS_DIRECTORY, WAL_DIRECTORY
 from headwater.format.segment import parse_topic_directory_name, topic_directory_name
 from headwater.recovery.survey import access_error
-from headwater.spark.jobs.compact_pieces import (
+from headwater.spark.jobs.compact_segments import (
     ColdSegment,
     ColdTopic,
     Compacted,
@@ -32,11 +32,11 @@ from headwater.spark.jobs.compact_pieces import (
     find_cold_segments,
 )
 from headwater.spark.jobs.job import NoProgress, Progress, Report
-from headwater.spark.jobs.log_places import owned
-from headwater.spark.jobs.mapping import MapAll, SparkMap
+from headwater.spark.jobs.log_directories import owned
+from headwater.spark.jobs.task_map import MapAll, SparkMap
+from headwater.spark.jobs.task_progress import tasks_shown
 from headwater.spark.jobs.topic_names import topic_ids
-from headwater.spark.jobs.watching import tasks_shown
-from headwater.store.object_store import shown_place
+from headwater.store.object_store import shown_address
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -154,7 +154,7 @@ def _report(
     return CompactReport(
         ok=not refused,
         source=options.path,
-        cold=shown_place(options.cold),
+        cold=shown_address(options.cold),
         topics=topics,
         segments=len(done),
         rewritten=sum(each.outcome is Outcome.REWRITTEN for each in done),

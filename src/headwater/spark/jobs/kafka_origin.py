@@ -89,18 +89,18 @@ class KafkaRange(msgspec.Struct, frozen=True):
 
 def plan_kafka_origin(origin: KafkaOrigin) -> list[KafkaRange]:
     """Every record there is now, or up to the ends that were named."""
-    from headwater.client.bridge.ends import Reading
+    from headwater.client.bridge.clusters import ClusterReader
 
-    reading = Reading(Cluster(origin.address))
+    reader = ClusterReader(Cluster(origin.address))
     try:
-        there = reading.partitions().get(origin.topic)
+        there = reader.partitions().get(origin.topic)
         if not there:
             raise RequestError(f"there is no topic {origin.topic!r} in {Cluster(origin.address)}")
         if origin.ends and len(origin.ends) != len(there):
             raise RequestError(f"{origin} has {len(there)} partitions, and {len(origin.ends)} ends")
-        marks = [reading.watermarks(origin.topic, partition) for partition in there]
+        marks = [reader.watermarks(origin.topic, partition) for partition in there]
     finally:
-        reading.close()
+        reader.close()
     ranges = []
     for partition, mark in zip(there, marks, strict=True):
         end = origin.ends[partition] if origin.ends else mark.high

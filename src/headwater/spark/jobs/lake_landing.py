@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from headwater.core.errors import RequestError
 from headwater.format.checksum import checksum64
-from headwater.spark.arrow_schema import to_arrow
 from headwater.spark.jobs.job import Progress
 from headwater.spark.jobs.lake_rows import (
     DATE,
@@ -31,6 +30,7 @@ from headwater.spark.jobs.lake_rows import (
     LandTask,
     Payload,
 )
+from headwater.spark.sessions.arrow_schema import to_arrow
 from headwater.spark.tables.columns import VARIANT_TYPE
 from headwater.spark.tables.table import (
     AlreadyLandedError,
@@ -230,7 +230,7 @@ def arrow_fields(ddl: str | None) -> Any:
     """The fields of a DDL text as Arrow."""
     if not ddl:
         return pa.schema([])
-    from headwater.spark.reading.ddl import parse_ddl
+    from headwater.spark.source.ddl import parse_ddl
     from headwater.spark.tables.columns import plain
 
     return plain(to_arrow(parse_ddl(ddl)))

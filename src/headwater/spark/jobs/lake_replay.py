@@ -18,13 +18,13 @@ import pyarrow as pa
 
 from headwater.core.clock import Clock, SystemClock
 from headwater.core.units import US_PER_S
-from headwater.spark.arrow_schema import to_arrow
 from headwater.spark.jobs.job import NoProgress, Progress, Report
 from headwater.spark.jobs.lake import LakeOptions, with_variant
 from headwater.spark.jobs.lake_landing import Shape, committed, write_files
 from headwater.spark.jobs.lake_rows import DEAD, INVALID, Judge, Kind, LandTask, Payload, Status
+from headwater.spark.sessions.arrow_schema import to_arrow
+from headwater.spark.tables.file_writer import FilesWriter
 from headwater.spark.tables.table import Landing, Table
-from headwater.spark.tables.writing import FilesWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -122,9 +122,9 @@ def _parsed(letters: DataFrame, options: LakeOptions, shape: Shape) -> DataFrame
     """Letters as the source gives records: with the fields asked for, and what is wrong."""
     from pyspark.sql.types import StringType, StructField, StructType
 
-    from headwater.spark.reading.ddl import parse_ddl
-    from headwater.spark.reading.options import Payload as SourcePayload
-    from headwater.spark.reading.schema import envelope
+    from headwater.spark.source.ddl import parse_ddl
+    from headwater.spark.source.options import Payload as SourcePayload
+    from headwater.spark.source.schema import envelope
 
     fields = parse_ddl(options.fields) if options.fields else StructType([])
     plain = [field for field in envelope(SourcePayload.BINARY).fields if field.name != "gap"]
@@ -141,7 +141,7 @@ class Parse:
     schema: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from headwater.spark.reading.fields import FieldParser
+        from headwater.spark.source.fields import FieldParser
 
         fields = _struct(self.fields)
         schema = to_arrow(_struct(self.schema))

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.ipc
 
 from headwater.core.errors import InvariantError
+from headwater.spark.tables.file_writer import FilesWriter
 from headwater.spark.tables.table import Layout
-from headwater.spark.tables.writing import FilesWriter
 
 DATE: Final = "date"
 """The day of a record's ts, in UTC; a column of the table when it is partitioned by it."""

@@ -29,7 +29,7 @@ from headwater.format.snapshot import Snapshot
 from headwater.format.table import FrameTable, read_table
 from headwater.format.topic_frames import CheckpointEntry, decode_checkpoint_mark
 from headwater.recovery.catalog import TopicNotes
-from headwater.recovery.parallel_survey import Piece, PieceTask, scan_piece
+from headwater.recovery.parallel_survey import FileSurvey, FileSurveyTask, survey_file
 from headwater.recovery.scan import is_zero
 from headwater.recovery.survey import read_log_file
 from headwater.recovery.verdict import FileScan
@@ -126,7 +126,7 @@ class GivenGroups(NamedTuple):
 class FileJob:
     """What is wanted of one file."""
 
-    task: PieceTask
+    task: FileSurveyTask
     log: int
     """Which of the logs it belongs to, in the order of a replay."""
     covered: Covered | None = None
@@ -143,7 +143,7 @@ class FileJob:
 
 @dataclass(slots=True)
 class ScannedFile:
-    piece: Piece
+    piece: FileSurvey
     notes: list[tuple[Order, dict[int, TopicNotes]]] = field(default_factory=list)
     rows: list[TopicRows] = field(default_factory=list)
     ends_in_zeros: bool = True
@@ -159,7 +159,7 @@ def scan_log_file(disk: Disk, job: FileJob) -> ScannedFile:
     path = job.task.file.path
     buffer = read_log_file(disk, path)
     if job.given is None:
-        piece, table = scan_piece(buffer, job.task)
+        piece, table = survey_file(buffer, job.task)
     else:
         piece, table = _given(buffer, job.task, job.given)
     scanned = ScannedFile(piece, ends_in_zeros=is_zero(buffer[piece.scan.end :]))
@@ -174,11 +174,13 @@ def scan_log_file(disk: Disk, job: FileJob) -> ScannedFile:
     return scanned
 
 
-def _given(buffer: memoryview, task: PieceTask, given: GivenGroups) -> tuple[Piece, FrameTable]:
+def _given(
+    buffer: memoryview, task: FileSurveyTask, given: GivenGroups
+) -> tuple[FileSurvey, FrameTable]:
     scan = FileScan(task.file.path, task.file.number, end=given.end, length=len(buffer))
     scan.spans.frombytes(given.spans)
     groups = list(zip(scan.spans[0::4], scan.spans[1::4], strict=True))
-    piece = Piece(scan, None)
+    piece = FileSurvey(scan, None)
     piece.chain.log_id = task.log_id
     return piece, read_table(buffer, groups)
 

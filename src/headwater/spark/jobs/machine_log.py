@@ -31,9 +31,9 @@ from headwater.recovery.machines.segment import MachineScan, scan_machine_segmen
 from headwater.recovery.machines.snapshot import load_machine_snapshot
 from headwater.recovery.machines.survey import MachineSurvey, begin_survey
 from headwater.recovery.machines.verify import machine_faults
-from headwater.spark.jobs.mapping import MapAll
+from headwater.spark.jobs.task_map import MapAll
 from headwater.store.pair import read_all
-from headwater.store.verify import Fault, FaultKind
+from headwater.store.verify import FaultKind, VerifyFault
 
 ROWS: Final = pa.schema(
     [
@@ -136,7 +136,7 @@ def view_machine_log(
 
 def _scan_log(
     disk: Disk, directory_of_log: PurePath, map_all: MapAll
-) -> tuple[MachineSurvey, list[MachineScan], list[Fault]]:
+) -> tuple[MachineSurvey, list[MachineScan], list[VerifyFault]]:
     """Once more when an owner compacts the log just now."""
     for _ in range(_SCANS_MAX):
         try:
@@ -150,7 +150,7 @@ def _scan_log(
     raise UnavailableError(f"{directory_of_log} changes faster than it can be looked at; try again")
 
 
-def _end(plan: MachineSurvey, scans: Sequence[MachineScan], faults: Sequence[Fault]) -> int:
+def _end(plan: MachineSurvey, scans: Sequence[MachineScan], faults: Sequence[VerifyFault]) -> int:
     """Behind the last whole batch."""
     ends = [global_offset(scan.number, scan.end) for scan in scans if scan.entries]
     end = max(ends, default=0 if plan.heading is None else plan.heading.wal_offset)

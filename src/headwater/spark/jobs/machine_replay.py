@@ -20,7 +20,7 @@ from headwater.core.errors import RequestError
 from headwater.core.units import US_PER_S
 from headwater.disk import PosixDisk
 from headwater.format.machines.bodies import ApplyEvent, CreateInstance, decode_body
-from headwater.format.machines.entry import Entry, EntryType
+from headwater.format.machines.entry import EntryType, MachineEntry
 from headwater.model.machines.instance import Instance
 from headwater.model.machines.instance_changes import created_instance, replayed_event
 from headwater.spark.jobs.job import NoProgress, Progress, Report
@@ -33,8 +33,8 @@ from headwater.spark.jobs.machine_log import (
     read_splits,
     view_machine_log,
 )
-from headwater.spark.jobs.mapping import SparkMap
-from headwater.spark.jobs.watching import tasks_shown
+from headwater.spark.jobs.task_map import SparkMap
+from headwater.spark.jobs.task_progress import tasks_shown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -206,7 +206,7 @@ def fold(rows: Iterable[tuple[str, int, int, bytes]], as_of: int) -> Iterator[tu
         if kind == FROM_SNAPSHOT:
             now = msgspec.msgpack.decode(payload, type=Instance)
             continue
-        body = decode_body(Entry(EntryType(kind), False, 0, payload, 0))
+        body = decode_body(MachineEntry(EntryType(kind), False, 0, payload, 0))
         if isinstance(body, CreateInstance):
             now, deleted = created_instance(body, offset, body.machine, body.state), False
         elif isinstance(body, ApplyEvent):

@@ -37,7 +37,7 @@ from headwater.format.snapshot import (
 )
 from headwater.recovery.catalog import Catalog
 from headwater.recovery.history.topics import TABLE_FRAMES
-from headwater.recovery.inspection import look_until_settled
+from headwater.recovery.inspection import inspect_until_stable
 from headwater.recovery.replay import replay
 from headwater.recovery.rows import replay_controls
 from headwater.recovery.snapshots import covered_frames, load_snapshot
@@ -146,7 +146,7 @@ def add(
 
 def _known(disk: Disk, directory: PurePath) -> tuple[Snapshot, Catalog]:
     """What the newest snapshot says, and which topics there are by it and by the log."""
-    report = look_until_settled(disk, directory / WAL_DIRECTORY)
+    report = inspect_until_stable(disk, directory / WAL_DIRECTORY)
     report.raise_if_refused()
     snapshot = load_snapshot(disk, directory, [])
     covered = {} if snapshot is None else covered_frames(directory, snapshot, report.shards)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from headwater.core.errors import RequestError
-from headwater.spark.sessions import INSTALL
+from headwater.spark.sessions.session import INSTALL
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

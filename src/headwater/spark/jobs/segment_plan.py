@@ -26,10 +26,10 @@ from headwater.format.segment import (
 from headwater.format.snapshot import KeyMeta, TopicMeta
 from headwater.recovery.catalog import KnownTopic
 from headwater.spark.jobs.log_files import TopicRows
-from headwater.spark.jobs.mapped import MappedFiles
+from headwater.spark.jobs.mapped_files import MappedFiles
 from headwater.spark.jobs.topic_replay import Counts, Place, TopicReplay
 from headwater.store.appender import is_full, room_for
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 from headwater.store.object_store import open_cold_tier
 from headwater.store.reclaim import choose_drops
 from headwater.store.segment import Segment
@@ -118,8 +118,8 @@ def plan_topic(disk: Disk, task: TopicTask, history: list[TopicRows]) -> TopicPl
     return _Planner(task, replayed).plan()
 
 
-def _files(disk: Disk, task: TopicTask) -> tuple[TopicFiles | None, list[Finding]]:
-    findings: list[Finding] = []
+def _files(disk: Disk, task: TopicTask) -> tuple[TopicFiles | None, list[RecordDamage]]:
+    findings: list[RecordDamage] = []
     if task.directory is None:
         return None, findings
     cold = None if task.cold is None else open_cold_tier(disk, task.cold)

@@ -17,7 +17,7 @@ from headwater.core.errors import RequestError
 from headwater.core.units import US_PER_S
 from headwater.spark.jobs.job import NoProgress, Place, Progress, Report
 from headwater.spark.jobs.origins import delta_table, parquet_table
-from headwater.spark.jobs.watching import tasks_shown
+from headwater.spark.jobs.task_progress import tasks_shown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -151,8 +151,8 @@ def _slim(spark: SparkSession, options: StatsOptions) -> DataFrame:
     from pyspark.sql import functions as f
     from pyspark.sql.types import StructType
 
-    from headwater.spark.reading.options import Payload
-    from headwater.spark.reading.schema import envelope
+    from headwater.spark.source.options import Payload
+    from headwater.spark.source.schema import envelope
 
     columns = [each for each in envelope(Payload.BINARY).fields if each.name != "meta"]
     reader = spark.read.format("headwater").options(**options.place.reading())

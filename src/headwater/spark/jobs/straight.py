@@ -36,7 +36,7 @@ from headwater.format.segment import (
 )
 from headwater.spark.jobs.new_topic import SegmentDone, add, reserve, stopped
 from headwater.spark.jobs.origins import CARRIED, DATA, NODE, TAG
-from headwater.spark.writing.json_columns import json_objects, json_texts
+from headwater.spark.sink.json_columns import json_objects, json_texts
 from headwater.store.appender import is_full, room_for
 from headwater.store.segment import Segment
 from headwater.store.segment_stores import LocalSegmentStore

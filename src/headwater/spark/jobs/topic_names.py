@@ -11,12 +11,12 @@ from headwater.disk import Disk
 from headwater.format.names import WAL_DIRECTORY
 from headwater.format.snapshot import Snapshot
 from headwater.recovery.catalog import Catalog
-from headwater.recovery.parallel_survey import PieceTask
+from headwater.recovery.parallel_survey import FileSurveyTask
 from headwater.recovery.snapshots import load_snapshot
 from headwater.recovery.survey import find_shard_directories
 from headwater.spark.jobs.log_files import FileJob, GivenGroups, covered_by, scan_log_file
-from headwater.spark.jobs.log_reading import LogRead, read_log
-from headwater.spark.jobs.mapping import MapAll
+from headwater.spark.jobs.log_scan import LogRead, read_log
+from headwater.spark.jobs.task_map import MapAll
 
 
 def topic_ids(
@@ -49,7 +49,7 @@ def noted_log(
     labels = {path: label for label, path in enumerate(find_shard_directories(disk, wal))}
     covered = covered_by(directory, snapshot)
 
-    def job(task: PieceTask, given: GivenGroups | None) -> FileJob:
+    def job(task: FileSurveyTask, given: GivenGroups | None) -> FileJob:
         where = task.file.path.parent
         return FileJob(task, labels[where], covered.get(where), with_rows=False, given=given)
 

@@ -54,9 +54,9 @@ from headwater.model.topic import TopicLog
 from headwater.recovery.catalog import KnownTopic
 from headwater.recovery.stored_topic import load_log
 from headwater.spark.jobs.log_files import Control, TopicRows
-from headwater.spark.jobs.mapped import MappedFiles
+from headwater.spark.jobs.mapped_files import MappedFiles
 from headwater.spark.jobs.tag_table import Tagged, TagTable
-from headwater.store.checked_reads import Finding
+from headwater.store.checked_reads import RecordDamage
 from headwater.store.segment import Segment
 from headwater.store.topic_files import TopicFiles
 
@@ -93,7 +93,7 @@ class TopicReplay:
     files: TopicFiles | None
     """The topic's segments; None when there is only the log."""
     mapped: MappedFiles
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[RecordDamage] = field(default_factory=list)
     """Filled by `files`."""
     clean_runs: tuple[int, ...] = ()
     """Runs that ended with a clean stop. It gives reserved seqs back, which a snapshot tells; a
@@ -342,7 +342,7 @@ class TopicReplay:
     def _refuse_damage(self) -> None:
         """What cannot be read again must not be left out without anybody noticing."""
         for finding in self.findings:
-            if not finding.mended:
+            if not finding.repaired:
                 raise DamageError(
                     finding.reason,
                     path=PurePath(finding.path),

@@ -22,10 +22,10 @@ from headwater.disk import Disk, PosixDisk
 from headwater.format.names import PREPARED_NAME, WAL_DIRECTORY
 from headwater.recovery.finding import Action
 from headwater.recovery.survey import access_error
+from headwater.spark.jobs.directory_scan import DirectoryScan, scan_directory
 from headwater.spark.jobs.job import NoProgress, Progress, Report
-from headwater.spark.jobs.mapping import MapAll, SparkMap
-from headwater.spark.jobs.verify_look import DirectoryScan, scan_directory
-from headwater.spark.jobs.watching import tasks_shown
+from headwater.spark.jobs.task_map import MapAll, SparkMap
+from headwater.spark.jobs.task_progress import tasks_shown
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

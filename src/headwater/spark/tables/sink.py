@@ -20,9 +20,11 @@ from pyspark.sql.datasource import (
 )
 
 from headwater.core.errors import RequestError
-from headwater.spark.arrow_schema import to_arrow
+from headwater.spark.sessions.arrow_schema import to_arrow
+from headwater.spark.sessions.task_context import micro_batch, task_context
+from headwater.spark.sink.options import SPARKS_OWN
+from headwater.spark.tables.formats import FORMATS, open_table
 from headwater.spark.tables.location import TableLocation
-from headwater.spark.tables.opening import FORMATS, open_table
 from headwater.spark.tables.table import (
     AlreadyLandedError,
     Landing,
@@ -31,8 +33,6 @@ from headwater.spark.tables.table import (
     WrittenFile,
     check_landing,
 )
-from headwater.spark.task import micro_batch, task_context
-from headwater.spark.writing.options import SPARKS_OWN
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -166,7 +166,7 @@ def _write(
     import pyarrow as pa
     import pyarrow.ipc
 
-    from headwater.spark.tables.writing import FilesWriter
+    from headwater.spark.tables.file_writer import FilesWriter
 
     schema = pa.ipc.read_schema(pa.py_buffer(prepared.columns))
     context = task_context()

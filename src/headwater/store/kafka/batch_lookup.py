@@ -9,7 +9,7 @@ import numpy
 from numpy.typing import NDArray
 
 from headwater.format.kafka.entry import Entries
-from headwater.store.kafka.files import SegmentFiles
+from headwater.store.kafka.files import KafkaSegmentFiles
 
 Ids = NDArray[numpy.uint64]
 
@@ -39,12 +39,12 @@ class Batches(NamedTuple):
     entries: Entries
 
 
-def locate(files: SegmentFiles, table: SegmentTable, ids: Ids) -> Batches:
+def locate(files: KafkaSegmentFiles, table: SegmentTable, ids: Ids) -> Batches:
     """The batches that these ids, of one partition and sorted, belong to.
 
     FileNotFoundError when one of them, or the file it should be in, is gone.
     """
-    found: list[Entries] = []
+    chosen: list[Entries] = []
     low = 0
     while low < len(ids):
         at = table.position(ids[low])
@@ -53,16 +53,16 @@ def locate(files: SegmentFiles, table: SegmentTable, ids: Ids) -> Batches:
         # No more than is needed: what is mapped of the active segment may end just there.
         count = int(ids[high - 1] - base) + 1
         entries = files.entries(table.numbers[at], count)
-        found.append(entries[(ids[low:high] - base).astype(numpy.int64)])
+        chosen.append(entries[(ids[low:high] - base).astype(numpy.int64)])
         low = high
-    entries = found[0] if len(found) == 1 else numpy.concatenate(found)
-    places = entries["segment_id"].astype(numpy.uint64) << numpy.uint64(32)
-    places |= entries["physical_offset"]
-    first = numpy.concatenate(([0], numpy.flatnonzero(numpy.diff(places)) + 1))
+    entries = chosen[0] if len(chosen) == 1 else numpy.concatenate(chosen)
+    positions = entries["segment_id"].astype(numpy.uint64) << numpy.uint64(32)
+    positions |= entries["physical_offset"]
+    first = numpy.concatenate(([0], numpy.flatnonzero(numpy.diff(positions)) + 1))
     return Batches(first.astype(numpy.int64), entries[first])
 
 
-def count_before(files: SegmentFiles, table: SegmentTable, first_id: int, records: int) -> int:
+def count_before(files: KafkaSegmentFiles, table: SegmentTable, first_id: int, records: int) -> int:
     """How many records of the batch with this id stand before it, given how many it has."""
     at = table.position(first_id)
     position = first_id - int(table.base_ids[at])

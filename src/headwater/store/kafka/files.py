@@ -20,7 +20,7 @@ from headwater.format.kafka.names import index_name, log_name
 MAPS_MAX: Final = 128
 
 
-class SegmentFiles:
+class KafkaSegmentFiles:
     """Safe to use from several threads."""
 
     def __init__(self, disk: Disk, directory: PurePath, maps_max: int = MAPS_MAX) -> None:

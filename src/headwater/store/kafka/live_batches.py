@@ -18,7 +18,7 @@ from headwater.format.kafka.entry import (
 )
 
 
-class Living(NamedTuple):
+class LiveBatches(NamedTuple):
     runs: Runs
     live: NDArray[numpy.bool_]
     """Of each run."""
@@ -41,14 +41,16 @@ def keys_in(entries: Entries) -> list[bytes]:
     return [key for key, _ in group_by_key(find_runs(entries))]
 
 
-def strangers(living: Living, log_number: int, log_bytes: int) -> bool:
+def strangers(living: LiveBatches, log_number: int, log_bytes: int) -> bool:
     """Whether an entry that lives leads to another log, or behind the end of this one."""
     entries = living.runs.entries[living.live]
     ends = entries["physical_offset"].astype(numpy.int64) + entries["length"] + PREFIX_BYTES
     return bool((entries["segment_id"] != log_number).any() or (ends > log_bytes).any())
 
 
-def find_living(entries: Entries, base_id: int, first_live: Mapping[bytes, int]) -> Living:
+def find_live_batches(
+    entries: Entries, base_id: int, first_live: Mapping[bytes, int]
+) -> LiveBatches:
     """A batch lives as long as one of its ids does: from the first live one of its key on."""
     runs = find_runs(entries)
     live = numpy.zeros(len(runs.starts), numpy.bool_)
@@ -59,4 +61,4 @@ def find_living(entries: Entries, base_id: int, first_live: Mapping[bytes, int])
     stored = runs.entries["length"] > 0
     live &= stored
     sizes = runs.entries["length"].astype(numpy.int64) + PREFIX_BYTES
-    return Living(runs, live, int(sizes[live].sum()), int(sizes[stored].sum()), has_holes)
+    return LiveBatches(runs, live, int(sizes[live].sum()), int(sizes[stored].sum()), has_holes)

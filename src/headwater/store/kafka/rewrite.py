@@ -19,19 +19,19 @@ from headwater.format.checksum import checksum64
 from headwater.format.kafka.checkpoint import RewriteMeta
 from headwater.format.kafka.entry import PREFIX_BYTES, Entries
 from headwater.format.kafka.names import REWRITE_SUFFIX, index_name, log_name
-from headwater.store.kafka.live_batches import Living
+from headwater.store.kafka.live_batches import LiveBatches
 
-_PIECE_BYTES: Final = 4 * MIB
-_PIECES_MAX: Final = 512
+_WRITE_BYTES: Final = 4 * MIB
+_BUFFERS_MAX: Final = 512
 
 
-def write_living(
+def write_live_batches(
     disk: Disk,
     directory: PurePath,
     number: int,
     log_number: int,
     log: memoryview,
-    living: Living,
+    living: LiveBatches,
 ) -> RewriteMeta:
     """Write log `log_number` with what lives of segment `number`, and an index beside the old.
 
@@ -42,15 +42,15 @@ def write_living(
     contents = new_entries.tobytes()
     new_log = log_name(log_number) + REWRITE_SUFFIX
     names: dict[str, Iterator[Sequence[Buffer]]] = {
-        new_log: _pieces(log, spans),
+        new_log: _writes(log, spans),
         index_name(log_number): iter(()),
         index_name(number) + REWRITE_SUFFIX: iter([[contents]]),
     }
     try:
-        for name, pieces in names.items():
+        for name, writes in names.items():
             file = disk.open(directory / name, OpenMode.CREATE)
             try:
-                _write(file, pieces)
+                _write(file, writes)
                 sync_file(file)
             finally:
                 file.close()
@@ -83,14 +83,14 @@ def write_index_again(disk: Disk, directory: PurePath, number: int, contents: by
     swap_index(disk, directory, number)
 
 
-def _moved(log_number: int, living: Living) -> tuple[Entries, list[tuple[int, int]], int]:
+def _moved(log_number: int, living: LiveBatches) -> tuple[Entries, list[tuple[int, int]], int]:
     """The entries after the rewrite, what is copied (from, to), and how long the new log is."""
     runs, live = living.runs, living.live
     sizes = numpy.where(live, runs.entries["length"].astype(numpy.int64) + PREFIX_BYTES, 0)
-    places = numpy.cumsum(sizes) - sizes
+    offsets = numpy.cumsum(sizes) - sizes
     new = runs.entries.copy()
     new["segment_id"][live] = log_number
-    new["physical_offset"][live] = places[live]
+    new["physical_offset"][live] = offsets[live]
     new["length"][~live] = 0
     begins = runs.entries["physical_offset"][live].astype(numpy.int64)
     ends = begins + sizes[live]
@@ -102,23 +102,23 @@ def _moved(log_number: int, living: Living) -> tuple[Entries, list[tuple[int, in
     return numpy.repeat(new, runs.counts), spans, int(sizes.sum())
 
 
-def _pieces(log: memoryview, spans: list[tuple[int, int]]) -> Iterator[list[memoryview]]:
+def _writes(log: memoryview, spans: list[tuple[int, int]]) -> Iterator[list[memoryview]]:
     """The spans in writes of a reasonable size."""
     group: list[memoryview] = []
     size = 0
     for begin, end in spans:
-        for at in range(begin, end, _PIECE_BYTES):
-            piece = log[at : min(at + _PIECE_BYTES, end)]
-            group.append(piece)
-            size += len(piece)
-            if size >= _PIECE_BYTES or len(group) >= _PIECES_MAX:
+        for at in range(begin, end, _WRITE_BYTES):
+            chunk = log[at : min(at + _WRITE_BYTES, end)]
+            group.append(chunk)
+            size += len(chunk)
+            if size >= _WRITE_BYTES or len(group) >= _BUFFERS_MAX:
                 yield group
                 group, size = [], 0
     if group:
         yield group
 
 
-def _write(file: File, pieces: Iterator[Sequence[Buffer]]) -> None:
+def _write(file: File, writes: Iterator[Sequence[Buffer]]) -> None:
     at = 0
-    for buffers in pieces:
+    for buffers in writes:
         at += write_all(file, at, buffers)

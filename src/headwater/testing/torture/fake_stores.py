@@ -152,7 +152,7 @@ class Stores:
 
     def round(self) -> None:
         """Whatever the background threads would do now."""
-        for keeper in (self.database.engine._keeper, self.kafka._keeper):
+        for keeper in (self.database.engine._maintenance, self.kafka._keeper):
             assert isinstance(keeper, SteppedMaintenance)
             keeper.round()
 

@@ -46,7 +46,7 @@ def shift_the_wall_clock(path: str) -> None:
 def take_thresholds(engine: Mapping[str, Any], kafka: Mapping[str, Any]) -> None:
     from headwater.cli import serving
     from headwater.config.kafka import KafkaSettings
-    from headwater.server.listener import Server
+    from headwater.server.server import Server
 
     def begin_server(directory: str, settings: Any, engine_settings: Any) -> Server:
         return Server(

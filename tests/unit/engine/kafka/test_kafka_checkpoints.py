@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from headwater.disk import read_whole
-from headwater.engine.kafka.checkpointing import Checkpointing
+from headwater.engine.kafka.checkpointer import KafkaCheckpointer
 from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta, decode_checkpoint
 from headwater.format.kafka.names import CHECKPOINT_NAME
 from headwater.testing import FakeDisk
@@ -23,9 +23,9 @@ class Busy:
         self.before, self.after = before, after
         self.words: list[bytes] = []
         self.fill(1)
-        checkpointing = self.life.store._checkpointing
-        self._note_synced = checkpointing._note_synced
-        checkpointing._note_synced = self.harden
+        checkpointer = self.life.store._checkpointer
+        self._note_synced = checkpointer._note_synced
+        checkpointer._note_synced = self.sync
 
     @property
     def segments(self) -> int:
@@ -39,7 +39,7 @@ class Busy:
             self.words.append(word.encode())
             self.life.append("orders", batch_of(word))
 
-    def harden(self) -> SegmentMeta:
+    def sync(self) -> SegmentMeta:
         self.fill(self.before)
         active = self._note_synced()
         self.fill(self.after)
@@ -50,7 +50,7 @@ class Busy:
 def test_segments_filled_during_a_checkpoint_are_listed_once(before: int, after: int) -> None:
     busy = Busy(before, after)
     known, store = busy.segments, busy.life.store
-    settled = store.core.settled_id
+    settled = store.core.applied_id
     checkpoint = store.checkpoint()
     assert checkpoint == saved(busy.life)
     assert checkpoint.as_of == settled  # the state is older than what was synced
@@ -77,11 +77,11 @@ def test_a_checkpoint_that_cannot_be_written_vouches_for_nothing() -> None:
     life.create("orders")
     disk = life.disk
     assert isinstance(disk, FakeDisk)
-    checkpointing = Checkpointing(life.store.core, life.store._note_synced, told.append)
+    checkpointer = KafkaCheckpointer(life.store.core, life.store._note_synced, told.append)
     disk.capacity_bytes = 0
     with pytest.raises(OSError, match="No space"):
-        checkpointing.run()
+        checkpointer.run()
     assert told == []
     disk.capacity_bytes = None
-    checkpointing.run()
+    checkpointer.run()
     assert told == [saved(life).segments[-1]]

@@ -8,10 +8,10 @@ from headwater.config.kafka import KafkaSettings
 from headwater.config.wal import WalSettings
 from headwater.core.durability import Durability
 from headwater.core.errors import DiskFullError, OverloadedError
+from headwater.engine.kafka.batch_appender import Produced
 from headwater.engine.kafka.effects import apply_event
 from headwater.engine.kafka.errors import KafkaError
 from headwater.engine.kafka.group_offsets import Committed
-from headwater.engine.kafka.producing import Produced
 from headwater.format.kafka.batch import read_header
 from headwater.format.kafka.events import TopicMade
 from headwater.format.kafka.records import Producer

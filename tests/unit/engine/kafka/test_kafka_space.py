@@ -13,7 +13,7 @@ from headwater.engine.kafka.errors import KafkaError
 from headwater.engine.kafka.group_offsets import Committed
 from headwater.format.kafka.entry import keys_of
 from headwater.format.kafka.names import SPARE_NAME
-from headwater.store.kafka.files import SegmentFiles
+from headwater.store.kafka.files import KafkaSegmentFiles
 from headwater.testing import FakeDisk
 from headwater.testing.fault_disk import FaultDisk
 from headwater.testing.faults import Fault, Verb
@@ -217,7 +217,7 @@ def test_a_map_that_was_made_while_the_file_was_replaced_is_not_kept() -> None:
     for number in range(30):
         life.append("orders", batch_of(f"{number}" * 10))
     meta = life.store.core.sealed[0]
-    files = SegmentFiles(disk, KAFKA)
+    files = KafkaSegmentFiles(disk, KAFKA)
     swapped = threading.Event()
 
     def swap() -> None:

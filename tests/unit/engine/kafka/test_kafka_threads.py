@@ -11,7 +11,7 @@ from headwater.core.clock import SystemClock
 from headwater.core.durability import Durability
 from headwater.core.units import KIB
 from headwater.disk import PosixDisk
-from headwater.engine.kafka.producing import Produced
+from headwater.engine.kafka.batch_appender import Produced
 from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.owner import BatonOwner, LoopOwner, Owner
 from headwater.engine.pending import wait_for

@@ -1,0 +1,193 @@
+"""`headwater restore`: a data directory out of a backup, whole or not at all.
+
+Everything is unpacked into `DIR.restoring`, each checksum is checked, the directory is read as a
+start would read it, and every topic must hold what the manifest says. Only then does it get its
+name. What an interrupted restore leaves bears the other name and a marker, and the next one
+removes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Final
+
+from headwater.config.engine import EngineSettings
+from headwater.core.clock import Clock
+from headwater.core.errors import DamageError, DiskFullError, RequestError
+from headwater.core.units import MIB
+from headwater.disk import Disk, File, OpenMode, sync_file, sync_names, write_all
+from headwater.engine.backup.archive import Advance, ArchiveReader
+from headwater.engine.backup.backup import Begin
+from headwater.engine.backup.facts import topic_facts
+from headwater.engine.backup.kafka_files import check_kafka
+from headwater.engine.backup.machine_files import check_machines
+from headwater.engine.backup.point import RestorePoint, cut_back
+from headwater.engine.backup.still_clock import StillClock
+from headwater.engine.read_only import DirectoryView
+from headwater.format.backup import BackupMember, Manifest
+from headwater.format.names import TOPICS_DIRECTORY, WAL_DIRECTORY
+from headwater.format.snapshot import META_DIRECTORY
+from headwater.store.failures import file_work
+
+RESTORING_SUFFIX: Final = ".restoring"
+MARKER_NAME: Final = "RESTORING"
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreReport:
+    directory: PurePath
+    manifest: Manifest
+    records_deleted: int
+
+
+def restore_backup(
+    disk: Disk,
+    path: PurePath,
+    directory: PurePath,
+    point: RestorePoint,
+    clock: Clock,
+    begin: Begin,
+) -> RestoreReport:
+    """Make `directory`, which must be new or empty, from the backup at `path`."""
+    archive = ArchiveReader(disk, path)
+    try:
+        manifest = archive.manifest
+        point.refuse_unknown({topic.name for topic in manifest.topics})
+        with file_work(directory):
+            _check_target(disk, directory)
+        still = StillClock(clock, manifest.created_ms)
+        with unpacked(disk, archive, directory, begin(manifest.file_bytes)) as staging:
+            check_facts(DirectoryView(disk, staging, EngineSettings(), still), manifest, path)
+            check_kafka(disk, staging)
+            check_machines(disk, staging)
+            deleted = 0
+            if not point.is_the_end:
+                deleted = cut_back(disk, staging, _shards(manifest), still, point)
+            with file_work(directory):
+                disk.unlink(staging / MARKER_NAME)
+                sync_names(disk, staging)
+                disk.rename(staging, directory)
+                sync_names(disk, directory.parent)
+        return RestoreReport(directory, manifest, deleted)
+    finally:
+        archive.close()
+
+
+def _check_target(disk: Disk, directory: PurePath) -> None:
+    if not disk.is_directory(directory.parent):
+        raise RequestError(f"there is no directory {directory.parent} to restore into")
+    if not disk.exists(directory):
+        return
+    if not disk.is_directory(directory):
+        raise RequestError(f"{directory} is not a directory")
+    if disk.list_directory(directory):
+        raise RequestError(f"{directory} is not empty; restore into a new or empty directory")
+
+
+def _shards(manifest: Manifest) -> int:
+    """How many shards the log in the backup was written with; one when it lies flat."""
+    paths = [member.name.split("/") for member in manifest.members]
+    shards = {parts[1] for parts in paths if parts[0] == WAL_DIRECTORY and len(parts) == 3}
+    return max(len(shards), 1)
+
+
+def check_facts(view: DirectoryView, manifest: Manifest, path: PurePath) -> None:
+    """Every topic holds exactly what it held when the backup was made."""
+    restored = {}
+    for topic in list(view.core.registry):
+        log = topic.log if topic.loaded else view.load(topic).log
+        restored[topic.name] = topic_facts(topic, log)
+    for expected in manifest.topics:
+        facts = restored.pop(expected.name, None)
+        if facts != expected:
+            raise DamageError(
+                f"topic {expected.name!r} came back as {facts}, not as {expected}",
+                path=path,
+                advice="use another backup, and report this",
+            )
+    if restored:
+        raise DamageError(f"the backup holds unknown topics: {sorted(restored)[:3]}", path=path)
+
+
+@contextlib.contextmanager
+def unpacked(
+    disk: Disk, archive: ArchiveReader, directory: PurePath, advance: Advance
+) -> Iterator[PurePath]:
+    """The files of a backup in a directory beside the wanted one. Gone afterwards, unless it was
+    given another name."""
+    staging = directory.with_name(directory.name + RESTORING_SUFFIX)
+    with file_work(staging):
+        _make_staging(disk, staging, archive.manifest)
+    try:
+        with file_work(staging):
+            _unpack(disk, archive, staging, advance)
+        yield staging
+    finally:
+        with file_work(staging):
+            if disk.is_directory(staging):
+                remove_tree(disk, staging)
+
+
+def _make_staging(disk: Disk, staging: PurePath, manifest: Manifest) -> None:
+    if disk.exists(staging):
+        if not disk.exists(staging / MARKER_NAME):
+            raise RequestError(f"{staging} is in the way; move it elsewhere first")
+        remove_tree(disk, staging)
+    needed, free = manifest.file_bytes, disk.free_bytes(staging.parent)
+    if free < needed:
+        raise DiskFullError(
+            f"restoring needs {needed // MIB + 1} MiB, and beside {staging} there are "
+            f"{free // MIB} MiB free"
+        )
+    disk.make_directory(staging)
+    disk.open(staging / MARKER_NAME, OpenMode.CREATE).close()
+    sync_names(disk, staging)
+
+
+def _unpack(disk: Disk, archive: ArchiveReader, staging: PurePath, advance: Advance) -> None:
+    made = {staging}
+    for name in (WAL_DIRECTORY, TOPICS_DIRECTORY, META_DIRECTORY):
+        _make_directories(disk, staging / name, made)
+    for member in archive.manifest.members:
+        path = staging / member.name
+        _make_directories(disk, path.parent, made)
+        file = disk.open(path, OpenMode.CREATE)
+        try:
+            _unpack_file(archive, member, file, advance)
+        finally:
+            file.close()
+    for directory in made:
+        sync_names(disk, directory)
+
+
+def _make_directories(disk: Disk, path: PurePath, made: set[PurePath]) -> None:
+    if path not in made:
+        _make_directories(disk, path.parent, made)
+        disk.make_directory(path)
+        made.add(path)
+
+
+def _unpack_file(
+    archive: ArchiveReader, member: BackupMember, file: File, advance: Advance
+) -> None:
+    offset = 0
+    for chunk in archive.read(member):
+        offset += write_all(file, offset, [chunk])
+        advance(len(chunk))
+    if member.file_bytes > offset:
+        file.truncate(member.file_bytes)
+    sync_file(file)
+
+
+def remove_tree(disk: Disk, directory: PurePath) -> None:
+    """A directory that an unfinished restore made, marker last."""
+    for name in sorted(disk.list_directory(directory), key=lambda name: name == MARKER_NAME):
+        path = directory / name
+        if disk.is_directory(path):
+            remove_tree(disk, path)
+        else:
+            disk.unlink(path)
+    disk.remove_directory(directory)

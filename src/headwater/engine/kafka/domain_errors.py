@@ -1,0 +1,37 @@
+"""Errors that Kafka clients know by number, for those who know ours."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headwater.core.errors import (
+    BatchTooLargeError,
+    HeadwaterError,
+    InvalidRequestError,
+    OverloadedError,
+    StorageError,
+    TopicNotFoundError,
+    UnavailableError,
+)
+from headwater.engine.kafka.errors import KafkaError
+from headwater.wire.kafka.error_codes import ErrorCode
+
+_KINDS: Final[dict[int, type[HeadwaterError]]] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: TopicNotFoundError,
+    ErrorCode.MESSAGE_TOO_LARGE: BatchTooLargeError,
+    ErrorCode.RECORD_LIST_TOO_LARGE: BatchTooLargeError,
+    ErrorCode.NOT_ENOUGH_REPLICAS: OverloadedError,
+    ErrorCode.LEADER_NOT_AVAILABLE: UnavailableError,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: UnavailableError,
+    ErrorCode.KAFKA_STORAGE_ERROR: StorageError,
+    ErrorCode.CORRUPT_MESSAGE: StorageError,
+    ErrorCode.UNKNOWN_SERVER_ERROR: StorageError,
+}
+"""What is not here is the caller's to change."""
+
+
+def as_domain_error(error: HeadwaterError) -> HeadwaterError:
+    """The same error as other doors tell it."""
+    if not isinstance(error, KafkaError):
+        return error
+    return _KINDS.get(int(error.code), InvalidRequestError)(str(error))

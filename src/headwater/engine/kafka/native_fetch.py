@@ -1,0 +1,182 @@
+"""Reading a log topic as Kafka does: batches made of its records, and offsets by time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Final
+
+import numpy
+from numpy.typing import NDArray
+
+from headwater.core.errors import DamageError
+from headwater.core.records import Record
+from headwater.engine.engine import Engine
+from headwater.engine.kafka.errors import DamagedError, KafkaError
+from headwater.engine.kafka.fetch_plan import FetchPlan
+from headwater.engine.kafka.native_topics import NativePartition
+from headwater.engine.loading import install
+from headwater.engine.reading import ReadFilter, ReadPlan
+from headwater.engine.topic import Topic
+from headwater.format.kafka.mapping import to_kafka_as_it_is
+from headwater.format.kafka.records import NewRecord, encode_gapped
+from headwater.model.loss import DAMAGED
+from headwater.model.slots import DEAD
+from headwater.store.checked_reads import RecordDamage
+from headwater.store.segment import SegmentChangedError
+from headwater.wire.kafka.error_codes import ErrorCode
+
+RECORDS_MAX: Final = 10_000
+"""Records of one batch that is made for a reader."""
+SLOTS_AT_ONCE: Final = 65_536
+ROUNDS_MAX: Final = 16
+_EVERYTHING: Final = ReadFilter()
+
+
+class NativeFetch(FetchPlan):
+    """What a fetch of a log topic will read. Made by the owner, read by any other thread, or by
+    the owner where no file is needed."""
+
+    def __init__(
+        self, engine: Engine, partition: NativePartition, offset: int, max_bytes: int
+    ) -> None:
+        self._engine = engine
+        self._topic = topic = partition.native
+        self.high_watermark = partition.high_watermark
+        self.log_start_offset = partition.log_start_offset
+        self.offset = offset
+        self._bytes_max = max(max_bytes, 1)
+        if not self.log_start_offset <= offset <= self.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset}; there are {self.log_start_offset} to {self.high_watermark}",
+            )
+        self._is_empty = offset == self.high_watermark
+        self._plan: ReadPlan | None = None
+        if topic.loaded and not self._is_empty:
+            self._plan = self._plan_now()
+        self.records_max = 0
+        self.skips_damaged = False
+
+    def _plan_now(self) -> ReadPlan:
+        return self._engine.plan(self._topic, self.offset, RECORDS_MAX, self._bytes_max)
+
+    @property
+    def needs_files(self) -> bool:
+        if self._is_empty:
+            return False
+        return self._plan is None or self._plan.needs_files
+
+    def read(self) -> list[bytes | memoryview]:
+        if self._is_empty:
+            return []
+        owner = self._engine.core.owner
+        if self._plan is None:
+            load(self._engine, self._topic)
+            self._plan = owner.call(self._plan_now)
+        for _ in range(ROUNDS_MAX):
+            plan = self._plan
+            try:
+                records, findings = self._engine.reader.fetch(plan, _EVERYTHING)
+            except SegmentChangedError:
+                self._plan = owner.call(self._plan_now)
+                continue
+            if findings:
+                self._plan = owner.call(partial(self._plan_again, plan, findings))
+                continue
+            self._refuse_damaged(plan)
+            return self._batches(records, plan.selection.next_from_seq)
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._topic.name!r} is being rewritten")
+
+    def _plan_again(self, plan: ReadPlan, findings: list[RecordDamage]) -> ReadPlan:
+        """It ends before what is damaged now, or tells of it."""
+        self._engine.note_damage(plan, findings)
+        return self._plan_now()
+
+    def _refuse_damaged(self, plan: ReadPlan) -> None:
+        """What is lost for another reason is a gap, as in a compacted topic. Damage is not."""
+        gap = plan.selection.tombstone
+        if gap is None or gap.reason != DAMAGED or self.skips_damaged:
+            return
+        where = DamageError(
+            f"the records at offsets {gap.gap_from - 1} to {gap.gap_to - 1} of "
+            f"{self._topic.name!r} are damaged",
+            advice="restore a backup, delete them, or let consumers pass them with "
+            "kafka_skip_damaged",
+        )
+        raise DamagedError(gap.gap_from - 1, gap.gap_to, where) from where
+
+    def _batches(self, records: list[Record], next_from_seq: int) -> list[bytes | memoryview]:
+        """One batch, that also tells of offsets behind its records that have none."""
+        if next_from_seq <= self.offset:
+            return []
+        last_delta = next_from_seq - 1 - self.offset
+        deltas = [record.seq - 1 - self.offset for record in records]
+        return [
+            encode_gapped(self.offset, deltas, [_as_kafka(each) for each in records], last_delta)
+        ]
+
+
+def _as_kafka(record: Record) -> NewRecord:
+    fields = to_kafka_as_it_is(
+        None if record.tag is None else record.tag.encode(),
+        None if record.node is None else record.node.encode(),
+        record.data_json,
+        record.meta_json,
+    )
+    return NewRecord(record.ts, *fields)
+
+
+def load(engine: Engine, topic: Topic) -> None:
+    """Not as the owner: the index of a topic that nobody has asked for until now."""
+    if not topic.loaded:
+        loaded = engine.load(topic)
+        engine.core.owner.call(lambda: install(topic, loaded, engine.core))
+
+
+class NativeLookup:
+    """A place in a topic, by time. The index knows the time of every record."""
+
+    def __init__(
+        self, engine: Engine, topic: Topic, search: Callable[[Topic], tuple[int, int] | None]
+    ) -> None:
+        self._engine = engine
+        self._topic = topic
+        self._search = search
+
+    def read(self) -> tuple[int, int] | None:
+        """Not as the owner: offset and time, if there is such a record."""
+        load(self._engine, self._topic)
+        return self._engine.core.owner.call(lambda: self._search(self._topic))
+
+
+def first_at(timestamp_ms: int) -> Callable[[Topic], tuple[int, int] | None]:
+    """The first record that is not older."""
+
+    def search(topic: Topic) -> tuple[int, int] | None:
+        for start, times, live in _slots(topic):
+            matches = numpy.flatnonzero(live & (times >= max(timestamp_ms, 0)))
+            if len(matches):
+                return start + int(matches[0]) - 1, int(times[matches[0]])
+        return None
+
+    return search
+
+
+def newest(topic: Topic) -> tuple[int, int] | None:
+    """The first of the records with the latest time."""
+    result: tuple[int, int] | None = None
+    for start, times, live in _slots(topic):
+        if live.any():
+            best = int(numpy.where(live, times, 0).argmax())
+            if result is None or int(times[best]) > result[1]:
+                result = start + best - 1, int(times[best])
+    return result
+
+
+def _slots(topic: Topic) -> Iterator[tuple[int, NDArray[Any], NDArray[numpy.bool_]]]:
+    """Times of the records, and which of them are there, with the first seq of each piece."""
+    index, end = topic.log.index, topic.log.visible_seq + 1
+    for start in range(topic.log.earliest_seq, end, SLOTS_AT_ONCE):
+        slots = index.peek(start, min(start + SLOTS_AT_ONCE, end))
+        yield start, slots["ts"], slots["flags_check"] & DEAD == 0

@@ -1,0 +1,153 @@
+"""Producing to a log topic: the records of a batch become one append of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from headwater.core import limits
+from headwater.core.durability import Durability
+from headwater.core.errors import (
+    BatchTooLargeError,
+    InvalidRequestError,
+    RecordTooLargeError,
+    UnavailableError,
+)
+from headwater.core.units import KIB
+from headwater.engine.engine import Engine
+from headwater.engine.input import EncodedRecords
+from headwater.engine.kafka.batch_appender import Produced, Repeated
+from headwater.engine.kafka.native_topics import NativePartition
+from headwater.engine.kafka.producers import SentBatch
+from headwater.engine.pending import Appended, Pending, Write
+from headwater.engine.steps import Answered, AsOwner, InFiles, Operation, ensure_loaded
+from headwater.format.kafka.batch import BatchHeader, read_header
+from headwater.format.kafka.mapping import to_native
+from headwater.format.kafka.records import KafkaRecord, decode_records
+
+_KEY: Final = "kafka-producer"
+IN_PASSING_BYTES_MAX: Final = 16 * KIB
+"""A batch that is not compressed and not longer is decoded at once, by the owner."""
+
+
+def produce_operation(
+    engine: Engine, partition: NativePartition, batch: bytes, durability: Durability
+) -> Operation[Produced]:
+    """The batch was checked by `check_batch`.
+
+    Long and compressed batches are decoded by a reader; those behind them wait for their turn, so
+    that a producer's batches stay in order. A turn ends when the log was given the records.
+    """
+    topic, header = partition.native, read_header(batch)
+    synced = durability is Durability.FSYNC
+    turn: Pending[bool] = yield AsOwner(partition.turns.take)
+    yield Answered(lambda: turn)
+    try:
+        yield from ensure_loaded(engine, topic)
+        sent: SentBatch | None = yield AsOwner(lambda: _sent_before(partition, header))
+        if sent is None:
+            decode = partial(_decoded, batch)
+            in_passing = not header.codec and len(batch) <= IN_PASSING_BYTES_MAX
+            records: EncodedRecords = decode() if in_passing else (yield InFiles(decode))
+            try:
+                write = _start(engine, partition, header, records, synced=synced)
+            except UnavailableError:
+                partition.refused(header)
+                raise
+        elif sent.pending is not None:
+            write = _follow(sent.pending)
+        else:
+            return Repeated(sent.base_offset, topic.last_ts, partition.log_start_offset)
+    finally:
+        partition.turns.end(engine.core.owner)
+    appended: Appended = yield Answered(lambda: write)
+    answer_type = Produced if sent is None and not appended.deduped else Repeated
+    return answer_type(appended.first_seq - 1, topic.last_ts, partition.log_start_offset)
+
+
+def _decoded(batch: bytes) -> EncodedRecords:
+    return encoded(decode_records(batch))
+
+
+def _sent_before(partition: NativePartition, header: BatchHeader) -> SentBatch | None:
+    if header.producer_id < 0 or partition.producers is None:
+        return None
+    return partition.producers.check(header)
+
+
+def _follow(write: Write) -> Write:
+    if write.done:
+        return write
+    follower = Write(write.topic, write.first_seq, write.ts)
+    write.follow(follower)
+    return follower
+
+
+def _start(
+    engine: Engine,
+    partition: NativePartition,
+    header: BatchHeader,
+    records: EncodedRecords,
+    *,
+    synced: bool,
+) -> Pending[Appended]:
+    key = None
+    if header.producer_id >= 0:
+        key = f"{_KEY}:{header.producer_id}:{header.producer_epoch}:{header.base_sequence}"
+    write = engine.append(
+        partition.native.name, records, idempotency_key=key, create=False, synced=synced
+    )
+    if key is None or partition.producers is None:
+        return write
+    sent = partition.producers.take(header, write.first_seq - 1, None if write.done else write)
+    if write.done:
+        return write
+    response = Write(write.topic, write.first_seq, write.ts)
+    write.on_done = partial(_complete, partition, header, sent, response)
+    return response
+
+
+def _complete(
+    partition: NativePartition,
+    header: BatchHeader,
+    sent: SentBatch,
+    response: Write,
+    write: Pending[Appended],
+) -> None:
+    sent.pending = None
+    if write.error is not None:
+        assert partition.producers is not None
+        partition.producers.give_up(header, sent)
+        response.fail(write.error)
+    else:
+        response.succeed(write.answer())
+
+
+def encoded(records: Sequence[KafkaRecord]) -> EncodedRecords:
+    """Records as the engine takes them. One that is over a limit refuses all of them."""
+    if len(records) > limits.BATCH_RECORDS_MAX:
+        raise BatchTooLargeError(
+            f"a write takes up to {limits.BATCH_RECORDS_MAX} records, not {len(records)}"
+        )
+    batch = EncodedRecords([], [], [], [])
+    for position, record in enumerate(records):
+        fields = to_native(record.key, record.value, record.headers)
+        joined, meta = fields.joined, fields.meta
+        if len(joined) > limits.RECORD_BYTES_MAX:
+            raise RecordTooLargeError(
+                f"record {position} has {len(joined)} bytes; "
+                f"at most {limits.RECORD_BYTES_MAX} are taken"
+            )
+        if meta is not None and len(meta) > limits.META_BYTES_MAX:
+            raise RecordTooLargeError(
+                f"record {position}: headers and key have over {limits.META_BYTES_MAX} bytes"
+            )
+        if len(record.headers) > limits.META_KEYS_MAX:
+            raise InvalidRequestError(f"record {position} has over {limits.META_KEYS_MAX} headers")
+        batch.flags.append(fields.flags)
+        batch.nodes.append(fields.node)
+        batch.tags.append(fields.tag)
+        batch.datas.append(joined)
+        batch.size += len(fields.node) + len(fields.tag) + len(joined)
+    return batch

@@ -1,0 +1,67 @@
+"""Producers that wrote nothing for a day are forgotten, a few at a time.
+
+As in Kafka, but the day is counted while the log is open, and no wall clock is asked: a batch that
+comes again is recognised also when the server was away for longer than that. When a producer wrote
+is in the checkpoint; the day of one that wrote after the last of them begins anew at a start. So
+somebody may be forgotten late, but never early.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from headwater.core.units import MS_PER_S
+from headwater.engine.kafka.core import KafkaCore
+from headwater.engine.kafka.partition import Partition
+
+_INTERVAL_S: Final = 600
+"""How often it is looked for them: Kafka's `producer.id.expiration.check.interval.ms`."""
+_SLICE: Final = 500
+"""Partitions that are looked at, and producers that are forgotten, before others get their turn."""
+
+
+class ProducerExpiry:
+    """The keeper's. Nothing here is called as the owner unless it says so."""
+
+    def __init__(self, core: KafkaCore) -> None:
+        self._core = core
+        # Rounded up: nobody goes before the time is over.
+        self._idle_s = -(-core.settings.producer_expiration_ms // MS_PER_S)
+        self._next_s = 0
+
+    def run(self, *, thorough: bool = False) -> None:
+        now_s = self._core.running_s()
+        if thorough or now_s >= self._next_s:
+            self._next_s = now_s + _INTERVAL_S
+            self._forget(now_s - self._idle_s)
+
+    def _forget(self, since_s: int) -> None:
+        core = self._core
+        if since_s <= 0:
+            return  # nobody can have been idle for longer than the log is there
+        left = core.owner.call(lambda: deque(core.idempotent))
+        while left:
+            core.owner.call(lambda: self._slice(left, since_s))
+
+    def _slice(self, left: deque[Partition], since_s: int) -> None:
+        """As the owner."""
+        room = _SLICE
+        while left and room > 0:
+            partition = left[0]
+            gone = self._shrink(partition, since_s, room)
+            if gone < room:
+                left.popleft()
+            room -= gone + 1
+
+    def _shrink(self, partition: Partition, since_s: int, most: int) -> int:
+        core, producers = self._core, partition.producers
+        if producers is None or partition not in core.idempotent:
+            return 0
+        gone = producers.forget_idle(since_s, most)
+        if gone:
+            core.changed(partition.topic)
+        if not len(producers):
+            partition.producers = None
+            del core.idempotent[partition]
+        return gone

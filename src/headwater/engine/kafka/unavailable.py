@@ -1,0 +1,115 @@
+"""Kafka's log where it could not be opened: everything asked of it is refused, and says why.
+
+Has the surface of the store. Topics of the engine are served through the same port meanwhile, so
+nothing here may look like an answer: no partition has an offset, no group has one. Which topics
+there are is known where a checkpoint could be read; Metadata shows those, and nobody else.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping
+from pathlib import PurePath
+from typing import Any, NoReturn
+
+from headwater.core.errors import StorageError
+from headwater.disk import Disk
+from headwater.engine.kafka.errors import KafkaError
+from headwater.engine.kafka.group_offsets import Committed, OffsetKey
+from headwater.engine.kafka.partition import KafkaTopic
+from headwater.engine.kafka.registry import TopicRegistry
+from headwater.engine.parts import Part, Parts
+from headwater.engine.pending import Pending
+from headwater.format.kafka import events
+from headwater.recovery.kafka.survey import scan_checkpoints
+from headwater.wire.kafka.error_codes import ErrorCode
+
+_PRODUCER_ID_BITS = 62
+"""Ids from the log begin at 0 and are given one by one: they never come that far."""
+
+
+class UnavailableKafka:
+    """For the owner, as the store."""
+
+    def __init__(self, disk: Disk, directory: PurePath, parts: Parts) -> None:
+        self._parts = parts
+        self._known = _known_topics(disk, directory)
+
+    def error(self) -> StorageError:
+        """Why, with file and offset."""
+        error = self._parts.error(Part.KAFKA)
+        assert error is not None
+        return error
+
+    def refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(self.error()))
+
+    # -- which topics there are
+
+    def known(self, org: int) -> Iterable[KafkaTopic]:
+        """Those that there were when the last checkpoint was written."""
+        return self._known.of(org)
+
+    def known_topic(self, org: int, name: str) -> KafkaTopic | None:
+        return self._known.find(org, name)
+
+    def known_by_id(self, org: int, topic_id: bytes) -> KafkaTopic | None:
+        topic = self._known.by_id(topic_id)
+        return topic if topic is not None and topic.org == org else None
+
+    def is_taken(self, org: int, name: str) -> bool:
+        return self._known.find(org, name) is not None
+
+    def topics(self, _org: int) -> Iterable[KafkaTopic]:
+        return ()
+
+    def topic(self, _org: int, _name: str) -> KafkaTopic | None:
+        return None
+
+    def topic_by_id(self, _org: int, _topic_id: bytes) -> KafkaTopic | None:
+        return None
+
+    # -- what it refuses
+
+    check_new_topic = create_topic = delete_topic = add_partitions = alter_configs = refuse
+    append = refused = plan_fetch = find_timestamp = find_newest = delete_records = refuse
+    commit_offsets = forget_group = forget_offsets = log_membership = refuse
+
+    # -- what would say something by its absence is empty, and nobody is shown it
+
+    def committed(self, _org: int, _group: str) -> Mapping[OffsetKey, Committed]:
+        return {}
+
+    def groups_with_offsets(self, _org: int) -> list[str]:
+        return []
+
+    def memberships(self) -> tuple[events.GroupSettled, ...]:
+        return ()
+
+    def has_membership(self, _org: int, _group: str) -> bool:
+        return False
+
+    def fits_membership(self, _event: events.GroupSettled) -> bool:
+        return False
+
+    # -- what can be had without the log
+
+    def new_producer_id(self) -> Pending[int]:
+        """For those who write to topics of the engine: an id that no log will ever give."""
+        response: Pending[int] = Pending()
+        response.succeed(1 << _PRODUCER_ID_BITS | secrets.randbits(_PRODUCER_ID_BITS))
+        return response
+
+
+def _known_topics(disk: Disk, directory: PurePath) -> TopicRegistry:
+    registry = TopicRegistry()
+    try:
+        checkpoint = scan_checkpoints(disk, directory).chosen.checkpoint
+    except OSError:
+        checkpoint = None
+    for meta in () if checkpoint is None else checkpoint.topics:
+        partitions = len(meta.partitions)
+        registry.add(
+            KafkaTopic(meta.org, meta.name, meta.topic_id, meta.made_id, partitions, meta.configs)
+        )
+    return registry

@@ -1,0 +1,67 @@
+"""A consumer group that outlives the process, as far as its members could tell the difference.
+
+What has to last is a generation that has its assignment, and who holds an instance id in it:
+nobody acts on any of it before the log has it. A round that is under way need not last. Until it
+ends nobody has an assignment of the new generation, so the old one may come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from headwater.model.kafka_group.group import Group
+from headwater.model.kafka_group.member import Member
+from headwater.model.kafka_group.outcomes import Outcome, Phase
+
+
+class Standing(NamedTuple):
+    """Two of them are equal when a restart may take one for the other."""
+
+    generation: int
+    instances: dict[str, str]
+
+
+class DurableGroup(Group):
+    def __init__(self, org: int, name: str) -> None:
+        super().__init__(name)
+        self.org = org
+        self.logged: Standing | None = None
+        """What the log was told last, taken or not, if that was of any members."""
+        self.held: list[tuple[Any, Outcome]] | None = None
+        """Answers that wait for the log, while it is told something."""
+        self.too_large = False
+        """Somebody was told that it cannot last."""
+
+    @property
+    def standing(self) -> Standing | None:
+        """None while there is nothing new to last."""
+        return Standing(self.generation, dict(self.instances)) if self._is_stable else None
+
+    @property
+    def _is_stable(self) -> bool:
+        return self.phase is Phase.STABLE
+
+    def restore(
+        self,
+        generation: int,
+        protocol_type: str,
+        protocol_name: str,
+        leader: str,
+        members: Sequence[Member],
+    ) -> None:
+        """After a restart: as it settled last."""
+        self.phase = Phase.STABLE
+        self.generation = generation
+        self.protocol_type, self.protocol_name = protocol_type, protocol_name
+        self.leader = leader
+        self.members = {each.member_id: each for each in members}
+        self.instances = {
+            each.instance_id: each.member_id for each in members if each.instance_id is not None
+        }
+        self.logged = self.standing
+
+    def start_over(self, now_us: int) -> None:
+        """The generation could not be made to last: everybody joins again."""
+        if self._is_stable:
+            self._rebalance(now_us)

@@ -1,0 +1,78 @@
+"""Jobs nobody has claimed yet: found by walking the topic's own index, so they cost nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+import numpy
+from numpy.typing import NDArray
+
+from headwater.model.slots import DEAD
+
+_FEW: Final = 8
+"""Up to here one look each is quicker than asking numpy."""
+
+
+class LiveSeqs(Protocol):
+    """What a queue needs to know of its topic; a `SeqIndex` knows it."""
+
+    @property
+    def next_seq(self) -> int: ...
+
+    @property
+    def live_count(self) -> int: ...
+
+    def is_live(self, seq: int) -> bool: ...
+
+    def first_live(self, from_seq: int) -> int: ...
+
+    def all_live(self, first_seq: int, end_seq: int) -> bool: ...
+
+    def flags(self, first_seq: int, end_seq: int) -> NDArray[numpy.uint32]: ...
+
+
+class Sizes(Protocol):
+    """How large jobs are; a `SeqIndex` knows that, too."""
+
+    @property
+    def live_bytes(self) -> int: ...
+
+    def payload_at(self, seq: int) -> int: ...
+
+    def peek(self, first_seq: int, end_seq: int) -> Any: ...
+
+
+def next_live(jobs: LiveSeqs, from_seq: int, wanted: int) -> tuple[Sequence[int], int]:
+    """At most `wanted` live seqs from here on, and how far was looked.
+
+    One stretch is looked at, so fewer may be found than there are; the next call goes on. Where all
+    of it is alive, it is a range: nothing is made for each of them.
+    """
+    first = jobs.first_live(from_seq)
+    if first >= jobs.next_seq:
+        return [], jobs.next_seq
+    if wanted <= _FEW:
+        seqs = [first]
+        while len(seqs) < wanted and (seq := jobs.first_live(seqs[-1] + 1)) < jobs.next_seq:
+            seqs.append(seq)
+        return seqs, seqs[-1] + 1
+    end = min(first + wanted, jobs.next_seq)
+    if jobs.all_live(first, end):
+        return range(first, end), end
+    live = numpy.flatnonzero(jobs.flags(first, end) & DEAD == 0)
+    return (live + first).tolist(), end
+
+
+def fitting(jobs: Sizes, seqs: Sequence[int], bytes_max: int) -> int:
+    """How many of these, from the first, have no more payload than that together."""
+    if jobs.live_bytes <= bytes_max:
+        return len(seqs)  # all jobs together are no more than that
+    first, end = seqs[0], seqs[-1] + 1
+    if end - first == len(seqs) and int(jobs.peek(first, end)["len"].sum()) <= bytes_max:
+        return len(seqs)  # mostly they are neighbours, and small
+    for count, seq in enumerate(seqs):
+        bytes_max -= jobs.payload_at(seq)
+        if bytes_max < 0:
+            return count
+    return len(seqs)

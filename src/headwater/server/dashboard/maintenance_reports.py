@@ -1,0 +1,29 @@
+"""GET /v0/jobs: the last runs of `verify`, `doctor` and the pipeline's jobs."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from headwater.engine.engine import Engine
+from headwater.engine.reports import Reports, read_reports
+from headwater.engine.steps import InFiles, Operation
+from headwater.server.http.exchange import Exchange
+from headwater.server.http.topic_handlers import answer
+
+if TYPE_CHECKING:
+    from headwater.server.app import App
+
+
+def _read_reports(engine: Engine) -> Operation[Reports]:
+    core = engine.core
+    reports: Reports = yield InFiles(partial(read_reports, core.disk, core.directory))
+    return reports
+
+
+async def list_jobs(app: App, exchange: Exchange) -> None:
+    reports = await app.ready_database.drive(_read_reports(app.engine))
+    runs = [msgspec.structs.asdict(report) for report in reports.kept]
+    answer(exchange, 200, {"runs": runs, "unreadable": reports.unreadable})

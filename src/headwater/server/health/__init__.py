@@ -1,0 +1,17 @@
+"""How the server is: liveness, readiness, status, and the lines it logs when something changes.
+
+`handlers` answers the probes: `/v0/health` says that the process lives, `/v0/ready` that requests
+will be served, with the parts of the directory that could not be opened. `status` is the server at
+a glance for the dashboard; what it costs does not grow with the number of topics.
+
+Three watches turn states into log lines, each change once: `log_states` (a log is full, poisoned or
+takes writes again), `damage` (records that cannot be read, by topic and file), and `pressure`
+(entering and leaving the rungs of the governor). `App.check_deadlines` runs the first two every
+half second; the governor has its own timer of 100 ms, which also resumes delivery.
+
+`retention` lists who holds old parts of a log, and the gaps that consumers got.
+
+A probe needs no key and therefore shows no names of topics or receivers; a key with prefixes sees
+its own part. The paths of files are for admins. All of it runs on the loop thread and reads state
+that others keep. Start reading at `status.status`.
+"""

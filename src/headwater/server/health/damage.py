@@ -1,0 +1,119 @@
+"""What the server tells of damage: a log line for each place, readiness, status and metrics.
+
+Readers are told by themselves, with a tombstone or an error. This is for whoever runs the server.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Final
+
+from headwater.engine.damage import DamagedRange, DamageLedger
+from headwater.server.access.keys import ApiKey, Scope
+from headwater.wire.status_answers import DamageSeen, PlaceSeen
+
+if TYPE_CHECKING:
+    from headwater.server.app import App
+
+ENTRIES_LISTED_MAX: Final = 100
+"""In one answer; the log has more."""
+
+
+def ledgers_of(app: App) -> Iterator[DamageLedger]:
+    yield app.engine.core.damage
+    if app.kafka is not None and app.kafka.store is not None:
+        yield app.kafka.store.core.damage
+
+
+def parts_seen(app: App, key: ApiKey) -> dict[str, list[dict[str, Any]]]:
+    """Which parts of the directory are away, and what the last start mended in the others."""
+    parts, is_admin = app.engine.core.parts, _is_admin(key)
+
+    def shown(detail: dict[str, Any], field: str) -> dict[str, Any]:
+        path = detail[field]
+        return detail if is_admin or path is None else detail | {field: PurePath(path).name}
+
+    return {
+        "unavailable": [shown(each, "file") for each in parts.details()],
+        "mended": [shown(each, "path") for each in parts.repairs()],
+    }
+
+
+def _is_admin(key: ApiKey) -> bool:
+    return Scope.ADMIN in key.scopes and not key.prefixes
+
+
+def damage_seen(app: App, key: ApiKey) -> DamageSeen:
+    """What this key may know: places in topics that it may name. The path tells where the server
+    keeps its data, so it is for an admin; any other key gets the file's name."""
+    entries = [
+        entry
+        for ledger in ledgers_of(app)
+        for entry in list(ledger.ranges)
+        if not entry.repaired and _may_see(key, entry.topic, entry.organisation)
+    ]
+    is_admin = _is_admin(key)
+    return DamageSeen(
+        damaged_records(app, key).total(),
+        [
+            PlaceSeen(
+                entry.topic,
+                entry.path if is_admin else entry.file,
+                entry.offset,
+                entry.first_seq,
+                entry.last_seq,
+                entry.reason,
+            )
+            for entry in entries[:ENTRIES_LISTED_MAX]
+        ],
+        max(len(entries) - ENTRIES_LISTED_MAX, 0),
+    )
+
+
+def damaged_records(app: App, key: ApiKey) -> Counter[str]:
+    """Records that were met and cannot be read, by topic, of those that the key may name."""
+    records: Counter[str] = Counter()
+    for ledger in ledgers_of(app):
+        for (topic, organisation), count in ledger.records.items():
+            if _may_see(key, topic, organisation):
+                records[topic] += count
+    return records
+
+
+def _may_see(key: ApiKey, topic: str, organisation: int | None) -> bool:
+    return key.may_name(topic) and organisation in (None, key.organisation)
+
+
+class DamageWatch:
+    """Tells the log of each place once."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._overflow_logged: set[int] = set()
+
+    def check(self) -> None:
+        for number, ledger in enumerate(ledgers_of(self._app)):
+            for entry in ledger.take_new():
+                self._log(entry)
+            if ledger.overflowed and number not in self._overflow_logged:
+                self._overflow_logged.add(number)
+                self._app.log.error(
+                    "more damaged places are met than are listed; run headwater verify",
+                    listed=len(ledger.ranges),
+                )
+
+    def _log(self, entry: DamagedRange) -> None:
+        say = self._app.log.warning if entry.repaired else self._app.log.error
+        say(
+            "a damaged index entry was read again from its data"
+            if entry.repaired
+            else "damage was met; the records are not served, and readers are told",
+            topic=entry.topic,
+            path=entry.path,
+            offset=entry.offset,
+            first_seq=entry.first_seq,
+            last_seq=entry.last_seq,
+            reason=entry.reason,
+        )

@@ -1,0 +1,124 @@
+"""Jobs as JSON: the form in which the server takes what a claim was given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
+
+from headwater.engine.engine import Engine
+from headwater.engine.job_records import fetch_planned, runs_at_hand
+from headwater.engine.queues import Queues
+from headwater.engine.reading import FrameRun, Reader, ReadFilter, ReadPlan
+from headwater.engine.steps import Operation, Taken
+from headwater.engine.topic import Topic
+from headwater.model.queue import Grant
+from headwater.wire.frames import More, render_frames, render_objects
+from headwater.wire.render import Projection
+
+P = TypeVar("P")
+_WHOLE = Projection(tags=True)
+
+
+class JobsText(NamedTuple):
+    """Jobs as JSON objects with commas between, and how many more were ready then."""
+
+    text: bytes
+    jobs: int
+    ready: int
+
+
+def fetch_jobs(
+    engine: Engine, queues: Queues, topic: Topic, grant: Grant
+) -> Operation[list[bytes]]:
+    """Each job of a claim as a JSON object, by seq, as far as they are there and can be read."""
+    return (yield from _fetch(engine, queues, topic, grant, _take_objects))
+
+
+def fetch_jobs_text(
+    engine: Engine, queues: Queues, topic: Topic, grant: Grant
+) -> Operation[JobsText]:
+    """The same in one piece."""
+    return (yield from _fetch(engine, queues, topic, grant, _take_text))
+
+
+def jobs_text_at_hand(
+    engine: Engine, queues: Queues, topic: Topic, grant: Grant
+) -> JobsText | None:
+    """The same, as the owner, for jobs that lie near the head, as most do that are claimed soon.
+    None when they do not."""
+    runs = runs_at_hand(topic, grant.seqs)
+    if runs is None:
+        return None
+    terms = _terms(queues, topic, grant)
+    text = _text(runs, terms.more())
+    engine.core.counters.records_read += len(grant.seqs)
+    return JobsText(text, len(grant.seqs), terms.ready)
+
+
+def _fetch(
+    engine: Engine,
+    queues: Queues,
+    topic: Topic,
+    grant: Grant,
+    take: Callable[[_Terms, Reader, ReadPlan, ReadFilter], Taken[P]],
+) -> Operation[P]:
+    terms: _Terms | None = None
+
+    def plan() -> ReadPlan:
+        nonlocal terms
+        terms = _terms(queues, topic, grant)
+        return engine.reader.plan_seqs(topic, grant.seqs)
+
+    def taken(reader: Reader, plan: ReadPlan, keep: ReadFilter) -> Taken[P]:
+        assert terms is not None, "planned before it is read"
+        return take(terms, reader, plan, keep)
+
+    return (yield from fetch_planned(engine, topic, plan, taken))
+
+
+def _terms(queues: Queues, topic: Topic, grant: Grant) -> _Terms:
+    deadline, again = queues.terms(topic, grant)
+    return _Terms(grant.lease_id, deadline, again, queues.ready(topic))
+
+
+class _Terms(NamedTuple):
+    """What is told beside each job of a claim; known when its reading is planned."""
+
+    lease_id: int
+    deadline: int
+    again: dict[int, int]
+    ready: int
+
+    def more(self) -> More:
+        common = b',"lease_id":%d,"deadline":%d,"deliveries":' % (self.lease_id, self.deadline)
+        special = {seq: b"%b%d" % (common, count) for seq, count in self.again.items()}
+        return More(common + b"1", special)
+
+
+def _take_objects(
+    terms: _Terms, reader: Reader, plan: ReadPlan, _keep: ReadFilter
+) -> Taken[list[bytes]]:
+    more = terms.more()
+    runs, findings = reader.runs(plan)
+    objects: list[bytes] = []
+    for buffer, offsets, in_segment in runs:
+        objects += render_objects(
+            buffer, offsets, in_segment=in_segment, projection=_WHOLE, more=more
+        )
+    return Taken(objects, len(objects), findings)
+
+
+def _take_text(terms: _Terms, reader: Reader, plan: ReadPlan, _keep: ReadFilter) -> Taken[JobsText]:
+    runs, findings = reader.runs(plan)
+    count = sum(len(run.offsets) for run in runs)
+    text = _text(runs, terms.more())
+    return Taken(JobsText(text, count, terms.ready), count, findings)
+
+
+def _text(runs: Sequence[FrameRun], more: More) -> bytes:
+    texts = [
+        render_frames(buffer, offsets, in_segment=in_segment, projection=_WHOLE, more=more)
+        for buffer, offsets, in_segment in runs
+        if len(offsets)
+    ]
+    return texts[0] if len(texts) == 1 else b",".join(texts)

@@ -1,0 +1,193 @@
+"""Queues over HTTP: claim, ack, nack, extend. Who they are pushed to instead is in `pushing`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from headwater.core.errors import NotAQueueError
+from headwater.engine.engine import Engine
+from headwater.engine.queue_answers import LeaseResult
+from headwater.engine.queue_state import ClaimRequest
+from headwater.engine.queue_steps import (
+    ClaimOptions,
+    PendingClaim,
+    ack_operation,
+    check_lease_request,
+    claim_as_operation,
+    extend_operation,
+    nack_operation,
+    run_claim,
+)
+from headwater.engine.queues import Queues
+from headwater.engine.steps import AsOwner, Operation
+from headwater.engine.topic import Topic
+from headwater.server.http.exchange import GZIP_BYTES_MIN, Exchange
+from headwater.server.http.job_text import JobsText, fetch_jobs_text, jobs_text_at_hand
+from headwater.server.http.request_body import body_of
+from headwater.server.operation_runner import HttpOperation, OneStep, Work
+from headwater.server.topic_spaces import refuse_kafkas
+from headwater.wire.requests import AckBody, ClaimBody, ExtendBody, NackBody, decode_request
+
+if TYPE_CHECKING:
+    from headwater.server.app import App
+
+_encode = msgspec.json.Encoder().encode
+
+
+def require_queue(app: App, exchange: Exchange) -> None:
+    """Of a name that is none of the engine's topics: what Kafka clients have is no queue."""
+    name, key = exchange.head.parameters[0], exchange.head.key
+    refuse_kafkas(app, name, key, NotAQueueError, "claims need a queue")
+
+
+def claim(app: App, exchange: Exchange) -> None:
+    body = decode_request(body_of(exchange), ClaimBody)
+    exchange.waits_for_event = True  # whoever leaves meanwhile shall not be given jobs
+    options = ClaimOptions(
+        body.node, body.max, body.lease_ms, body.wait_ms, goes_on=lambda: not app.draining
+    )
+    engine, name = app.engine, exchange.head.parameters[0]
+    topic = engine.find(name)
+    if topic is None:
+        require_queue(app, exchange)
+    if topic is None or not topic.loaded:
+        operation = claim_as_operation(engine, name, options, _rendered)
+    else:
+        claiming = PendingClaim(engine, topic, options)
+        claimed = _claimed_at_once(engine, exchange, claiming)
+        if claimed is not None:
+            _answer_claim(exchange, claimed)
+            return
+        operation = run_claim(engine, claiming, _rendered)
+    HttpOperation(app, exchange, operation, partial(_answer_claim, exchange)).begin(quits=True)
+
+
+def _claimed_at_once(engine: Engine, exchange: Exchange, claiming: PendingClaim) -> JobsText | None:
+    """What most claims get, without a step between: jobs that lie in memory, or none. None when
+    there is more to it; the claim is begun then, and goes on from there."""
+    exchange.usage.begin()
+    try:
+        claiming.begin()
+        if not claiming.is_over:
+            return None
+        grant = claiming.request.grant
+        if grant is None:
+            return JobsText(b"", 0, claiming.queues.ready(claiming.topic))
+        return jobs_text_at_hand(engine, claiming.queues, claiming.topic, grant)
+    except BaseException:
+        claiming.abandon()
+        raise
+    finally:
+        exchange.usage.end()
+
+
+def _rendered(
+    engine: Engine, queues: Queues, topic: Topic, request: ClaimRequest
+) -> Operation[JobsText]:
+    if request.grant is None:
+        ready: int = yield AsOwner(lambda: queues.ready(topic))
+        return JobsText(b"", 0, ready)
+    grant = request.grant
+    at_hand: JobsText | None = yield AsOwner(
+        lambda: jobs_text_at_hand(engine, queues, topic, grant)
+    )
+    if at_hand is not None:
+        return at_hand
+    return (yield from fetch_jobs_text(engine, queues, topic, grant))
+
+
+def _answer_claim(exchange: Exchange, claimed: JobsText) -> None:
+    rest = b'],"count":%d,"ready":%d,"performance":{"server_total_ms":%.3f}}' % (
+        claimed.jobs,
+        claimed.ready,
+        exchange.elapsed_ms(),
+    )
+    opening = b'{"topic":"%b","claimed":[' % exchange.head.parameters[0].encode()
+    exchange.answer_json_parts(opening, claimed.text, rest)
+
+
+def ack(app: App, exchange: Exchange) -> None:
+    body = decode_request(body_of(exchange), AckBody)
+    engine, name = app.engine, exchange.head.parameters[0]
+    topic = engine.find(name)
+    if topic is None:
+        require_queue(app, exchange)
+    if topic is None or not topic.loaded or _has_dying(topic):
+        operation = ack_operation(engine, name, body.node, body.seqs, body.lease_ids)
+        _begin_change(app, exchange, operation, _say_acked)
+        return
+    check_lease_request(body.node, body.seqs, body.lease_ids)
+    start = partial(Queues(engine).ack, topic, body.node, body.seqs, body.lease_ids)
+    _begin_change(app, exchange, OneStep(start, _identity), _say_acked)
+
+
+def _has_dying(topic: Topic) -> bool:
+    """Whoever settles jobs next puts them away."""
+    return topic.queue is not None and topic.queue.leases.has_exhausted
+
+
+def _identity(result: LeaseResult) -> LeaseResult:
+    return result
+
+
+def nack(app: App, exchange: Exchange) -> None:
+    body = decode_request(body_of(exchange), NackBody)
+    require_queue(app, exchange)
+    name = exchange.parameters[0]
+    operation = nack_operation(
+        app.engine, name, body.node, body.seqs, body.lease_ids, body.delay_ms
+    )
+    _begin_change(app, exchange, operation, _say_nacked)
+
+
+def extend(app: App, exchange: Exchange) -> None:
+    body = decode_request(body_of(exchange), ExtendBody)
+    require_queue(app, exchange)
+    name = exchange.parameters[0]
+    operation = extend_operation(
+        app.engine, name, body.node, body.seqs, body.lease_ids, body.lease_ms
+    )
+    _begin_change(app, exchange, operation, _say_extended)
+
+
+def _begin_change(
+    app: App, exchange: Exchange, work: Work[LeaseResult], say: Callable[[LeaseResult], bytes]
+) -> None:
+    topic = exchange.head.parameters[0].encode()
+
+    def answer(result: LeaseResult) -> None:
+        body = (
+            b'{"topic":"%b",%b,"skipped":%b,"ready":%d,"in_flight":%d,'
+            b'"performance":{"server_total_ms":%.3f}}'
+        )
+        body %= (
+            topic,
+            say(result),
+            _encode(result.skipped) if result.skipped else b"[]",
+            result.ready,
+            result.in_flight,
+            exchange.elapsed_ms(),
+        )
+        if len(body) < GZIP_BYTES_MIN and exchange.takes_short_answer:
+            exchange.answer_short(body)
+        else:
+            exchange.answer_json(200, body)
+        app.job_pusher.nudge(exchange.head.parameters[0])  # a worker may have room for more
+
+    HttpOperation(app, exchange, work, answer).begin()
+
+
+def _say_acked(result: LeaseResult) -> bytes:
+    return b'"acked":%d' % len(result.seqs)
+
+
+def _say_nacked(result: LeaseResult) -> bytes:
+    return b'"nacked":%d' % len(result.seqs)
+
+
+def _say_extended(result: LeaseResult) -> bytes:
+    return b'"extended":%d,"deadlines":%b' % (len(result.seqs), _encode(result.deadlines))

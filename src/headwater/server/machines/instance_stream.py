@@ -1,0 +1,193 @@
+"""GET /v0/instances/watch: transitions as server-sent events.
+
+The id of each event is its place in the log, so a client that comes back with Last-Event-ID goes on
+with the next one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from headwater.core.errors import HeadwaterError, InvalidRequestError
+from headwater.engine import machine_steps as engine_operations
+from headwater.engine.machines.log_reader import GapReason
+from headwater.engine.machines.watchers import (
+    TransitionEvent,
+    Watcher,
+    WatchFilter,
+    watch_filter,
+)
+from headwater.engine.steps import AsOwner, Operation
+from headwater.server.http.exchange import Exchange
+from headwater.server.http.topic_handlers import flag, number
+from headwater.server.machines.instance_names import own_event
+from headwater.server.machines.operations import seen_by
+from headwater.server.machines.transition_follower import TransitionFollower
+from headwater.server.operation_runner import HttpOperation
+from headwater.server.streams.event_stream import FRAME_BYTES, require_event_stream
+from headwater.wire import sse
+
+if TYPE_CHECKING:
+    from headwater.server.access.keys import ApiKey
+    from headwater.server.app import App
+
+HEARTBEAT_US: Final = 15_000_000
+NEVER_IDLE: Final = -1
+LISTS: Final = ("machines", "events", "from_states", "to_states")
+_OFFSET: Final = re.compile(r"[0-9]{1,20}")
+
+
+def open_watch(app: App, exchange: Exchange) -> None:
+    require_event_stream(exchange)
+    if exchange.method == b"HEAD":
+        exchange.answer(200, b"", sse.HEADERS)
+        return
+    if exchange.connection.is_waiting:
+        raise InvalidRequestError("a stream cannot stand behind requests that are not answered")
+    query, key = exchange.query(), app.key_of(exchange)
+    lists = {name: query[name].split(",") for name in LISTS if query.get(name)}
+    wanted = watch_filter(query.get("instance_id") or None, **lists)
+    with_ctx = flag(exchange, "include_ctx", True)
+    start = _start(exchange, query.get("from_offset"))
+    idle_us = number(exchange, "idle_ms", NEVER_IDLE, 0, 86_400_000) * 1_000
+
+    def begin(opened: tuple[Watcher, int]) -> None:
+        watcher, position = opened
+        try:
+            app.quotas.open_stream(key)
+        except HeadwaterError:
+            watcher.close()
+            raise
+        WatchStream(
+            app, exchange, key, watcher, begin=position, with_ctx=with_ctx, idle_us=idle_us
+        ).begin()
+
+    HttpOperation(app, exchange, _open_watcher(app, key, wanted, start), begin).begin()
+
+
+def _open_watcher(
+    app: App, key: ApiKey, wanted: WatchFilter, start: int | None
+) -> Operation[tuple[Watcher, int]]:
+    seen = yield from seen_by(app.engine, key, wanted)
+    store = yield from engine_operations.open_store(app.engine)
+    opened: tuple[Watcher, int] = yield AsOwner(
+        lambda: (store.watch(seen, start), store.committed_offset if start is None else start)
+    )
+    return opened
+
+
+def _start(exchange: Exchange, from_offset: str | None) -> int | None:
+    """Behind the last event a client has seen; else where it asks to begin; else now."""
+    seen = exchange.header(b"last-event-id")
+    given = seen or from_offset
+    if not given:
+        return None
+    if _OFFSET.fullmatch(given) is None:
+        raise InvalidRequestError("an offset is a whole number")
+    return int(given) + 1 if seen else int(given)
+
+
+class WatchStream:
+    """One open stream."""
+
+    def __init__(
+        self,
+        app: App,
+        exchange: Exchange,
+        key: ApiKey,
+        watcher: Watcher,
+        *,
+        begin: int,
+        with_ctx: bool,
+        idle_us: int,
+    ) -> None:
+        self._app = app
+        self._exchange = exchange
+        self._connection = exchange.connection
+        self._key = key
+        self._with_ctx = with_ctx
+        self._begin = begin
+        self._idle_us = idle_us
+        self._follower = TransitionFollower(app, watcher, self)
+        self._sent_us = self._event_us = app.now_us()
+        self._ended = False
+
+    def begin(self) -> None:
+        app, connection = self._app, self._connection
+        self._exchange.on_gone = self._close
+        connection.transport.set_write_buffer_limits(
+            high=app.settings.stream_queue_frames * FRAME_BYTES
+        )
+        connection.on_resumed = self._follower.pump
+        self._exchange.begin_stream(200, sse.HEADERS)
+        begin = {"wal_offset": self._begin, "wal_offset_text": str(self._begin)}
+        # Whoever loses the connection before a first event comes back to where it was.
+        self._send(sse.RETRY + sse.json_event(b"begin", begin, b"%d" % (self._begin - 1)))
+        app.delivery.add_stream(self)
+        app.sse_connections += 1
+        self._follower.begin()
+
+    @property
+    def has_room(self) -> bool:
+        return not self._connection.paused
+
+    def send_events(self, events: Sequence[TransitionEvent]) -> None:
+        transition_cache = self._app.transition_cache
+        self._send(
+            b"".join(
+                sse.event(
+                    b"transition",
+                    transition_cache.of(event, with_ctx=self._with_ctx),
+                    b"%d" % event.wal_offset,
+                )
+                for event in (own_event(self._key, each) for each in events)
+            )
+        )
+
+    def send_missed(
+        self, first_offset: int, last_offset: int, count: int | None, reason: GapReason
+    ) -> None:
+        gap = {
+            "first_offset": first_offset,
+            "last_offset": last_offset,
+            "first_offset_text": str(first_offset),
+            "last_offset_text": str(last_offset),
+            "missed": count,
+            "reason": reason.value,
+        }
+        self._send(sse.json_event(b"gap", gap))
+
+    def beat(self, now_us: int) -> None:
+        if self._is_idle(now_us):
+            # Said, because a server that stops ends its streams too, and those go on elsewhere.
+            self._send(sse.json_event(b"idle", {"idle_ms": self._idle_us // 1_000}))
+            self.end()
+        elif now_us - self._sent_us >= HEARTBEAT_US and self.has_room:
+            self._sent_us = now_us
+            self._connection.send(sse.heartbeat(self._app.clock.wall_ms()))
+
+    def _is_idle(self, now_us: int) -> bool:
+        """Nothing came for as long as the client waits. While the past is still read there is
+        something to come, however long that takes."""
+        waited = 0 <= self._idle_us <= now_us - self._event_us
+        return waited and self._follower.is_up_to_date
+
+    def end(self) -> None:
+        """The server ends the stream; the client may come back with its last id."""
+        self._close()
+        self._connection.close()
+
+    def _send(self, frames: bytes) -> None:
+        self._sent_us = self._event_us = self._app.now_us()
+        self._connection.send(frames)
+
+    def _close(self) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        self._follower.close()
+        self._app.sse_connections -= 1
+        self._app.delivery.remove_stream(self)
+        self._app.quotas.close_stream(self._key)

@@ -1,0 +1,263 @@
+"""Listening: sockets, TLS, the port file, signals, and the order of starting and stopping.
+
+The port is bound first and answers "not ready" while the engine recovers, so a restart is seen as
+slow and not as gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import os
+import resource
+import signal
+import ssl
+import sys
+from os import PathLike, fspath
+from pathlib import PurePath
+
+from headwater.config.engine import EngineSettings
+from headwater.config.kafka import KafkaSettings
+from headwater.config.server import ServerSettings
+from headwater.core.clock import Clock, SystemClock
+from headwater.core.errors import AccessError, RequestError, StorageError
+from headwater.disk import Disk, PosixDisk, replace_file
+from headwater.engine.opening import open_database_async
+from headwater.engine.reports import make_reports_directory
+from headwater.observe.logs import load_logs
+from headwater.server.app import App
+from headwater.server.http.connection import HttpConnection
+from headwater.server.http.routes import ROUTES
+from headwater.server.kafka.listener import KafkaListener
+
+TICK_S = 0.5
+BACKLOG = 1024
+FILES_RESERVED = 512
+"""Open files that are left for the log and the segments."""
+
+
+class Server:
+    """One server on the running event loop. `start`, then `serve_until_stopped` or `stop`."""
+
+    def __init__(
+        self,
+        directory: str | PathLike[str],
+        settings: ServerSettings | None = None,
+        engine_settings: EngineSettings | None = None,
+        *,
+        clock: Clock | None = None,
+        disk: Disk | None = None,
+        kafka_settings: KafkaSettings | None = None,
+    ) -> None:
+        self.settings = settings or ServerSettings()
+        self._engine_settings = engine_settings or EngineSettings()
+        self._directory = fspath(directory)
+        self._clock = clock or SystemClock()
+        self._disk = disk or PosixDisk()
+        refuse_public_without_keys(self.settings)
+        self._server: asyncio.Server | None = None
+        self._ticker: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
+        self.app: App | None = None
+        self.kafka = KafkaListener(
+            self.settings,
+            kafka_settings or KafkaSettings(),
+            PurePath(self._directory),
+            self._clock,
+            self._disk,
+        )
+
+    @property
+    def port(self) -> int:
+        assert self._server is not None
+        return int(self._server.sockets[0].getsockname()[1])
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """Every port that is listened on, by protocol."""
+        ports = {"http": self.port}
+        if self.kafka.port is not None:
+            ports["kafka"] = self.kafka.port
+        if self.app is not None and self.app.rcpx is not None:
+            ports["rcpx"] = self.app.rcpx.port
+        return ports
+
+    async def start(self) -> None:
+        """Bind, recover, serve. Returns when requests are answered."""
+        loop = asyncio.get_running_loop()
+        app = self.app = App(self.settings, self._clock, loop, ROUTES)
+        app.connections_max = min(app.connections_max, connections_possible())
+        app.quotas.connections.total = app.connections_max
+        tls = tls_context(self.settings)
+        handshake_s = None if tls is None else self.settings.deadlines.headers_s
+        try:
+            self._server = await loop.create_server(
+                lambda: HttpConnection(app),
+                self.settings.host,
+                self.settings.port,
+                ssl=tls,
+                ssl_handshake_timeout=handshake_s,
+                backlog=BACKLOG,
+                reuse_address=True,
+            )
+        except OSError as error:
+            raise AccessError(
+                f"cannot listen on {self.settings.host}:{self.settings.port} ({why_not(error)})",
+                advice="choose another --port, or 0 for a free one",
+            ) from error
+        self._ticker = loop.create_task(self._tick(app))
+        try:
+            await self.kafka.bind(tls)
+            await self._listen_for_rcpx(app, tls)
+            database = await open_database_async(
+                self._directory,
+                settings=self._engine_settings,
+                progress=lambda done: setattr(app, "recovery_progress", done),
+                disk=self._disk,
+                clock=self._clock,
+            )
+        except BaseException:
+            await self._stop_listening()
+            raise
+        self._make_reports_directory(app)
+        try:
+            await self.kafka.open(database, lambda: app.has_room, app.quotas.connections)
+        except BaseException:
+            await self._stop_listening()
+            await database.close()
+            raise
+        app.kafka = self.kafka
+        app.serve_from(database)
+        app.webhooks.begin()
+        self._write_port_file()
+
+    async def _listen_for_rcpx(self, app: App, tls: ssl.SSLContext | None) -> None:
+        if self.settings.rcpx_port is not None:
+            # Late, as all doors that may stay shut.
+            from headwater.server.rcpx.listener import RcpxListener
+
+            listener = RcpxListener(app)
+            await listener.start(self.settings.host, self.settings.rcpx_port, tls)
+            app.rcpx = listener
+
+    async def serve_until_stopped(self) -> None:
+        """Until SIGTERM, SIGINT or `request_stop`; then drain and close."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.request_stop)
+        await self.wait_for_stop()
+
+    @property
+    def is_listening(self) -> bool:
+        return self._server is not None
+
+    def request_stop(self) -> None:
+        self._stopping.set()
+
+    async def wait_for_stop(self) -> None:
+        """Until `request_stop`; for those whose signals are not the process's."""
+        await self._stopping.wait()
+        await self.stop()
+
+    async def stop(self) -> None:
+        """Finish what is under way, close the engine cleanly."""
+        app = self.app
+        if app is None:
+            return
+        await self._stop_listening()
+        await app.webhooks.close()
+        drains = [app.drain(), self.kafka.drain()]
+        if app.rcpx is not None:
+            drains.append(app.rcpx.drain())
+        await asyncio.gather(*drains)
+        await self.kafka.close()
+        if app.database is not None:
+            await app.database.close()
+
+    async def _stop_listening(self) -> None:
+        if self._ticker is not None:
+            self._ticker.cancel()
+        if self._server is not None:
+            self._server.close()
+        self.kafka.stop_listening()
+        if self.app is not None and self.app.rcpx is not None:
+            self.app.rcpx.close()
+
+    async def _tick(self, app: App) -> None:
+        await asyncio.sleep(TICK_S)
+        # In good times: bad ones may have no file descriptor left to load it with.
+        await app.loop.run_in_executor(None, load_logs)
+        while True:
+            await asyncio.sleep(TICK_S)
+            try:
+                app.check_deadlines()
+                self.kafka.tick()
+                if app.rcpx is not None:
+                    app.rcpx.check_deadlines()
+            except Exception as error:
+                app.log.exception("a look at the deadlines failed", exc_info=error)
+
+    def _make_reports_directory(self, app: App) -> None:
+        """Where jobs leave what they found. Not worth refusing to serve for."""
+        try:
+            make_reports_directory(self._disk, PurePath(self._directory))
+        except (OSError, StorageError) as error:
+            app.log.warning("reports of jobs cannot be kept", error=str(error))
+
+    def _write_port_file(self) -> None:
+        if self.settings.port_file is not None:
+            path = PurePath(self.settings.port_file)
+            replace_file(self._disk, path, json.dumps(self.ports).encode() + b"\n")
+
+
+def why_not(error: OSError) -> str:
+    """The system's own words. A name that is not found has no errno of the usual kind."""
+    if error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno).lower()
+    return (error.strerror or str(error)).lower()
+
+
+def connections_possible() -> int:
+    """How many sockets fit beside the files of the log, after asking for as many as allowed.
+
+    Without descriptors left, the log could not take its next file: that must never be up to
+    whoever connects.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if hard == resource.RLIM_INFINITY:
+        return sys.maxsize
+    return max(hard - FILES_RESERVED, hard // 2)
+
+
+def tls_context(settings: ServerSettings) -> ssl.SSLContext | None:
+    if settings.tls_certificate is None and settings.tls_key is None:
+        return None
+    if settings.tls_certificate is None or settings.tls_key is None:
+        raise RequestError("TLS needs both a certificate and a key")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(settings.tls_certificate, settings.tls_key)
+    except (OSError, ssl.SSLError) as error:
+        raise AccessError(
+            f"the TLS certificate or key cannot be used ({error})", path=settings.tls_certificate
+        ) from error
+    return context
+
+
+def refuse_public_without_keys(settings: ServerSettings) -> None:
+    """Without keys anybody who can connect can do everything: loopback only."""
+    if settings.api_keys or settings.allow_insecure_no_auth:
+        return
+    try:
+        local = ipaddress.ip_address(settings.host).is_loopback
+    except ValueError:
+        local = settings.host == "localhost"
+    if not local:
+        raise RequestError(
+            f"refusing to listen on {settings.host} without API keys; "
+            "set HEADWATER_API_KEYS, or HEADWATER_ALLOW_INSECURE_NO_AUTH=true if you mean it"
+        )

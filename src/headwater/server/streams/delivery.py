@@ -1,0 +1,311 @@
+"""Delivery of new records to streams: topics with news, each served when it is its turn.
+
+A write makes its topic ready; delivery runs after the acks of that commit are out, a few turns at
+a time, so that requests are served in between. Whoever follows a topic is pumped from its own
+cursor. What several streams want at the same place is read and rendered once; it is kept for that
+turn only, so that nothing deleted since is ever sent.
+
+Under pressure turns wait a little, so that records share frames, and topics of band 0 wait until
+it is gone. They lose nothing by that: what is theirs can be read at any time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from weakref import WeakValueDictionary
+
+from headwater.core.units import US_PER_S
+from headwater.engine.governing import PressureControl
+from headwater.engine.reading import Reader, ReadFilter, ReadPlan, TailRead
+from headwater.engine.ready import ReadySet
+from headwater.engine.steps import (
+    DiffRequest,
+    ReadResult,
+    Take,
+    Taken,
+    ensure_loaded,
+    read_as_operation,
+)
+from headwater.engine.topic import Topic, Wakeup
+from headwater.model.loss import Tombstone
+from headwater.model.match import TagMatcher
+from headwater.model.scheduler import TURNS_A_ROUND
+from headwater.server.http.json_rows import take_rendered
+from headwater.server.topic_spaces import space_of
+from headwater.wire.render import Projection
+
+if TYPE_CHECKING:
+    from headwater.server.app import App
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class ReadOptions:
+    """What a stream reads: the same wish at the same place gets the same bytes.
+
+    Streams that want the same share one, see `Delivery.shared`: to compare or to hash it field
+    by field would take longer than anything else that is done for a stream.
+    """
+
+    projection: Projection
+    limit: int
+    bytes_max: int
+    nodes: frozenset[bytes]
+    matcher: TagMatcher | None
+    strong: bool = False
+    """Only what is on stable storage, whatever the topic's class acks."""
+
+
+_OPTION_VALUES: Final = attrgetter(*(field.name for field in fields(ReadOptions)))
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Rendered records, and where a stream stands behind them."""
+
+    records: bytes
+    count: int
+    from_seq: int
+    next_from_seq: int
+    head_seq: int
+    caught_up: bool
+    tombstone: Tombstone | None
+    message: bytes | None = None
+    """The same as a message, once a stream has made one of it. All streams say it alike."""
+    event: bytes | None = None
+    """The same with the cursor of those who follow this topic and no other."""
+
+
+class Stream(Protocol):
+    def beat(self, now_us: int) -> None:
+        """Called every so often: say something if nothing was said for a while."""
+
+    def end(self) -> None:
+        """The server goes."""
+
+
+class TopicFollower(Protocol):
+    def pump(self, topic: Topic) -> None:
+        """Send what the topic has beyond this client's cursor, as far as the client takes it."""
+
+    def appeared(self, topic: Topic) -> None:
+        """A topic that it may not know has something new."""
+
+
+def horizon(topic: Topic, options: ReadOptions) -> int:
+    """The last seq such a stream may be given now."""
+    return topic.synced_seq if options.strong else topic.log.visible_seq
+
+
+class Delivery:
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._streams: set[Stream] = set()
+        self._followers: dict[str, set[TopicFollower]] = {}
+        self._prefix_watchers: set[TopicFollower] = set()
+        self._wakeups: dict[str, Wakeup] = {}
+        self._strong: Counter[str] = Counter()
+        self._governing: PressureControl | None = None
+        self._ready: ReadySet[Topic]
+        self._scheduled = False
+        self._delivering = False
+        self._rendered: dict[tuple[int, int, ReadOptions], Batch] = {}
+        self._shared: WeakValueDictionary[tuple[Any, ...], ReadOptions] = WeakValueDictionary()
+
+    def govern(self, governing: PressureControl) -> None:
+        """Recovery is done: there will be news."""
+        self._governing = governing
+        self._ready = governing.ready_set()
+
+    def add_stream(self, stream: Stream) -> None:
+        self._streams.add(stream)
+
+    def remove_stream(self, stream: Stream) -> None:
+        self._streams.discard(stream)
+
+    def follow(self, follower: TopicFollower, topic: Topic, *, strong: bool) -> None:
+        address = topic.address
+        followers = self._followers.setdefault(address, set())
+        if follower not in followers:
+            followers.add(follower)
+            self._strong[address] += strong
+        if topic.is_partition:
+            self._register_wakeup(topic)
+
+    def unfollow(self, follower: TopicFollower, address: str, *, strong: bool) -> None:
+        followers = self._followers.get(address)
+        if followers is None or follower not in followers:
+            return
+        followers.discard(follower)
+        if not followers:
+            del self._followers[address]
+            self._wakeups.pop(address, None)
+        self._strong[address] -= strong
+        if not self._strong[address]:
+            del self._strong[address]
+
+    def _register_wakeup(self, topic: Topic) -> None:
+        """Partitions tell of news to those who asked, once; topics of the engine tell us always."""
+        wakeup = self._wakeups.get(topic.address)
+        if wakeup is None:
+            wakeup = self._wakeups[topic.address] = partial(self._on_wakeup, topic)
+        topic.waiters.add(wakeup)
+
+    def _on_wakeup(self, topic: Topic) -> None:
+        if topic.address in self._followers:
+            topic.waiters.add(self._wakeups[topic.address])
+            self._mark(topic)
+
+    def watch_prefixes(self, follower: TopicFollower) -> None:
+        self._prefix_watchers.add(follower)
+
+    def remove(self, follower: TopicFollower) -> None:
+        """A follower that follows nothing any more."""
+        self._prefix_watchers.discard(follower)
+
+    # -- news
+
+    def on_news(self, topic: Topic) -> None:
+        """A topic has something new. Called by the engine, as the owner, for every write."""
+        if topic.name not in self._followers and not self._prefix_watchers:
+            return
+        self._mark(topic)
+
+    def _mark(self, topic: Topic) -> None:
+        now_us = self._app.now_us()
+        self._ready.mark(topic, now_us)
+        if not self._scheduled:
+            self._schedule(now_us)
+
+    def on_synced(self, topic: Topic) -> None:
+        """Records that were visible before are synced now."""
+        if topic.name in self._strong:
+            self.on_news(topic)
+
+    def resume(self) -> None:
+        """Those who wait may be served by now: pressure went, or they have grown old."""
+        if self._governing is not None and self._ready.size and not self._scheduled:
+            self._schedule(self._app.now_us())
+
+    def _schedule(self, now_us: int) -> None:
+        assert self._governing is not None
+        self._scheduled = True
+        wait_us = self._governing.coalesce_us
+        self._ready.not_before_us = now_us + wait_us
+        if wait_us:
+            self._app.loop.call_later(wait_us / US_PER_S, self._deliver)
+        else:
+            self._app.loop.call_soon(self._deliver)
+
+    def _deliver(self) -> None:
+        """As many turns as a round has. Then everything else the loop has to do comes first."""
+        ready, now_us = self._ready, self._app.now_us
+        turns = TURNS_A_ROUND
+        self._delivering = True
+        try:
+            while turns and ready.size and (topic := ready.take(now_us())) is not None:
+                turns -= 1
+                self._serve(topic)
+        finally:
+            self._delivering = False
+            self._rendered.clear()
+            self._scheduled = ready.size > 0 and ready.servable > 0
+            if self._scheduled:
+                self._app.loop.call_soon(self._deliver)
+
+    def _serve(self, topic: Topic) -> None:
+        if not topic.is_partition:
+            for watcher in list(self._prefix_watchers):
+                watcher.appeared(topic)
+        for follower in list(self._followers.get(topic.address, ())):
+            follower.pump(topic)
+        self._rendered.clear()
+
+    # -- reading for streams
+
+    def shared(self, options: ReadOptions) -> ReadOptions:
+        """The one wish for all who want the same."""
+        return self._shared.setdefault(_OPTION_VALUES(options), options)
+
+    def read(self, topic: Topic, cursor: int, options: ReadOptions) -> Batch | None:
+        """The next batch if no file is needed; None when it must be read later."""
+        key = (topic.topic_id, cursor, options)
+        known = self._rendered.get(key)
+        if known is not None:
+            return known
+        if not topic.loaded:
+            return None
+        last_seq = horizon(topic, options)
+        space = space_of(self._app.engine, topic)
+        operation = read_as_operation(
+            space, topic, _request(cursor, options), _take(options, last_seq)
+        )
+        result = self._app.ready_database.drive_at_once(operation)
+        if result is None:
+            return None
+        batch = _batch(result, cursor, options, last_seq)
+        if self._delivering:
+            self._rendered[key] = batch
+        return batch
+
+    async def read_later(self, topic: Topic, cursor: int, options: ReadOptions) -> Batch:
+        database, space = self._app.ready_database, space_of(self._app.engine, topic)
+        await database.drive(ensure_loaded(space, topic))
+        last_seq = horizon(topic, options)
+        take = _take(options, last_seq)
+        result = await database.drive(
+            read_as_operation(space, topic, _request(cursor, options), take)
+        )
+        return _batch(result, cursor, options, last_seq)
+
+    # -- silence, and the end
+
+    def heartbeat(self, now_us: int) -> None:
+        for stream in list(self._streams):
+            stream.beat(now_us)
+
+    def close_all(self) -> None:
+        for stream in list(self._streams):
+            stream.end()
+
+
+def _request(cursor: int, options: ReadOptions) -> DiffRequest:
+    return DiffRequest(cursor, options.limit, options.bytes_max, 0, options.nodes, options.matcher)
+
+
+def _take(options: ReadOptions, last_seq: int) -> Take[bytes]:
+    take = take_rendered(options.projection)
+    if not options.strong:
+        return take
+
+    def take_synced(reader: Reader, plan: ReadPlan, keep: ReadFilter) -> Taken[bytes]:
+        """Only the tail can hold what is not synced: segments are, before they count."""
+        pieces = [
+            TailRead(piece.chunk, piece.seqs[: piece.seqs.searchsorted(last_seq, "right")])
+            if isinstance(piece, TailRead)
+            else piece
+            for piece in plan.reads
+        ]
+        return take(reader, replace(plan, reads=[p for p in pieces if len(p.seqs)]), keep)
+
+    return take_synced
+
+
+def _batch(result: ReadResult[bytes], cursor: int, options: ReadOptions, last_seq: int) -> Batch:
+    next_from_seq, caught_up = result.next_from_seq, result.caught_up
+    if options.strong and next_from_seq > last_seq:
+        lost_to = 0 if result.tombstone is None else result.tombstone.gap_to
+        next_from_seq = max(last_seq, min(cursor, next_from_seq), lost_to)
+        caught_up = True
+    return Batch(
+        b"[%b]" % result.payload,
+        result.records,
+        cursor,
+        next_from_seq,
+        result.head_seq,
+        caught_up,
+        result.tombstone,
+    )

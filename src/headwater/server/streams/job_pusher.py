@@ -1,0 +1,300 @@
+"""GET /v0/topics/:queue/work: jobs pushed to workers over server-sent events.
+
+All workers of a queue stand in one line, which is served by one task: whoever has room takes part
+in the next pass, and passes share evenly. A worker has at most `max` jobs in hand; an ack or nack,
+sent as for any other job, makes room. When a connection ends its jobs are free for others at once.
+A client that does not read is not given more (I14).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from headwater.core.errors import HeadwaterError, InvalidRequestError
+from headwater.core.limits import CLAIM_JOBS_CLAMP, LEASE_MS_CLAMP
+from headwater.core.units import US_PER_MS, US_PER_S
+from headwater.engine.dead_letters import dead_letter_operation
+from headwater.engine.pending import Change
+from headwater.engine.queue_state import ClaimRequest
+from headwater.engine.queue_steps import check_node, serve_operation, set_aside_operation
+from headwater.engine.queues import Queues
+from headwater.engine.steps import Answered, Operation, ensure_loaded
+from headwater.engine.topic import Topic
+from headwater.server.http.exchange import Exchange
+from headwater.server.http.job_text import fetch_jobs
+from headwater.server.http.queue_handlers import require_queue
+from headwater.server.http.topic_handlers import number
+from headwater.server.streams.event_stream import FRAME_BYTES, require_event_stream
+from headwater.wire import sse
+
+if TYPE_CHECKING:
+    from headwater.server.app import App
+
+HEARTBEAT_US: Final = 10 * US_PER_S
+SHORTEST_WAIT_US: Final = US_PER_MS
+
+
+def open_work(app: App, exchange: Exchange) -> None:
+    require_event_stream(exchange)
+    node = exchange.query().get("node", "")
+    check_node(node)
+    require_queue(app, exchange)
+    topic = app.engine.topic(exchange.parameters[0])
+    if topic.loaded:
+        _open(app, exchange, topic, node)
+    else:
+        app.spawn(exchange, _open_later(app, exchange, topic, node))
+
+
+async def _open_later(app: App, exchange: Exchange, topic: Topic, node: str) -> None:
+    await app.ready_database.drive(ensure_loaded(app.engine, topic))
+    _open(app, exchange, topic, node)
+
+
+def _open(app: App, exchange: Exchange, topic: Topic, node: str) -> None:
+    Queues(app.engine).of(topic)  # or it is none
+    limit = number(exchange, "max", 1, *CLAIM_JOBS_CLAMP)
+    lease_ms = number(exchange, "lease_ms", topic.log.settings.lease_ms, *LEASE_MS_CLAMP)
+    if exchange.method == b"HEAD":
+        exchange.answer(200, b"", sse.HEADERS)
+        return
+    if exchange.connection.is_waiting:
+        raise InvalidRequestError("a stream cannot stand behind requests that are not answered")
+    app.quotas.open_stream(app.key_of(exchange))
+    app.job_pusher.begin(exchange, topic, node, limit, lease_ms)
+
+
+class JobPusher:
+    """The lines of all queues that have workers."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._lines: dict[int, WorkLine] = {}
+        self._connections = itertools.count(1)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, exchange: Exchange, topic: Topic, node: str, limit: int, lease_ms: int) -> None:
+        line = self._lines.get(topic.topic_id)
+        if line is None:
+            line = self._lines[topic.topic_id] = WorkLine(self._app, topic)
+            task = self._app.loop.create_task(self._serve(line))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        stream = WorkStream(self._app, exchange, line, next(self._connections))
+        stream.begin(node, limit, lease_ms)
+
+    def nudge(self, name: str) -> None:
+        """Jobs of this queue were settled."""
+        if self._lines:
+            topic = self._app.engine.find(name)
+            line = None if topic is None else self._lines.get(topic.topic_id)
+            if line is not None:
+                line.nudge()
+
+    async def _serve(self, line: WorkLine) -> None:
+        try:
+            await line.serve()
+        except HeadwaterError as error:
+            line.fail(error)
+        except Exception as error:
+            self._app.log.exception("a line of workers failed", error=repr(error))
+            line.end()
+        finally:
+            del self._lines[line.topic.topic_id]
+
+
+class WorkLine:
+    """The workers of one queue."""
+
+    def __init__(self, app: App, topic: Topic) -> None:
+        self._app = app
+        self.topic = topic
+        self.queues = Queues(app.engine)
+        self.streams: dict[WorkStream, None] = {}
+        self._woken = asyncio.Event()
+
+    def nudge(self) -> None:
+        self._woken.set()
+
+    async def serve(self) -> None:
+        """As long as there are workers and jobs can come."""
+        drive, engine = self._app.ready_database.drive, self._app.engine
+        while True:
+            await asyncio.sleep(0)  # whoever else is ready comes first
+            self._woken.clear()
+            if not self.streams:
+                return
+            if self.topic.dropped:
+                for stream in list(self.streams):
+                    stream.send_gone()
+                return
+            has_next = self.queues.has_next(self.topic)  # first: what ran out makes room
+            hungry = [stream for stream in self.streams if stream.room > 0]
+            if hungry and has_next:
+                await self._hand_out(hungry)
+            else:
+                await drive(dead_letter_operation(engine, self.queues, self.topic))
+                await self._wait()
+
+    async def _wait(self) -> None:
+        """Until something happens to the queue or to a worker, or a time comes."""
+        timeout_s = None
+        change_us = self.queues.next_change_us(self.topic)
+        if change_us is not None:
+            left_us = change_us - self._app.now_us()
+            timeout_s = max(left_us, SHORTEST_WAIT_US) / US_PER_S
+        waiters = self.topic.waiters
+        waiters.add(self.nudge)
+        try:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._woken.wait(), timeout_s)
+        finally:
+            self.topic.waiters.discard(self.nudge)
+
+    async def _hand_out(self, hungry: Sequence[WorkStream]) -> None:
+        """One pass for all who have room."""
+        drive, engine, topic = self._app.ready_database.drive, self._app.engine, self.topic
+        requests_made = [(stream, stream.make_request()) for stream in hungry]
+        try:
+            requests = [request for _, request in requests_made]
+            await drive(serve_operation(engine, self.queues, topic, requests))
+            granted = [
+                (stream, request, self.queues.confirm(topic, request))
+                for stream, request in requests_made
+                if request.grant is not None and not stream.ended
+            ]
+            for stream, request, change in granted:
+                await self._send(stream, request, change)
+            await drive(dead_letter_operation(engine, self.queues, topic))
+        finally:
+            for stream, _ in requests_made:
+                stream.give_up()
+
+    async def _send(self, stream: WorkStream, request: ClaimRequest, change: Change) -> None:
+        """The jobs of one worker, when the log has what it must have of its claim."""
+        drive, engine = self._app.ready_database.drive, self._app.engine
+        try:
+            await drive(_answered(change))
+            assert request.grant is not None
+            jobs = await drive(fetch_jobs(engine, self.queues, self.topic, request.grant))
+        except HeadwaterError as error:
+            stream.send_error(error)
+        else:
+            stream.send_jobs(jobs)
+            await drive(set_aside_operation(self.queues, self.topic, request))
+
+    def fail(self, error: HeadwaterError) -> None:
+        for stream in list(self.streams):
+            stream.send_error(error)
+
+    def end(self) -> None:
+        for stream in list(self.streams):
+            stream.end()
+
+
+def _answered(change: Change) -> Operation[None]:
+    yield Answered(lambda: change)
+
+
+class WorkStream:
+    """One worker: a connection, and what it has in hand."""
+
+    def __init__(self, app: App, exchange: Exchange, line: WorkLine, number: int) -> None:
+        self._app = app
+        self._exchange = exchange
+        self._connection = exchange.connection
+        self._line = line
+        self._number = number
+        self._key = app.key_of(exchange)
+        self._request: ClaimRequest | None = None
+        """What it has asked for and was not yet told of."""
+        self._sent_us = app.now_us()
+        self.ended = False
+
+    def begin(self, node: str, limit: int, lease_ms: int) -> None:
+        self._node, self._limit, self._lease_ms = node, limit, lease_ms
+        app, connection = self._app, self._connection
+        self._exchange.on_gone = self._close
+        connection.transport.set_write_buffer_limits(
+            high=app.settings.stream_queue_frames * FRAME_BYTES
+        )
+        connection.on_resumed = self._line.nudge
+        self._exchange.begin_stream(200, sse.HEADERS)
+        self._say(sse.RETRY)
+        app.delivery.add_stream(self)
+        app.sse_connections += 1
+        self._line.streams[self] = None
+        self._line.nudge()
+
+    # -- jobs
+
+    @property
+    def room(self) -> int:
+        queue = self._line.topic.queue
+        if self.ended or self._connection.paused or queue is None:
+            return 0
+        return self._limit - queue.leases.held_on(self._number)
+
+    def make_request(self) -> ClaimRequest:
+        self._request = self._line.queues.request(
+            self._line.topic, self._node, self.room, self._lease_ms, self._number
+        )
+        return self._request
+
+    def give_up(self) -> None:
+        """What was asked for and not sent is nobody's, and was no delivery."""
+        request, self._request = self._request, None
+        if request is not None and (request.grant is not None or not request.served):
+            self._line.queues.abandon(self._line.topic, request)
+            request.served = True
+
+    def send_jobs(self, jobs: Sequence[bytes]) -> None:
+        if self.ended:
+            return
+        self._request = None
+        self._say(b"".join([sse.event(b"job", job, _seq_of(job)) for job in jobs]))
+
+    # -- silence, and the end
+
+    def send_gone(self) -> None:
+        self._say(sse.json_event(b"topic-deleted", {"topic": self._line.topic.name}))
+        self.end()
+
+    def send_error(self, error: HeadwaterError) -> None:
+        self._say(sse.json_event(b"error", {"code": error.code, "message": str(error)}))
+        self.end()
+
+    def beat(self, now_us: int) -> None:
+        if now_us - self._sent_us >= HEARTBEAT_US and not self._connection.paused:
+            self._say(sse.heartbeat(self._app.clock.wall_ms()))
+
+    def _say(self, frames: bytes) -> None:
+        self._sent_us = self._app.now_us()
+        self._connection.send(frames)
+
+    def end(self) -> None:
+        """The server ends the stream; the client may come back."""
+        self._close()
+        self._connection.close()
+
+    def _close(self) -> None:
+        if self.ended:
+            return
+        self.ended = True
+        line = self._line
+        del line.streams[self]
+        self.give_up()
+        line.queues.release(line.topic, self._number)
+        line.nudge()
+        self._app.sse_connections -= 1
+        self._app.delivery.remove_stream(self)
+        self._app.quotas.close_stream(self._key)
+
+
+def _seq_of(job: bytes) -> bytes:
+    """Every job begins with its seq."""
+    return job[len(b'{"$seq":') : job.index(b",")]

@@ -1,0 +1,173 @@
+"""Watch sessions: what a client wants to follow, kept until it comes to fetch the stream."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from headwater.config.topic import check_topic_name
+from headwater.core.errors import InvalidRequestError
+from headwater.core.limits import WATCH_TOPICS_MAX
+from headwater.engine.steps import diff_request
+from headwater.engine.topic import Topic
+from headwater.model.match import TagMatcher, parse_match
+from headwater.server.access.keys import ApiKey
+from headwater.server.http.exchange import Exchange
+from headwater.server.http.request_body import body_of
+from headwater.server.http.topic_handlers import answer, flag
+from headwater.server.topic_spaces import refuse_partitions
+from headwater.wire.http_errors import HttpError
+from headwater.wire.render import Projection
+from headwater.wire.requests import WatchRequest, WatchTopic, decode_request
+
+if TYPE_CHECKING:
+    from headwater.server.app import App
+
+HEARTBEAT_MS_CLAMP: Final = (1_000, 60_000)
+
+
+@dataclass(slots=True)
+class Watch:
+    """What to follow, and how far the client has come."""
+
+    wid: str
+    key: ApiKey
+    prefixes: tuple[str, ...]
+    projection: Projection
+    limit: int
+    bytes_max: int
+    heartbeat_us: int
+    nodes: frozenset[bytes]
+    matcher: TagMatcher | None
+    strong: bool
+    expires_us: int
+    start: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Where it begins in each topic: the topic's id, and the seq before."""
+    sent: dict[str, int] = field(default_factory=dict)
+    """How far any stream of it has come. A client can go back behind it, not beyond."""
+    streams: int = 0
+    missing: tuple[str, ...] = ()
+
+    def covers(self, topic: Topic) -> bool:
+        """Whether a topic that appeared belongs to it."""
+        return (
+            topic.name.startswith(self.prefixes)
+            and self.key.may_name(topic.name)
+            and not (self.strong and is_never_synced(topic))
+        )
+
+
+def is_never_synced(topic: Topic) -> bool:
+    return not topic.log.settings.durability.is_logged
+
+
+class WatchSessions:
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._by_id: dict[str, Watch] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def open(self, request: WatchRequest, key: ApiKey, *, lenient: bool) -> Watch:
+        shares = self._app.quotas.watches
+        shares.require(key.digest)
+        if not 1 <= len(request.topics) <= WATCH_TOPICS_MAX:
+            raise InvalidRequestError(f"a watch takes 1 to {WATCH_TOPICS_MAX} topics")
+        if request.consistency not in ("eventual", "strong"):
+            raise InvalidRequestError("consistency is eventual or strong")
+        read = diff_request(0, request.limit, request.max_batch_bytes, node=request.node)
+        low, high = HEARTBEAT_MS_CLAMP
+        watch = Watch(
+            secrets.token_urlsafe(18),
+            key,
+            tuple(name[:-1] for name in request.topics if name.endswith("*")),
+            Projection(request.include_tags, request.include_meta, request.include_data),
+            read.limit,
+            read.bytes_max,
+            min(max(request.heartbeat_ms, low), high) * 1_000,
+            read.nodes,
+            None if request.match is None else parse_match(request.match),
+            request.consistency == "strong",
+            self._app.now_us() + self._app.settings.session_ttl_ms * 1_000,
+        )
+        self._set_cursors(watch, request, lenient=lenient)
+        shares.take(key.digest)
+        self._by_id[watch.wid] = watch
+        return watch
+
+    def _set_cursors(self, watch: Watch, request: WatchRequest, *, lenient: bool) -> None:
+        engine = self._app.engine
+        missing = []
+        for name, start_at in request.topics.items():
+            prefix = name.removesuffix("*")
+            if prefix or prefix == name:
+                check_topic_name(prefix)
+            watch.key.require_name(prefix)
+            if prefix != name:
+                refuse_partitions(prefix, "name each one that is to be watched")
+                for topic in engine.topics.list(prefix, None):
+                    if topic.name not in request.topics and watch.covers(topic):
+                        _begin(watch, topic, start_at)
+                continue
+            space = self._app.space(name, watch.key)
+            one = space.find(name) if lenient else space.topic(name)
+            if one is None:
+                missing.append(name)
+                continue
+            if watch.strong:
+                refuse_partitions(name, "it is watched with consistency eventual only")
+            if watch.strong and is_never_synced(one):
+                raise InvalidRequestError(
+                    f"{name!r} is ephemeral and never synced; it cannot be watched with "
+                    "consistency strong"
+                )
+            _begin(watch, one, start_at)
+        watch.missing = tuple(missing)
+
+    def get(self, wid: str, key: ApiKey) -> Watch:
+        watch = self._by_id.get(wid)
+        if watch is None or watch.key.digest != key.digest:
+            # Somebody else's watch is as unknown as none at all.
+            raise HttpError("not_found", "there is no such watch; open a new one")
+        return watch
+
+    def expire(self, now_us: int) -> None:
+        for wid in [w.wid for w in self._by_id.values() if not w.streams and w.expires_us < now_us]:
+            watch = self._by_id.pop(wid)
+            self._app.quotas.watches.give_back(watch.key.digest)
+
+    def touch(self, watch: Watch) -> None:
+        watch.expires_us = self._app.now_us() + self._app.settings.session_ttl_ms * 1_000
+
+
+def _begin(watch: Watch, topic: Topic, start_at: WatchTopic) -> None:
+    seq = topic.log.visible_seq if start_at.tail else start_at.from_seq or 0
+    watch.start[topic.name] = (topic.topic_id, seq)
+
+
+def open_watch(app: App, exchange: Exchange) -> None:
+    request = decode_request(body_of(exchange), WatchRequest)
+    lenient = flag(exchange, "lenient", False)
+    watch = app.sessions.open(request, app.key_of(exchange), lenient=lenient)
+    topics = {}
+    for name, (_, cursor) in watch.start.items():
+        space = app.space(name, watch.key)
+        state = space.state(space.topic(name))
+        topics[name] = {
+            "from_seq": cursor,
+            "head_seq": state.head_seq,
+            "earliest_seq": state.earliest_seq,
+        }
+    answer(
+        exchange,
+        200,
+        {
+            "wid": watch.wid,
+            "stream_url": f"/v0/watch/{watch.wid}",
+            "session_ttl_ms": app.settings.session_ttl_ms,
+            "topics": topics,
+            "missing": list(watch.missing),
+        },
+    )

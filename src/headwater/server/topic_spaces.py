@@ -1,0 +1,82 @@
+"""Whose topics a name is about: the engine's own, or partitions of an organisation's Kafka topics.
+
+The one place that looks at names for it. Doors ask here and then do the same for both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from headwater.core.errors import InvalidRequestError, RequestError
+from headwater.core.limits import PARTITION_PREFIX
+from headwater.engine.engine import Engine
+from headwater.engine.sides import TopicSpace
+from headwater.engine.topic import Topic
+
+if TYPE_CHECKING:
+    from headwater.engine.kafka.partition_space import PartitionSpace
+    from headwater.engine.kafka.partition_topics import PartitionTopic
+    from headwater.engine.kafka.store import KafkaStore
+    from headwater.engine.kafka.unavailable import UnavailableKafka
+    from headwater.server.access.keys import ApiKey
+    from headwater.server.app import App
+
+
+class Spaces:
+    def __init__(self) -> None:
+        self._by_organisation: dict[int, PartitionSpace] = {}
+
+    def of(
+        self, engine: Engine, store: KafkaStore | None, name: str, organisation: int
+    ) -> PartitionSpace | None:
+        """None for a name of the engine's own topics, and for every name without a store.
+
+        Where the engine has no topic of a name and Kafka's clients have, it is about theirs: they
+        would never see a topic that was made under it.
+        """
+        if store is None:
+            return None
+        if name.startswith(PARTITION_PREFIX):
+            return self._of(engine, store, organisation)
+        if engine.find(name) is None and store.is_taken(organisation, name):
+            return self._of(engine, store, organisation)
+        return None
+
+    def _of(self, engine: Engine, store: KafkaStore, organisation: int) -> PartitionSpace:
+        space = self._by_organisation.get(organisation)
+        if space is None:
+            # Late: a server without Kafka topics does not load what reads them.
+            from headwater.engine.kafka.partition_space import PartitionSpace
+
+            space = PartitionSpace(store, engine, organisation)
+            self._by_organisation[organisation] = space
+        return space
+
+
+def refuse_while_away(
+    engine: Engine, unavailable: UnavailableKafka, name: str, organisation: int
+) -> None:
+    """A name of Kafka's topics, as far as they are known: nobody may make another one of it."""
+    is_theirs = engine.find(name) is None and unavailable.is_taken(organisation, name)
+    if name.startswith(PARTITION_PREFIX) or is_theirs:
+        raise unavailable.error()
+
+
+def space_of(engine: Engine, topic: Topic) -> TopicSpace:
+    """Where a topic that was found belongs."""
+    return cast("PartitionTopic", topic).space if topic.is_partition else engine
+
+
+def refuse_kafkas(
+    app: App, name: str, key: ApiKey | None, refused: type[RequestError], instead: str
+) -> None:
+    """For what only topics of the engine's own can do."""
+    kafkas = app.kafkas(name, key)
+    if kafkas is not None and app.engine.find(name) is None:
+        kafkas.topic(name)  # or there is none, which says more
+        raise refused(f"{name!r} is a partition of a Kafka topic; {instead}")
+
+
+def refuse_partitions(name: str, doing: str) -> None:
+    if name.startswith(PARTITION_PREFIX):
+        raise InvalidRequestError(f"{name!r} is a partition of a Kafka topic; {doing}")

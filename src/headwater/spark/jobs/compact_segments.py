@@ -1,0 +1,158 @@
+"""One segment of the cold tier: is enough of it dead, and if so, the rest of it under its name.
+
+The way leads through the hot directory, by the steps an owner takes: the new pair is made beside
+the index that points to the cold copy and swapped in; only then is the cold copy replaced, and the
+pointer flipped back. Whatever a crash comes after, a start or the next run of this job finds one
+whole copy and finishes (I7): a hot segment that has a cold copy is on its way there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import PurePath
+
+from headwater.config.store import SegmentSettings
+from headwater.core.errors import StorageError
+from headwater.disk import Disk
+from headwater.format.segment import (
+    ENTRY_BYTES,
+    Entries,
+    IndexFlag,
+    SegmentFile,
+    bad_entries,
+    index_flags,
+    salt_of,
+)
+from headwater.store import rewrite
+from headwater.store.cold_index import cold_end
+from headwater.store.failures import file_work
+from headwater.store.object_store import open_cold_tier
+from headwater.store.ownership import cold_identity, pair_identity, read_head
+from headwater.store.pair import end_of, read_all, whole_entries
+from headwater.store.reclaim import is_rewrite_due
+from headwater.store.segment import Segment, Tier
+from headwater.store.topic_directory import COLD, HOT, TopicDirectory, finish_interrupted
+from headwater.store.topic_files import TopicFiles
+
+SEE: str = "`headwater pipeline verify` tells more"
+
+
+@dataclass(frozen=True, slots=True)
+class ColdTopic:
+    topic_id: int
+    directory: str
+    cold: str
+    dead_ratio: float
+
+
+@dataclass(frozen=True, slots=True)
+class ColdSegment:
+    topic: ColdTopic
+    first_seq: int
+
+
+class Outcome(Enum):
+    KEPT = "kept"
+    """Not enough of it is dead."""
+    REWRITTEN = "rewritten"
+    MOVED = "moved"
+    """Found on its way back to the cold tier."""
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    topic_id: int
+    first_seq: int
+    outcome: Outcome
+    bytes_before: int = 0
+    bytes_after: int = 0
+    reason: str = ""
+
+
+def find_cold_segments(disk: Disk, topic: ColdTopic) -> list[ColdSegment]:
+    """Finish what was interrupted, then list what is cold or should be. The caller owns it all."""
+    directory = TopicDirectory(disk, PurePath(topic.directory))
+    cold = open_cold_tier(disk, topic.cold).topic(topic.topic_id)
+
+    def drop(first_seq: int) -> bool:
+        cold.delete(first_seq)
+        return True
+
+    with file_work(directory.path):
+        directory.scan()
+        for first_seq, files in directory.segments.items():
+            if SegmentFile.COLD in files or not files <= HOT:
+                finish_interrupted(directory, first_seq, drop)
+    there = frozenset(cold.list())
+    return [
+        ColdSegment(topic, first_seq)
+        for first_seq, files in sorted(directory.segments.items())
+        if files == COLD or (files == HOT and first_seq in there)
+    ]
+
+
+def compact_segment(disk: Disk, task: ColdSegment) -> Compacted:
+    """Rewrite the segment if that is worth it. Damage is left as it is, and told."""
+    topic, first_seq = task.topic, task.first_seq
+    settings = SegmentSettings(rewrite_dead_ratio=topic.dead_ratio)
+    store = open_cold_tier(disk, topic.cold).topic(topic.topic_id)
+    files = TopicFiles(disk, PurePath(topic.directory), settings, cold=store)
+    try:
+        segment = _segment(disk, PurePath(topic.directory), first_seq)
+        entries = files.index(segment)
+        if (index_flags(entries) & IndexFlag.DAMAGED).any():
+            return _refused(task, f"an index entry is damaged; {SEE}")
+        outcome = Outcome.KEPT if segment.is_cold else Outcome.MOVED
+        before = segment.data_bytes
+        if is_rewrite_due(segment, entries, settings):
+            segment = _rewrite(disk, files, segment, entries)
+            outcome = Outcome.REWRITTEN
+        if not segment.is_cold:
+            files.copy_to_cold(segment)
+            segment = files.drop_hot(segment)
+    except StorageError as error:
+        return _refused(task, str(error))
+    return Compacted(topic.topic_id, first_seq, outcome, before, segment.data_bytes)
+
+
+def _rewrite(disk: Disk, files: TopicFiles, segment: Segment, entries: Entries) -> Segment:
+    """Into the hot directory. The cold copy stays: it tells where the segment belongs."""
+    whole = files.read(segment, segment.first_seq, segment.end_seq, entries)
+    data, compacted = rewrite.compact(segment, entries, whole)
+    directory = TopicDirectory(disk, files.directory)
+    renewed = rewrite.identify(directory, segment, data, compacted)
+    with file_work(files.directory):
+        rewrite.prepare(directory, segment, data, compacted.tobytes())
+        return rewrite.swap(directory, renewed, len(data))
+
+
+def _refused(task: ColdSegment, reason: str) -> Compacted:
+    return Compacted(task.topic.topic_id, task.first_seq, Outcome.REFUSED, reason=reason)
+
+
+def _segment(disk: Disk, directory: PurePath, first_seq: int) -> Segment:
+    """A sealed segment as its files tell; StorageError when they do not agree."""
+    topic = TopicDirectory(disk, directory)
+    pointer = topic.path_of(first_seq, SegmentFile.COLD)
+    with file_work(directory):
+        is_cold = disk.exists(pointer)
+        path = pointer if is_cold else topic.path_of(first_seq, SegmentFile.IDX)
+        contents = read_all(disk, path)
+        entries = whole_entries(contents)
+        if is_cold:
+            identity = cold_identity(topic, first_seq, entries[:-1], entries[-1:])
+            end = cold_end(entries[-1:], first_seq + len(entries) - 1)
+            data_bytes = None if end is None else end.data_bytes
+            entries = entries[:-1]
+        else:
+            head = read_head(disk, topic.path_of(first_seq, SegmentFile.DATA))
+            identity = pair_identity(topic, first_seq, head, entries)
+            is_sound = not len(bad_entries(entries, first_seq, salt_of(identity)))
+            data_bytes = head.size if head.size == end_of(entries) and is_sound else None
+    if data_bytes is None or not len(entries) or len(contents) % ENTRY_BYTES:
+        raise StorageError("the index does not tell where it ends", path=path, advice=SEE)
+    tier = Tier.COLD if is_cold else Tier.HOT
+    created_ms = int(entries["ts"][0])
+    return Segment(first_seq, len(entries), data_bytes, True, created_ms, tier, identity)

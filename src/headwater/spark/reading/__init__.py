@@ -1,1 +1,0 @@
-"""Reading topics as Arrow batches: from files, from a cold tier, or from a server."""

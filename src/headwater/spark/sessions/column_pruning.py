@@ -1,0 +1,174 @@
+"""Only the columns a query uses are read, as Spark asks of its own sources and not of ours.
+
+Spark does not tell a Python source which columns are wanted. A rule of the optimizer gives a scan
+below a projection a table with fewer columns instead: a count reads no payload, and what is not
+asked for is neither copied nor sent. Only columns of the envelope are left out. Whether a payload
+fits the fields that were asked for can be an error, and must not hang on the rest of a query.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from headwater.spark.sessions.java_classes import add_optimizer_rule, errors, left_out
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NAME: Final = "only used columns"
+_RULE: Final = "HeadwaterNarrowScans"
+
+_JAVA: Final = """\
+import java.lang.reflect.Field;
+import java.lang.reflect.Method;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.AttributeSet;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import scala.collection.immutable.Nil$;
+import scala.collection.immutable.Seq;
+
+public class HeadwaterNarrowScans extends scala.runtime.AbstractFunction1 {
+  // Of the envelope, those that cost least first: one of them stays where none is used.
+  private static final List ENVELOPE = Arrays.asList(
+    new Object[] {"seq", "ts", "topic", "tag", "node", "gap", "meta", "data"});
+
+  // A plan that cannot be changed stays as it is. Told once.
+  private static boolean told = false;
+
+  static void leave(Throwable error) {
+    if (told) return;
+    told = true;
+    org.slf4j.LoggerFactory.getLogger("HeadwaterNarrowScans")
+      .error("every column is read: " + error);
+  }
+
+  public Object apply(Object session) { return new Narrowing(); }
+
+  public static class Narrowing extends org.apache.spark.sql.catalyst.rules.Rule {
+    public TreeNode apply(TreeNode plan) {
+      try {
+        return plan.transformUp(new Swap());
+      } catch (RuntimeException error) {
+        leave(error);
+      } catch (LinkageError error) {
+        leave(error);
+      }
+      return plan;
+    }
+  }
+
+  public static class Swap extends scala.runtime.AbstractPartialFunction {
+    public boolean isDefinedAt(Object node) {
+      return node instanceof Project && kept((Project) node) != null;
+    }
+
+    public Object applyOrElse(Object node, scala.Function1 otherwise) {
+      if (!isDefinedAt(node)) return otherwise.apply(node);
+      try {
+        return above((LogicalPlan) node, kept((Project) node));
+      } catch (Exception error) {
+        throw new IllegalStateException("a scan could not be made narrow", error);
+      }
+    }
+
+    private static DataSourceV2Relation below(Project project) {
+      LogicalPlan plan = project.child();
+      while (plan instanceof Filter) plan = ((Filter) plan).child();
+      if (!(plan instanceof DataSourceV2Relation)) return null;
+      Object table = ((DataSourceV2Relation) plan).table();
+      if (!(table instanceof PythonTable)) return null;
+      return ((PythonTable) table).name().equalsIgnoreCase("headwater")
+        ? (DataSourceV2Relation) plan : null;
+    }
+
+    // The places of the columns that stay; null when all do.
+    private static List kept(Project project) {
+      DataSourceV2Relation relation = below(project);
+      if (relation == null) return null;
+      AttributeSet used = project.references();
+      for (LogicalPlan plan = project.child(); plan instanceof Filter;
+           plan = ((Filter) plan).child()) {
+        used = used.$plus$plus(plan.references());
+      }
+      Seq output = relation.output();
+      StructField[] fields = ((PythonTable) relation.table()).schema().fields();
+      if (fields.length != output.length()) return null;
+      List places = new ArrayList();
+      int cheapest = -1;
+      for (int place = 0; place < fields.length; place++) {
+        Attribute column = (Attribute) output.apply(place);
+        if (!column.name().equals(fields[place].name())) return null;
+        int cost = ENVELOPE.indexOf(column.name());
+        if (cost < 0 || used.contains(column)) places.add(Integer.valueOf(place));
+        else if (cheapest < 0 || cost < ENVELOPE.indexOf(fields[cheapest].name())) cheapest = place;
+      }
+      if (places.isEmpty() && cheapest >= 0) places.add(Integer.valueOf(cheapest));
+      return places.size() < fields.length ? places : null;
+    }
+
+    private static LogicalPlan above(LogicalPlan plan, List places) throws Exception {
+      if (plan instanceof DataSourceV2Relation) return narrow((DataSourceV2Relation) plan, places);
+      LogicalPlan child = (LogicalPlan) plan.children().head();
+      Seq children = (Seq) Nil$.MODULE$.prepended(above(child, places));
+      return (LogicalPlan) plan.withNewChildren(children);
+    }
+
+    private static LogicalPlan narrow(DataSourceV2Relation relation, List places) throws Exception {
+      PythonTable table = (PythonTable) relation.table();
+      StructField[] fields = new StructField[places.size()];
+      Seq output = (Seq) Nil$.MODULE$;
+      for (int place = places.size() - 1; place >= 0; place--) {
+        int column = ((Integer) places.get(place)).intValue();
+        fields[place] = table.schema().fields()[column];
+        output = (Seq) output.prepended(relation.output().apply(column));
+      }
+      PythonDataSourceV2 alone = new PythonDataSourceV2();
+      alone.setShortName(table.name());
+      Field owner = PythonTable.class.getDeclaredField("ds");
+      Field source = PythonDataSourceV2.class.getDeclaredField("dataSourceInPython");
+      owner.setAccessible(true);
+      source.setAccessible(true);
+      source.set(alone, source.get(owner.get(table)));
+      PythonTable smaller = new PythonTable(alone, table.name(), new StructType(fields));
+      Method[] methods = relation.getClass().getMethods();
+      for (int i = 0; i < methods.length; i++) {
+        if (methods[i].getName().equals("copy")) {
+          Object[] values = new Object[methods[i].getParameterTypes().length];
+          values[0] = smaller;
+          values[1] = output;
+          for (int j = 2; j < values.length; j++) {
+            Method given = relation.getClass().getMethod("copy$default$" + (j + 1), new Class[0]);
+            values[j] = given.invoke(relation, new Object[0]);
+          }
+          return (LogicalPlan) methods[i].invoke(relation, values);
+        }
+      }
+      throw new NoSuchMethodException("copy");
+    }
+  }
+}
+"""
+
+
+def read_narrowly(spark: SparkSession) -> bool:
+    """Have scans read what is used; false where that cannot be, and everything is read."""
+    gateway = getattr(spark.sparkContext, "_gateway", None)
+    if gateway is None:
+        return False
+    try:
+        add_optimizer_rule(spark, gateway, _JAVA, _RULE)
+    except errors() as error:
+        left_out(NAME, "every column is read", error)
+        return False
+    return True

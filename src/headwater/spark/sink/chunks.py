@@ -1,0 +1,165 @@
+"""Chunks: what is written at once, whole or not at all, and under one key.
+
+Where a chunk ends depends on the rows alone, never on how they were handed over, so that another
+attempt at the same rows cuts the same chunks. The first record of a chunk carries a mark: whose
+chunk it is, how many records it has, and a digest of them that does not depend on their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import msgspec
+import numpy
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.format.checksum import checksum64
+from headwater.spark.sink.rows import MARK, raw_bytes
+
+_DIGEST_BITS: Final = 2**64
+_META_FIRST: Final = b'{"meta":{'
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What the meta of a chunk's first record says; the topic too, for records may be copied."""
+
+    topic: str
+    writer: str
+    batch: int
+    partition: str
+    number: int
+    count: int
+    digest: int
+
+    def text(self) -> str:
+        return "/".join(
+            (
+                self.topic,
+                self.writer,
+                str(self.batch),
+                self.partition,
+                str(self.number),
+                str(self.count),
+                f"{self.digest:016x}",
+            )
+        )
+
+    @property
+    def key(self) -> str:
+        """The idempotency key: the same for every attempt at the chunk, whatever is in it."""
+        return f"{self.writer}/{self.batch}/{self.partition}/{self.number}"
+
+    def is_of(self, writer: str, batch: int, partition: str | None = None) -> bool:
+        """Is it a chunk of this batch, or of this partition of it?"""
+        same = self.writer == writer and self.batch == batch
+        return same and partition in (None, self.partition)
+
+    @staticmethod
+    def read(text: str) -> Mark | None:
+        """The mark a text stands for; None when it is none of ours."""
+        try:
+            topic, writer, batch, partition, number, count, digest = text.split("/")
+            numbers = int(number), int(count), int(digest, 16)
+            return Mark(topic, writer, int(batch), partition, *numbers)
+        except ValueError:
+            return None
+
+
+@dataclass(frozen=True)
+class Chunk:
+    number: int
+    parts: tuple[Any, ...]
+
+    @cached_property
+    def count(self) -> int:
+        return sum(map(len, self.parts))
+
+    @cached_property
+    def digest(self) -> int:
+        return digest_of(self.parts)
+
+    def body(self, mark: Mark) -> msgspec.Raw:
+        """The records as a JSON array, the first one with the mark."""
+        first = bytes(raw_bytes(self.parts[0].slice(0, 1)))
+        rest = [raw_bytes(self.parts[0].slice(1)), *map(raw_bytes, self.parts[1:])]
+        joined = b"".join([b"[", with_mark(first, mark.text()), *rest])
+        return msgspec.Raw(joined[:-1] + b"]")
+
+
+def digest_of(parts: tuple[Any, ...]) -> int:
+    """The same whatever the order of the rows is: a shuffle does not keep it."""
+    total = 0
+    for part in parts:
+        total += sum(row_digests(part))
+    return total % _DIGEST_BITS
+
+
+def row_digests(texts: Any) -> Iterator[int]:
+    return map(checksum64, texts.cast(pa.binary()).to_pylist())
+
+
+def with_mark(row: bytes, text: str) -> bytes:
+    mark = b'"%b":%b' % (MARK.encode(), msgspec.json.encode(text))
+    if not row.startswith(_META_FIRST):
+        return b'{"meta":{%b},%b' % (mark, row[1:])
+    rest = row[len(_META_FIRST) :]
+    return b"%b%b%b%b" % (_META_FIRST, mark, b"" if rest.startswith(b"}") else b",", rest)
+
+
+def without_mark(meta: bytes | None) -> bytes | None:
+    """Meta as it was before `with_mark`. Names in a mark need no escaping, see `options`."""
+    opening = b'{"%b":' % MARK.encode()
+    if meta is None or not meta.startswith(opening):
+        return meta
+    end = meta.index(b'"', len(opening) + 1) + 1
+    rest = meta[end:]
+    return None if rest == b"}" else b"{" + rest[1:]
+
+
+class Chunker:
+    """Collects rows and gives chunks as they become full."""
+
+    def __init__(self, records_most: int, bytes_most: int) -> None:
+        self._records_most = records_most
+        self._bytes_most = bytes_most
+        self._pieces: list[Any] = []
+        self._count = 0
+        self._bytes = 0
+        self._number = 0
+
+    def add(self, texts: Any) -> Iterator[Chunk]:
+        while len(texts):
+            fitting = self._fitting(texts)
+            if fitting:
+                self._take(texts.slice(0, fitting))
+                texts = texts.slice(fitting)
+            if len(texts) or self._count == self._records_most:
+                yield self._cut()  # by count at once, by bytes when the next row shows it
+
+    def rest(self) -> Iterator[Chunk]:
+        if self._count:
+            yield self._cut()
+
+    def _fitting(self, texts: Any) -> int:
+        """How many of these rows still go into the chunk. The first row goes in, however large."""
+        sizes = numpy.cumsum(pc.binary_length(texts).to_numpy(), dtype=numpy.int64)
+        by_bytes = int(numpy.searchsorted(sizes, self._bytes_most - self._bytes, side="right"))
+        if not self._count:
+            by_bytes = max(by_bytes, 1)
+        return min(by_bytes, self._records_most - self._count)
+
+    def _take(self, texts: Any) -> None:
+        self._pieces.append(texts)
+        self._count += len(texts)
+        self._bytes += len(raw_bytes(texts))
+
+    def _cut(self) -> Chunk:
+        chunk = Chunk(self._number, tuple(self._pieces))
+        self._number += 1
+        self._pieces, self._count, self._bytes = [], 0, 0
+        return chunk

@@ -1,0 +1,96 @@
+"""The places records can be read from, as planning and reading see them.
+
+A place is looked at on the driver (`Sight`), where ranges of seqs become slices, and each slice
+is read by a task (`Place.read`). What a slice is made of is the place's own business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from headwater.spark.source.batch_assembler import Gap
+from headwater.spark.source.filters import Filters
+from headwater.wire.frame_rows import Rows
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFacts:
+    """A topic at one moment."""
+
+    topic: str
+    epoch: int
+    first_seq: int
+    """Everything below is gone."""
+    head_seq: int
+    evict_floor: int = 1
+    """The first seq that was not lost: what is gone below it was not deleted by anybody."""
+    reason: str = ""
+    """Why something was lost."""
+
+    def gap_after(self, cursor: int) -> Gap | None:
+        """What a reader that has come as far as `cursor` has lost."""
+        if cursor + 1 >= self.evict_floor:
+            return None
+        missed = self.evict_floor - cursor - 1
+        return Gap(cursor + 1, self.first_seq - 1, self.reason, missed)
+
+
+class Slice(Protocol):
+    """What one task, or a part of one, reads. Sent to executors."""
+
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def rows(self) -> int:
+        """Seqs in it, about."""
+
+    @property
+    def size(self) -> int:
+        """Bytes in it, about."""
+
+
+class LocationSnapshot(Protocol):
+    """A place at one moment."""
+
+    def names(self) -> list[str]:
+        """Of all topics, in order."""
+
+    def facts(self, name: str) -> TopicFacts | None: ...
+
+    def slices(
+        self, facts: TopicFacts, first_seq: int, last_seq: int, filters: Filters
+    ) -> list[Any]:
+        """Where these seqs are, in portions for tasks. What no filter could pass is left out."""
+
+    def gap(self, facts: TopicFacts, cursor: int) -> Gap | None:
+        """What a reader that has come as far as `cursor` has lost."""
+
+    def seq_at(self, facts: TopicFacts, ts_us: int, *, tolerant: bool = False) -> int:
+        """The first seq whose record is not older; the one after the head when all are.
+
+        `tolerant`: what cannot be read may be it, instead of being an error.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class ReadContext:
+    """What every task needs beside its slices."""
+
+    filters: Filters
+    verify: bool
+    fail_on_data_loss: bool
+    batch_rows_max: int = 65_536
+    batch_bytes_max: int = 16 * 1024 * 1024
+
+
+class Location(Protocol):
+    def now(self, work: Callable[[LocationSnapshot], T]) -> T:
+        """Do this on a sight of the place as it is now; several times if it changes meanwhile."""
+
+    def read(self, slices: list[Any], context: ReadContext) -> Iterator[tuple[str, Rows | Gap]]:
+        """On an executor: rows, and the losses between them, each with the name of its topic."""

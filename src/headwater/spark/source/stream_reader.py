@@ -1,0 +1,194 @@
+"""`spark.readStream.format("headwater")`: micro-batches of seqs, each read like a batch query.
+
+Nothing is remembered between calls but the end of an availableNow run: what there is to read is
+looked up each time, and where the query stands is in its checkpoint. What retention takes before
+it was read stops the query, or becomes a row, as `failOnDataLoss` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from headwater.core.errors import DataLossError, RequestError, StorageError
+from headwater.spark.source.batch_assembler import Gap
+from headwater.spark.source.filters import Filters
+from headwater.spark.source.location import LocationSnapshot, TopicFacts
+from headwater.spark.source.options import SourceOptions
+from headwater.spark.source.query_plan import (
+    chosen_topics,
+    gap_slices,
+    location_of,
+    shared_out,
+    upto,
+)
+from headwater.spark.source.schema import chosen_columns
+from headwater.spark.source.stream_offsets import Cursor, decode_offset, encode_offset, share
+from headwater.spark.source.task_reader import SlicePartition, TaskReader
+
+DROPPED = "dropped"
+RECREATED = "recreated"
+REWOUND = "rewound"
+"""The topic ends before what was read of it: an older copy was put in its place."""
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        for option, given in (
+            ("endingSeq", options.ending is not None or options.ending_by_topic),
+            ("endingTimestamp", options.ending_us is not None),
+        ):
+            if given:
+                raise RequestError(
+                    f"option {option} is for batch queries; a stream that ends is a query with "
+                    "the trigger availableNow",
+                    detail={"option": option},
+                )
+        self._options = options
+        self._columns = chosen_columns(options, schema)
+        self._location = location_of(options)
+        self._target: dict[str, Cursor] | None = None
+
+    # -- where the query is, and where it could be
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        try:
+            return encode_offset(self._beginnings(tolerant=False))
+        except DataLossError:
+            raise
+        except StorageError:
+            # By now it is known to be there to stay, and not its owner at work.
+            if self._options.fail_on_data_loss:
+                raise
+            return encode_offset(self._beginnings(tolerant=True))
+
+    def latestOffset(self, start: Any, limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        cursors = decode_offset(start)
+        facts = self._facts()
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return encode_offset(self._reachable(cursors, facts, most))
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+        """The ends of the topics, whatever limit there is: the distance to them is the lag."""
+        return encode_offset(self._heads())
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        most = self._options.records_per_trigger_max
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._target = self._heads()
+
+    def _beginnings(self, *, tolerant: bool) -> dict[str, Cursor]:
+        def begin(snapshot: LocationSnapshot) -> dict[str, Cursor]:
+            topics = chosen_topics(snapshot, self._options, Filters())
+            return {each.topic: self._beginning(snapshot, each, tolerant) for each in topics}
+
+        return self._location.now(begin)
+
+    def _beginning(self, snapshot: LocationSnapshot, facts: TopicFacts, tolerant: bool) -> Cursor:
+        start = self._options.start_of(facts.topic)
+        if self._options.starting_us is not None:
+            seq = snapshot.seq_at(facts, self._options.starting_us, tolerant=tolerant) - 1
+        elif start.latest:
+            seq = facts.head_seq
+        else:
+            seq = facts.first_seq - 1 if start.seq is None else start.seq - 1
+        return Cursor(facts.epoch, seq)
+
+    def _facts(self) -> dict[str, TopicFacts]:
+        def look(snapshot: LocationSnapshot) -> dict[str, TopicFacts]:
+            names = snapshot.names() if self._options.topic_pattern else self._options.topics
+            wanted = filter(self._options.wants, names)
+            facts_by_name = ((name, snapshot.facts(name)) for name in wanted)
+            return {name: facts for name, facts in facts_by_name if facts is not None}
+
+        return self._location.now(look)
+
+    def _heads(self) -> dict[str, Cursor]:
+        return {name: Cursor(f.epoch, f.head_seq) for name, f in self._facts().items()}
+
+    def _reachable(
+        self, cursors: Mapping[str, Cursor], facts: Mapping[str, TopicFacts], most: int | None
+    ) -> dict[str, Cursor]:
+        """The end of the next batch."""
+        ends: dict[str, Cursor] = {}
+        lags: dict[str, int] = {}
+        for name, each in facts.items():
+            cursor = cursors.get(name)
+            target = None if self._target is None else self._target.get(name)
+            head = each.head_seq
+            if self._target is not None:
+                if target is None or target.epoch != each.epoch:
+                    if cursor is not None:
+                        ends[name] = cursor
+                    continue  # it came after this run began
+                head = min(head, target.seq)
+            if cursor is None or cursor.epoch != each.epoch:
+                ends[name] = Cursor(each.epoch, each.first_seq - 1)
+                continue
+            if cursor.seq > each.head_seq:
+                ends[name] = Cursor(each.epoch, each.head_seq)
+                continue
+            from_seq = max(cursor.seq, each.first_seq - 1)
+            ends[name] = Cursor(each.epoch, from_seq)  # what is gone before it is told as well
+            lags[name] = max(head - from_seq, 0)
+        for name, count in share(lags, most).items() if most is not None else lags.items():
+            if count:
+                ends[name] = Cursor(ends[name].epoch, ends[name].seq + count)
+        return ends
+
+    # -- reading
+
+    def partitions(self, start: Any, end: Any) -> list[InputPartition]:
+        before, after = decode_offset(start), decode_offset(end)
+        slices = self._location.now(lambda snapshot: self._slices(snapshot, before, after))
+        return [SlicePartition(group) for group in shared_out(slices, self._options)]
+
+    def _slices(
+        self, snapshot: LocationSnapshot, before: Mapping[str, Cursor], after: Mapping[str, Cursor]
+    ) -> list[Any]:
+        slices: list[Any] = []
+        for name, cursor in sorted(before.items()):
+            end = after.get(name)
+            gap: Gap | None = None
+            if end is None:
+                gap = Gap(cursor.seq + 1, None, DROPPED)
+            elif end.epoch != cursor.epoch:
+                gap = Gap(cursor.seq + 1, None, RECREATED)
+            elif end.seq < cursor.seq:
+                gap = Gap(end.seq + 1, cursor.seq, REWOUND, cursor.seq - end.seq)
+            slices += gap_slices(name, gap, self._options)
+            if end is not None and gap is None and end.seq > cursor.seq:
+                slices += self._range(snapshot, name, cursor, end.seq)
+        return slices
+
+    def _range(
+        self, snapshot: LocationSnapshot, name: str, cursor: Cursor, last_seq: int
+    ) -> list[Any]:
+        """The seqs behind a cursor, up to and with `last_seq`."""
+        facts = snapshot.facts(name)
+        if facts is None or facts.epoch != cursor.epoch:
+            gap = Gap(cursor.seq + 1, last_seq, DROPPED, last_seq - cursor.seq)
+            return list(gap_slices(name, gap, self._options))
+        lost = upto(snapshot.gap(facts, cursor.seq), last_seq)
+        slices: list[Any] = list(gap_slices(name, lost, self._options))
+        slices += snapshot.slices(facts, cursor.seq + 1, last_seq, Filters())
+        if facts.head_seq < last_seq:
+            first = max(facts.head_seq, cursor.seq) + 1
+            gap = Gap(first, last_seq, REWOUND, last_seq - first + 1)
+            slices += gap_slices(name, gap, self._options)
+        return slices
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        task = TaskReader.of(self._location, self._options, self._columns, Filters())
+        return task.read(partition)
